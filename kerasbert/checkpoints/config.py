@@ -1,0 +1,127 @@
+"""Sizes of a checkpoint: config.json (Hugging Face) or bert_config.json (Google), whose keys agree, <-> Spec."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kerasbert import spec as specs
+from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints.readers import read_json
+from kerasbert.errors import InputError
+
+# Google's TF1 code calls the tanh approximation "gelu" since 2019, its checkpoints were trained with either; as in
+# Hugging Face's conversions of the same files, "gelu" is the exact one here.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "relu": "relu",
+    "silu": "swish",
+    "swish": "swish",
+    "tanh": "tanh",
+}
+_TASKS = {"regression": "regression", "single_label_classification": "classification", None: None}
+
+
+def read_config(folder: Path) -> dict[str, Any] | None:
+    """The configuration beside a checkpoint, or None where there is none."""
+    for name in ("config.json", "bert_config.json"):
+        if (folder / name).is_file():
+            return read_json(folder / name)
+    return None
+
+
+def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where: Any) -> specs.Spec:
+    """The Spec that a configuration describes.
+
+    Args:
+        config: content of their configuration.
+        dialect: names of its keys.
+        base: Spec that holds where the configuration is silent; sizes must be there.
+        where: path of the checkpoint, for errors.
+
+    Raises:
+        InputError: a missing size, an unknown activation, or a setting this family cannot compute.
+    """
+    for key, only in dialect.fixed.items():
+        if config.get(key, only) != only:
+            raise InputError(f"{where} has {key} {config[key]!r}, expected {only!r}: no such model here")
+    kinds, changes, absent = specs.paths(type(base)), {}, []
+    for path, key in dialect.config:
+        if key in config:
+            changes[path] = config[key]
+            if isinstance(config[key], int) and config[key] < 0:
+                raise InputError(f"the configuration of {where} has {key} {config[key]}, expected at least 0")
+        elif int in (kinds[path], *getattr(kinds[path], "__args__", ())):
+            absent.append(key)
+    if absent:
+        raise InputError(f"the configuration of {where} lacks {', '.join(absent)}: add them")
+    activation = changes.get("feedforward.activation")
+    if activation is not None:
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
+            raise InputError(f"{where} has the activation {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
+        changes["feedforward.activation"] = ACTIVATIONS[activation]
+    if changes.get("attention.dropout") == changes.get("dropout", base.dropout):
+        changes["attention.dropout"] = None
+    try:
+        return base.derive(changes)
+    except InputError as error:
+        raise InputError(f"the configuration of {where}: {error}") from None
+
+
+def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str, Any]:
+    """The configuration of a Spec; the inverse of `to_spec`.
+
+    Raises:
+        InputError: the Spec has something that their configuration cannot say.
+    """
+    config = {key: specs.get(spec, path) for path, key in dialect.config}
+    # what the dialect leaves out follows from the rest in their models
+    implied = {"attention.dropout": spec.dropout, "embeddings.width": spec.hidden}
+    if isinstance(spec.attention.heads, int):
+        implied["attention.head_size"] = spec.hidden // spec.attention.heads
+    plain = spec.derive({path: None for path, value in implied.items() if specs.get(spec, path) == value})
+    for path, key in dialect.config:
+        if path == "attention.dropout" and config[key] is None:
+            config[key] = spec.dropout
+        if path == "feedforward.activation":
+            config[key] = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config[key])
+    lost = {path: config[key] for path, key in dialect.config if isinstance(config[key], tuple)}
+    if not lost:
+        back = to_spec(config, dialect, base, "the export").derive({"pooler": spec.pooler})
+        lost = {path: pair[0] for path, pair in specs.differences(plain, back).items()}
+    if lost:
+        raise InputError(
+            f"this checkpoint format cannot say {', '.join(f'{path}={value!r}' for path, value in lost.items())}: "
+            "keep the model directory, or export a model without it"
+        )
+    return dict(dialect.fixed) | config
+
+
+def labels(config: Mapping[str, Any], count: int | None) -> tuple[str, ...]:
+    """Names of the classes in order; `LABEL_0` and so on where the configuration leaves them out."""
+    names = config.get("id2label")
+    if names is None:
+        return tuple(f"LABEL_{i}" for i in range(2 if count is None else count))
+    try:
+        by_id = {int(number): str(name) for number, name in names.items()}
+    except (AttributeError, ValueError) as error:
+        raise InputError(f"id2label must map numbers to names. Received: {names!r}") from error
+    if sorted(by_id) != list(range(len(by_id))) or len(set(by_id.values())) != len(by_id):
+        raise InputError(
+            f"id2label must number its classes 0 to {len(by_id) - 1} with one name each. Received: {names!r}"
+        )
+    return tuple(by_id[i] for i in range(len(by_id)))
+
+
+def task_of(config: Mapping[str, Any], classes: int) -> dict[str, str]:
+    """The task of a checkpoint with a classifier, as model.json records it."""
+    problem = config.get("problem_type")
+    if not isinstance(problem, str | None) or problem not in _TASKS:
+        raise InputError(
+            f"the checkpoint's problem_type is {problem!r}, expected regression or single_label_classification"
+        )
+    kind = _TASKS[problem] or ("regression" if classes == 1 else "classification")
+    return {"kind": kind, "inputs": "text"}

@@ -1,0 +1,205 @@
+"""Read a checkpoint of others: Hugging Face (safetensors, by consent torch pickles) and Google's TF1 releases."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert import registry, text
+from kerasbert import spec as specs
+from kerasbert.checkpoints import config as configs
+from kerasbert.checkpoints.directory import built, named_weights, save_model
+from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
+from kerasbert.checkpoints.readers import Reader, open_checkpoint
+from kerasbert.errors import InputError, unknown
+
+
+def import_checkpoint(
+    path: str | os.PathLike,
+    source: str = "hf",
+    model: str | None = None,
+    out: str | os.PathLike | None = None,
+    *,
+    tokenizer: str | os.PathLike | None = None,
+    ignore: Sequence[str] = (),
+    allow_pickle: bool = False,
+    dry_run: bool = False,
+    overwrite: bool = False,
+) -> Any:
+    """Read a checkpoint of others; every weight is assigned exactly once and nothing of theirs is left over.
+
+    Args:
+        path: a folder, a file, or the prefix of a TF1 checkpoint.
+        source: "hf" or "tf1".
+        model: `family` or `family/size`; by default the family is the configuration's `model_type`. A size must agree
+            with the configuration and stands in for one that is absent.
+        out: a model directory to write.
+        tokenizer: path of a tokenizer where the checkpoint's folder has none.
+        ignore: shell patterns of tensors to drop.
+        allow_pickle: bool, whether a torch pickle may be read.
+        dry_run: bool, read no weights and return the Coverage: what would go where, missing and left over.
+        overwrite: bool, whether an existing `out` is replaced.
+    Returns:
+        the encoder (a Keras model) with `.tokenizer` (None where there is none), `.labels`, `.task` and `.heads`
+        ({head: {weight: float32 array}}), or with `dry_run` the Coverage.
+
+    Raises:
+        InputError: everything that is missing, extra or misshaped, in one line; no configuration; a setting that cannot
+            be computed here; a pickle without consent.
+    """
+    reader, folder = open_checkpoint(path, source, allow_pickle)
+    content = configs.read_config(folder)
+    family, named = _family(content, model, folder)
+    if source not in family.names:
+        raise unknown(f"checkpoint format of {family.name}", source, family.names, ", ".join(family.names) or "none")
+    dialect: Dialect = family.names[source]
+    content = content or {}
+    found = {name: reader.shape(name) for name in reader.names()}
+    kept = {name: shape for name, shape in found.items() if not matches(name, (*dialect.ignore, *ignore))}
+    spec = configs.to_spec(content, dialect, family.spec, folder) if content else named
+    if content and named:
+        _agree(named, spec, model, folder)
+    if spec.blocks.layers > len(found):
+        raise InputError(f"{path} holds {len(found)} tensors, too few for the {spec.blocks.layers} layers it claims")
+    if _without_pooler(content, dialect, kept):
+        spec = spec.derive({"pooler": False})
+
+    heads, labels = _heads(dialect, spec, content, kept)
+    expected = {f"heads/{head}/{weight}": shape for head, shapes in heads.items() for weight, shape in shapes.items()}
+    # everything is checked before anything is allocated
+    coverage = cover(dialect, _shapes(family, spec) | expected, found, ignore)
+    if dry_run:
+        return coverage
+    if not coverage.fits:
+        raise coverage.problems(path)
+    for copy, original in coverage.copies:
+        if found[copy] != found[original] or not np.array_equal(reader.read(copy), reader.read(original)):
+            raise InputError(
+                f"{copy} in {path} differs from {original}, expected an equal copy: untied weights have no place here"
+            )
+    task = configs.task_of(content, len(labels)) if "classifier" in heads else None
+    pieces = _tokenizer(Path(tokenizer) if tokenizer else folder, spec, required=bool(tokenizer))
+    encoder = built(family, spec)
+    encoder.heads = _assign(reader, coverage, named_weights(encoder))
+    encoder.task, encoder.tokenizer = task, pieces
+    encoder.labels = labels if task and task["kind"] == "classification" else None
+    if out is not None:
+        save_model(
+            out,
+            replace=overwrite,
+            encoder=encoder,
+            name=_name(family, spec),
+            heads=encoder.heads,
+            tokenizer=encoder.tokenizer,
+            task=encoder.task,
+            labels=encoder.labels,
+        )
+    return encoder
+
+
+def _family(
+    content: Mapping[str, Any] | None, model: str | None, folder: Path
+) -> tuple[registry.Family, specs.Spec | None]:
+    """The family, and the Spec of the size that `model` names."""
+    if model and "/" in model:
+        return registry.find(model)
+    if content is None:
+        raise InputError(
+            f"no config.json or bert_config.json in {folder}: put it there, or name the size: --model bert/base"
+        )
+    return registry.family(model or str(content.get("model_type", "bert"))), None
+
+
+def _agree(named: specs.Spec, spec: specs.Spec, model: str | None, folder: Path) -> None:
+    fields = ("hidden", "blocks.layers", "attention.heads", "feedforward.width")
+    differ = {path: pair for path, pair in specs.differences(named, spec).items() if path in fields}
+    if differ:
+        sizes = ", ".join(f"{path} {theirs} instead of {ours}" for path, (ours, theirs) in differ.items())
+        raise InputError(
+            f"the configuration in {folder} is not {model}: {sizes}. Leave model out: sizes come from there"
+        )
+
+
+def _without_pooler(content: Mapping[str, Any], dialect: Dialect, found: Mapping[str, Shape]) -> bool:
+    """Whether the file is of a class without a pooler and indeed holds none."""
+    declared = content.get("add_pooling_layer") is False or _architecture(content) in dialect.without_pooler
+    pooler = {dialect.theirs(f"pooler/{leaf}")[0] for leaf in ("kernel", "bias")}
+    return declared and not any(dialect.spelled(name, pooler) in pooler for name in found)
+
+
+def _architecture(content: Mapping[str, Any]) -> str | None:
+    classes = content.get("architectures") or [None]
+    return str(classes[0]) if isinstance(classes, list) and classes[0] is not None else None
+
+
+def _heads(
+    dialect: Dialect, spec: specs.Spec, content: Mapping[str, Any], found: Mapping[str, Shape]
+) -> tuple[dict[str, dict[str, Shape]], tuple[str, ...]]:
+    """Shapes of the heads that the file holds, and the names of its classes."""
+    spelled = {dialect.spelled(name, ()): shape for name, shape in found.items()}
+    names = dialect.heads_in(spelled, _architecture(content))
+    labels: tuple[str, ...] = ()
+    if "classifier" in names:
+        bias = spelled.get(dialect.theirs("heads/classifier/bias")[0])
+        labels = configs.labels(content, bias[0] if bias else None)
+    letters = {
+        "H": spec.hidden,
+        "E": spec.embeddings.width or spec.hidden,
+        "V": spec.embeddings.vocabulary,
+        "L": len(labels),
+    }
+    shapes = {
+        head: {
+            weight: tuple(letters[size] if size in letters else int(size) for size in shape.split())
+            for weight, shape in dialect.heads[head].items()
+        }
+        for head in names
+    }
+    return shapes, labels
+
+
+def _shapes(family: registry.Family, spec: specs.Spec) -> dict[str, Shape]:
+    """Shapes of an encoder's weights, nothing allocated."""
+    import keras
+
+    with keras.StatelessScope(initialize_variables=False):
+        return {name: tuple(variable.shape) for name, variable in named_weights(built(family, spec)).items()}
+
+
+def _assign(reader: Reader, coverage: Coverage, weights: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    """Fill the encoder tensor by tensor; returns the heads."""
+    heads: dict[str, dict[str, np.ndarray]] = {}
+    for pair in coverage.pairs:
+        values = reader.read(pair.theirs)
+        values = values.T if pair.transpose else values
+        if not np.isfinite(values).all():
+            raise InputError(f"{pair.theirs} holds values that are not finite: the checkpoint is damaged")
+        if pair.ours in weights:
+            weights[pair.ours].assign(values)
+        else:
+            _, head, weight = pair.ours.split("/", 2)
+            heads.setdefault(head, {})[weight] = np.array(values, order="C")
+    return heads
+
+
+def _tokenizer(place: Path, spec: specs.Spec, required: bool) -> Any:
+    if not required and not any((place / file).is_file() for file in ("tokenizer.json", "vocab.txt")):
+        return None
+    tokenizer = text.load_tokenizer(place)
+    if tokenizer.size > spec.embeddings.vocabulary:
+        raise InputError(
+            f"the tokenizer in {place} has {tokenizer.size} pieces, the checkpoint only {spec.embeddings.vocabulary}: "
+            "they do not belong together"
+        )
+    return tokenizer
+
+
+def _name(family: registry.Family, spec: specs.Spec) -> str:
+    """`family/size` where a size has exactly these dimensions, else the family."""
+    rates = {"dropout", "attention.dropout", "initializer", "pooler"}
+    for size in family.sizes:
+        if set(specs.differences(family.size(size), spec)) <= rates:
+            return f"{family.name}/{size}"
+    return family.name

@@ -1,0 +1,204 @@
+"""Checkpoint names: rows that stand beside each model as data, and the rule that a file must fit them exactly.
+
+Every weight of ours is assigned once; every tensor of theirs is used, a checked copy, or named in `ignore`. Anything
+else is an error that lists all of it: a silent random initialisation is the worst bug an import can have.
+"""
+
+import dataclasses
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kerasbert.errors import InputError
+
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Dialect:
+    """How others write down a family: the names of its weights and the keys of its configuration.
+
+    Args:
+        rows: (ours, theirs) of a layer or of one weight, (ours, theirs, "T") where theirs is transposed; `{i}` is the
+            number of the block.
+        leaves: what the weights of a layer are called: our leaf -> (their suffix,) or (their suffix, "T").
+        heads: head name -> {weight: shape}, the shape in the letters E, H, V, L (labels) or numbers.
+        config: (path in the Spec, their key).
+        fixed: their key -> the only value that this family can compute.
+        architectures: their class name -> heads it has (the first that fits is written on export).
+        without_pooler: class names of theirs that have no pooler.
+        prefix: start of their names that a bare encoder's file leaves out.
+        renames: (older spelling, today's spelling) of a part of their names.
+        tied: their name -> the name it must be an equal copy of.
+        ignore: patterns of tensors that are no weights (buffers, optimizer slots).
+    """
+
+    rows: tuple[tuple[str, ...], ...]
+    leaves: Mapping[str, tuple[str, ...]]
+    heads: Mapping[str, Mapping[str, str]]
+    config: tuple[tuple[str, str], ...]
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    architectures: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    without_pooler: tuple[str, ...] = ()
+    prefix: str = ""
+    renames: tuple[tuple[str, str], ...] = ()
+    tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
+
+    def theirs(self, name: str) -> tuple[str, bool]:
+        """Their name of our weight, and whether their matrix is ours transposed.
+
+        Raises:
+            InputError: no row holds the weight: their format has no place for it.
+        """
+        for ours, theirs, *rule in self.rows:
+            pattern = re.escape(ours).replace(re.escape("{i}"), r"(?P<i>\d+)")
+            found = re.fullmatch(rf"{pattern}(?:/(?P<leaf>[^/]+))?", name)
+            if found and (found["leaf"] is None or found["leaf"] in self.leaves):
+                suffix, *leaf_rule = self.leaves[found["leaf"]] if found["leaf"] else ("",)
+                number = found["i"] if "{i}" in ours else ""
+                return theirs.replace("{i}", number) + suffix, "T" in (*rule, *leaf_rule)
+        raise InputError(f"the weight {name} has no name in this checkpoint format: it cannot be read or written there")
+
+    def spelled(self, name: str, known: Iterable[str]) -> str:
+        """Their name in today's spelling, with the prefix where only that makes it known."""
+        for old, new in self.renames:
+            name = name.replace(old, new)
+        return self.prefix + name if name not in known and self.prefix + name in known else name
+
+    def heads_in(self, names: Iterable[str], architecture: str | None) -> list[str]:
+        """Heads of which the file holds at least one tensor.
+
+        A class of theirs that is not in `architectures` may use a head's names for something else (`classifier` of a
+        token classifier), so none of its heads is taken.
+        """
+        if architecture is not None and self.architectures and architecture not in self.architectures:
+            return []
+        names = set(names)
+        return [
+            head
+            for head, weights in self.heads.items()
+            if any(self.theirs(f"heads/{head}/{weight}")[0] in names for weight in weights)
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A weight of ours and the tensor it is read from."""
+
+    ours: str
+    theirs: str
+    transpose: bool
+    shape: Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """What an import would do: str() is the table.
+
+    Args:
+        pairs: what is assigned.
+        copies: (their tensor, the tensor of theirs that it must equal).
+        ignored: their tensors that a pattern names.
+        missing, extra, misshaped: lines of text; all empty where the checkpoint fits.
+    """
+
+    pairs: tuple[Pair, ...]
+    copies: tuple[tuple[str, str], ...]
+    ignored: tuple[str, ...]
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+    misshaped: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether every weight is assigned and no tensor is left over."""
+        return not (self.missing or self.extra or self.misshaped)
+
+    def problems(self, where: Any) -> InputError:
+        """One line that lists everything that does not fit."""
+        found = [
+            f"{len(lines)} {kind}: {', '.join(lines)}"
+            for kind in ("missing", "extra", "misshaped")
+            if (lines := getattr(self, kind))
+        ]
+        hint = (
+            " A tensor that has no place here is dropped by ignore=[PATTERN] (--ignore PATTERN)." if self.extra else ""
+        )
+        return InputError(f"{where} does not fit the model. {'; '.join(found)}.{hint}")
+
+    def __str__(self) -> str:
+        width = max((len(pair.ours) for pair in self.pairs), default=0)
+        lines = [
+            f"{pair.ours:{width}}  <- {pair.theirs} {list(pair.shape)}{' transposed' if pair.transpose else ''}"
+            for pair in self.pairs
+        ]
+        lines += [f"equal copy: {copy} = {original}" for copy, original in self.copies]
+        for kind in ("ignored", "missing", "extra", "misshaped"):
+            lines += [f"{kind}: {text}" for text in getattr(self, kind)]
+        counts = ", ".join(f"{len(getattr(self, kind))} {kind}" for kind in ("missing", "extra", "misshaped"))
+        return "\n".join([*lines, f"{len(self.pairs)} weights assigned, {counts}"])
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a shell pattern (`*`, `?`) names the tensor."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def cover(
+    dialect: Dialect, expected: Mapping[str, Shape], found: Mapping[str, Shape], ignore: Iterable[str] = ()
+) -> Coverage:
+    """Which tensor of theirs goes where.
+
+    Args:
+        dialect: their names.
+        expected: our name -> shape of every weight.
+        found: their name -> shape of every tensor in the file.
+        ignore: patterns of further tensors that the user drops.
+    """
+    wanted = {}
+    for ours, shape in expected.items():
+        theirs, transpose = dialect.theirs(ours)
+        if theirs in wanted:
+            raise InputError(f"{ours} and {wanted[theirs][0]} are both called {theirs} in this checkpoint format")
+        wanted[theirs] = ours, tuple(reversed(shape)) if transpose else tuple(shape), transpose
+    for pattern in ignore:
+        if not any(matches(name, [pattern]) for name in found):
+            raise InputError(f"ignore {pattern!r} matches no tensor. Remove it or compare with the table of a dry run")
+
+    taken, copies, ignored, extra, misshaped = {}, {}, [], [], []
+    for name in sorted(found):
+        spelled = dialect.spelled(name, wanted)
+        if matches(name, (*dialect.ignore, *ignore)):
+            ignored.append(name)
+        elif spelled in wanted and spelled in taken:
+            extra.append(f"{name} {list(found[name])} (a second {taken[spelled]})")
+        elif spelled in wanted:
+            taken[spelled] = name
+        elif dialect.tied.get(spelled) in wanted:
+            copies[name] = dialect.tied[spelled]
+        else:
+            extra.append(f"{name} {list(found[name])}")
+    for copy, original in list(copies.items()):
+        # some writers keep only the copy
+        if original not in taken:
+            taken[original] = copy
+            del copies[copy]
+
+    pairs = []
+    for theirs, name in taken.items():
+        ours, shape, transpose = wanted[theirs]
+        if tuple(found[name]) == shape:
+            pairs.append(Pair(ours, name, transpose, shape))
+        else:
+            misshaped.append(f"{name} received {list(found[name])} expected {list(shape)}")
+    order = {ours: index for index, ours in enumerate(expected)}
+    return Coverage(
+        pairs=tuple(sorted(pairs, key=lambda pair: order[pair.ours])),
+        copies=tuple((copy, taken[original]) for copy, original in copies.items()),
+        ignored=tuple(ignored),
+        missing=tuple(f"{name} {list(shape)}" for name, (_, shape, _) in wanted.items() if name not in taken),
+        extra=tuple(extra),
+        misshaped=tuple(misshaped),
+    )

@@ -1,0 +1,119 @@
+"""Write a model directory as others' checkpoint: Hugging Face (safetensors) and Google's TF1 release format."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert import files, registry, text
+from kerasbert.checkpoints import config as configs
+from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
+from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.errors import InputError, unknown
+
+
+def export_checkpoint(
+    run: str | os.PathLike, path: str | os.PathLike, target: str = "hf", *, overwrite: bool = False
+) -> None:
+    """Write a model directory as a checkpoint that others read; the inverse of `import_checkpoint`.
+
+    "hf" writes config.json, model.safetensors, vocab.txt, tokenizer.json and tokenizer_config.json, "tf1" writes
+    bert_config.json, bert_model.ckpt and vocab.txt.
+
+    Args:
+        run: a model or run directory.
+        path: the folder to write; it appears whole or not at all.
+        target: "hf" or "tf1".
+        overwrite: bool, whether an existing folder is replaced.
+
+    Raises:
+        InputError: the model has something that the format cannot say.
+    """
+    info, tensors = read_model_json(run), read_tensors(run)
+    family = registry.family(info.family)
+    writers = {"hf": _write_hf, "tf1": _write_tf1}
+    if target not in writers or target not in family.names:
+        raise unknown("checkpoint format", target, family.names or writers, ", ".join(family.names) or "none")
+    dialect: Dialect = family.names[target]
+    sources, shapes = {}, {}
+    for name in tensors.names():
+        theirs, transpose = dialect.theirs(name)
+        sources[theirs] = name, transpose
+        shapes[theirs] = tuple(reversed(tensors.shape(name))) if transpose else tensors.shape(name)
+
+    def read(theirs: str) -> np.ndarray:
+        name, transpose = sources[theirs]
+        values = tensors.read(name)
+        return np.ascontiguousarray(values.T) if transpose else values
+
+    config = configs.to_config(info.spec, dialect, family.spec)
+    vocabulary = Path(run) / "tokenizer"
+    tokenizer = text.load_tokenizer(vocabulary) if vocabulary.is_dir() else None
+    with files.new_directory(path, overwrite) as folder:
+        writers[target](folder, info, dialect, config, tensors, shapes, read)
+        if tokenizer is not None:
+            files.write_atomic(folder / "vocab.txt", "\n".join(tokenizer.vocabulary) + "\n")
+            if target == "hf":
+                _write_hf_tokenizer(folder, tokenizer, info.spec.embeddings.positions)
+
+
+def _write_hf(
+    folder: Path, info: ModelInfo, dialect: Dialect, config: dict, tensors: Safetensors, shapes: dict, read: Any
+) -> None:
+    heads = set(head_names(tensors))
+    classes = [name for name, has in dialect.architectures.items() if set(has) == heads]
+    if not classes:
+        raise InputError(
+            f"no class of theirs has exactly the heads {', '.join(sorted(heads))}: export a model without one of them"
+        )
+    config = {"model_type": info.family, "dtype": "float32", "pad_token_id": 0} | config
+    config["architectures"] = classes[:1]
+    if not info.spec.pooler:
+        if classes[0] not in (*dialect.without_pooler, "BertModel"):
+            raise InputError(f"{classes[0]} has a pooler, this model has none: export it without its heads")
+        config["add_pooling_layer"] = False  # read by us; theirs is BertModel(config, add_pooling_layer=False)
+    if "classifier" in heads:
+        count = tensors.shape("heads/classifier/bias")[0]
+        labels = info.labels or [f"LABEL_{i}" for i in range(count)]
+        config["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        config["label2id"] = {label: i for i, label in enumerate(labels)}
+        if info.task and info.task.get("kind") == "regression":
+            config["problem_type"] = "regression"
+    files.write_json(folder / "config.json", dict(sorted(config.items())))
+    # transformers refuses a file that does not say which framework's layout it has
+    write_safetensors(folder / "model.safetensors", shapes, read, metadata={"format": "pt"})
+
+
+def _write_hf_tokenizer(folder: Path, tokenizer: Any, positions: int) -> None:
+    text.save_hf(tokenizer, folder / "tokenizer.json")
+    settings = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": tokenizer.lowercase,
+        "strip_accents": tokenizer.strip_accents,
+        "tokenize_chinese_chars": tokenizer.split_cjk,
+        "model_max_length": positions,
+    }
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "mask", "pad", "sep", "unk")}
+    files.write_json(folder / "tokenizer_config.json", settings | names)
+
+
+def _write_tf1(
+    folder: Path, info: ModelInfo, dialect: Dialect, config: dict, tensors: Safetensors, shapes: dict, read: Any
+) -> None:
+    import tensorflow as tf
+
+    files.write_json(folder / "bert_config.json", dict(sorted(config.items())))
+    names = sorted(shapes)
+    try:
+        with tf.device("CPU"):
+            tf.raw_ops.SaveV2(
+                prefix=str(folder / "bert_model.ckpt"),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=[tf.constant(read(name)) for name in names],
+            )
+    except tf.errors.OpError as error:
+        reason = str(error.message).partition(" [Op:")[0].replace(str(folder), "")
+        raise InputError(f"cannot write the TensorFlow checkpoint: {reason}. Nothing was left there") from error

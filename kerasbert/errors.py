@@ -1,0 +1,26 @@
+"""Errors that a user can act on: what, received, expected, what to do, in one line."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """A mistake in what the user gave; the command line prints it as one line and exits with status 2."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to `name`, or None where nothing is known."""
+    known = list(known)
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
+    return close[0] if close else None
+
+
+def unknown(kind: str, name: str, known: Iterable[str], where: str) -> InputError:
+    """The error for a name that does not exist.
+
+    >>> str(unknown("task", "glue/sst-2", ["glue/sst2", "glue/cola"], "kerasbert list tasks"))
+    "no task 'glue/sst-2'. Nearest: 'glue/sst2'. All: kerasbert list tasks"
+    """
+    best = nearest(str(name), known)
+    hint = f" Nearest: {best!r}." if best else ""
+    return InputError(f"no {kind} {str(name)!r}.{hint} All: {where}")

@@ -1,0 +1,58 @@
+"""Multi-head attention = projections x scores x visibility."""
+
+import math
+
+import keras
+from keras import ops
+
+from kerasbert.layers.feedforward import Linear
+from kerasbert.layers.random import Dropout
+
+
+class Attention(keras.layers.Layer):
+    """Multi-head scaled dot-product attention (Vaswani et al., 2017, section 3.2).
+
+    Args:
+        heads: int N. head_size: int D. dropout: float, on the probabilities. initializer: float.
+    Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] (x itself by default)
+        -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
+    Trainable weights: 4*H*N*D + 3*N*D + H.
+    """
+
+    def __init__(self, heads: int, head_size: int, dropout: float = 0.0, initializer: float = 0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.heads = heads
+        self.head_size = head_size
+        self.rate = dropout
+        self.initializer = initializer
+
+    def build(self, shape):
+        flat = self.heads * self.head_size
+        for name in ("query", "key", "value"):
+            setattr(self, name, Linear(flat, self.initializer, name=name, dtype=self.dtype_policy))
+            getattr(self, name).build(shape)
+        self.output_projection = Linear(shape[-1], self.initializer, name="output", dtype=self.dtype_policy)
+        self.output_projection.build((*shape[:-1], flat))
+        self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
+        self.dropout.build()
+
+    def split(self, x):
+        """[B, S, N*D] -> [B, N, S, D]."""
+        x = ops.reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
+        return ops.transpose(x, (0, 2, 1, 3))
+
+    def call(self, x, bias=None, source=None, training=False):
+        source = x if source is None else source
+        query, key, value = self.split(self.query(x)), self.split(self.key(source)), self.split(self.value(source))
+        # 1/sqrt(D) on the queries: Q*D products instead of Q*K
+        query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
+        scores = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")  # [B, N, Q, K]
+        probabilities = ops.softmax(scores if bias is None else scores + ops.cast(bias, "float32"), axis=-1)
+        seen = self.dropout(ops.cast(probabilities, value.dtype), training=training)
+        y = ops.transpose(ops.matmul(seen, value), (0, 2, 1, 3))  # [B, Q, N, D]
+        y = ops.reshape(y, (*ops.shape(y)[:2], self.heads * self.head_size))
+        return self.output_projection(y), probabilities
+
+    def get_config(self):
+        config = {"heads": self.heads, "head_size": self.head_size, "dropout": self.rate}
+        return {**super().get_config(), **config, "initializer": self.initializer}

@@ -1,0 +1,70 @@
+"""What a token starts as: token + position + segment, normalised."""
+
+import keras
+from keras import ops
+
+from kerasbert.layers.backend import gather
+from kerasbert.layers.feedforward import Linear
+from kerasbert.layers.norms import LayerNorm
+from kerasbert.layers.random import Dropout
+
+
+class Table(keras.layers.Layer):
+    """Learned vectors by id: int [...] -> [..., width]. Trainable weights: rows*width."""
+
+    def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.rows, self.width, self.initializer = rows, width, initializer
+
+    def build(self, shape=None):
+        normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
+        self.table = self.add_weight(shape=(self.rows, self.width), initializer=normal, name="table")
+
+    def call(self, ids):
+        return ops.cast(gather(self.table, ids), self.compute_dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "rows": self.rows, "width": self.width, "initializer": self.initializer}
+
+
+class Embeddings(keras.layers.Layer):
+    """BERT's input representation (Devlin et al., 2019, figure 2).
+
+    Args:
+        spec: Spec; `embeddings`, `hidden`, `epsilon`, `dropout` and `initializer` are read.
+    Call: token_ids [B, S], segment_ids [B, S] or None, position_ids [B, S] or None (0, 1, ...) -> [B, S, H].
+    Trainable weights: (V + positions + segments)*E + 2*E, and E*H + H where E differs from H.
+    """
+
+    def __init__(self, spec, **kwargs):
+        super().__init__(**kwargs)
+        self.spec = spec
+
+    def build(self, shape=None):
+        parts, kwargs = self.spec.embeddings, {"dtype": self.dtype_policy}
+        width = parts.width or self.spec.hidden
+        self.tables = {}
+        for name in ("tokens", "positions", "segments"):
+            rows = parts.vocabulary if name == "tokens" else getattr(parts, name)
+            if rows:
+                setattr(self, name, Table(rows, width, self.spec.initializer, name=name, **kwargs))
+                getattr(self, name).build()
+        self.norm = LayerNorm(self.spec.epsilon, name="norm", **kwargs)
+        self.norm.build((None, None, width))
+        self.dropout = Dropout(self.spec.dropout, name="dropout", **kwargs)
+        self.dropout.build()
+        self.projection = None
+        if width != self.spec.hidden:
+            self.projection = Linear(self.spec.hidden, self.spec.initializer, name="projection", **kwargs)
+            self.projection.build((None, None, width))
+
+    def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
+        x = self.tokens(token_ids)
+        if self.spec.embeddings.segments:
+            # without segments every token is of the first, as in BERT
+            x = x + (self.segments.table[0] if segment_ids is None else self.segments(segment_ids))
+        if self.spec.embeddings.positions:
+            length = ops.shape(token_ids)[1]
+            x = x + (self.positions.table[:length] if position_ids is None else self.positions(position_ids))
+        x = self.dropout(self.norm(x), training=training)
+        return x if self.projection is None else self.projection(x)

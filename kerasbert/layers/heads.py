@@ -1,0 +1,94 @@
+"""What sits on an encoder: predictions of tokens, of sentences, of labels."""
+
+import keras
+from keras import ops
+
+from kerasbert.layers.backend import project
+from kerasbert.layers.feedforward import ACTIVATIONS, Linear
+from kerasbert.layers.norms import LayerNorm
+from kerasbert.layers.random import Dropout
+
+
+class MaskedLM(keras.layers.Layer):
+    """Predict tokens with the transposed token table (Devlin et al., 2019, section 3.1; bias and transform as released).
+
+    Args:
+        width: int E, of the token table. activation: str. epsilon, initializer: float.
+    Call: x [B, P, H], table [V, E] -> logits [B, P, V] float32. Trainable weights: H*E + 3*E + V.
+    """
+
+    def __init__(self, vocabulary, width, activation="gelu", epsilon=1e-12, initializer=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.vocabulary, self.width, self.activation = vocabulary, width, activation
+        self.epsilon, self.initializer = epsilon, initializer
+
+    def build(self, shape):
+        self.transform = Linear(self.width, self.initializer, name="transform", dtype=self.dtype_policy)
+        self.transform.build(shape)
+        self.norm = LayerNorm(self.epsilon, name="norm", dtype=self.dtype_policy)
+        self.norm.build((*shape[:-1], self.width))
+        self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
+
+    def call(self, x, table):
+        x = self.norm(ACTIVATIONS[self.activation](self.transform(x)))
+        logits = project(x, ops.transpose(ops.cast(table, x.dtype)))
+        return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+
+class Pooler(Linear):
+    """tanh(first @ kernel + bias) over the first token (BERT's released code): x [B, S, H] -> [B, H]."""
+
+    def call(self, x):
+        return ops.tanh(super().call(x[:, 0]))
+
+
+class HeadedModel(keras.Model):
+    """An encoder with heads on it; subclasses say in `call` what they compute.
+
+    Args:
+        encoder: the encoder. heads: name -> layer; shapes: name -> the input shape it is built with.
+    """
+
+    def __init__(self, encoder, heads: dict[str, keras.layers.Layer], shapes: dict[str, tuple], **kwargs):
+        super().__init__(**kwargs)
+        self.encoder = encoder
+        self.heads = heads
+        self.shapes = shapes
+
+    def build(self, shape=None):
+        if not self.encoder.built:
+            self.encoder.build()
+        with keras.name_scope("heads"):
+            for name, head in self.heads.items():
+                if not head.built:
+                    head.build(self.shapes[name])
+        self.built = True
+
+    @property
+    def spec(self):
+        """The encoder's Spec."""
+        return self.encoder.spec
+
+    def get_config(self):
+        raise NotImplementedError(
+            "save a model directory (kerasbert.checkpoints): it holds Spec, tokenizer and weights"
+        )
+
+
+class LabelHead(Linear):
+    """Dropout and a linear map to labels or a number (Devlin et al., 2019, section 4.1): x [B, H] -> float32 [B, L].
+
+    Args:
+        width: int L. initializer: float. dropout: float, before the map.
+    """
+
+    def __init__(self, width: int, initializer: float = 0.02, dropout: float = 0.0, **kwargs):
+        super().__init__(width, initializer, **kwargs)
+        self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
+
+    def build(self, shape):
+        super().build(shape)
+        self.dropout.build()
+
+    def call(self, x, training=False):
+        return ops.cast(super().call(self.dropout(x, training=training)), "float32")

@@ -1,0 +1,19 @@
+"""Who may look at whom: boolean masks [B, Q, K], True = may look, and-ed together and turned into one bias, once."""
+
+from typing import Any
+
+from keras import ops
+
+# Bounded, for -1e9 ruins int8 calibration; exp(-60) is 9e-27, below float32's epsilon against any other score.
+HIDDEN = -60.0
+
+
+def padding(mask: Any) -> Any:
+    """Everybody sees the real tokens: [B, K] bool or 0/1 -> [B, 1, K] bool."""
+    return ops.expand_dims(ops.cast(mask, "bool"), 1)
+
+
+def bias(visible: Any, dtype: str = "float32") -> Any:
+    """One additive bias for all layers: bool [B, Q or 1, K] -> [B, 1, Q or 1, K], 0 or HIDDEN."""
+    hidden = 1.0 - ops.cast(visible, "float32")
+    return ops.cast(ops.expand_dims(hidden, 1) * HIDDEN, dtype)

@@ -1,0 +1,14 @@
+"""One paper, one file: differences with section numbers, new mathematics, one declaration."""
+
+import math
+from typing import Any
+
+
+def parameters(encoder: Any, spec: Any) -> int:
+    """Weights of an encoder without task heads, counted without allocating them."""
+    import keras
+
+    with keras.StatelessScope(initialize_variables=False):
+        made = encoder(spec)
+        made.build()
+        return sum(math.prod(variable.shape) for variable in made.weights)

@@ -1,0 +1,177 @@
+"""Names -> families, sizes, and what a third party plugs in. Standard library only."""
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kerasbert.errors import InputError, unknown
+from kerasbert.spec import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """One paper: its Spec, its sizes and what goes with them.
+
+    Args:
+        name: str, as in `bert/base`.
+        spec: Spec of the base size.
+        sizes: size name -> difference from `spec` (dotted paths).
+        encoder: the class of the encoder, called as `encoder(spec)`.
+        paper: str, authors, year, title.
+        tokenizer: str, kind of tokenizer.
+        objective: str, name of the pretraining objective.
+        names: checkpoint names by dialect ("hf", "tf1"), rows of `checkpoints.names`.
+        aliases: other size name -> size name.
+    """
+
+    name: str
+    spec: Spec
+    sizes: Mapping[str, Mapping[str, Any]]
+    encoder: Callable
+    paper: str
+    tokenizer: str = "wordpiece"
+    objective: str = "bert"
+    names: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def derive(self, name: str, *, spec: Mapping[str, Any], **changes: Any) -> "Family":
+        """Another paper as a difference from this one."""
+        return dataclasses.replace(self, name=name, spec=self.spec.derive(spec), **changes)
+
+    def size(self, name: str) -> Spec:
+        """The Spec of one size, or an error that names the nearest."""
+        known = self.aliases.get(name, name)
+        if known not in self.sizes:
+            every = [f"{self.name}/{size}" for size in (*self.sizes, *self.aliases)]
+            raise unknown("model", f"{self.name}/{name}", every, "kerasbert list models")
+        return self.spec.derive(self.sizes[known])
+
+
+FAMILIES: dict[str, Family] = {}
+OBJECTIVES: dict[str, Any] = {}
+TASKS: dict[str, Any] = {}
+
+
+def register(family: Family) -> Family:
+    """Make a family known by its name."""
+    return _add(FAMILIES, family.name, family)
+
+
+def register_objective(name: str, objective: Any) -> Any:
+    """Make a pretraining objective known by its name."""
+    return _add(OBJECTIVES, name, objective)
+
+
+def register_task(name: str, task: Any) -> Any:
+    """Make a task known by its name."""
+    return _add(TASKS, name, task)
+
+
+def _add(table: dict[str, Any], name: str, value: Any) -> Any:
+    if name in table and table[name] is not value:
+        raise InputError(f"{name!r} is registered already: choose another name")
+    table[name] = value
+    return value
+
+
+@functools.cache
+def _load(package: str) -> None:
+    """Import every module of a package of ours, so that it registers what it holds."""
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        importlib.import_module(f"{package}.{module.name}")
+
+
+@functools.cache
+def _entry_points() -> None:
+    for point in importlib.metadata.entry_points(group="kerasbert.plugins"):
+        point.load()
+
+
+def families() -> dict[str, Family]:
+    """Every known family by name; importing them needs the extra `tensorflow`."""
+    _load("kerasbert.models")
+    _entry_points()
+    return FAMILIES
+
+
+def objectives() -> dict[str, Any]:
+    """Every known pretraining objective by name."""
+    _load("kerasbert.objectives")
+    _entry_points()
+    return OBJECTIVES
+
+
+def tasks() -> dict[str, Any]:
+    """Every known task by name."""
+    _load("kerasbert.tasks")
+    _entry_points()
+    return TASKS
+
+
+def list_models() -> list[str]:
+    """Names of all models, `family/size`."""
+    return [f"{family.name}/{size}" for family in families().values() for size in family.sizes]
+
+
+def find(name: str) -> tuple[Family, Spec]:
+    """Family and Spec of `family/size`.
+
+    Raises:
+        InputError: no such model; the nearest name is given.
+    """
+    family, _, size = str(name).partition("/")
+    if family not in families() or not size:
+        every = [*list_models(), *(f"{f.name}/{alias}" for f in families().values() for alias in f.aliases)]
+        raise unknown("model", name, every, "kerasbert list models")
+    return families()[family], families()[family].size(size)
+
+
+def family(name: str) -> Family:
+    """The family of that name."""
+    if name not in families():
+        raise unknown("model family", name, families(), "kerasbert list models")
+    return families()[name]
+
+
+def objective(name: str) -> Any:
+    """The pretraining objective of that name."""
+    if name not in objectives():
+        raise unknown("objective", name, objectives(), "kerasbert list objectives")
+    return objectives()[name]
+
+
+def task(name: str) -> Any:
+    """The task of that name."""
+    if name not in tasks():
+        raise unknown("task", name, tasks(), "kerasbert list tasks")
+    return tasks()[name]
+
+
+def load_plugin(path: str | Path) -> dict[str, str]:
+    """Run a third party's file, which registers models, objectives, tasks or tokenizers.
+
+    Returns:
+        {"file", "sha256"}: what a run records, so that it can be repeated.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no plug-in file {path}")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    name = f"kerasbert_plugin_{digest[:12]}"
+    if name not in sys.modules:
+        module_spec = importlib.util.spec_from_file_location(name, path)
+        sys.modules[name] = module = importlib.util.module_from_spec(module_spec)
+        try:
+            module_spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return {"file": path.name, "sha256": digest}

@@ -1,0 +1,228 @@
+"""A model is data: a frozen Spec made of a few small frozen parts, and differences between Specs.
+
+The same dotted paths (`embeddings.width`) serve Python, recipes, `--set` and the json saved with a model.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from kerasbert.errors import InputError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Embeddings:
+    """What a token starts as.
+
+    Args:
+        vocabulary: int V, rows of the token table.
+        width: int E, or None for E = H; another width is projected to H.
+        positions: int, longest sequence with learned positions.
+        segments: int, rows of the segment table; 0 for no segments.
+    """
+
+    vocabulary: int = 30522
+    width: int | None = None
+    positions: int = 512
+    segments: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+    """Who looks at whom.
+
+    Args:
+        heads: int N, or one value per layer (a pruned model).
+        head_size: int D, or None for D = H / N.
+        dropout: float, on the attention probabilities; None takes the Spec's.
+    """
+
+    heads: int | tuple[int, ...] = 12
+    head_size: int | None = None
+    dropout: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class FeedForward:
+    """Two matrices with an activation between.
+
+    Args:
+        width: int F, or one value per layer.
+        activation: "gelu" (exact), "gelu_tanh", "relu", "swish", "tanh".
+    """
+
+    width: int | tuple[int, ...] = 3072
+    activation: str = "gelu"
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocks:
+    """How the layers are stacked.
+
+    Args:
+        layers: int, number of transformer layers.
+    """
+
+    layers: int = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """An encoder as data. Defaults are BERT-base, uncased (Devlin et al., 2019, section 3).
+
+    Args:
+        hidden: int H.
+        dropout: float, after embeddings, attention and feed-forward.
+        epsilon: float, of the layer norms.
+        initializer: float, standard deviation of the truncated normal.
+        pooler: bool, a tanh layer over the first token.
+    """
+
+    hidden: int = 768
+    dropout: float = 0.1
+    epsilon: float = 1e-12
+    initializer: float = 0.02
+    pooler: bool = True
+    embeddings: Embeddings = Embeddings()
+    attention: Attention = Attention()
+    feedforward: FeedForward = FeedForward()
+    blocks: Blocks = Blocks()
+
+    def derive(self, changes: Mapping[str, Any]) -> "Spec":
+        """A copy with the fields at dotted paths replaced.
+
+        >>> Spec().derive({"embeddings.width": 128, "dropout": 0.0}).embeddings.width
+        128
+
+        Raises:
+            InputError: an unknown path (the nearest is named) or a value of another type.
+        """
+        tree = to_dict(self)
+        known = paths(type(self))
+        for path, value in changes.items():
+            if path not in known:
+                raise InputError(f"no spec field {path!r}. Nearest: {nearest(path, known)!r}. All: {', '.join(known)}")
+            node, *rest = path.split(".")
+            target = tree
+            while rest:
+                target, node, *rest = target[node], *rest
+            target[node] = check(path, value, known[path])
+        return from_dict(tree, type(self))
+
+    def per_layer(self, value: Any, layer: int) -> Any:
+        """The value that holds in `layer`: itself, or its entry where there is one per layer."""
+        return value[layer] if isinstance(value, tuple) else value
+
+    def validate(self) -> "Spec":
+        """Check what no single field can tell; returns self."""
+        for path in ("hidden", "embeddings.vocabulary", "embeddings.positions", "blocks.layers"):
+            if get(self, path) < 1:
+                raise InputError(f"{path} must be at least 1. Received: {get(self, path)}")
+        for path in ("attention.heads", "feedforward.width"):
+            value = get(self, path)
+            if isinstance(value, tuple) and len(value) != self.blocks.layers:
+                raise InputError(f"{path} has {len(value)} values, expected one per layer: {self.blocks.layers}")
+            if min(value if isinstance(value, tuple) else (value,)) < 1:
+                raise InputError(f"{path} must be at least 1. Received: {value}")
+        if self.attention.head_size is None:
+            heads = self.attention.heads
+            if isinstance(heads, tuple) and len(set(heads)) > 1:
+                raise InputError("attention.head_size must be given when attention.heads differs per layer")
+            if self.hidden % (heads[0] if isinstance(heads, tuple) else heads):
+                raise InputError(
+                    f"hidden {self.hidden} is not a multiple of attention.heads {heads}: change one or set attention.head_size"
+                )
+        for path in ("dropout", "attention.dropout"):
+            rate = get(self, path)
+            if rate is not None and not 0 <= rate < 1:
+                raise InputError(f"{path} must be in [0, 1). Received: {rate}")
+        return self
+
+    @property
+    def head_size(self) -> int:
+        """D: the width of one head."""
+        return self.attention.head_size or self.hidden // self.per_layer(self.attention.heads, 0)
+
+
+def get(spec: Any, path: str) -> Any:
+    """The value at a dotted path."""
+    for name in path.split("."):
+        spec = getattr(spec, name)
+    return spec
+
+
+def paths(kind: type) -> dict[str, Any]:
+    """Dotted path -> type of every field of a Spec class."""
+    found = {}
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(hints[field.name]):
+            found |= {f"{field.name}.{rest}": hint for rest, hint in paths(hints[field.name]).items()}
+        else:
+            found[field.name] = hints[field.name]
+    return found
+
+
+def check(path: str, value: Any, hint: Any) -> Any:
+    """`value` as the field's type, or an InputError that names the field."""
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for option in options:
+        if option is type(None):
+            if value is None:
+                return None
+        elif typing.get_origin(option) is tuple:
+            if isinstance(value, list | tuple) and all(type(item) is int for item in value):
+                return tuple(value)
+        elif option is float and type(value) in (int, float):
+            return float(value)
+        elif type(value) is option:
+            return value
+    names = " or ".join(getattr(option, "__name__", str(option)).replace("NoneType", "None") for option in options)
+    raise InputError(f"{path} must be {names}. Received: {value!r}")
+
+
+def to_dict(spec: Any) -> Any:
+    """A Spec as nested plain values, for json."""
+    return {
+        field.name: to_dict(value)
+        if dataclasses.is_dataclass(value)
+        else list(value)
+        if isinstance(value, tuple)
+        else value
+        for field in dataclasses.fields(spec)
+        for value in [getattr(spec, field.name)]
+    }
+
+
+def from_dict(tree: Mapping[str, Any], kind: type = Spec, prefix: str = "") -> Any:
+    """The Spec of nested plain values; the inverse of `to_dict`.
+
+    Raises:
+        InputError: an unknown field or a value of another type.
+    """
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for name, value in tree.items():
+        path = prefix + name
+        if name not in hints:
+            raise InputError(f"no spec field {path!r}. Nearest: {nearest(path, [prefix + h for h in hints])!r}")
+        nested = dataclasses.is_dataclass(hints[name])
+        values[name] = from_dict(value, hints[name], path + ".") if nested else check(path, value, hints[name])
+    made = kind(**values)
+    return made.validate() if hasattr(made, "validate") else made
+
+
+def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+    """Dotted path -> (value in one, value in other) where they differ."""
+    every = dict.fromkeys([*paths(type(one)), *paths(type(other))])
+    pairs = {path: (_maybe(one, path), _maybe(other, path)) for path in every}
+    return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _maybe(spec: Any, path: str) -> Any:
+    try:
+        return get(spec, path)
+    except AttributeError:
+        return None

@@ -1,0 +1,177 @@
+"""The model directory: what is written is read, and nothing else is."""
+
+import json
+
+import numpy as np
+import pytest
+
+from kerasbert import registry
+from kerasbert.checkpoints import head_names, load_encoder, load_weights, read_model_json, read_tensors, save_model
+from kerasbert.checkpoints.directory import built, named_weights
+from kerasbert.checkpoints.safetensors import write_safetensors
+from kerasbert.errors import InputError
+from kerasbert.text import WordPiece
+from tests.checkpoints.reference import VOCABULARY
+
+BERT = registry.family("bert")
+SPEC = BERT.spec.derive(
+    {
+        "hidden": 6,
+        "blocks.layers": 2,
+        "attention.heads": 3,
+        "feedforward.width": 7,
+        "embeddings.vocabulary": 13,
+        "embeddings.positions": 10,
+    }
+)
+HEAD = {"kernel": np.arange(12, dtype=np.float32).reshape(6, 2), "bias": np.float32([1, 2])}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    encoder = built(BERT, SPEC)
+    rng = np.random.default_rng(0)
+    for variable in named_weights(encoder).values():
+        variable.assign(rng.normal(size=variable.shape))
+    save_model(
+        tmp_path / "run",
+        encoder=encoder,
+        name="bert/toy",
+        heads={"classifier": HEAD},
+        tokenizer=WordPiece(VOCABULARY),
+        task={"kind": "classification", "inputs": "text"},
+        labels=["bad", "good"],
+    )
+    return encoder, tmp_path / "run"
+
+
+def edit(folder, **changes):
+    path = folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def rewrite(folder, change):
+    """Write the weights again after `change` edited the dict of them."""
+    tensors = read_tensors(folder)
+    values = {name: tensors.read(name) for name in tensors.names()}
+    change(values)
+    shapes = {name: value.shape for name, value in values.items()}
+    write_safetensors(folder / "weights.safetensors", shapes, values.__getitem__)
+
+
+def test_files(saved):
+    _, folder = saved
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) == [
+        "model.json",
+        "tokenizer/tokenizer.json",
+        "tokenizer/vocab.txt",
+        "weights.safetensors",
+    ]
+    content = json.loads((folder / "model.json").read_text())
+    assert list(content) == ["format", "family", "name", "spec", "task", "labels", "plugin"]
+    assert (content["format"], content["family"], content["name"]) == (1, "bert", "bert/toy")
+    assert "block_1/attention/query/kernel" in read_tensors(folder).names()
+    assert head_names(read_tensors(folder)) == ["classifier"]
+
+
+def test_round_trip(saved):
+    encoder, folder = saved
+    loaded, info = load_encoder(folder)
+    assert (info.spec, info.labels, info.task["kind"]) == (SPEC, ("bad", "good"), "classification")
+    assert tuple(loaded.labels) == ("bad", "good")
+    assert loaded.tokenizer.digest() == WordPiece(VOCABULARY).digest()
+    for name, variable in named_weights(encoder).items():
+        np.testing.assert_array_equal(named_weights(loaded)[name].value.numpy(), variable.value.numpy(), err_msg=name)
+
+
+def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
+    encoder, folder = saved
+    loaded, info = load_encoder(folder)
+    parts = {"name": info.name, "heads": {"classifier": HEAD}, "tokenizer": loaded.tokenizer, "task": info.task}
+    save_model(tmp_path / "again", encoder=loaded, labels=info.labels, **parts)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (tmp_path / "again" / path.relative_to(folder)).read_bytes(), path
+    with pytest.raises(InputError, match="again exists already"):
+        save_model(tmp_path / "again", encoder=encoder, **parts)
+    save_model(tmp_path / "again", encoder=encoder, replace=True, **parts)
+
+
+def test_a_failed_save_leaves_nothing(saved, tmp_path):
+    encoder, _ = saved
+
+    class Broken:
+        def save(self, directory):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(InputError, match=r"cannot write .*full: No space left on device"):
+        save_model(tmp_path / "full", encoder=encoder, name="bert", tokenizer=Broken())
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_head_is_loaded_by_its_prefix(saved):
+    import keras
+
+    class Head(keras.layers.Layer):
+        def build(self, shape):
+            self.kernel = self.add_weight(shape=(6, 2), name="kernel")
+            self.bias = self.add_weight(shape=(2,), name="bias")
+
+    head = Head(name="classifier")
+    head.build(None)
+    load_weights(saved[1], head, "heads/classifier/")
+    np.testing.assert_array_equal(head.kernel.value.numpy(), HEAD["kernel"])
+    rewrite(saved[1], lambda values: values.pop("heads/classifier/bias"))
+    with pytest.raises(InputError, match=r"1 missing: heads/classifier/bias \[2\]. Load it"):
+        load_weights(saved[1], head, "heads/classifier/")
+
+
+def test_every_tensor_that_does_not_fit_is_listed(saved):
+    def change(values):
+        del values["pooler/bias"], values["block_0/attention/key/bias"]
+        values["block_2/attention/key/bias"] = np.zeros(6, np.float32)
+        values["pooler/kernel"] = np.zeros((6, 5), np.float32)
+
+    rewrite(saved[1], change)
+    message = (
+        r"does not fit the model. 2 missing: block_0/attention/key/bias \[6\], pooler/bias \[6\]; "
+        r"1 extra: block_2/attention/key/bias \[6\]; 1 misshaped: pooler/kernel received \[6, 5\] expected \[6, 6\]. Load"
+    )
+    with pytest.raises(InputError, match=message):
+        load_encoder(saved[1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 2}, "has format 2, expected 1: use the version that wrote it"),
+        ({"format": None}, "has format None, expected 1"),
+        ({"family": "birt"}, "no model family 'birt'. Nearest: 'bert'"),
+        (
+            {"family": "mine", "plugin": {"file": "mine.py", "sha256": ""}},
+            "comes with the plug-in mine.py: pass it as --plugin",
+        ),
+        ({"spec": None}, "model.json is damaged: expected family"),
+        ({"labels": "bad good"}, "model.json is damaged: expected family"),
+        ({"labels": [1]}, "model.json is damaged: expected family"),
+        ({"task": []}, "model.json is damaged: expected family"),
+        ({"spec": {"embeddings": 3}}, "model.json is damaged: its spec is not the nested object"),
+        ({"spec": {"hiden": 6}}, "no spec field 'hiden'. Nearest: 'hidden'"),
+    ],
+)
+def test_model_json_is_checked(saved, changes, message):
+    edit(saved[1], **changes)
+    with pytest.raises(InputError, match=message):
+        read_model_json(saved[1])
+
+
+def test_damage(saved, tmp_path):
+    with pytest.raises(InputError, match="is no model directory"):
+        load_encoder(tmp_path)
+    weights = saved[1] / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-5])
+    with pytest.raises(InputError, match=r"weights.safetensors is truncated or damaged: 1 tensors lie outside"):
+        load_encoder(saved[1])
+    weights.unlink()
+    with pytest.raises(InputError, match=r"cannot read .*weights.safetensors: No such file"):
+        load_encoder(saved[1])
