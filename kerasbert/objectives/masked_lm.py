@@ -1,0 +1,135 @@
+"""Masked language modelling (Devlin et al., 2019, 3.1 and A.1): features of the records -> a batch for the model.
+
+Vectorised over the batch and stateless: a row's masks depend on (seed, step, row in the global batch), so they are the
+same however a batch is split over replicas and micro-batches, and a resumed run draws what it would have drawn.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kerasbert.errors import InputError
+from kerasbert.layers import random
+from kerasbert.objectives import render
+from kerasbert.objectives.select import select
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedLM:
+    """Settings of masked language modelling.
+
+    Args:
+        rate: share of a sequence's tokens, special ones counted as in BERT's code, that is predicted.
+        mask: share of the predictions that the model sees as [MASK].
+        random: share that it sees as a random token; the rest it sees as it is.
+        static: None draws new masks at every step (dynamic); a number d gives each example d sets of masks, one per
+            epoch in turn: BERT's dupe_factor, with nothing stored.
+        predictions: P, the most predictions in a sequence, by default ceil(rate * S).
+        select: name of the select function.
+    """
+
+    rate: float = 0.15
+    mask: float = 0.8
+    random: float = 0.1
+    static: int | None = None
+    predictions: int | None = None
+    select: str = "tokens"
+
+    def __post_init__(self):
+        if not 0 < self.rate < 1:
+            raise InputError(f"masking rate {self.rate}, expected a share between 0 and 1, such as 0.15")
+        if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
+            raise InputError(f"mask {self.mask} and random {self.random}, expected shares whose sum is at most 1")
+        if self.static is not None and self.static < 1:
+            raise InputError(f"static {self.static}, expected None or a number of mask sets of at least 1")
+        if self.predictions is not None and self.predictions < 1:
+            raise InputError(f"predictions {self.predictions}, expected at least 1")
+        select(self.select)
+
+    def prediction_counts(self, length: int) -> np.ndarray:
+        """n for a sequence of 0 .. S tokens: round(rate * tokens), at least 1, at most P: int32 [S + 1]."""
+        most = self.width(length)
+        # Python's round, as in BERT's create_pretraining_data.py; in float32 some halves would fall elsewhere.
+        return np.array([min(most, max(1, round(self.rate * tokens))) for tokens in range(length + 1)], np.int32)
+
+    def width(self, length: int) -> int:
+        """P for sequences of S tokens."""
+        # The small number keeps 0.15 * 20 = 3.0000000000000004 from becoming 4.
+        return min(length, self.predictions or int(np.ceil(self.rate * length - 1e-9)))
+
+
+def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: Any, seed: int) -> dict[str, Any]:
+    """A batch of the records -> the batch that the model and its losses take.
+
+    Args:
+        features: what `Records.dataset` gives: token_ids [B, S], segment_lengths [B, 2], step, row, example, epoch [B],
+            and next_label [B] where the records have it.
+        settings: MaskedLM.
+        tokenizer: for its size, mask_id and special_ids.
+        seed: int >= 0.
+
+    Returns:
+        dict of token_ids, padding_mask, segment_ids int32 [B, S]; mlm_positions, mlm_labels int32 [B, P] and
+        mlm_weights float32 [B, P] (1 = predict; unused places have position 0, label 0, weight 0); row int32 [B];
+        next_label int32 [B] where given. No special token is ever selected or drawn as a random token.
+    """
+    token_ids, lengths = features["token_ids"], features["segment_lengths"]
+    length = token_ids.shape[1]
+    total = lengths[:, 0] + lengths[:, 1]
+    column = tf.range(length)[None, :]
+    inside = column < total[:, None]
+    special = sorted(set(tokenizer.special_ids))
+
+    if settings.static is None:
+        words = (features["step"], features["row"])
+    else:
+        words = (features["example"], features["epoch"] % settings.static)
+    key = random.key(seed, "masked_lm", *words)
+    positions, chosen = select(settings.select)(
+        random.key(key[:, 0], key[:, 1], "select"),
+        inside & _ordinary(token_ids, special),
+        tf.gather(settings.prediction_counts(length), total),
+        settings.width(length),
+    )
+    masked, labels = render.in_place(
+        random.key(key[:, 0], key[:, 1], "render"),
+        token_ids,
+        positions,
+        chosen,
+        mask_id=tokenizer.mask_id,
+        ordinary_ids=np.setdiff1d(np.arange(tokenizer.size, dtype=np.int32), special),
+        shares=(settings.mask, settings.random),
+    )
+    batch = {
+        "token_ids": masked,
+        "padding_mask": tf.cast(inside, tf.int32),
+        "segment_ids": tf.cast(inside & (column >= lengths[:, :1]), tf.int32),
+        "mlm_positions": tf.where(chosen, positions, 0),
+        "mlm_labels": tf.where(chosen, labels, 0),
+        "mlm_weights": tf.cast(chosen, tf.float32),
+        "row": features["row"],
+    }
+    return batch | ({"next_label": features["next_label"]} if "next_label" in features else {})
+
+
+def _ordinary(token_ids: Any, special: list[int]) -> Any:
+    """Which tokens are not special. A few comparisons cost a tenth of a look-up in a table of the vocabulary."""
+    return functools.reduce(tf.logical_and, [token_ids != token for token in special])
+
+
+def masker(settings: MaskedLM, *, tokenizer: Any, seed: int) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """`mask_tokens` with its settings bound, for `Records.dataset(...).map(...)`."""
+    return lambda features: mask_tokens(features, settings, tokenizer=tokenizer, seed=seed)
+
+
+def unigram_baseline(records: Any) -> dict[str, float]:
+    """What guessing without looking reaches on the tokens that may be masked.
+
+    Returns:
+        {"entropy": nats (the loss of the best constant guess), "accuracy": share of the commonest token}.
+    """
+    return dict(records.manifest["unigram"])

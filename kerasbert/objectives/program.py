@@ -1,0 +1,42 @@
+"""A training program: a model and the pair `weights`, `losses` that the step core differentiates.
+
+The step core sums and all-reduces the counts of the whole global batch first, then differentiates
+sum(scale * loss sum / count): a mean per replica would be wrong wherever the counts are uneven.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+
+class Program:
+    """What is trained, and towards what.
+
+    Attributes:
+        model: keras.Model with names of weights as `layers.naming` gives them.
+        scales: loss name -> factor. Other keys that `losses` returns are metrics, `<loss>/<metric>`, divided by
+            the count of their loss.
+    """
+
+    model: keras.Model
+    scales: Mapping[str, float]
+
+    def weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Loss name -> number of targets in the batch (float32 scalar), from the targets alone."""
+        raise NotImplementedError
+
+    def losses(self, batch: Mapping[str, Any], training: bool = True) -> dict[str, Any]:
+        """Loss or metric name -> sum over the batch (float32 scalar). Random numbers come from the open scope."""
+        raise NotImplementedError
+
+
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    """[..., C] logits, int [...] labels -> [...] nats, in float32."""
+    return ops.sparse_categorical_crossentropy(labels, ops.cast(logits, "float32"), from_logits=True)
+
+
+def correct(logits: Any, labels: Any) -> Any:
+    """1.0 where the largest logit is the label: [..., C], [...] -> [...] float32."""
+    return ops.cast(ops.equal(ops.cast(ops.argmax(logits, axis=-1), labels.dtype), labels), "float32")

@@ -1,0 +1,123 @@
+"""Learn a WordPiece vocabulary by likelihood, with tensorflow-text's learner and our own words."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kerasbert.errors import InputError
+from kerasbert.text.normalize import Normalizer
+from kerasbert.text.wordpiece import SPECIALS, WordPiece
+
+ITERATIONS = 2  # of the learner, per threshold tried; more change few pieces and cost as much again
+LETTERS = 1000  # a rarer letter is [UNK]
+
+
+def train_wordpiece(
+    text: Iterable[str | bytes | os.PathLike],
+    size: int,
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    split_cjk: bool = True,
+) -> WordPiece:
+    """A tokenizer of at most `size` pieces (the search stops at about 5% less): specials, characters, then pieces by frequency.
+
+    The same text gives the same vocabulary. Words are split as the tokenizer splits them.
+
+    Args:
+        text: lines as strings or bytes; a `Path` among them is a file of lines.
+        size: int, the largest vocabulary.
+        lowercase: bool, as of `WordPiece`.
+        strip_accents: bool or None, as of `WordPiece`.
+        split_cjk: bool, as of `WordPiece`.
+    Raises:
+        InputError: a missing file, no words in the text, a size too small for the text's characters.
+    """
+    normalizer = Normalizer(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
+    words = count_words(text, normalizer)
+    if not words:
+        raise InputError("the text holds no words. Give files with text")
+    # punctuation and ideographs are words of one character, whatever the pieces: they take no part in the learning
+    alone = Counter({word: count for word, count in words.items() if normalizer[word[0]][:1] == " "})
+    for word in alone:
+        del words[word]
+    kept = [word for word, _ in _by_count(alone)[: size // 2]]
+    letters = Counter[str]()
+    for word, count in words.items():
+        for letter in word:
+            letters[letter] += count
+    alphabet = [letter for letter, _ in _by_count(letters)[:LETTERS]]
+    least = len(SPECIALS) + len(kept) + 2 * len(alphabet)
+    if size < least:
+        raise InputError(
+            f"size is {size}, expected at least {least}: the text's {len(kept) + len(alphabet)} characters and the special "
+            "tokens need as many pieces"
+        )
+    learned = _learn(words, size - len(SPECIALS) - len(kept)) if words else []
+    singles = sorted({*kept, *alphabet})
+    pieces = [*SPECIALS, *singles, *(piece for piece in learned if piece not in singles)]
+    return WordPiece(
+        _cut(pieces, size),
+        lowercase=lowercase,
+        strip_accents=strip_accents,
+        split_cjk=split_cjk,
+    )
+
+
+def count_words(text: Iterable[str | bytes | os.PathLike], normalizer: Normalizer) -> Counter[str]:
+    """How often each normalised word occurs."""
+    chunks = Counter[str]()
+    for line in _lines(text):
+        chunks.update(line.split(" "))
+    words = Counter[str]()
+    for chunk, count in chunks.items():
+        for word, _ in normalizer.words(chunk):
+            words[word] += count
+    return words
+
+
+def _lines(text: Iterable[str | bytes | os.PathLike]) -> Iterator[str]:
+    for item in text:
+        if isinstance(item, os.PathLike):
+            try:
+                with Path(item).open(encoding="utf-8", errors="replace") as file:
+                    yield from file
+            except OSError as error:
+                raise InputError(f"cannot read {item}: {error.strerror}. Give files of text") from None
+        else:
+            yield item.decode("utf-8", "replace") if isinstance(item, bytes) else item
+
+
+def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
+    """Most frequent first, then alphabetically: no order of insertion in it."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _learn(words: Counter[str], size: int) -> list[str]:
+    """Pieces of at least one character, most frequent first; about `size` of them."""
+    characters = sum(len(word) * count for word, count in words.items())
+    from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
+
+    return learner.learn(
+        _by_count(words),
+        vocab_size=size,
+        reserved_tokens=[],
+        lower_thresh=2,
+        upper_thresh=characters // size + 2,  # `size` pieces cannot all be more frequent: half of the search saved
+        num_iterations=ITERATIONS,
+        max_token_length=50,
+        max_unique_chars=LETTERS,
+    )
+
+
+def _cut(pieces: list[str], size: int) -> list[str]:
+    """Without the rarest pieces of several characters, at the end of the list, that are too many."""
+    excess = len(pieces) - size
+    kept = []
+    for piece in reversed(pieces):
+        if excess > 0 and len(piece.removeprefix("##")) > 1 and piece not in SPECIALS:
+            excess -= 1
+        else:
+            kept.append(piece)
+    return kept[::-1]

@@ -1,0 +1,245 @@
+import importlib.util
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from kerasbert.data import Records, write_records, writer
+from kerasbert.errors import InputError
+from kerasbert.text import WordPiece, load_tokenizer
+from tests.data import corpus
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return corpus.write(tmp_path_factory.mktemp("source") / "a.txt", corpus.documents(300))
+
+
+@pytest.fixture(scope="module")
+def made(source, tmp_path_factory):
+    """Records in two shards; tests that change them take a copy."""
+    out = tmp_path_factory.mktemp("records") / "pairs"
+    write_records([source], corpus.tokenizer(), out, length=32, shards=2)
+    return out
+
+
+@pytest.fixture
+def own(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "own")
+
+
+def contents(directory):
+    return {
+        file.relative_to(directory).as_posix(): file.read_bytes() for file in directory.rglob("*") if file.is_file()
+    }
+
+
+def test_a_row_by_hand(tmp_path):
+    (tmp_path / "a.txt").write_text("w0 w1\nw2\n\nw3 unknown\n")
+    records = write_records([tmp_path / "a.txt"], corpus.tokenizer(), tmp_path / "out", length=12, packing="full")
+    assert records.features == {"token_ids": (12,), "segment_lengths": (2,)}
+    (row,) = records.rows(records.shards[0]).tolist()
+    one, two = [5, 6, 7], [8, 1]
+    either = [[2, *one, 3, *two, 3, 0, 0, 0, 0, 8, 0], [2, *two, 3, *one, 3, 0, 0, 0, 0, 8, 0]]  # by the hash
+    assert row in either
+    assert records.manifest["counts"] == {"documents": 2, "examples": 1, "tokens": 8}
+    # Four ordinary tokens, all different.
+    assert records.manifest["unigram"] == {"entropy": round(np.log(4), 6), "accuracy": 0.25}
+
+
+def test_the_same_inputs_give_the_same_bytes(source, made, tmp_path):
+    write_records([source], corpus.tokenizer(), tmp_path / "again", length=32, shards=2)
+    assert contents(tmp_path / "again") == contents(made)
+
+
+def test_neither_order_nor_spooling_changes_the_bytes(tmp_path, monkeypatch):
+    one = corpus.write(tmp_path / "one.txt", corpus.documents(40, seed=1))
+    two = corpus.write(tmp_path / "two.txt", corpus.documents(40, seed=2))
+    write_records([one, two], corpus.tokenizer(), tmp_path / "a", length=32, shards=3)
+    monkeypatch.setattr(writer, "SPOOL_BYTES", 1000)
+    monkeypatch.setattr(writer, "LINES", 7)
+    write_records([two, one], corpus.tokenizer(), tmp_path / "b", length=32, shards=3)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_without_tensorflow_text_the_bytes_are_the_same(source, made, tmp_path, monkeypatch):
+    real = importlib.util.find_spec
+    assert real("tensorflow_text"), "the other records of this file come from it"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorflow_text" else real(name))
+    write_records([source], corpus.tokenizer(), tmp_path / "python", length=32, shards=2)
+    assert contents(tmp_path / "python") == contents(made)
+
+
+def test_another_document_changes_its_own_shard_only(source, made, tmp_path):
+    (tmp_path / "new.txt").write_text("w1 w2 w3\nw4 w5 w6\n")
+    records = write_records([source, tmp_path / "new.txt"], corpus.tokenizer(), tmp_path / "more", length=32, shards=2)
+    before, after = contents(made), contents(tmp_path / "more")
+    assert sum(before[shard.file] == after[shard.file] for shard in records.shards) == 1
+
+
+def test_in_full_packing_the_order_is_by_hash(tmp_path):
+    """A document in between moves, none of the others does: without it the tokens are the same in the same order."""
+    docs = list(corpus.documents(30, seed=3))
+    for name, chosen in (("all", docs), ("less", docs[:17] + docs[18:])):
+        corpus.write(tmp_path / f"{name}.txt", chosen)
+        write_records([tmp_path / f"{name}.txt"], corpus.tokenizer(), tmp_path / name, length=32, packing="full")
+    streams = []
+    for name in ("all", "less"):
+        records = Records(tmp_path / name)
+        ids = records.rows(records.shards[0])[:, :32]
+        streams.append([int(token) for token in ids[ids > 4]])
+    gone = [token for line in docs[17] for token in corpus.tokenizer().encode(line)]
+    place = next(i for i in range(len(streams[0])) if streams[0][i : i + len(gone)] == gone)
+    assert streams[0][:place] + streams[0][place + len(gone) :] == streams[1]
+
+
+def test_dupe_factor_packs_each_document_again(source, made, tmp_path):
+    twice = write_records([source], corpus.tokenizer(), tmp_path / "two", length=32, shards=2, dupe_factor=2)
+    once = Records(made)
+    for one, two in zip(once.shards, twice.shards):
+        np.testing.assert_array_equal(twice.rows(two)[: one.examples], once.rows(one))
+        assert two.examples > 1.8 * one.examples
+
+
+def test_a_large_vocabulary_takes_four_bytes(tmp_path):
+    words = [f"x{number}" for number in range(70_000)]
+    (tmp_path / "a.txt").write_text("x69999 x1\nx65536\n")
+    tokenizer = WordPiece(corpus.SPECIALS + words)
+    records = write_records([tmp_path / "a.txt"], tokenizer, tmp_path / "out", length=8, packing="full")
+    assert records.dtype == "int32"
+    assert records.rows(records.shards[0]).tolist() == [[2, 70004, 6, 65541, 3, 0, 0, 0, 5, 0]]
+
+
+def test_unchanged_inputs_reuse_the_records(source, own):
+    before = {file.name: file.stat().st_mtime_ns for file in own.iterdir()}
+    records = write_records([source], corpus.tokenizer(), own, length=32, shards=2)
+    assert records.reused
+    assert load_tokenizer(own / "tokenizer").digest() == corpus.tokenizer().digest()
+    assert before == {file.name: file.stat().st_mtime_ns for file in own.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"length": 64}, r"Changed: length \(32 before, now 64\)\. Choose another --out or pass --overwrite"),
+        ({"packing": "full", "seed": 1}, r"Changed: packing \(pairs before, now full\); seed \(0 before, now 1\)"),
+        ({"shards": 3, "dupe_factor": 2}, r"dupe_factor \(1 before, now 2\); shards \(2 before, now 3\)"),
+        ({"tokenizer": corpus.tokenizer(lowercase=False)}, r"Changed: tokenizer \(lowercase True before, now False"),
+        (
+            {"tokenizer": WordPiece([*corpus.SPECIALS, *corpus.WORDS, "x"])},
+            r"tokenizer \(205 entries before, now 206\)",
+        ),
+        ({"tokenizer": WordPiece([*corpus.SPECIALS, *corpus.WORDS[::-1]])}, r"tokenizer \(other vocabulary\)"),
+    ],
+)
+def test_changed_settings_are_named(source, made, change, message):
+    settings = {"tokenizer": corpus.tokenizer(), "length": 32, "shards": 2} | change
+    before = contents(made)
+    with pytest.raises(InputError, match=message):
+        write_records([source], settings.pop("tokenizer"), made, **settings)
+    assert contents(made) == before
+
+
+def test_changed_sources_are_named(source, made, tmp_path):
+    (tmp_path / "a.txt").write_text("other\n")
+    (tmp_path / "b.txt").write_text("more\n")
+    with pytest.raises(InputError, match=r"Changed: sources \(a\.txt changed, b\.txt added\)"):
+        write_records([tmp_path / "a.txt", tmp_path / "b.txt"], corpus.tokenizer(), made, length=32, shards=2)
+    with pytest.raises(InputError, match=r"sources \(b\.txt added, a\.txt removed\)"):
+        write_records([tmp_path / "b.txt"], corpus.tokenizer(), made, length=32, shards=2)
+    with pytest.raises(InputError, match=r"sources \(a file given more or less often\)"):
+        write_records([source, source], corpus.tokenizer(), made, length=32, shards=2)
+
+
+def test_overwrite_makes_them_again(source, own):
+    records = write_records([source], corpus.tokenizer(), own, length=16, overwrite=True)
+    assert not records.reused
+    assert records.length == 16
+    assert [name for name in contents(own) if name.startswith("shard")] == ["shard-00000-of-00001.bin"]
+
+
+def test_overwrite_removes_nothing_but_records(source, tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        write_records([source], corpus.tokenizer(), tmp_path, length=16, overwrite=True)
+    assert contents(tmp_path) == {"precious.txt": b"mine"}
+
+
+def test_a_failure_leaves_nothing(source, tmp_path, monkeypatch):
+    def full(*arguments, **settings):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer, "_write_shard", full)
+    with pytest.raises(InputError, match=r"cannot write .*out: No space left on device"):
+        write_records([source], corpus.tokenizer(), tmp_path / "out", length=16)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"packing": "doc"}, r"no packing 'doc'\. Nearest: "),
+        ({"length": 2}, "length 2 with packing 'pairs', expected 5 to 65535"),
+        ({"shards": 0}, "shards is 0, expected at least 1"),
+        ({"dupe_factor": 0}, "dupe_factor is 0, expected at least 1"),
+        ({"seed": -1}, "seed is -1, expected at least 0"),
+    ],
+)
+def test_bad_settings(source, tmp_path, settings, message):
+    with pytest.raises(InputError, match=message):
+        write_records([source], corpus.tokenizer(), tmp_path / "out", **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_inputs(source, tmp_path):
+    (tmp_path / "odd.txt").write_text("\u200b\n")
+    with pytest.raises(InputError, match=r"empty corpus: .*odd\.txt hold no text that the tokenizer keeps"):
+        write_records([tmp_path / "odd.txt"], corpus.tokenizer(), tmp_path / "out")
+    with pytest.raises(InputError, match="no file"):
+        write_records([tmp_path / "none.txt"], corpus.tokenizer(), tmp_path / "out")
+    with pytest.raises(InputError, match="cannot write records to gs://bucket/x: write them to a local directory"):
+        write_records([source], corpus.tokenizer(), "gs://bucket/x")
+    assert [file.name for file in tmp_path.iterdir()] == ["odd.txt"]
+
+
+def test_damaged_shards_are_named(own):
+    Records(own, verify=True)
+    shard = own / "shard-00001-of-00002.bin"
+    data = shard.read_bytes()
+    shard.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+    Records(own)
+    with pytest.raises(InputError, match=r"shard-00001-of-00002\.bin is damaged: its sha256"):
+        Records(own, verify=True)
+    shard.write_bytes(data[:-1])
+    with pytest.raises(InputError, match=r"shard-00001-of-00002\.bin is truncated: \d+ bytes, expected \d+"):
+        Records(own)
+    shard.write_bytes(data + b"x")
+    with pytest.raises(InputError, match=r"shard-00001-of-00002\.bin is too long"):
+        Records(own)
+    shard.unlink()
+    with pytest.raises(InputError, match=r"shard-00001-of-00002\.bin is missing"):
+        Records(own)
+
+
+def test_bad_manifests(own, tmp_path):
+    manifest = json.loads((own / "manifest.json").read_text())
+    (own / "manifest.json").write_text(json.dumps(manifest | {"format": 2}))
+    with pytest.raises(InputError, match=r"manifest\.json has format 2, this version reads 1"):
+        Records(own)
+    (own / "manifest.json").write_text("{")
+    with pytest.raises(InputError, match=r"manifest\.json is not a manifest of records"):
+        Records(own)
+    with pytest.raises(InputError, match=r"no records in .*: it holds no manifest\.json"):
+        Records(tmp_path)
+
+
+def test_records_refuse_another_tokenizer(made):
+    records = Records(made)
+    records.check(corpus.tokenizer(), 205)
+    with pytest.raises(
+        InputError, match=r"were made with another tokenizer \([0-9a-f]{12}, this one is [0-9a-f]{12}\)"
+    ):
+        records.check(corpus.tokenizer(lowercase=False), 205)
+    with pytest.raises(InputError, match="hold ids below 205, the model has 200 token embeddings"):
+        records.check(corpus.tokenizer(), 200)

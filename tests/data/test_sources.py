@@ -1,0 +1,97 @@
+import json
+
+import pytest
+
+from kerasbert.data.sources import read_documents, read_table
+from kerasbert.errors import InputError
+
+
+def test_text_documents_end_at_blank_lines(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"\n one\ntwo \r\n\r\n \t\nthree\x0bstill three\n")
+    assert list(read_documents([file])) == [["one", "two"], ["three\x0bstill three"]]
+
+
+def test_a_document_ends_with_its_file(tmp_path):
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "b.txt").write_text("two")
+    assert list(read_documents([tmp_path / "a.txt", tmp_path / "b.txt"])) == [["one"], ["two"]]
+
+
+def test_bytes_that_are_not_utf8_become_replacement_characters(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"\xef\xbb\xbfok \xff\xfe end\n")
+    assert list(read_documents([file])) == [["ok \ufffd\ufffd end"]]
+
+
+def test_jsonl_rows_are_documents(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"text": "one\\n\\ntwo"}\n\n{"text": " "}\n{"text": "\\ud800three", "other": 1}\n')
+    assert list(read_documents([file])) == [["one", "two"], ["\ufffdthree"]]
+
+
+def test_tables_are_corpora_too(tmp_path):
+    (tmp_path / "a.csv").write_text('id,body\n1,"one, and\ntwo"\n')
+    (tmp_path / "a.tsv").write_text('id\tbody\n1\tsay "three\n')
+    files = [tmp_path / "a.csv", tmp_path / "a.tsv"]
+    assert list(read_documents(files, text_field="body")) == [["one, and", "two"], ['say "three']]
+
+
+def test_tsv_has_no_quoting_and_csv_has(tmp_path):
+    (tmp_path / "a.tsv").write_text('sentence\tlabel\n"a\t1\r\nb "\t0\n')
+    (tmp_path / "a.csv").write_text('sentence,label\n"a, ""b""",1\n')
+    assert read_table(tmp_path / "a.tsv") == [{"sentence": '"a', "label": "1"}, {"sentence": 'b "', "label": "0"}]
+    assert read_table(tmp_path / "a.csv") == [{"sentence": 'a, "b"', "label": "1"}]
+
+
+def test_a_table_without_header_gets_names(tmp_path):
+    (tmp_path / "cola.txt").write_text("gj04\t1\t\tThe sailors.\n")
+    rows = read_table(tmp_path / "cola.txt", names=["source", "label", "mark", "sentence"], format="tsv")
+    assert rows == [{"source": "gj04", "label": "1", "mark": "", "sentence": "The sailors."}]
+
+
+def test_json_scalars_become_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"a": 1, "b": 0.5, "c": true, "d": ["x"], "e": "t", "f": null}\n')
+    assert read_table(tmp_path / "a.jsonl") == [{"a": "1", "b": "0.5", "c": "true", "d": ["x"], "e": "t", "f": None}]
+
+
+def test_a_long_csv_field_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text("text\n" + "x" * 200_000 + "\n")
+    assert len(read_table(tmp_path / "a.csv")[0]["text"]) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "text\tlabel\none\t1\ntwo\n", r"a\.tsv, line 3: 1 fields, expected 2 \(text, label\) \(tsv is split"),
+        ("a.csv", "text,label\none,1,2\n", r"a\.csv, line 2: 3 fields, expected 2 \(text, label\)\. Mend"),
+        ("a.csv", 'text,label\n"one"x,1\n', r"a\.csv, line 2: ',' expected after '\"'"),
+        ("a.csv", 'text,label\n"one,1\n', r"a\.csv, line 2: unexpected end of data"),
+        ("a.tsv", "txt\tlabel\none\t1\n", r"a\.tsv has no column 'text'\. Nearest: 'txt'\. It has: txt, label"),
+        ("a.tsv", "", r"a\.tsv has no column 'text'\. It has: none"),
+        ("a.jsonl", '{"text": "one"}\n{"text"\n', r"a\.jsonl, line 2: not json"),
+        ("a.jsonl", "[1]\n", r"a\.jsonl, line 1: a list, expected an object"),
+        ("a.jsonl", '{"txt": "one"}\n', r"a\.jsonl, line 1 has no column 'text'\. Nearest: 'txt'"),
+        ("a.tsv", "text\tlabel\n", r"a\.tsv has no rows"),
+        ("a.txt", "text\n", r"cannot tell the format of .*a\.txt: expected a name ending in \.tsv"),
+    ],
+)
+def test_bad_tables(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_table(tmp_path / name, columns=["text"])
+
+
+def test_bad_corpora(tmp_path):
+    (tmp_path / "empty.txt").write_text(" \n\n")
+    (tmp_path / "number.jsonl").write_text(json.dumps({"text": ["x"]}) + "\n")
+    with pytest.raises(InputError, match="no files given"):
+        list(read_documents([]))
+    with pytest.raises(InputError, match=r"no file .*none\.txt"):
+        list(read_documents([tmp_path / "none.txt"]))
+    with pytest.raises(InputError, match="is a directory, expected a file"):
+        list(read_documents([tmp_path]))
+    with pytest.raises(InputError, match=r"empty corpus: no text in .*empty\.txt"):
+        list(read_documents([tmp_path / "empty.txt"]))
+    with pytest.raises(InputError, match=r"number\.jsonl, line 1: field 'text' holds no text"):
+        list(read_documents([tmp_path / "number.jsonl"]))
