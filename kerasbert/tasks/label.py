@@ -1,0 +1,116 @@
+"""Classification and regression of a text or a pair: the model, its training program, its metrics."""
+
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from kerasbert.errors import InputError
+from kerasbert.layers.heads import HeadedModel, LabelHead
+from kerasbert.objectives.program import Program, correct, cross_entropy
+from kerasbert.tasks.task import Task
+
+
+class LabelModel(HeadedModel):
+    """An encoder with a label head on its first token.
+
+    Args:
+        encoder: Encoder. task: Task with its labels.
+    Call: the encoder's inputs -> dict of logits [B, L] float32 (classification) or value [B] float32 (regression).
+        The last layer is computed for the first token alone: the head reads nothing else.
+    """
+
+    def __init__(self, encoder: Any, task: Task, **kwargs):
+        self_task, spec, dtype = task, encoder.spec, encoder.dtype_policy
+        width = max(1, len(task.labels))
+        head = LabelHead(width, spec.initializer, spec.dropout, name="classifier", dtype=dtype)
+        super().__init__(encoder, {"classifier": head}, {"classifier": (None, spec.hidden)}, dtype=dtype, **kwargs)
+        self.task = self_task
+        self.tokenizer = encoder.tokenizer
+        self.labels = tuple(task.labels.values()) or None
+
+    def call(self, inputs, training=False, read="first"):
+        outputs = self.encoder(inputs, training=training, read=read)
+        pooled = outputs["pooled"] if "pooled" in outputs else outputs["sequence"][:, 0]
+        logits = self.heads["classifier"](pooled, training=training)
+        return {"logits": logits} if self.task.kind == "classification" else {"value": logits[:, 0]}
+
+
+class LabelProgram(Program):
+    """Cross-entropy of the label, or squared error of the number."""
+
+    def __init__(self, encoder: Any, task: Task):
+        self.model = LabelModel(encoder, task, name="label_model")
+        self.model.build()
+        self.scales = {"label": 1.0}
+
+    def weights(self, batch):
+        return {"label": ops.sum(batch["label_weight"])}
+
+    def losses(self, batch, training=True):
+        outputs, labels, weights = self.model(batch, training=training), batch["label"], batch["label_weight"]
+        if "value" in outputs:
+            return {"label": ops.sum(ops.square(outputs["value"] - labels) * weights)}
+        logits = outputs["logits"]
+        return {
+            "label": ops.sum(cross_entropy(logits, labels) * weights),
+            "label/accuracy": ops.sum(correct(logits, labels) * weights),
+        }
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities along the last axis."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def metrics(task: Task, outputs: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """Metrics by name: accuracy, macro F1, Matthews correlation and loss, or Pearson, Spearman and mean squared error.
+
+    Args:
+        outputs: logits [n, L] or values [n]. targets: [n].
+    """
+    if task.kind == "regression":
+        ranks = _correlation(_ranks(outputs), _ranks(targets))
+        error = float(np.mean(np.square(outputs - targets)))
+        return {"pearson": _correlation(outputs, targets), "spearman": ranks, "mean_squared_error": error}
+    predicted = outputs.argmax(-1)
+    table = np.zeros((outputs.shape[1],) * 2)  # [target, predicted]
+    np.add.at(table, (targets, predicted), 1)
+    hits, rows, columns = np.diag(table), table.sum(1), table.sum(0)
+    present = rows + columns > 0
+    f1 = (2 * hits[present] / (rows + columns)[present]).mean()
+    n = table.sum()
+    spread = np.sqrt((n**2 - (rows**2).sum()) * (n**2 - (columns**2).sum()))
+    matthews = (hits.sum() * n - (rows * columns).sum()) / spread if spread else 0.0
+    log = -np.log(np.maximum(softmax(outputs.astype("float64"))[np.arange(len(targets)), targets], 1e-300))
+    accuracy = float((predicted == targets).mean())
+    return {"accuracy": accuracy, "f1": float(f1), "matthews": float(matthews), "loss": float(log.mean())}
+
+
+def better(task: Task, new: float, old: float | None) -> bool:
+    """Whether a metric improved; larger is better, except for an error or a loss."""
+    if old is None or not np.isfinite(old):
+        return True
+    return new < old if task.metric in ("loss", "mean_squared_error") else new > old
+
+
+def check_metric(task: Task) -> None:
+    """Refuse a metric that the kind does not have."""
+    outputs = np.zeros((2, 2)) if task.kind == "classification" else np.zeros(2)
+    known = metrics(task, outputs, np.array([0, 1]))
+    if task.metric not in known:
+        raise InputError(f"no metric {task.metric!r} for a {task.kind}. All: {', '.join(known)}")
+
+
+def _correlation(x: np.ndarray, y: np.ndarray) -> float:
+    x, y = x - x.mean(dtype="float64"), y - y.mean(dtype="float64")
+    scale = np.sqrt((x * x).sum() * (y * y).sum())
+    return float((x * y).sum() / scale) if scale else 0.0
+
+
+def _ranks(x: np.ndarray) -> np.ndarray:
+    """Ranks from 0; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return ((last - counts + last - 1) / 2)[inverse]

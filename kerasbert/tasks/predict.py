@@ -1,0 +1,117 @@
+"""Texts -> answers and vectors."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.errors import InputError
+from kerasbert.tasks.batches import encode_texts, ordered_batches
+from kerasbert.tasks.label import softmax
+from kerasbert.tasks.load import load
+from kerasbert.text.answers import Classification, Regression
+
+Texts = Sequence[str | tuple[str, str]]
+
+
+def as_model(model: Any) -> Any:
+    """The model itself, or the one in a directory."""
+    return load(model) if isinstance(model, str | os.PathLike) else model
+
+
+def longest(model: Any, length: int | None = None) -> int:
+    """Tokens a text may have: what was asked for, or all the positions that the model has."""
+    most = model.spec.embeddings.positions or 512
+    if length is None:
+        return most
+    if not 3 <= length <= most:
+        raise InputError(f"length must be between 3 and {most}, the model's positions. Received: {length}")
+    return length
+
+
+def forward(model: Any, texts: Texts, read: Any, length: int | None = None) -> np.ndarray:
+    """`read(model, inputs)` for every text, in the order of the texts: float32 [n, ...]."""
+    import tensorflow as tf
+
+    texts = check_texts(model, texts)
+    function = tf.function(lambda inputs: read(model, inputs), reduce_retracing=True, autograph=False)
+    encoded = encode_texts(model.tokenizer, texts, longest(model, length))
+    found: Any = None
+    for indices, inputs in ordered_batches(encoded, longest(model, length)):
+        values = function({name: tf.convert_to_tensor(value) for name, value in inputs.items()}).numpy()
+        if found is None:
+            found = np.zeros((len(texts), *values.shape[1:]), "float32")
+        found[indices] = values
+    return np.zeros((0,), "float32") if found is None else found
+
+
+def check_texts(model: Any, texts: Texts) -> list[str | tuple[str, str]]:
+    """The texts as a list of str or of pairs, as the task takes them."""
+    if isinstance(texts, str | bytes):
+        raise InputError("texts is one text, expected a list of texts: put it into brackets")
+    task = getattr(model, "task", None)
+    texts = [tuple(text) if isinstance(text, list | tuple) else text for text in texts]
+    for i, text in enumerate(texts):
+        pair = isinstance(text, tuple)
+        if pair and len(text) != 2:
+            raise InputError(f"text {i} has {len(text)} parts, expected 2: (text_a, text_b)")
+        if task is not None and pair != bool(task.text_b):
+            received, expected = ("a pair", "one text") if pair else ("one text", "a pair (text_a, text_b)")
+            raise InputError(f"text {i} is {received}, expected {expected}: the model's task is {task.name}")
+    return texts
+
+
+def outputs(model: Any, texts: Texts, length: int | None = None) -> np.ndarray:
+    """Logits [n, L] or values [n] of a task's model."""
+    if getattr(model, "task", None) is None:
+        raise InputError("the model has no task, expected a fine-tuned one: kerasbert finetune makes it")
+    return forward(model, texts, lambda model, inputs: next(iter(model(inputs).values())), length)
+
+
+def predict(model: Any, texts: Texts, *, length: int | None = None) -> list[Classification | Regression]:
+    """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression.
+
+    Args:
+        model: a run's directory or a loaded model. texts: list of str, or of (text_a, text_b).
+        length: int, tokens a text may have; longer ones are truncated.
+    """
+    model = as_model(model)
+    found = outputs(model, texts, length)
+    if model.task.kind == "regression":
+        return [Regression(float(value)) for value in found]
+    answers = []
+    for row in softmax(found.reshape(len(texts), len(model.labels))):
+        scores = dict(zip(model.labels, map(float, row)))
+        label = model.labels[int(row.argmax())]
+        answers.append(Classification(label, scores[label], scores))
+    return answers
+
+
+def encode(model: Any, texts: Texts, *, pooling: str = "mean", length: int | None = None) -> np.ndarray:
+    """Vectors of texts: float32 [n, H].
+
+    Args:
+        model: a directory or a loaded model; a task's model lends its encoder.
+        pooling: "mean" over the real tokens (specials included, as sentence-transformers has it), "first" for [CLS],
+            "pooled" for the pooler's output.
+    """
+    from keras import ops
+
+    model = as_model(model)
+    model = getattr(model, "encoder", model)
+    if pooling == "pooled" and not model.spec.pooler:
+        raise InputError("pooling='pooled' needs a model with a pooler; use 'mean' or 'first'")
+
+    def mean(model, inputs):
+        mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
+        return ops.sum(model(inputs)["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
+
+    kinds = {
+        "mean": mean,
+        "first": lambda model, inputs: model(inputs, read="first")["sequence"][:, 0],
+        "pooled": lambda model, inputs: model(inputs, read="first")["pooled"],
+    }
+    if pooling not in kinds:
+        raise InputError(f"no pooling {pooling!r}. Expected one of: {', '.join(kinds)}")
+    return forward(model, texts, kinds[pooling], length).reshape(len(texts), model.spec.hidden)

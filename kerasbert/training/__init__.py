@@ -1,0 +1,1 @@
+"""Strategies, the step core, the trainer and what a run writes."""

@@ -1,0 +1,258 @@
+"""Fine-tuning and evaluation of a text task."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from kerasbert import checkpoints, files, registry
+from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.errors import InputError
+from kerasbert.layers.naming import names
+from kerasbert.tasks import label, predict
+from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches, training_batches
+from kerasbert.tasks.load import load
+from kerasbert.tasks.task import Rows, Task, find_labels, find_task, hold_out, read_rows, split_files
+from kerasbert.training import results
+from kerasbert.training.runs import Run, open_run
+from kerasbert.training.step import distribute
+from kerasbert.training.strategy import strategy as find_strategy
+from kerasbert.training.trainer import Settings, Trainer, assign, precision
+
+
+def finetune(
+    model: Any,
+    task: str | Task,
+    data: Any,
+    *,
+    out: str | os.PathLike,
+    epochs: int = 3,
+    steps: int | None = None,
+    batch: int = 32,
+    learning_rate: float = 5e-5,
+    warmup: int | None = None,
+    accumulate: int = 1,
+    length: int = 128,
+    patience: int | None = None,
+    precision: str = "float32",
+    strategy: str = "cpu",
+    seed: int = 0,
+    weight_decay: float = 0.01,
+    clip: float = 1.0,
+    changes: Mapping[str, Any] | None = None,
+    text_column: str | None = None,
+    text_b_column: str | None = None,
+    label_column: str | None = None,
+    metric: str | None = None,
+    save_every: int = 1000,
+    log_every: int = 10,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> Any:
+    """Train an encoder and a head on a task; evaluated once an epoch, the best weights are kept.
+
+    Args:
+        model: a model or run directory, or an encoder with `.tokenizer`.
+        task: name of a task or a Task. data: a folder with train and dev files, (train, dev), {"train", "dev"}, or one
+            file, of which a tenth is held out.
+        out: the run directory.
+        epochs: int; or steps: int, updates. batch: int, texts. length: int, longest text in tokens.
+        warmup: int, updates; a tenth by default. patience: int, evaluations without a better metric before it stops.
+        changes: dropout rates at dotted paths. text_column, text_b_column, label_column: names in the user's files.
+        metric: what the best weights are chosen by.
+
+    Returns:
+        the task's model with the best weights, `.task`, `.labels`, `.tokenizer`.
+
+    Raises:
+        InputError: before anything is written: files, columns, labels, settings, another run at out.
+    """
+    chosen = find_task(task, text=text_column, text_b=text_b_column, label=label_column, metric=metric)
+    label.check_metric(chosen)
+    paths = split_files(data)
+    if "train" not in paths:
+        raise InputError(f"{data} has no train file, expected train.tsv, train.csv or train.jsonl")
+    chosen = find_labels(chosen, paths["train"])
+    train = read_rows(chosen, paths["train"])
+    dev = read_rows(chosen, paths["dev"]) if "dev" in paths else None
+    if dev is None:
+        train, dev = hold_out(train, seed)
+    per_epoch = -(-len(train.texts) // batch) if isinstance(batch, int) and batch > 0 else 1
+    total = steps or epochs * per_epoch
+    settings = Settings(
+        steps=total,
+        batch=batch,
+        learning_rate=learning_rate,
+        accumulate=accumulate,
+        warmup=total // 10 if warmup is None else warmup,
+        weight_decay=weight_decay,
+        clip=clip,
+        precision=precision,
+        seed=seed,
+    )
+    devices = find_strategy(strategy)
+    with devices.scope():
+        encoder, name, digest = _encoder(model, changes, settings.precision)
+        longest = predict.longest(encoder, min(length, encoder.spec.embeddings.positions or length))
+        description = settings.to_json() | {
+            "model": name,
+            "init": digest,
+            "task": chosen.to_json(),
+            "data": {split: files_digest(path) for split, path in paths.items()},
+            "length": longest,
+            "patience": patience,
+            "changes": dict(changes or {}),
+        }
+        if settings.batch % (devices.num_replicas_in_sync * settings.accumulate):
+            raise InputError(
+                f"batch {batch} is not a multiple of {devices.num_replicas_in_sync} replica(s) x {accumulate} micro-batch(es)"
+            )
+        encoded = [encode_texts(encoder.tokenizer, rows.texts, longest) for rows in (train, dev)]
+        run = open_run(out, "finetune", description, overwrite=overwrite)
+        if run.finished:
+            results.say(f"{run.directory} is finished: {total} steps were made", quiet)
+            return load(run.directory)
+        keras.utils.set_random_seed(settings.seed)
+        with _precision(settings.precision):
+            program = label.LabelProgram(encoder, chosen)
+    evaluation = _Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
+    arguments = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
+
+    def batches(start: int):
+        made = training_batches(encoded[0], train.targets, start=start, **arguments)
+        return (distribute(arrays, devices) for arrays in made)
+
+    Trainer(
+        program,
+        settings,
+        devices,
+        run,
+        batches,
+        evaluate=evaluation,
+        evaluate_every=min(per_epoch, total),
+        save_every=save_every,
+        log_every=log_every,
+        quiet=quiet,
+    ).train()
+    return _finish(program.model, evaluation, run, name, longest)
+
+
+_precision = precision
+
+
+def files_digest(path: Path) -> str:
+    """sha256 of a data file: a run whose data changed is another run."""
+    import hashlib
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tuple[Any, str, str]:
+    """The encoder to train, its name, and the hash of its weights."""
+    if set(changes or {}) - {"dropout", "attention.dropout"}:
+        raise InputError(f"cannot change {', '.join(changes)} of trained weights: only dropout may change")
+    if not isinstance(model, str | os.PathLike):
+        encoder = getattr(model, "encoder", model)
+        if changes or policy != "float32":
+            raise InputError("changes and precision apply to a model directory: save the encoder, or build it with them")
+        family = next((f.name for f in registry.families().values() if type(encoder) is f.encoder), None)
+        if family is None:
+            raise InputError(f"no family has the encoder {type(encoder).__name__}: register one")
+        return encoder, family, results.digest_of(encoder)
+    if not Path(model).is_dir():
+        raise InputError(f"no model directory {model}: pretrain or import one first")
+    info = checkpoints.read_model_json(model)
+    with _precision(policy):
+        encoder = registry.family(info.family).encoder(info.spec.derive(changes or {}))
+        encoder.build()
+    checkpoints.load_weights(model, encoder)
+    if (Path(model) / "tokenizer").is_dir():
+        from kerasbert import text
+
+        encoder.tokenizer = text.load_tokenizer(Path(model) / "tokenizer")
+    return encoder, info.name, results.digest(model)
+
+
+class _Evaluation:
+    """Metrics on the dev rows after an epoch; keeps the best weights beside the checkpoints and decides when to stop."""
+
+    def __init__(self, model: Any, task: Task, encoded: Encoded, rows: Rows, longest: int, folder: Path, patience: int | None):
+        self.model, self.task, self.rows, self.longest = model, task, rows, longest
+        self.encoded, self.best, self.patience = encoded, folder / "checkpoints" / "best.safetensors", patience
+        self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
+        self.function = tf.function(
+            lambda inputs: next(iter(self.model(inputs).values())), reduce_retracing=True, autograph=False
+        )
+
+    def __call__(self, step: int) -> tuple[dict[str, float], bool]:
+        outputs = None
+        for indices, inputs in ordered_batches(self.encoded, self.longest):
+            values = self.function({name: tf.convert_to_tensor(value) for name, value in inputs.items()}).numpy()
+            if outputs is None:
+                outputs = np.zeros((len(self.rows.texts), *values.shape[1:]), "float32")
+            outputs[indices] = values
+        found = label.metrics(self.task, outputs, self.rows.targets)
+        value = found[self.task.metric]
+        if label.better(self.task, value, self.state["best"]):
+            self.state = {"best": value, "step": step, "worse": 0}
+            self._keep()
+        else:
+            self.state = self.state | {"worse": self.state["worse"] + 1}
+        stop = self.patience is not None and self.state["worse"] >= self.patience
+        return {f"dev/{name}": number for name, number in found.items()}, stop
+
+    def _keep(self) -> None:
+        weights = {name: keras.ops.convert_to_numpy(variable) for name, variable in names(self.model).items()}
+        self.best.parent.mkdir(exist_ok=True)
+        part = self.best.with_suffix(".part")
+        write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)
+        files.sync(part)
+        os.replace(part, self.best)
+
+
+def _finish(model: Any, evaluation: _Evaluation, run: Run, name: str, longest: int) -> Any:
+    assign(Safetensors(evaluation.best), names(model))
+    task = model.task
+    results.write(
+        run,
+        encoder=model.encoder,
+        heads=model.heads,
+        name=name,
+        tokenizer=model.tokenizer,
+        task=task.to_json() | {"length": longest},
+        labels=model.labels,
+    )
+    evaluation.best.unlink()
+    return load(run.directory)
+
+
+def evaluate(model: Any, data: Any, *, length: int | None = None) -> dict[str, Any]:
+    """Metrics of a fine-tuned model.
+
+    Args:
+        model: a run's directory or a loaded model. data: a file with the task's columns, or a folder with a dev file.
+
+    Returns:
+        {"task", "examples", "metrics": {name: value}}.
+    """
+    model = predict.as_model(model)
+    task = getattr(model, "task", None)
+    if task is None:
+        raise InputError("the model has no task, expected a fine-tuned one: kerasbert finetune makes it")
+    paths = split_files(data)
+    path = paths.get("dev") or paths["train"]
+    rows = read_rows(task, path)
+    outputs = predict.outputs(model, rows.texts, length)
+    return {"task": task.name, "examples": len(rows.texts), "metrics": label.metrics(task, outputs, rows.targets)}
+
+
+def with_columns(model: Any, **columns: str | None) -> Any:
+    """The model, its task reading other columns (text, text_b, label) where given."""
+    model.task = dataclasses.replace(model.task, **{name: value for name, value in columns.items() if value})
+    return model

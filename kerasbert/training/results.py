@@ -1,0 +1,63 @@
+"""What a finished run leaves: the files of a model directory, in the run's directory."""
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kerasbert import checkpoints, files
+from kerasbert.layers.naming import names
+from kerasbert.training.runs import Run
+
+
+def write(run: Run, **parts: Any) -> None:
+    """Put a model directory's files into the run's directory, the weights last, and mark the run finished.
+
+    Args:
+        parts: the arguments of `checkpoints.write_model`.
+    """
+    with tempfile.TemporaryDirectory(prefix=".model.", dir=run.directory) as folder:
+        checkpoints.write_model(folder, **parts)
+        made = Path(folder)
+        for file in made.rglob("*"):
+            files.sync(file)
+        shutil.rmtree(run.directory / "tokenizer", ignore_errors=True)
+        for name in ("tokenizer", "model.json", "weights.safetensors"):
+            if (made / name).exists():
+                os.replace(made / name, run.directory / name)
+        files.sync(run.directory)
+    run.finish()
+
+
+def load_heads(directory: str | os.PathLike, heads: Mapping[str, Any]) -> None:
+    """Load the heads that a model directory holds; the others start at random, and that is said."""
+    held = checkpoints.head_names(checkpoints.read_tensors(directory))
+    for name, head in heads.items():
+        if name in held:
+            checkpoints.load_weights(directory, head, f"heads/{name}/")
+        else:
+            say(f"{directory} has no head {name!r}: it starts at random")
+
+
+def digest(directory: str | os.PathLike) -> str:
+    """sha256 of a model directory's weights."""
+    with (Path(directory) / "weights.safetensors").open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_of(model: Any) -> str:
+    """sha256 of a model's weights, by name."""
+    found = hashlib.sha256()
+    for name, variable in sorted(names(model).items()):
+        found.update(name.encode() + bytes(memoryview(variable.numpy()).cast("B")))
+    return found.hexdigest()
+
+
+def say(line: str, quiet: bool = False) -> None:
+    """A line for the user, on stderr: stdout is for results."""
+    if not quiet:
+        print(line, file=sys.stderr, flush=True)

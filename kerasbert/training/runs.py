@@ -1,0 +1,146 @@
+"""A run's directory: what it was asked to do, so that it can be resumed, refused or repeated."""
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kerasbert import __version__, files
+from kerasbert.errors import InputError
+
+FORMAT = 1
+
+
+@dataclasses.dataclass
+class Run:
+    """A run and its place.
+
+    Attributes:
+        directory: Path. description: what run.json holds. finished: whether it had done all its steps when opened.
+    """
+
+    directory: Path
+    description: dict[str, Any]
+    finished: bool
+
+    def finish(self) -> None:
+        """Write down that all steps were made."""
+        self.description["finished_steps"] = self.description["settings"]["steps"]
+        files.write_json(self.directory / "run.json", self.description)
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Append a line to metrics.jsonl."""
+        with (self.directory / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(dict(record)) + "\n")
+
+    def records(self) -> list[dict[str, Any]]:
+        """The whole lines of metrics.jsonl."""
+        path = self.directory / "metrics.jsonl"
+        found = []
+        for line in path.read_text().splitlines() if path.is_file() else []:
+            try:
+                found.append(json.loads(line))
+            except ValueError:  # the line that was being written when the process was killed
+                continue
+        return found
+
+    def rewind(self, step: int) -> None:
+        """Drop the metrics of updates after `step`, which are made again."""
+        kept = [json.dumps(record) + "\n" for record in self.records() if record.get("step", 0) <= step]
+        files.write_atomic(self.directory / "metrics.jsonl", "".join(kept))
+
+
+def open_run(out: str | os.PathLike, kind: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> Run:
+    """Begin a run in a folder, or go on with the one it holds.
+
+    Args:
+        kind: "pretrain" or "finetune". settings: json, everything that the result depends on, with `steps`.
+        overwrite: start afresh in the place of an older run.
+
+    Raises:
+        InputError: the folder holds something else, or another run: the fields that differ are named.
+    """
+    directory = Path(out)
+    settings = json.loads(json.dumps(dict(settings)))
+    description = {"format": FORMAT, "kind": kind, "settings": settings, "environment": environment()}
+    old = _read(directory)
+    if old is not None and overwrite:
+        shutil.rmtree(directory)
+        old = None
+    if old is None:
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise InputError(f"{directory} holds something that is not a run. Choose another --out")
+        with files.new_directory(directory) as folder:
+            files.write_json(folder / "run.json", description)
+        return Run(directory, description, finished=False)
+    differ = _differences(old, description)
+    if differ:
+        raise InputError(f"{directory} holds another run: {'; '.join(differ)}. Choose another --out or pass --overwrite")
+    changed = [name for name, value in description["environment"].items() if old.get("environment", {}).get(name) != value]
+    finished = old.get("finished_steps") == settings["steps"]
+    if changed and not finished:
+        warnings.warn(
+            f"{directory} was begun elsewhere ({', '.join(changed)} differ): the result will not be the same to the bit",
+            stacklevel=2,
+        )
+    if old["settings"] != settings:  # more steps
+        old["settings"] = settings
+        files.write_json(directory / "run.json", old)
+    return Run(directory, old, finished)
+
+
+def _read(directory: Path) -> dict[str, Any] | None:
+    path = directory / "run.json"
+    if not path.is_file():
+        return None
+    try:
+        old = json.loads(path.read_text())
+        old["settings"]["steps"], old["kind"]
+        return old
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged ({error}). Choose another --out or remove the folder") from error
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    if old["kind"] != new["kind"]:
+        return [f"kind {old['kind']!r} instead of {new['kind']!r}"]
+    was, now = _flat(old["settings"]), _flat(new["settings"])
+    found = []
+    for name in dict.fromkeys([*was, *now]):
+        a, b = was.get(name), now.get(name)
+        if a != b and not (name == "steps" and b > a):
+            found.append(f"{name} is {a!r} there, {b!r} asked for")
+    return found
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found = {}
+    for name, value in tree.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found
+
+
+def environment() -> dict[str, Any]:
+    """Versions, threads and git commit, which a bit-identical repetition needs."""
+    versions = {"kerasbert": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    for name in ("tensorflow", "keras", "numpy"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    return versions | {"threads": os.cpu_count(), "git": _git()}
+
+
+def _git() -> str | None:
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None

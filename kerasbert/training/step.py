@@ -1,0 +1,181 @@
+"""The step core, shared by CPU, GPU and TPU, pretraining and fine-tuning.
+
+counts -> all-reduce -> gradients of sum(scale * loss / count) over micro-batches -> all-reduce -> global clip -> update.
+Keras' own loop divides by the replica's count, clips before the all-reduce and repeats dropout masks on every replica;
+here one replica equals N replicas equals any accumulation.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from kerasbert.errors import InputError
+from kerasbert.layers import random
+from kerasbert.objectives.program import Program
+
+SUM = tf.distribute.ReduceOp.SUM
+
+
+class StepCore:
+    """One optimizer update on one global batch.
+
+    Args:
+        program: Program, made under `strategy.scope()`.
+        optimizer: Keras optimizer, made there too.
+        strategy: tf.distribute.Strategy.
+        clip: float, largest global norm of the gradient; 0 for none.
+        accumulate: int, micro-batches per update; divides the rows of a replica.
+        seed: int, of dropout.
+        loss_scaling: bool, dynamic loss scaling for float16 (Micikevicius et al., 2018, section 3.2).
+        compile_update: bool, compile the optimizer on one CPU device: a third of its time, seconds to compile.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        optimizer: Any,
+        strategy: tf.distribute.Strategy,
+        *,
+        clip: float = 1.0,
+        accumulate: int = 1,
+        seed: int = 0,
+        loss_scaling: bool = False,
+        compile_update: bool = False,
+    ):
+        self.program, self.optimizer, self.strategy = program, optimizer, strategy
+        self.clip, self.accumulate, self.seed = clip, accumulate, seed
+        # The gradients are summed here, before the clip; a second sum would multiply them by the replica count.
+        optimizer._all_reduce_sum_gradients = list
+        with strategy.scope():
+            optimizer.build(program.model.trainable_variables)
+            self.scale = tf.Variable(2.0**15, trainable=False) if loss_scaling else None
+            self.good_steps = tf.Variable(0, trainable=False) if loss_scaling else None
+        self.variables_of_model = program.model.trainable_variables
+        self.variables = [variable.value for variable in self.variables_of_model]
+        # Two graphs: a batch of another length traces the first again, not the optimizer's
+        self.backward = tf.function(self._backward, autograph=False)
+        alone = strategy.num_replicas_in_sync == 1 and not loss_scaling
+        self.update = tf.function(self._update, autograph=False, jit_compile=(alone and compile_update) or None)
+        self.loop = tf.function(self._loop, autograph=False)
+
+    def check(self, batch: int) -> None:
+        """Refuse a global batch that replicas and micro-batches cannot divide."""
+        replicas = self.strategy.num_replicas_in_sync
+        if batch % (replicas * self.accumulate):
+            raise InputError(
+                f"batch {batch} is not a multiple of {replicas} replica(s) x {self.accumulate} micro-batch(es): "
+                "change --batch or --accumulate"
+            )
+
+    def step(self, batch: Any) -> dict[str, tf.Tensor]:
+        """One update on a (distributed) batch -> log name -> float32 scalar."""
+        gradients, logs = self.backward(batch)
+        self.update(gradients, logs["gradient_norm"])
+        return logs
+
+    def _loop(self, iterator, steps):
+        """`steps` updates in one call; the logs of the last."""
+
+        def one():
+            gradients, logs = self._backward(next(iterator))
+            self._update(gradients, logs["gradient_norm"])
+            return logs
+
+        return tf.while_loop(lambda done, logs: done < steps, lambda done, logs: (done + 1, one()), (1, one()))[1]
+
+    def _backward(self, batch):
+        """Each replica's gradients, and the logs of the global batch."""
+        gradients, logs = self.strategy.run(self._gradients, args=(batch,))
+        logs = {name: self.strategy.experimental_local_results(value)[0] for name, value in logs.items()}
+        return gradients, logs | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)}
+
+    def _update(self, gradients, norm):
+        def apply():
+            self.strategy.run(lambda grads: self.optimizer.apply(grads, self.variables_of_model), args=(gradients,))
+            return tf.no_op()
+
+        if self.scale is None:
+            apply()
+        else:
+            # here, in the cross-replica context: an update inside a replica's cond is a merge_call, which fails
+            finite = tf.math.is_finite(norm)
+            tf.cond(finite, apply, tf.no_op)
+            self._rescale(finite)
+
+    def _rescale(self, finite):
+        """Halve after an overflow, double after 2,000 good steps."""
+        good = tf.where(finite, self.good_steps + 1, 0)
+        grow = good >= 2000
+        scale = tf.where(finite, tf.where(grow, self.scale * 2.0, self.scale), self.scale / 2.0)
+        self.scale.assign(tf.clip_by_value(scale, 1.0, 2.0**24))
+        self.good_steps.assign(tf.where(grow, 0, good))
+
+    def _gradients(self, batch):
+        """In a replica: the clipped gradients of the global batch, and logs."""
+        counts = self._sum(self.program.weights(batch))
+        gradients, sums = self._accumulated(batch, counts)
+        gradients = self._sum(gradients)
+        if self.scale is not None:
+            gradients = [gradient / self.scale for gradient in gradients]
+        norm = tf.linalg.global_norm(gradients)
+        if self.clip:
+            gradients = [g * (self.clip / tf.maximum(norm, self.clip)) for g in gradients]
+        sums = self._sum(sums)
+        logs = {name: value / tf.maximum(counts[name.partition("/")[0]], 1.0) for name, value in sums.items()}
+        logs["loss"] = tf.add_n([scale * logs[name] for name, scale in self.program.scales.items()])
+        logs["gradient_norm"] = norm
+        return gradients, logs
+
+    def _sum(self, tensors):
+        if self.strategy.num_replicas_in_sync == 1:
+            return tensors
+        flat = tf.nest.flatten(tensors)
+        return tf.nest.pack_sequence_as(tensors, tf.distribute.get_replica_context().all_reduce(SUM, flat))
+
+    def _accumulated(self, batch, counts):
+        """Sums of gradients and of losses over the replica's micro-batches."""
+        if self.accumulate == 1:
+            return self._micro(batch, counts)
+        micros = {
+            name: tf.reshape(x, (self.accumulate, x.shape[0] // self.accumulate, *x.shape[1:]))
+            for name, x in batch.items()
+        }
+
+        def micro(index):
+            return self._micro({name: x[index] for name, x in micros.items()}, counts)
+
+        def body(index, *total):
+            return index + 1, *tf.nest.map_structure(tf.add, total, micro(index))
+
+        # the first outside of the loop: it tells the names of the sums
+        loop = tf.while_loop(lambda index, *_: index < self.accumulate, body, (1, *micro(0)), parallel_iterations=1)
+        return loop[1:]
+
+    def _micro(self, batch, counts):
+        """Gradients (dense, float32) of sum(scale * loss / count), and the sums, of one micro-batch."""
+        words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
+        with random.scope(words, batch["row"]), tf.GradientTape() as tape:
+            sums = self.program.losses(batch)
+            scales = self.program.scales.items()
+            loss = tf.add_n([scale * sums[name] / tf.maximum(counts[name], 1.0) for name, scale in scales])
+            if self.scale is not None:
+                loss = loss * self.scale
+        gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        return [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients], sums
+
+
+def distribute(batch: Mapping[str, Any], strategy: tf.distribute.Strategy) -> Any:
+    """A global batch of arrays [B, ...] -> what `StepCore.step` takes: replica i gets the i-th part of the rows."""
+    replicas = strategy.num_replicas_in_sync
+    if replicas == 1:
+        return {name: tf.convert_to_tensor(value) for name, value in batch.items()}
+
+    def part(context):
+        index = context.replica_id_in_sync_group
+        return {
+            name: tf.convert_to_tensor(value[len(value) * index // replicas : len(value) * (index + 1) // replicas])
+            for name, value in batch.items()
+        }
+
+    return strategy.experimental_distribute_values_from_function(part)

@@ -1,0 +1,66 @@
+"""The step core: one replica = N replicas = any accumulation, dropout on, uneven counts of predictions."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.support import python
+
+LIMIT = 1e-6  # largest weight difference after 10 updates, float32
+
+
+def train(folder, **settings) -> dict:
+    out = folder / f"{len(list(folder.iterdir()))}.npz"
+    python("-m", "tests.training.worker", out, json.dumps(settings))
+    return dict(np.load(out))
+
+
+def distance(one: dict, other: dict) -> float:
+    assert one.keys() == other.keys()
+    return max(float(np.abs(one[name] - other[name]).max()) for name in one if not name.startswith("log/"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("step")
+
+
+@pytest.fixture(scope="module")
+def one(folder):
+    return train(folder)
+
+
+def test_two_replicas_with_accumulation_equal_one(folder, one):
+    assert distance(one, train(folder, strategy="cpu:2", accumulate=2)) <= LIMIT
+
+
+def test_the_equality_could_fail(folder, one):
+    # another dropout seed moves the weights a thousand times further than the limit
+    assert distance(one, train(folder, seed=1)) > 1000 * LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_any_split_of_the_batch_gives_the_same_weights(folder, dropout):
+    whole = train(folder, dropout=dropout)
+    for settings in ({"strategy": "cpu:2"}, {"strategy": "cpu:4"}, {"accumulate": 4}, {"strategy": "cpu:2", "accumulate": 4}):
+        assert distance(whole, train(folder, dropout=dropout, **settings)) <= LIMIT, settings
+
+
+@pytest.mark.slow
+def test_a_rerun_is_the_same_to_the_bit(folder, one):
+    assert distance(one, train(folder)) == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["cpu", "cpu:2"])
+def test_float16_with_loss_scaling_follows_float32(folder, one, strategy):
+    half = train(folder, precision="mixed_float16", strategy=strategy)
+    assert np.abs(half["log/history"] - one["log/history"]).max() < 0.02
+    assert np.isfinite(distance(one, half))
+
+
+@pytest.mark.slow
+def test_bfloat16_follows_float32(folder, one):
+    assert np.abs(train(folder, precision="mixed_bfloat16")["log/history"] - one["log/history"]).max() < 0.05
