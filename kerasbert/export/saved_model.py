@@ -1,5 +1,6 @@
 """SavedModels that take text, for TF Serving: the tokenizer is in the graph, the process needs tensorflow_text alone."""
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,16 @@ from kerasbert.text.graph import GraphTokenizer
 
 TOLERANCE = 1e-4
 # Short, long, empty, accents, another script: what the file is compared on before it is put in place.
-PROBES = ("a gripping film", "", "Ünïcödé, naïve café!", "一二三 four", "never " * 200, "so bad, so very bad .", "?", "x")
+PROBES = (
+    "a gripping film",
+    "",
+    "Ünïcödé, naïve café!",
+    "一二三 four",
+    "never " * 200,
+    "so bad, so very bad .",
+    "?",
+    "x",
+)
 INTS = tf.TensorSpec([None, None], tf.int32)
 STRINGS = tf.TensorSpec([None], tf.string)
 
@@ -31,7 +41,8 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
 
     Args:
         model: a model or run directory, or a loaded model.
-        out: the directory to make. length: int, longest text in tokens; the model's by default.
+        out: the directory to make.
+        length: int, longest text in tokens; the model's by default.
         overwrite: replace what `out` holds.
 
     Raises:
@@ -57,7 +68,11 @@ def answers(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     if "logits" in outputs:
         probabilities = ops.softmax(outputs["logits"], axis=-1)
         label_ids = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
-        return {"probabilities": probabilities, "label_ids": label_ids, "labels": tf.gather(list(model.labels), label_ids)}
+        return {
+            "probabilities": probabilities,
+            "label_ids": label_ids,
+            "labels": tf.gather(list(model.labels), label_ids),
+        }
     mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
     return {"vector": ops.sum(outputs["sequence"] * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)}
 
@@ -94,7 +109,7 @@ def _compare(model: Any, folder: Path, longest: int) -> None:
     """Refuse a SavedModel that answers differently from the model it was made of."""
     serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
     pairs = "text_b" in serve.structured_input_signature[1]
-    texts = [(a, b) for a, b in zip(PROBES, PROBES[1:])] if pairs else list(PROBES)
+    texts = list(itertools.pairwise(PROBES)) if pairs else list(PROBES)
     named = {"text_a": [a for a, _ in texts], "text_b": [b for _, b in texts]} if pairs else {"text": texts}
     found = serve(**{name: tf.constant(value) for name, value in named.items()})
     if getattr(model, "task", None) is None:

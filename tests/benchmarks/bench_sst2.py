@@ -44,10 +44,25 @@ def run(seed: int, work: Path) -> dict:
     out, began, cpu = work / f"seed{seed}", time.time(), time.process_time()
     if not (work / "minilm").exists():
         kb.import_checkpoint(minilm(), "hf", out=work / "minilm")
-    kb.finetune(work / "minilm", "glue/sst2", SHARED / "glue" / "SST-2", out=out, seed=seed, epochs=3, batch=32, learning_rate=5e-5)
+    kb.finetune(
+        work / "minilm",
+        "glue/sst2",
+        SHARED / "glue" / "SST-2",
+        out=out,
+        seed=seed,
+        epochs=3,
+        batch=32,
+        learning_rate=5e-5,
+    )
     records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     accuracies = [record["dev/accuracy"] for record in records if "dev/accuracy" in record]
-    return {"seed": seed, "run": out, "epochs": accuracies, "wall": time.time() - began, "cpu": time.process_time() - cpu}
+    return {
+        "seed": seed,
+        "run": out,
+        "epochs": accuracies,
+        "wall": time.time() - began,
+        "cpu": time.process_time() - cpu,
+    }
 
 
 def main() -> None:
@@ -61,7 +76,10 @@ def main() -> None:
     runs = [run(seed, work) for seed in options.seeds]
     for made in runs:
         epochs = " ".join(f"{accuracy:.4f}" for accuracy in made["epochs"])
-        print(f"seed {made['seed']}: dev accuracy by epoch {epochs}; wall {made['wall']:.0f} s, cpu {made['cpu']:.0f} s", flush=True)
+        print(
+            f"seed {made['seed']}: dev accuracy by epoch {epochs}; wall {made['wall']:.0f} s, cpu {made['cpu']:.0f} s",
+            flush=True,
+        )
     last = [made["epochs"][-1] for made in runs]
     print(f"median dev accuracy of {len(last)} seeds, last epoch: {statistics.median(last):.4f} (436 sentences)")
     compare(runs[0]["run"], work)
@@ -81,7 +99,9 @@ def compare(trained: Path, work: Path) -> None:
     expected = np.array([list(answer.scores.values()) for answer in kb.predict(trained, texts)])
     kb.export(trained, work / "saved_model", overwrite=True)
     serve = tf.saved_model.load(str(work / "saved_model")).signatures["serving_default"]
-    found = np.concatenate([serve(text=tf.constant(texts[i : i + 64]))["probabilities"] for i in range(0, len(texts), 64)])
+    found = np.concatenate(
+        [serve(text=tf.constant(texts[i : i + 64]))["probabilities"] for i in range(0, len(texts), 64)]
+    )
     print(f"SavedModel against Python, {len(texts)} sentences: max |difference| {np.abs(found - expected).max():.2e}")
     sizes = {}
     for quantize in ("float32", "dynamic_int8"):

@@ -1,0 +1,18 @@
+"""From a fine-tuned model to a phone: `compress` writes a .tflite, `kerasbert.mobile.runtime` runs it. Imports nothing heavy."""
+
+import importlib
+from typing import Any
+
+# the file is not called compress.py: importing it would put the module in the place of the function
+_HOMES = {"compress": "compression", "load": "runtime"}
+__all__ = ["compress", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"kerasbert.mobile.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'kerasbert.mobile' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,137 @@
+"""Length buckets: convert a model at two lengths, derive the subgraphs of all others from those two.
+
+The subgraphs of two lengths differ in numbers alone: sizes in shapes and reshapes, which are straight lines in the
+length, and the position table, cut to the length. Converting costs 4-10 s a length for MiniLM and as much memory as
+the weights; deriving costs nothing. Where the two differ in any other way the answer is None: convert every length.
+"""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from kerasbert.mobile import repack
+
+SAMPLED = 24  # the second length that is converted; any but the longest would do
+
+
+def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
+    """A .tflite with signatures for two lengths -> one with all of them, in ascending order of length.
+
+    Args:
+        data: a file with two signatures of `signatures`: the longest and another.
+        signatures: dict of length -> signature name, of the file to be.
+    Returns:
+        bytes, or None where a subgraph cannot be derived from two.
+    """
+    model = repack.read(data)
+    lengths = {name: length for length, name in signatures.items()}
+    made = {lengths[entry.signatureKey.decode()]: entry for entry in model.signatureDefs}
+    if len(made) != 2 or max(made) != max(signatures):
+        return None
+    small, large = sorted(made)
+    pair = [model.subgraphs[made[size].subgraphIndex] for size in (small, large)]
+    if _names(made[small]) != _names(made[large]) or not _same_program(model, *pair):
+        return None
+    graphs, entries = [], []
+    for length in sorted(signatures):
+        if length in made:
+            graph = pair[length == large]
+        else:
+            graph = _derive(model, *pair, (length - small, large - small), length)
+        if graph is None:
+            return None
+        entry = copy.copy(made[large])
+        entry.signatureKey, entry.subgraphIndex = signatures[length].encode(), len(graphs)
+        graphs.append(graph)
+        entries.append(entry)
+    model.subgraphs, model.signatureDefs = graphs, entries
+    return repack.write(model)
+
+
+def _names(entry: Any) -> list[tuple]:
+    return sorted((part.name, part.tensorIndex) for part in [*entry.inputs, *entry.outputs])
+
+
+def _same_program(model: Any, a: Any, b: Any) -> bool:
+    """Whether two subgraphs are the same operators on the same tensors, sizes aside."""
+    if len(a.tensors) != len(b.tensors) or len(a.operators) != len(b.operators):
+        return False
+    if list(a.inputs) != list(b.inputs) or list(a.outputs) != list(b.outputs):
+        return False
+    for one, two in zip(a.operators, b.operators):
+        if one.opcodeIndex != two.opcodeIndex or list(one.inputs) != list(two.inputs):
+            return False
+        if list(one.outputs) != list(two.outputs) or _options(one) != _options(two):
+            return False
+    return all(
+        x.type == y.type and len(_shape(x)) == len(_shape(y)) and _kept(model, x) == _kept(model, y)
+        for x, y in zip(a.tensors, b.tensors)
+    )
+
+
+def _options(operator: Any) -> tuple:
+    """An operator's options without the sizes, which are in its tensors too."""
+    values = vars(operator.builtinOptions) if operator.builtinOptions is not None else {}
+    return operator.builtinOptionsType, tuple((k, str(v)) for k, v in sorted(values.items()) if k != "newShape")
+
+
+def _shape(tensor: Any) -> list[int]:
+    return [] if tensor.shape is None else [int(size) for size in tensor.shape]
+
+
+def _kept(model: Any, tensor: Any) -> bool:
+    """Whether a tensor is a constant."""
+    return model.buffers[tensor.buffer].data is not None
+
+
+def _derive(model: Any, a: Any, b: Any, step: tuple[int, int], length: int) -> Any:
+    """The subgraph at another length: every number on the line through a's and b's; None where one is not on a line."""
+    s = repack.schema()
+    graph = copy.copy(b)
+    graph.tensors, graph.operators = [], []
+    for x, y in zip(a.tensors, b.tensors):
+        tensor = copy.copy(y)
+        if y.shape is not None:
+            tensor.shape = _line(x.shape, y.shape, step)
+        if tensor.shape is None and y.shape is not None:
+            return None
+        if x.buffer != y.buffer and _kept(model, y):
+            data = _constant(model, x, y, tensor, step, s)
+            if data is None:
+                return None
+            tensor.buffer = len(model.buffers)
+            model.buffers.append(s.BufferT())
+            model.buffers[tensor.buffer].data = data
+        graph.tensors.append(tensor)
+    for operator in b.operators:
+        operator = copy.copy(operator)
+        if hasattr(operator.builtinOptions, "newShape"):
+            operator.builtinOptions = copy.copy(operator.builtinOptions)
+            operator.builtinOptions.newShape = None
+        graph.operators.append(operator)
+    return graph
+
+
+def _line(x: np.ndarray, y: np.ndarray, step: tuple[int, int]) -> np.ndarray | None:
+    """x + (y - x) * step, for int32 vectors; None where that is not whole."""
+    rise = (np.asarray(y, np.int64) - np.asarray(x, np.int64)) * step[0]
+    if np.any(rise % step[1]):
+        return None
+    return (np.asarray(x, np.int64) + rise // step[1]).astype(np.int32)
+
+
+def _constant(model: Any, x: Any, y: Any, tensor: Any, step: tuple[int, int], s: Any) -> np.ndarray | None:
+    """Bytes of a constant at another length: the same, a beginning of the longer one, or int32 on a line."""
+    one, two = model.buffers[x.buffer].data, model.buffers[y.buffer].data
+    if len(one) == len(two):
+        if np.array_equal(one, two):
+            return two
+        if x.type != s.TensorType.INT32:
+            return None
+        line = _line(np.frombuffer(one.tobytes(), "<i4"), np.frombuffer(two.tobytes(), "<i4"), step)
+        return None if line is None else np.frombuffer(line.astype("<i4").tobytes(), np.uint8)
+    whole, part, wanted = _shape(y), _shape(x), _shape(tensor)
+    if not repack.is_prefix(one, two) or not repack.first_rows(whole, part):
+        return None
+    return two[: len(two) // whole[-2] * wanted[-2]]

@@ -1,0 +1,250 @@
+"""`kerasbert-mobile compress | run | benchmark | inspect`; the last three need no TensorFlow."""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert.errors import InputError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command -> exit status: 0, or 2 with one line `error: ...` on stderr."""
+    options = parser().parse_args(arguments)
+    try:
+        options.command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough
+        sys.stdout = None
+    except KeyboardInterrupt:
+        return 130
+    except (InputError, OSError, ImportError) as error:
+        if options.debug:
+            traceback.print_exc()
+        print(f"error: {_line(error)}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        extra = "device" if error.name in ("numpy", "ai_edge_litert", "tflite_runtime") else "tensorflow,mobile"
+        return f"the package {error.name} is not installed. Do: pip install 'kerasbert[{extra}]'"
+    return " ".join(str(error).split())
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="kerasbert-mobile", description="From a fine-tuned model to a phone.")
+    top.set_defaults(
+        command=lambda options: top.error("expected one of: compress, run, benchmark, inspect"), debug=False
+    )
+    commands = top.add_subparsers(title="commands", metavar="compress | run | benchmark | inspect")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    common.add_argument("--json", action="store_true", help="print json")
+    runtime = argparse.ArgumentParser(add_help=False)
+    runtime.add_argument("--threads", type=int, default=1)
+    runtime.add_argument("--cache", metavar="DIR", help="folder for packed weights (default: ~/.cache/kerasbert)")
+    runtime.add_argument("--no-cache", action="store_true", help="write no packed weights")
+    runtime.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
+
+    part = commands.add_parser("compress", parents=[common], help="model directory -> .tflite (needs TensorFlow)")
+    part.set_defaults(command=_compress)
+    part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model, or of an encoder")
+    part.add_argument("--out", required=True, metavar="FILE")
+    part.add_argument("--quantize", default="dynamic_int8", metavar="none|fp16|dynamic_int8")
+    part.add_argument("--target", metavar="kerasbert|mediapipe")
+    part.add_argument("--length", type=int, metavar="TOKENS", help="longest text; longer ones lose their end")
+    part.add_argument("--lengths", type=_numbers, metavar="8,16,32", help="the length buckets")
+    part.add_argument("--min-agreement", type=float, default=0.985, metavar="SHARE")
+    part.add_argument("--data", metavar="FILE", help="rows of the task to compare the file and the model on")
+    part.add_argument("--texts", metavar="FILE", help="the same, one text a line")
+    part.add_argument("--overwrite", action="store_true", help="replace FILE")
+
+    part = commands.add_parser("run", parents=[common, runtime], help="texts -> answers")
+    part.set_defaults(command=_run)
+    part.add_argument("file", metavar="FILE")
+    part.add_argument("texts", nargs="*", metavar="TEXT", help="from the standard input, one a line, if none is given")
+
+    part = commands.add_parser("benchmark", parents=[common, runtime], help="times, memory and size")
+    part.set_defaults(command=_benchmark)
+    part.add_argument("file", metavar="FILE")
+    part.add_argument("--texts", metavar="FILE", help="one text a line; by default texts made of the vocabulary")
+    part.add_argument("--rounds", type=int, default=3, metavar="N", help="times that every text is run")
+
+    part = commands.add_parser("inspect", parents=[common], help="what a .tflite is")
+    part.set_defaults(command=_inspect)
+    part.add_argument("file", metavar="FILE")
+    return top
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _compress(options: argparse.Namespace) -> None:
+    from kerasbert.mobile.compression import compress
+
+    report = compress(
+        options.run,
+        options.quantize,
+        options.out,
+        target=options.target,
+        length=options.length,
+        lengths=options.lengths,
+        min_agreement=options.min_agreement,
+        texts=_texts(Path(options.texts).read_text(), False) if options.texts else None,
+        data=options.data,
+        overwrite=options.overwrite,
+    )
+    if options.json:
+        print(json.dumps(report))
+        return
+    lengths = ", ".join(map(str, report["lengths"]))
+    print(
+        f"{report['out']}: {report['bytes'] / 1e6:.2f} MB, {report['quantize']}, for {report['target']}, lengths {lengths}"
+    )
+    print(
+        f"against the Keras model, {report['texts']} texts ({report['texts_from']}): agreement {report['agreement']:.4f}, "
+        f"mean difference {report['mean_difference']:.2g}, largest {report['max_difference']:.2g}"
+    )
+    for who, accuracy in report.get("accuracy", {}).items():
+        print(f"accuracy of {who}: {accuracy:.4f}")
+
+
+def _load(options: argparse.Namespace) -> Any:
+    from kerasbert.mobile.runtime import load
+
+    return load(options.file, cache=False if options.no_cache else options.cache, threads=options.threads)
+
+
+def _texts(content: str, pair: bool) -> list:
+    """The lines of a text that are not empty; with `pair`, split at the tab."""
+    lines = [line for line in content.split("\n") if line.strip()]
+    if not pair:
+        return lines
+    rows = [tuple(line.split("\t")) for line in lines]
+    wrong = next((i for i, row in enumerate(rows) if len(row) != 2), None)
+    if wrong is not None:
+        raise InputError(f"line {wrong + 1} has {len(rows[wrong]) - 1} tabs, expected 1: text_a, tab, text_b")
+    return rows
+
+
+def _run(options: argparse.Namespace) -> None:
+    model = _load(options)
+    pair = options.pair or model.bundle.pair
+    if not options.texts:
+        # bytes: what is not UTF-8 becomes replacement characters, as everywhere
+        texts = _texts(sys.stdin.buffer.read().decode("utf-8", "replace"), pair)
+    elif pair:
+        if len(options.texts) % 2:
+            raise InputError(f"received {len(options.texts)} texts, expected pairs: an even number")
+        texts = list(zip(options.texts[::2], options.texts[1::2]))
+    else:
+        texts = options.texts
+    for text in texts:
+        answer = model([text])[0].to_json()
+        if options.json:
+            print(json.dumps(answer, ensure_ascii=False))
+            continue
+        shown = text if isinstance(text, str) else "\t".join(text)
+        if "label" in answer:
+            print(f"{answer['label']}\t{answer['score']:.4f}\t{shown}")
+        elif "value" in answer:
+            print(f"{answer['value']:.6g}\t{shown}")
+        else:
+            print("\t".join(f"{value:.6g}" for value in answer["values"]))
+
+
+def _benchmark(options: argparse.Namespace) -> None:
+    from kerasbert.mobile.samples import generated
+
+    start = time.perf_counter()
+    model = _load(options)
+    loaded = time.perf_counter()
+    pair = options.pair or model.bundle.pair
+    if options.texts:
+        texts = _texts(Path(options.texts).read_bytes().decode("utf-8", "replace"), pair)
+    else:
+        texts = generated(model.tokenizer, 200, pair)
+    if not texts or options.rounds < 1:
+        raise InputError(f"{len(texts)} texts and {options.rounds} rounds, expected at least one of each")
+    model(texts[:1])
+    first = time.perf_counter()
+    for text in texts:  # every bucket once: its memory is taken then
+        model([text])
+    times = []
+    for _ in range(options.rounds):
+        for text in texts:
+            begin = time.perf_counter()
+            model([text])
+            times.append((time.perf_counter() - begin) * 1e3)
+    deciles = statistics.quantiles(times, n=10) if len(times) > 1 else times * 9
+    result = {
+        "file": str(options.file),
+        "bytes": Path(options.file).stat().st_size,
+        "interpreter": model.model.name,
+        "texts": len(texts),
+        "load_ms": round((loaded - start) * 1e3, 1),
+        "first_answer_ms": round((first - loaded) * 1e3, 2),
+        "p50_ms": round(deciles[4], 3),
+        "p90_ms": round(deciles[8], 3),
+        "peak_memory_mb": _peak(),
+    }
+    if options.json:
+        print(json.dumps(result))
+        return
+    for name, value in result.items():
+        print(f"{name:16} {value}")
+
+
+def _peak() -> float | None:
+    """Largest resident memory of this process in MB, where the system says."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    from kerasbert.export import bundle as bundles
+
+    bundle = bundles.read(options.file)
+    result = {
+        "file": str(options.file),
+        "bytes": Path(options.file).stat().st_size,
+        "model": bundle.model,
+        "target": bundle.target,
+        "kind": bundle.kind,
+        "inputs": "pair" if bundle.pair else "text",
+        "labels": list(bundle.labels),
+        "lengths": list(bundle.lengths),
+        "quantization": bundle.quantization,
+        "signatures": list(bundle.signatures.values()),
+        "versions": bundle.versions,
+        "attached": sorted(bundle.tokenizer),
+    }
+    try:
+        from kerasbert.mobile import repack
+
+        result["operators"] = repack.operators(Path(options.file).read_bytes())
+    except ImportError:  # the schema comes with ai-edge-litert
+        result["operators"] = None
+    if options.json:
+        print(json.dumps(result, ensure_ascii=False))
+        return
+    for name, value in result.items():
+        shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        print(f"{name:14} {', '.join(map(str, shown)) if isinstance(shown, list) else shown}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,290 @@
+"""`compress`: a model directory -> a .tflite that was run and compared with the Keras model before it is put in place."""
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert import __version__, files
+from kerasbert.errors import InputError, unknown
+from kerasbert.export.bundle import Bundle
+from kerasbert.mobile import convert, metadata
+from kerasbert.mobile.runtime import load as load_runtime
+from kerasbert.mobile.samples import generated
+
+TARGETS = ("kerasbert", "mediapipe")
+# Denser where sentences are. Multiples of 4: XNNPACK's int8 kernels take 4 rows at a time on AVX2 (5 with AVX512-VNNI).
+# A bucket of a 6-layer model costs 20 kB of file, about 2 ms of launch and 1 MB of memory, whether it is used or not.
+LENGTHS = (8, 12, 16, 24, 32, 40, 48, 64, 128)
+LONGER = (192, 256, 384, 512)  # for models asked to read more than LENGTHS
+MEDIAPIPE_LENGTH = 128
+INPUTS = ("token_ids", "padding_mask", "segment_ids")
+OUTPUTS = {"classification": "probabilities", "regression": "value", "embedding": "vector"}
+FLOAT_TOLERANCE = {"float32": 1e-4, "fp16": 5e-3}
+GENERATED = 200
+
+Texts = Sequence[str] | Sequence[tuple[str, str]]
+
+
+def compress(
+    run: Any,
+    quantize: str = "dynamic_int8",
+    out: str | os.PathLike = "model.tflite",
+    *,
+    target: str | None = None,
+    length: int | None = None,
+    lengths: Sequence[int] | None = None,
+    min_agreement: float = 0.985,
+    texts: Texts | None = None,
+    data: str | os.PathLike | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Write a .tflite with everything in it that turns text into answers.
+
+    Args:
+        run: model directory (of a fine-tuned model, or of an encoder: then the file gives mean-pooled vectors) or a
+            loaded model.
+        quantize: str, "dynamic_int8" (a quarter of the size, the fastest on CPU), "fp16" or "float32".
+        out: path of the file.
+        target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
+            length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
+        length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts lose their end.
+        lengths: the buckets; by default those of LENGTHS up to `length`.
+        min_agreement: float, the share of texts that must get the same label from the int8 file as from the Keras
+            model (for regression: the correlation; for vectors: the mean cosine).
+        texts: what the two are compared on, list of str or of pairs; by default texts made of the vocabulary, which is
+            a weaker test.
+        data: in the place of `texts` a file in the task's format, whose labels give the accuracies too.
+        overwrite: bool, replace an existing file.
+    Returns:
+        report: dict of out, bytes, quantize, target, lengths, texts, agreement, max_difference, mean_difference,
+            seconds, and accuracy of both where the data has labels.
+
+    Raises:
+        InputError: the file exists, the model cannot be converted, or the file disagrees with the model; in each case
+            nothing is written.
+    """
+    started = time.perf_counter()
+    out, quantize, target = Path(out), convert.quantization(quantize), target or "kerasbert"
+    if target not in TARGETS:
+        raise unknown("target", target, TARGETS, ", ".join(TARGETS))
+    if out.is_dir() or (out.exists() and not overwrite):
+        raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
+    model, name = _open(run)
+    kind, pair = _kind(model)
+    buckets = _lengths(model, target, length, lengths)
+    _check_target(model, target, kind, pair)
+    cases, targets, source = _cases(model, pair, texts, data)
+
+    names = dict(metadata.INPUTS) if target == "mediapipe" else {part: part for part in INPUTS}
+    signatures = (
+        {size: f"length_{size}" for size in buckets} if target == "kerasbert" else {buckets[0]: "serving_default"}
+    )
+    output = OUTPUTS[kind]
+    program = _program(model, kind, names, output)
+    blob = convert.convert(model, program, signatures, tuple(names.values()), quantize)
+    labels = tuple(model.labels or ()) if kind == "classification" else ()
+    if target == "mediapipe":
+        blob = metadata.attach(blob, output, bool(labels), name or "kerasbert", "A BERT model, exported by kerasbert.")
+    bundle = Bundle(
+        kind=kind,
+        tokenizer=_tokenizer_files(model.tokenizer),
+        signatures=signatures,
+        inputs=names,
+        output=output,
+        labels=labels,
+        pair=pair,
+        model=name,
+        target=target,
+        quantization=quantize,
+        digest=hashlib.sha256(blob).hexdigest(),
+        versions=_versions(),
+    )
+    blob += bundle.to_zip()
+    report = {
+        "out": str(out),
+        "bytes": len(blob),
+        "quantize": quantize,
+        "target": target,
+        "lengths": list(buckets),
+        "texts": len(cases),
+        "texts_from": source,
+        **compare(blob, model, kind, cases, targets, buckets[-1]),
+    }
+    _judge(report, quantize, kind, min_agreement)
+    files.write_atomic(out, blob)
+    return report | {"seconds": round(time.perf_counter() - started, 1)}
+
+
+def _open(run: Any) -> tuple[Any, str]:
+    """The model of a directory, or the model itself, and its name such as `bert/base`."""
+    if not isinstance(run, str | os.PathLike):
+        name = ""
+    else:
+        from kerasbert.checkpoints import read_model_json
+        from kerasbert.tasks.load import load
+
+        name, run = read_model_json(run).name, load(run)
+    if run.tokenizer is None:
+        raise InputError(
+            "the model has no tokenizer, and a phone gets text: put one into the model directory's tokenizer/"
+        )
+    return run, name
+
+
+def _kind(model: Any) -> tuple[str, bool]:
+    """What the numbers are, and whether an input is a pair."""
+    task = getattr(model, "task", None) if hasattr(model, "encoder") else None
+    return (task.kind, bool(task.text_b)) if task else ("embedding", False)
+
+
+def _lengths(model: Any, target: str, length: int | None, lengths: Sequence[int] | None) -> tuple[int, ...]:
+    """The buckets, ascending, none longer than the model's positions."""
+    most = getattr(model.spec.embeddings, "positions", None) or 512
+    for value in [*(lengths or ()), *((length,) if length is not None else ())]:
+        if not 3 <= value <= most:
+            raise InputError(f"length is {value}, expected 3 to {most}: the model has {most} positions")
+    if target == "mediapipe":
+        if lengths:
+            raise InputError("target mediapipe takes one --length, expected no --lengths: MediaPipe reads one subgraph")
+        return (length or min(MEDIAPIPE_LENGTH, most),)
+    longest = length or (max(lengths) if lengths else min(LENGTHS[-1], most))
+    return tuple(sorted({size for size in (lengths or (*LENGTHS, *LONGER)) if size < longest} | {longest}))
+
+
+def _check_target(model: Any, target: str, kind: str, pair: bool) -> None:
+    """Refuse what MediaPipe would open and compute wrongly."""
+    if target != "mediapipe":
+        return
+    if kind == "regression" or pair:
+        what = "a regression" if kind == "regression" else "pairs of texts"
+        raise InputError(
+            f"the model is for {what}, expected a classification or vectors of one text: MediaPipe has no other"
+        )
+    if getattr(model.tokenizer, "kind", "") != "wordpiece" or not model.tokenizer.lowercase:
+        raise InputError(
+            "the model's tokenizer is not an uncased WordPiece, which is what MediaPipe applies to every BERT: it would "
+            "see other ids. Compress without --target, for kerasbert.mobile.runtime"
+        )
+
+
+def _program(model: Any, kind: str, names: dict[str, str], output: str) -> Any:
+    """The function that is converted: the model's own `call`, the last layer for [CLS] only, and probabilities."""
+    from keras import ops
+
+    def program(batch: dict) -> dict:
+        inputs = {ours: batch[theirs] for ours, theirs in names.items()}
+        if kind == "embedding":
+            encoder = getattr(model, "encoder", model)
+            mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
+            values = ops.sum(encoder(inputs)["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
+        elif kind == "regression":
+            values = ops.expand_dims(model(inputs, read="first")["value"], -1)
+        else:
+            values = ops.softmax(model(inputs, read="first")["logits"])
+        return {output: values}
+
+    return program
+
+
+def reference(model: Any, kind: str, texts: Texts, length: int) -> np.ndarray:
+    """What the Keras model says: float32 [texts, outputs], in the meaning of the file's output."""
+    from kerasbert.tasks import predict
+    from kerasbert.tasks.label import softmax
+
+    if kind == "embedding":
+        return predict.encode(model, texts, pooling="mean", length=length)
+    values = predict.outputs(model, texts, length)
+    return softmax(values) if kind == "classification" else values.reshape(-1, 1)
+
+
+def compare(
+    blob: bytes, model: Any, kind: str, texts: Texts, targets: np.ndarray | None, length: int
+) -> dict[str, Any]:
+    """Run the file by the phone's own runtime and the Keras model on the same texts.
+
+    Returns:
+        agreement (share of equal labels, correlation or mean cosine), max_difference and mean_difference of the
+        outputs, and accuracy {"keras", "tflite"} where `targets` of a classification are given.
+    """
+    expected = reference(model, kind, texts, length)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "model.tflite"
+        path.write_bytes(blob)
+        received = load_runtime(path, cache=False).outputs(texts)
+    difference = np.abs(received - expected)
+    result = {"agreement": float(_agreement(kind, expected, received))}
+    result |= {"max_difference": float(difference.max()), "mean_difference": float(difference.mean())}
+    if targets is not None and kind == "classification":
+        accuracy = {"keras": expected, "tflite": received}
+        result["accuracy"] = {who: float((rows.argmax(-1) == targets).mean()) for who, rows in accuracy.items()}
+    return result
+
+
+def _agreement(kind: str, expected: np.ndarray, received: np.ndarray) -> float:
+    if not np.isfinite(received).all():
+        return 0.0
+    if kind == "classification":
+        return (expected.argmax(-1) == received.argmax(-1)).mean()
+    if kind == "regression":
+        if expected.std() == 0 or received.std() == 0:
+            return float(np.allclose(expected, received, atol=1e-2))
+        return np.corrcoef(expected[:, 0], received[:, 0])[0, 1]
+    norms = np.linalg.norm(expected, axis=-1) * np.linalg.norm(received, axis=-1)
+    return ((expected * received).sum(-1) / np.maximum(norms, 1e-12)).mean()
+
+
+def _judge(report: dict[str, Any], quantize: str, kind: str, min_agreement: float) -> None:
+    """Raise unless the file says what the model says."""
+    limit = FLOAT_TOLERANCE.get(quantize)
+    if limit is not None and not report["max_difference"] <= limit:
+        raise InputError(
+            f"the {quantize} file differs from the Keras model by {report['max_difference']:.2g} on {report['texts']} "
+            f"texts, expected at most {limit:g}. Nothing was written; please report the model"
+        )
+    if limit is None and not report["agreement"] >= min_agreement:
+        what = {"classification": "labels", "regression": "correlation", "embedding": "cosine"}[kind]
+        raise InputError(
+            f"the {quantize} file agrees with the Keras model on {report['agreement']:.4f} ({what}, {report['texts']} texts), "
+            f"expected at least {min_agreement:g}. Nothing was written: give texts like the real ones (--data), use "
+            "--quantize fp16, or lower --min-agreement"
+        )
+
+
+def _cases(
+    model: Any, pair: bool, texts: Texts | None, data: str | os.PathLike | None
+) -> tuple[list, np.ndarray | None, str]:
+    """The texts to compare on, their targets or None, and where they come from."""
+    if texts is not None and data is not None:
+        raise InputError("texts and data are both given, expected one of them")
+    if data is not None:
+        from kerasbert.tasks.task import read_rows
+
+        task = getattr(model, "task", None)
+        if task is None:
+            raise InputError(f"the model has no task to read {data} with: give texts instead")
+        rows = read_rows(task, data)
+        return list(rows.texts), rows.targets, str(Path(data).name)
+    if texts is not None:
+        if isinstance(texts, str | bytes) or not len(texts):
+            raise InputError("texts is empty or one string, expected a list of texts")
+        return list(texts), None, "texts"
+    return generated(model.tokenizer, GENERATED, pair), None, "generated from the vocabulary"
+
+
+def _tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as directory:
+        tokenizer.save(directory)
+        return {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
+
+
+def _versions() -> dict[str, str]:
+    import keras
+    import tensorflow as tf
+
+    return {"kerasbert": __version__, "tensorflow": tf.__version__, "keras": keras.__version__}

@@ -1,0 +1,114 @@
+"""Keras model -> .tflite: one signature per length, the weights shared, never a Flex operator."""
+
+import re
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from kerasbert.errors import InputError, unknown
+from kerasbert.mobile import buckets, repack
+from kerasbert.mobile.runtime.quiet import captured
+
+QUANTIZATIONS = ("float32", "fp16", "dynamic_int8")
+ALIASES = {"none": "float32", "float": "float32", "fp32": "float32", "float16": "fp16", "int8": "dynamic_int8"}
+
+
+def quantization(name: str | None) -> str:
+    """The name of a quantization, or the error that lists them."""
+    name = ALIASES.get(str(name or "float32"), str(name or "float32"))
+    if name not in QUANTIZATIONS:
+        raise unknown("quantization", name, QUANTIZATIONS, ", ".join(QUANTIZATIONS))
+    return name
+
+
+def convert(
+    model: Any,
+    function: Callable[[dict], dict],
+    signatures: dict[int, str],
+    inputs: tuple[str, ...] = ("token_ids", "padding_mask", "segment_ids"),
+    quantize: str = "dynamic_int8",
+) -> bytes:
+    """The bytes of a .tflite that computes `function` at fixed lengths.
+
+    Args:
+        model: built Keras model that owns the weights.
+        function: dict of int32 [1, S] -> dict of float32; calls `model`.
+        signatures: dict of length S -> name of the signature.
+        inputs: tuple of str, the names in the dict and in the signature.
+        quantize: str, one of QUANTIZATIONS. `dynamic_int8`: int8 weights with a scale per output channel (embedding
+            tables: one scale), float activations quantized per token while it runs. `fp16`: weights in half precision.
+    Raises:
+        InputError: an operator has no TFLite form; names it and the layer that asked for it.
+    """
+    quantize = quantization(quantize)
+    longest = max(signatures)
+    if len(signatures) > 2:
+        other = min(signatures.keys() - {longest}, key=lambda length: (abs(length - buckets.SAMPLED), length))
+        sample = {length: signatures[length] for length in (other, longest)}
+        data = buckets.add(_file(model, function, sample, inputs, quantize), signatures)
+        if data is not None:
+            return repack.slim(data)
+    return repack.slim(_file(model, function, signatures, inputs, quantize))
+
+
+def _file(model: Any, function: Callable, signatures: dict[int, str], inputs: tuple[str, ...], quantize: str) -> bytes:
+    with tempfile.TemporaryDirectory() as directory, captured() as log:
+        _save(model, function, signatures, inputs, directory)
+        return _convert(directory, list(signatures.values()), quantize, log)
+
+
+def _save(model: Any, function: Callable, signatures: dict[int, str], inputs: tuple[str, ...], directory: str) -> None:
+    """A SavedModel by ExportArchive: every other route to the converter loses the weights of a Keras 3 model."""
+    import keras
+    import tensorflow as tf
+
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    for length, name in signatures.items():
+        spec = {part: tf.TensorSpec((1, length), tf.int32, name=part) for part in inputs}
+        # a new callable each time: one that was traced already would give its first length
+        archive.add_endpoint(name, lambda batch: function(batch), input_signature=[spec])
+    archive.write_out(directory, verbose=False)
+
+
+def _convert(directory: str, names: list[str], quantize: str, log: Callable[[], str]) -> bytes:
+    import tensorflow as tf
+
+    converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=names)
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    if quantize != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if quantize == "fp16":
+        converter.target_spec.supported_types = [tf.float16]
+    try:
+        data = converter.convert()
+    except Exception as error:
+        raise _explained(error, log()) from error
+    flex = [name for name in repack.operators(data) if name.startswith("Flex")]
+    if flex:
+        raise InputError(
+            f"the model needs {', '.join(flex)}, expected TFLite's own operators only: no phone runtime has them"
+        )
+    return data
+
+
+def _explained(error: Exception, log: str) -> InputError:
+    """The converter's pages of text in one line: which operators, asked for by which layers."""
+    text = f"{error}\n{log}"
+    wanted = sorted({name.removeprefix("tf.") for name in re.findall(r"error: '(tf\.\w+)' op is neither", text)})
+    layers = sorted({_layer(place) for place in re.findall(r"error: loc\(.*", text)} - {""})
+    if not wanted:
+        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        return InputError(f"the TFLite converter refused the model: {first[:300]}")
+    asked = f", asked for by {', '.join(layers)}" if layers else ""
+    return InputError(
+        f"no TFLite operator for {', '.join(wanted)}{asked}. A .tflite of kerasbert never needs Flex (TensorFlow inside "
+        "the app): write that layer with operators that TFLite has"
+    )
+
+
+def _layer(place: str) -> str:
+    """The innermost scope of an MLIR location: `model/block_0/Foo@...` -> `model/block_0`."""
+    paths = re.findall(r'"([^"@]+)@', place) or re.findall(r'"([^"]+)"', place)
+    named = [path for path in paths if "/" in path and not path.startswith(("Stateful", "Partitioned"))]
+    return named[-1].rsplit("/", 1)[0] if named else ""

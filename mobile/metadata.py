@@ -1,0 +1,123 @@
+"""TFLite model metadata, as MediaPipe's text tasks read it: a FlatBuffer in the model and its files in a zip behind it.
+
+Source: tflite-support's metadata_schema.fbs (file identifier M001); the numbers below are its field order and enums.
+Only the tables that a BERT classifier or embedder needs.
+"""
+
+from typing import Any
+
+import flatbuffers
+import numpy as np
+
+from kerasbert.mobile import repack
+
+IDENTIFIER = b"M001"
+BUFFER_NAME = b"TFLITE_METADATA"
+PARSER_VERSION = "1.1.0"  # the first that knows BertTokenizerOptions
+VOCABULARY_FILE, LABELS_FILE = "vocab.txt", "labels.txt"
+# MediaPipe finds the inputs by these metadata names, whatever the tensors are called.
+INPUTS = {"token_ids": "ids", "padding_mask": "mask", "segment_ids": "segment_ids"}
+DESCRIPTIONS = {
+    "ids": "Token ids: [CLS] text [SEP], padded with 0.",
+    "mask": "1 for tokens, 0 for padding.",
+    "segment_ids": "0 for the first text, 1 for the second.",
+}
+
+# AssociatedFileType, ContentProperties, ProcessUnitOptions of the schema
+TENSOR_AXIS_LABELS, VOCABULARY = 2, 5
+FEATURE_PROPERTIES = 1
+BERT_TOKENIZER_OPTIONS = 4
+
+
+class Table:
+    """A FlatBuffer table to be: fields by their number in the schema; None is left out.
+
+    A value is a str, a Table, a list of them, or an int (one byte: an enum).
+    """
+
+    def __init__(self, size: int, fields: dict[int, Any]):
+        self.size, self.fields = size, {number: value for number, value in fields.items() if value not in (None, [])}
+
+    def write(self, builder: flatbuffers.Builder) -> int:
+        """Offset of the table; what it refers to is written first."""
+        offsets = {}
+        for number, value in self.fields.items():
+            if isinstance(value, str):
+                offsets[number] = builder.CreateString(value)
+            elif isinstance(value, Table):
+                offsets[number] = value.write(builder)
+            elif isinstance(value, list):
+                offsets[number] = _vector(builder, value)
+        builder.StartObject(self.size)
+        for number, value in self.fields.items():
+            if number in offsets:
+                builder.PrependUOffsetTRelativeSlot(number, offsets[number], 0)
+            else:
+                builder.PrependUint8Slot(number, value, 0)
+        return builder.EndObject()
+
+
+def _vector(builder: flatbuffers.Builder, values: list) -> int:
+    offsets = [builder.CreateString(v) if isinstance(v, str) else v.write(builder) for v in values]
+    builder.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        builder.PrependUOffsetTRelative(offset)
+    return builder.EndVector()
+
+
+def _file(name: str, description: str, kind: int) -> Table:
+    return Table(5, {0: name, 1: description, 2: kind})
+
+
+def _tensor(name: str, description: str, files: list[Table] | None = None) -> Table:
+    content = Table(3, {0: FEATURE_PROPERTIES, 1: Table(0, {})})
+    return Table(7, {0: name, 1: description, 3: content, 6: files})
+
+
+def build(inputs: list[str], output: str, labels: bool, name: str, description: str) -> bytes:
+    """The metadata FlatBuffer of a one-subgraph BERT.
+
+    Args:
+        inputs: the metadata names (`ids`, `mask`, `segment_ids`) in the order of the subgraph's inputs.
+        output: name of the output.
+        labels: whether a labels file names the output's columns.
+        name: shown by viewers.
+        description: shown by viewers.
+    """
+    vocabulary = _file(VOCABULARY_FILE, "One piece a line; the line number is the id.", VOCABULARY)
+    tokenizer = Table(2, {0: BERT_TOKENIZER_OPTIONS, 1: Table(1, {0: [vocabulary]})})
+    files = (
+        [_file(LABELS_FILE, "One label a line, in the order of the output.", TENSOR_AXIS_LABELS)] if labels else None
+    )
+    graph = Table(
+        10,
+        {
+            2: [_tensor(part, DESCRIPTIONS[part]) for part in inputs],
+            3: [_tensor(output, "What the model says.", files)],
+            5: [tokenizer],
+        },
+    )
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(Table(8, {0: name, 1: description, 3: [graph], 7: PARSER_VERSION}).write(builder), IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def attach(data: bytes, output: str, labels: bool, name: str, description: str) -> bytes:
+    """A .tflite of one subgraph, with metadata for MediaPipe; its zip of files must follow it.
+
+    The signature's inputs must be called `ids`, `mask` and `segment_ids`; the file's own order of inputs is kept.
+    """
+    s = repack.schema()
+    model = repack.read(data)
+    if len(model.subgraphs) != 1:
+        raise ValueError(f"the model has {len(model.subgraphs)} subgraphs, expected 1: MediaPipe reads no others")
+    signature = model.signatureDefs[0]
+    named = {entry.tensorIndex: entry.name.decode() for entry in signature.inputs}
+    inputs = [named[int(index)] for index in model.subgraphs[0].inputs]
+    content = build(inputs, output, labels, name, description)
+    buffer, entry = s.BufferT(), s.MetadataT()
+    buffer.data = np.frombuffer(content, np.uint8)
+    entry.name, entry.buffer = BUFFER_NAME, len(model.buffers)
+    model.buffers.append(buffer)
+    model.metadata = [*(model.metadata or []), entry]
+    return repack.write(model)

@@ -1,0 +1,195 @@
+"""A .tflite is a FlatBuffer: read it, leave out what repeats from bucket to bucket, write it again.
+
+The converter shares the weights between the signatures of a file and nothing else: every subgraph has its own scales and
+zero points per channel, names, shapes, and its own float copy of the first S position vectors. For MiniLM-L6-H384 that
+is 0.3-0.6 MB a bucket; shared it is about 20 kB. FlatBuffers allows it: an offset may point at what another object uses.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import flatbuffers
+import numpy as np
+
+IDENTIFIER = b"TFL3"
+ALIGNMENT = 16  # of weights, as the schema's force_align says; Python's generated code forgets it
+SMALLEST_PREFIX = 4096  # bytes; below that a copy costs less than an operator
+
+
+def schema() -> Any:
+    """The TFLite schema's generated classes, from ai-edge-litert."""
+    from ai_edge_litert import schema_py_generated
+
+    return schema_py_generated
+
+
+class SharingBuilder(flatbuffers.Builder):
+    """A builder that writes equal vectors and equal strings once."""
+
+    def __init__(self, size: int):
+        super().__init__(size)
+        self.seen: dict[tuple, int] = {}
+
+    def CreateNumpyVector(self, x: np.ndarray) -> int:
+        """Offset of a vector; bytes (weights) are aligned."""
+        key = (x.dtype.str, x.tobytes())
+        if key not in self.seen:
+            if x.dtype == np.uint8:
+                self.Prep(ALIGNMENT, x.nbytes)
+            self.seen[key] = super().CreateNumpyVector(x)
+        return self.seen[key]
+
+    def CreateString(self, s: Any, encoding: str = "utf-8", errors: str = "strict") -> int:
+        """Offset of a string."""
+        key = ("string", s)
+        if key not in self.seen:
+            self.seen[key] = super().CreateString(s, encoding, errors)
+        return self.seen[key]
+
+
+def read(data: bytes) -> Any:
+    """Bytes of a .tflite -> ModelT, the schema's object form."""
+    s = schema()
+    return s.ModelT.InitFromObj(s.Model.GetRootAs(data, 0))
+
+
+def write(model: Any) -> bytes:
+    """ModelT -> bytes of a .tflite."""
+    size = sum(len(buffer.data) for buffer in model.buffers if buffer.data is not None)
+    builder = SharingBuilder(size + (1 << 20))
+    builder.Finish(model.Pack(builder), IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def slim(data: bytes) -> bytes:
+    """The same model in fewer bytes: no repeated tables, one position table, no names of inner tensors."""
+    model = read(data)
+    _share_prefixes(model)
+    for graph in model.subgraphs:
+        public = {*graph.inputs, *graph.outputs}
+        for index, tensor in enumerate(graph.tensors):
+            if index not in public:
+                tensor.name = None
+            if tensor.quantization is not None and tensor.quantization.scale is None:
+                tensor.quantization = None
+            if model.buffers[tensor.buffer].data is None:
+                tensor.buffer = 0  # by convention the empty buffer: "computed"
+    _drop_unused_buffers(model)
+    return write(model)
+
+
+def _share_prefixes(model: Any) -> None:
+    """Replace a constant that is the beginning of a longer one by a slice of the longer one.
+
+    The position table, which the converter cuts to each bucket's length and folds into it.
+    """
+    s = schema()
+    users: dict[int, list[tuple[Any, int]]] = {}
+    for graph in model.subgraphs:
+        for index, tensor in enumerate(graph.tensors):
+            data = model.buffers[tensor.buffer].data
+            if data is not None and len(data) >= SMALLEST_PREFIX and tensor.type == s.TensorType.FLOAT32:
+                users.setdefault(tensor.buffer, []).append((graph, index))
+    longest_first = sorted(users, key=lambda buffer: -len(model.buffers[buffer].data))
+    for place, whole in enumerate(longest_first):
+        data = model.buffers[whole].data
+        if data is None:
+            continue
+        shape = users[whole][0][0].tensors[users[whole][0][1]].shape
+        for part in longest_first[place + 1 :]:
+            prefix = model.buffers[part].data
+            if prefix is None or not is_prefix(prefix, data):
+                continue
+            cut = [graph.tensors[index].shape for graph, index in users[part]]
+            if all(first_rows(shape, other) for other in cut):
+                for graph, index in users[part]:
+                    _slice(model, graph, index, whole, shape)
+                model.buffers[part].data = None
+
+
+def is_prefix(prefix: np.ndarray, data: np.ndarray) -> bool:
+    """Whether bytes are the beginning of longer bytes."""
+    return len(prefix) < len(data) and np.array_equal(prefix, data[: len(prefix)])
+
+
+def first_rows(whole: Sequence[int], part: Sequence[int]) -> bool:
+    """Whether [1, .., R, H] and [1, .., r, H] differ in the rows alone."""
+    if len(whole) != len(part) or len(whole) < 2:
+        return False
+    return all(size == 1 for size in whole[:-2]) and list(whole[:-2]) == list(part[:-2]) and whole[-1] == part[-1]
+
+
+def _slice(model: Any, graph: Any, index: int, buffer: int, shape: np.ndarray) -> None:
+    """Make tensor `index` of a graph computed: SLICE of the constant in `buffer`, at the graph's beginning."""
+    s = schema()
+    tensor = graph.tensors[index]
+    size = np.asarray(tensor.shape, np.int32)
+    source = s.TensorT()
+    source.shape, source.type, source.buffer, source.hasRank = np.asarray(shape, np.int32), tensor.type, buffer, True
+    graph.tensors.append(source)
+    begin = _constant(model, graph, np.zeros_like(size))
+    end = _constant(model, graph, size)
+    tensor.buffer = 0
+    operator = s.OperatorT()
+    operator.opcodeIndex = _operator_code(model, s.BuiltinOperator.SLICE)
+    operator.inputs = np.asarray([begin - 1, begin, end], np.int32)
+    operator.outputs = np.asarray([index], np.int32)
+    operator.builtinOptionsType = s.BuiltinOptions.SliceOptions
+    operator.builtinOptions = s.SliceOptionsT()
+    graph.operators.insert(0, operator)
+
+
+def _constant(model: Any, graph: Any, values: np.ndarray) -> int:
+    """Add an int32 constant to a graph -> its tensor index."""
+    s = schema()
+    data = np.frombuffer(values.astype("<i4").tobytes(), np.uint8)
+    buffer = len(model.buffers)
+    model.buffers.append(s.BufferT())
+    model.buffers[buffer].data = data
+    tensor = s.TensorT()
+    tensor.shape, tensor.type, tensor.buffer = np.asarray([len(values)], np.int32), s.TensorType.INT32, buffer
+    tensor.hasRank = True
+    graph.tensors.append(tensor)
+    return len(graph.tensors) - 1
+
+
+def _operator_code(model: Any, builtin: int) -> int:
+    s = schema()
+    for index, code in enumerate(model.operatorCodes):
+        if max(code.builtinCode, code.deprecatedBuiltinCode) == builtin:
+            return index
+    code = s.OperatorCodeT()
+    code.builtinCode, code.deprecatedBuiltinCode, code.version = builtin, min(builtin, 127), 1
+    model.operatorCodes.append(code)
+    return len(model.operatorCodes) - 1
+
+
+def _drop_unused_buffers(model: Any) -> None:
+    """Renumber the buffers that something refers to; buffer 0 stays, empty."""
+    tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
+    metadata = model.metadata or []
+    used = sorted({0} | {tensor.buffer for tensor in tensors} | {entry.buffer for entry in metadata})
+    number = {old: new for new, old in enumerate(used)}
+    for item in [*tensors, *metadata]:
+        item.buffer = number[item.buffer]
+    model.buffers = [model.buffers[old] for old in used]
+    model.metadataBuffer = None  # of the schema's version 1; the named metadata replaced it
+
+
+def operators(data: bytes) -> dict[str, int]:
+    """Operator name -> how often, over all subgraphs, the custom ones by their own name."""
+    s = schema()
+    names = {value: name for name, value in vars(s.BuiltinOperator).items() if isinstance(value, int)}
+    model = s.Model.GetRootAs(data, 0)
+    codes = []
+    for index in range(model.OperatorCodesLength()):
+        code = model.OperatorCodes(index)
+        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        custom = builtin == s.BuiltinOperator.CUSTOM and code.CustomCode()
+        codes.append(custom.decode() if custom else names.get(builtin, str(builtin)))
+    counts: dict[str, int] = {}
+    for graph in (model.Subgraphs(index) for index in range(model.SubgraphsLength())):
+        for index in range(graph.OperatorsLength()):
+            name = codes[graph.Operators(index).OpcodeIndex()]
+            counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

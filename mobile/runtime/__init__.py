@@ -1,0 +1,108 @@
+"""The phone side: text in, answers out, with numpy and an interpreter and nothing else.
+
+>>> from kerasbert.mobile.runtime import load
+>>> load("sst2.tflite")(["a gripping film"])[0].label  # doctest: +SKIP
+'positive'
+"""
+
+import bisect
+import os
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert.errors import InputError
+from kerasbert.export import bundle as bundles
+from kerasbert.mobile.runtime import cache as caches
+from kerasbert.mobile.runtime.interpreters import interpreter
+from kerasbert.text import load_tokenizer
+
+Text = str | bytes
+__all__ = ["Runner", "load"]
+
+
+def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None, threads: int = 1) -> "Runner":
+    """Open a .tflite file that `kerasbert-mobile compress` wrote.
+
+    Args:
+        path: the file.
+        cache: folder for packed weights (11 MB for MiniLM), which make the next launch faster and smaller. None:
+            $XDG_CACHE_HOME/kerasbert or ~/.cache/kerasbert. False: nothing is written.
+        threads: int, of the interpreter.
+    Raises:
+        InputError: no such file, not ours, damaged, or no interpreter is installed.
+    """
+    path = Path(path)
+    if threads < 1:
+        raise InputError(f"threads is {threads}, expected at least 1")
+    bundle = bundles.read(path)
+    folder = None
+    if cache is not False:
+        folder = caches.default_directory() if cache in (None, True) else Path(cache)
+    return Runner(bundle, interpreter(path, bundle, threads, folder))
+
+
+def tokenizer_of(bundle: bundles.Bundle) -> Any:
+    """The tokenizer that a bundle carries."""
+    with tempfile.TemporaryDirectory() as directory:
+        for name, data in bundle.tokenizer.items():
+            (Path(directory) / name).write_bytes(data)
+        return load_tokenizer(directory)
+
+
+class Runner:
+    """Call it on a list of texts (or of pairs of texts): one answer each, the objects of `kb.predict`.
+
+    Each text runs alone, in the shortest bucket that holds it; the memory of a bucket is taken when it is first used.
+    A text longer than the longest bucket loses its end. Threads may share a Runner; they take turns.
+
+    Attributes:
+        bundle: Bundle; labels: tuple of str; lengths: tuple of int, the buckets in tokens; tokenizer.
+    """
+
+    def __init__(self, bundle: bundles.Bundle, model: Any):
+        self.bundle = bundle
+        self.model = model
+        self.tokenizer = tokenizer_of(bundle)
+        self.labels = bundle.labels
+        self.lengths = bundle.lengths
+        self._names = tuple(bundle.inputs[name] for name in ("token_ids", "padding_mask", "segment_ids"))
+        self._turn = threading.Lock()
+
+    def __call__(self, texts: Sequence[Text] | Sequence[tuple[Text, Text]]) -> list[Any]:
+        """Texts -> answers: Classification, Regression or Vector, one per text."""
+        return [bundles.answer(self.bundle.kind, self.labels, row) for row in self.outputs(texts)]
+
+    def outputs(self, texts: Sequence[Text] | Sequence[tuple[Text, Text]]) -> np.ndarray:
+        """Texts -> float32 [texts, outputs]: probabilities, values or vectors."""
+        if isinstance(texts, (str, bytes)):
+            raise InputError("texts is one string, expected a list of strings: put it in brackets")
+        rows = [self._row(text) for text in texts]
+        return np.stack(rows) if rows else np.zeros((0, max(1, len(self.labels))), np.float32)
+
+    def _row(self, text: Text | tuple[Text, Text]) -> np.ndarray:
+        return self.run(*self.tokenizer.pack(*self._parts(text), length=self.lengths[-1]))
+
+    def _parts(self, text: Any) -> tuple[Text, ...]:
+        """(text,) or (text_a, text_b), checked against what the model was trained on."""
+        if self.bundle.pair:
+            if isinstance(text, (str, bytes)) or len(text) != 2 or not all(isinstance(t, (str, bytes)) for t in text):
+                raise InputError(f"received {text!r:.80}, expected a pair of texts: (text_a, text_b)")
+            return tuple(text)
+        if not isinstance(text, (str, bytes)):
+            raise InputError(f"received {text!r:.80}, expected one text: this model does not read pairs")
+        return (text,)
+
+    def run(self, token_ids: Sequence[int], segment_ids: Sequence[int]) -> np.ndarray:
+        """Ids of one packed text, at most `lengths[-1]` -> float32 [outputs]."""
+        used = len(token_ids)
+        length = self.lengths[bisect.bisect_left(self.lengths, used)]
+        inputs = {name: np.zeros((1, length), np.int32) for name in self._names}
+        for name, values in zip(self._names, (token_ids, 1, segment_ids)):
+            inputs[name][0, :used] = values
+        with self._turn:
+            return self.model.run(length, inputs)

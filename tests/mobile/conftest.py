@@ -1,0 +1,93 @@
+"""A tiny classifier of sentences, converted once for all tests here."""
+
+import pytest
+
+WORDS = [
+    "a",
+    "an",
+    "the",
+    "film",
+    "is",
+    "was",
+    "good",
+    "bad",
+    "dull",
+    "great",
+    "very",
+    "not",
+    "un",
+    "##able",
+    "##s",
+    "like",
+    "plot",
+    "and",
+    "of",
+    "it",
+]
+TEXTS = ["a good film", "the plot is not good", "very very bad", "it was great and the film is un-likeable", "dull", ""]
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    """Directory of a classifier with random weights, large enough that labels differ."""
+    return make_run(tmp_path_factory.mktemp("run") / "classifier")
+
+
+def make_run(directory, **columns):
+    """Write the model directory of a random classifier; `columns` change its task."""
+    import keras
+    import numpy as np
+
+    from kerasbert.checkpoints import save_model
+    from kerasbert.tasks.label import LabelModel
+    from kerasbert.tasks.load import build
+    from kerasbert.tasks.task import Task
+    from kerasbert.text import WordPiece
+    from kerasbert.text.wordpiece import SPECIALS
+
+    keras.utils.set_random_seed(3)
+    tokenizer = WordPiece([*SPECIALS, *WORDS, "-"])
+    changes = {"hidden": 16, "attention.heads": 2, "feedforward.width": 32, "embeddings.positions": 40}
+    encoder = build("bert/tiny", **changes, **{"embeddings.vocabulary": tokenizer.size})
+    generator = np.random.default_rng(3)
+    for weight in encoder.weights:
+        if weight.path.endswith(("kernel", "table")):
+            weight.assign(generator.normal(0, 0.3, weight.shape))
+    encoder.tokenizer = tokenizer
+    settings = {"name": "opinions", "labels": {"0": "negative", "1": "neutral", "2": "positive"}} | columns
+    model = LabelModel(encoder, Task(**settings))
+    model.build()
+    kernel = model.heads["classifier"].weights[0]
+    kernel.assign(generator.normal(0, 1, kernel.shape))
+    heads, task = model.heads, model.task.to_json()
+    save_model(
+        directory, encoder=encoder, name="bert/tiny", heads=heads, tokenizer=tokenizer, task=task, labels=model.labels
+    )
+    return directory
+
+
+@pytest.fixture(scope="session")
+def float_file(run, tmp_path_factory):
+    """(path, report) of a float32 file with three buckets, of which one was derived."""
+    from kerasbert.mobile import compress
+
+    path = tmp_path_factory.mktemp("float") / "float.tflite"
+    return path, compress(run, "float32", path, lengths=[8, 12, 24], texts=TEXTS)
+
+
+@pytest.fixture(scope="session")
+def int8_file(run, tmp_path_factory):
+    """(path, report) of a dynamic_int8 file."""
+    from kerasbert.mobile import compress
+
+    path = tmp_path_factory.mktemp("int8") / "int8.tflite"
+    return path, compress(run, out=path, lengths=[8, 24], min_agreement=0.9)
+
+
+@pytest.fixture(scope="session")
+def mediapipe_file(run, tmp_path_factory):
+    """(path, report) of a float32 file for MediaPipe."""
+    from kerasbert.mobile import compress
+
+    path = tmp_path_factory.mktemp("mediapipe") / "mediapipe.tflite"
+    return path, compress(run, "float32", path, target="mediapipe", length=32)

@@ -1,0 +1,92 @@
+"""The bundle: what is written is read, the same bytes each time, and nothing else is accepted."""
+
+import dataclasses
+import io
+import json
+import zipfile
+
+import pytest
+
+from kerasbert.errors import InputError
+from kerasbert.export import bundle
+from kerasbert.text import Classification, Regression, Vector
+
+BUNDLE = bundle.Bundle(
+    kind="classification",
+    tokenizer={"vocab.txt": b"[PAD]\n", "tokenizer.json": b"{}"},
+    signatures={16: "length_16", 8: "length_8"},
+    inputs={"token_ids": "ids"},
+    output="probabilities",
+    labels=("nein", "jä"),
+)
+
+
+def test_what_is_written_is_read():
+    assert bundle.read(b"model bytes" + BUNDLE.to_zip()) == BUNDLE
+    assert BUNDLE.lengths == (8, 16)
+
+
+def test_the_same_bundle_is_the_same_bytes_without_dates():
+    other = dataclasses.replace(BUNDLE, tokenizer=dict(reversed(BUNDLE.tokenizer.items())))
+    assert BUNDLE.to_zip() == other.to_zip()
+    infos = zipfile.ZipFile(io.BytesIO(BUNDLE.to_zip())).infolist()
+    assert {info.date_time for info in infos} == {(1980, 1, 1, 0, 0, 0)}
+    assert {info.compress_type for info in infos} == {zipfile.ZIP_STORED}
+
+
+def test_labels_are_a_file_of_lines_for_other_readers():
+    assert bundle.unpack(BUNDLE.to_zip())["labels.txt"].decode() == "nein\njä\n"
+
+
+def test_a_zip_bomb_is_refused():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("vocab.txt", b"0" * (bundle.MAX_BYTES + 1))
+    assert len(buffer.getvalue()) < 1 << 20
+    with pytest.raises(InputError, match="67108865 bytes, expected at most"):
+        bundle.read(buffer.getvalue())
+
+
+@pytest.mark.parametrize("name", ["../vocab.txt", "/etc/vocab.txt", "a/b", "a\\b"])
+def test_names_that_lead_elsewhere_are_refused(name):
+    with pytest.raises(InputError, match="names without folders"):
+        bundle.unpack(bundle.pack({name: b"x"}))
+
+
+def test_a_damaged_member_is_refused():
+    data = BUNDLE.to_zip().replace(b"[PAD]", b"[DAP]")
+    with pytest.raises(InputError, match=r"no readable bundle .*CRC"):
+        bundle.read(data)
+
+
+def test_files_of_others_are_refused(tmp_path):
+    (tmp_path / "other.tflite").write_bytes(b"\0" * 100)
+    with pytest.raises(InputError, match=r"other\.tflite carries no readable bundle"):
+        bundle.read(tmp_path / "other.tflite")
+    with pytest.raises(InputError, match=r"no file .*absent\.tflite"):
+        bundle.read(tmp_path / "absent.tflite")
+    with pytest.raises(InputError, match=r"carries no bundle\.json"):
+        bundle.read(bundle.pack({"a": b""}))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"format": 2}, "bundle format 2, expected 1"),
+        ({"kind": "song"}, "damaged .*song"),
+        ({"surprise": 1}, "damaged .*surprise"),
+        ({"signatures": {"x": "y"}}, "damaged"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(change, text):
+    files = bundle.unpack(BUNDLE.to_zip())
+    files["bundle.json"] = json.dumps(json.loads(files["bundle.json"]) | change).encode()
+    with pytest.raises(InputError, match=text):
+        bundle.read(bundle.pack(files))
+
+
+def test_answers():
+    answer = bundle.answer("classification", ("no", "yes"), [0.25, 0.75])
+    assert answer == Classification("yes", 0.75, {"no": 0.25, "yes": 0.75})
+    assert bundle.answer("regression", (), [1.5]) == Regression(1.5)
+    assert bundle.answer("embedding", (), [1, 2]) == Vector([1.0, 2.0])

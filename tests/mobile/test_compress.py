@@ -1,0 +1,142 @@
+"""compress: a file that was compared with its model, or an error and no file."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from kerasbert.errors import InputError
+from tests.mobile.conftest import TEXTS, make_run
+
+pytest.importorskip("tensorflow")
+
+
+def test_float_file_equals_the_model(float_file):
+    path, report = float_file
+    assert report["max_difference"] <= 1e-4
+    assert report["agreement"] == 1
+    assert report["lengths"] == [8, 12, 24]
+    assert report["bytes"] == path.stat().st_size
+
+
+def test_int8_file_agrees_and_says_on_what(int8_file):
+    _, report = int8_file
+    assert report["agreement"] >= 0.9
+    assert report["texts_from"] == "generated from the vocabulary"
+    assert 0 < report["mean_difference"] < 0.05
+
+
+def test_bundle_carries_tokenizer_labels_and_digest(float_file):
+    from kerasbert.export import bundle
+
+    path, _ = float_file
+    found = bundle.read(path)
+    assert found.labels == ("negative", "neutral", "positive")
+    assert found.model == "bert/tiny"
+    assert sorted(found.tokenizer) == ["tokenizer.json", "vocab.txt"]
+    model = path.read_bytes()[: -len(found.to_zip())]
+    assert hashlib.sha256(model).hexdigest() == found.digest
+
+
+def test_same_input_same_bytes_and_no_paths(run, float_file, tmp_path):
+    from kerasbert.mobile import compress
+
+    again = tmp_path / "other name.tflite"
+    compress(run, "float32", again, lengths=[8, 12, 24], texts=TEXTS)
+    data = again.read_bytes()
+    assert data == float_file[0].read_bytes()
+    assert str(tmp_path).encode() not in data
+    assert b"/tmp" not in data
+
+
+def test_a_file_that_disagrees_is_not_written(run, float_file, tmp_path, monkeypatch):
+    from kerasbert.export import bundle
+    from kerasbert.mobile import compress, compression
+
+    data = float_file[0].read_bytes()
+    converted = data[: -len(bundle.read(data).to_zip())]
+    monkeypatch.setattr(compression.convert, "convert", lambda *a: converted)
+    real = compression.reference
+    monkeypatch.setattr(compression, "reference", lambda *a: np.roll(real(*a), 1, axis=-1))
+    for quantize, text in (
+        ("float32", "float32 file differs .* at most 0.0001"),
+        ("dynamic_int8", "agrees .* at least 0.985"),
+    ):
+        with pytest.raises(InputError, match=text):
+            compress(run, quantize, tmp_path / "x.tflite", lengths=[8, 12, 24], texts=TEXTS)
+        assert not list(tmp_path.iterdir())
+
+
+def test_labels_of_data_give_accuracies(run, tmp_path):
+    from kerasbert.mobile import compress
+    from kerasbert.tasks.predict import predict
+
+    rows = [f"{text}\t{answer.label}" for text, answer in zip(TEXTS[:5], predict(run, TEXTS[:5]))]
+    (tmp_path / "dev.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n")
+    report = compress(run, "fp16", tmp_path / "x.tflite", lengths=[24], data=tmp_path / "dev.tsv")
+    assert report["accuracy"] == {"keras": 1.0, "tflite": 1.0}
+    assert report["texts"] == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"target": "mediapip"}, "no target 'mediapip'. Nearest: 'mediapipe'"),
+        ({"quantize": "int9"}, "no quantization 'int9'"),
+        ({"length": 41}, "length is 41, expected 3 to 40"),
+        ({"lengths": [8, 500]}, "length is 500, expected 3 to 40"),
+        ({"target": "mediapipe", "lengths": [8, 16]}, "takes one --length"),
+        ({"texts": "a good film"}, "texts is empty or one string"),
+        ({"texts": ["a"], "data": "x"}, "texts and data are both given"),
+    ],
+)
+def test_mistakes_are_named(run, tmp_path, options, text):
+    from kerasbert.mobile import compress
+
+    with pytest.raises(InputError, match=text):
+        compress(run, **{"out": tmp_path / "x.tflite", **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_existing_file_stays(run, tmp_path):
+    from kerasbert.mobile import compress
+
+    (tmp_path / "x.tflite").write_text("mine")
+    with pytest.raises(InputError, match=r"x\.tflite exists already"):
+        compress(run, out=tmp_path / "x.tflite")
+    assert (tmp_path / "x.tflite").read_text() == "mine"
+
+
+def test_mediapipe_gets_no_pairs_and_no_cased_text(tmp_path):
+    from kerasbert.mobile import compress
+    from kerasbert.tasks.load import load
+
+    pairs = load(make_run(tmp_path / "pairs", text_b="second"))
+    with pytest.raises(InputError, match="for pairs of texts, expected a classification or vectors of one text"):
+        compress(pairs, out=tmp_path / "x.tflite", target="mediapipe")
+    cased = load(make_run(tmp_path / "cased"))
+    cased.tokenizer.lowercase = False
+    with pytest.raises(InputError, match="not an uncased WordPiece"):
+        compress(cased, out=tmp_path / "x.tflite", target="mediapipe")
+
+
+def test_pairs_regression_and_vectors(tmp_path):
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.runtime import load
+    from kerasbert.tasks import load as loading
+    from kerasbert.tasks import predict
+
+    directory = make_run(tmp_path / "run", kind="regression", text_b="second", labels={}, metric="spearman")
+    model = loading.load(directory)
+    pairs = [("a good film", "it was great"), ("bad", "")]
+    compress(model, "float32", tmp_path / "pairs.tflite", lengths=[24], texts=pairs)
+    expected = [answer.value for answer in predict.predict(model, pairs)]
+    runner = load(tmp_path / "pairs.tflite", cache=False)
+    assert [answer.value for answer in runner(pairs)] == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(InputError, match="expected a pair of texts"):
+        runner(["one text"])
+
+    model.encoder.tokenizer = model.tokenizer
+    compress(model.encoder, "float32", tmp_path / "vectors.tflite", lengths=[24], texts=TEXTS)
+    vectors = [answer.values for answer in load(tmp_path / "vectors.tflite", cache=False)(TEXTS)]
+    np.testing.assert_allclose(vectors, predict.encode(model, TEXTS), atol=1e-4)

@@ -1,0 +1,103 @@
+"""The exported files in environments of their own: MediaPipe's reader, and a phone's (numpy and an interpreter)."""
+
+import json
+import os
+import subprocess
+import venv
+
+import pytest
+
+from tests.mobile.conftest import WORDS
+from tests.support import ROOT, python
+
+pytestmark = pytest.mark.slow
+
+CLASSIFY = """
+import json, sys
+from mediapipe.tasks.python import text
+from mediapipe.tasks.python.core.base_options import BaseOptions
+options = text.TextClassifierOptions(base_options=BaseOptions(model_asset_path=sys.argv[1]))
+with text.TextClassifier.create_from_options(options) as classifier:
+    rows = [classifier.classify(line).classifications[0].categories for line in json.load(open(sys.argv[2]))]
+json.dump([[(c.category_name, c.score) for c in row] for row in rows], open(sys.argv[3], "w"))
+"""
+PHONE = """
+import time; start = time.perf_counter()
+import json, sys
+from kerasbert.mobile.runtime import load
+answer = load(sys.argv[1], cache=sys.argv[2])(["a good film"])[0]
+seconds = time.perf_counter() - start
+assert "tensorflow" not in sys.modules
+print(json.dumps([answer.to_json(), seconds]))
+"""
+
+
+def environment(directory, *packages):
+    """Path of the Python of a fresh virtual environment, or a skip where the packages cannot be had."""
+    venv.create(directory, with_pip=True)
+    interpreter = directory / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    done = subprocess.run([interpreter, "-m", "pip", "install", "-q", *packages], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"pip cannot install {' '.join(packages)}: {done.stderr.strip().splitlines()[-1]}")
+    return interpreter
+
+
+def sentences(count):
+    """Sentences of the tiny vocabulary, of 1 to 30 words, some longer than the model's length."""
+    return [
+        " ".join(WORDS[(i * 7 + j * (i + 3)) % len(WORDS)].strip("#") for j in range(1 + i % 30)) for i in range(count)
+    ]
+
+
+def test_mediapipe_gives_the_same_labels_and_scores(mediapipe_file, tmp_path):
+    from kerasbert.mobile.runtime import load
+
+    interpreter = environment(tmp_path / "venv", "mediapipe>=0.10")
+    texts = [
+        *sentences(194),
+        "A GOOD Film!",
+        "un-likeable",
+        "bad ... very, very bad",
+        "unknownword",
+        "film",
+        "'not' good?",
+    ]
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    command = [interpreter, "-c", CLASSIFY, mediapipe_file[0], tmp_path / "texts.json", tmp_path / "out.json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    ours = load(mediapipe_file[0], cache=False)(texts)
+    assert len(ours) == 200
+    for answer, row in zip(ours, json.loads((tmp_path / "out.json").read_text()), strict=True):
+        assert row[0][0] == answer.label
+        assert dict(row) == pytest.approx(answer.scores, abs=1e-3)
+    assert len({answer.label for answer in ours}) > 1
+
+
+def test_runtime_with_numpy_and_an_interpreter_alone(int8_file, tmp_path):
+    from kerasbert.mobile.runtime import load
+
+    interpreter = environment(tmp_path / "venv", "numpy", "ai-edge-litert")
+    command = [interpreter, "-c", PHONE, str(int8_file[0]), str(tmp_path / "cache")]
+    times = []
+    for _ in range(5):
+        done = subprocess.run(command, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT), **_path()})
+        assert done.returncode == 0, done.stderr
+        answer, seconds = json.loads(done.stdout)
+        times.append(seconds)
+    expected = load(int8_file[0], cache=False)(["a good film"])[0]
+    assert answer["label"] == expected.label
+    assert answer["scores"] == pytest.approx(expected.scores, abs=1e-5)
+    assert min(times) < 0.5, times
+
+
+def _path():
+    return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+
+
+def test_another_process_writes_the_same_bytes(run, int8_file, tmp_path):
+    out = tmp_path / "again.tflite"
+    call = "mobile.compress(sys.argv[1], out=sys.argv[2], lengths=[8, 24], min_agreement=0.9)"
+    code = f"import sys; from kerasbert import mobile; {call}"
+    python("-c", code, run, out, PYTHONHASHSEED="7")
+    assert out.read_bytes() == int8_file[0].read_bytes()

@@ -1,0 +1,167 @@
+"""The phone side: the same answers as kb.predict, the shortest bucket, a cache that never hurts, no TensorFlow."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from kerasbert.errors import InputError
+from tests.mobile.conftest import TEXTS
+from tests.support import python
+
+
+@pytest.fixture
+def runner(float_file):
+    from kerasbert.mobile.runtime import load
+
+    return load(float_file[0], cache=False)
+
+
+def test_answers_equal_predict(run, runner):
+    from kerasbert.tasks.predict import predict
+
+    texts = [*TEXTS, b"a good \xff film", "a \u0000 film", "x" * 200]
+    expected = predict(run, [t.decode("utf-8", "replace") if isinstance(t, bytes) else t for t in texts])
+    for ours, theirs in zip(runner(texts), expected, strict=True):
+        assert ours.label == theirs.label
+        assert ours.scores == pytest.approx(theirs.scores, abs=1e-4)
+    assert len({answer.label for answer in runner(texts)}) > 1
+
+
+def test_the_shortest_bucket_that_holds_the_text_is_taken(runner, monkeypatch):
+    used = []
+    real = runner.model.run
+    monkeypatch.setattr(runner.model, "run", lambda length, inputs: used.append(length) or real(length, inputs))
+    runner(["good " * n for n in (0, 6, 7, 10, 11, 22, 23, 1000)])
+    assert used == [8, 8, 12, 12, 24, 24, 24, 24]
+
+
+def test_every_bucket_gives_the_same(runner):
+    ids, segments = runner.tokenizer.pack("a good film")
+    rows = []
+    for length in runner.lengths:
+        runner.lengths = (length,)
+        rows.append(runner.run(ids, segments))
+    np.testing.assert_allclose(rows, rows[:1] * len(rows), atol=1e-5)
+
+
+def test_buckets_are_prepared_on_first_use(runner):
+    prepared = runner.model.buffers
+    assert not prepared
+    runner(["a"])
+    assert list(prepared) == [8]
+
+
+def test_what_is_not_a_list_of_texts_is_refused(runner):
+    with pytest.raises(InputError, match="one string, expected a list"):
+        runner("a good film")
+    with pytest.raises(InputError, match="does not read pairs"):
+        runner([("a", "b")])
+    assert runner([]) == []
+
+
+def test_threads_share_a_runner(runner):
+    texts = TEXTS * 10
+    expected = [answer.score for answer in runner(texts)]
+    results = {}
+    threads = [
+        threading.Thread(target=lambda n=n: results.update({n: [a.score for a in runner(texts)]})) for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(scores == expected for scores in results.values())
+    assert len(results) == 4
+
+
+def test_weight_cache_is_made_used_and_repaired(int8_file, tmp_path):
+    from kerasbert.mobile.runtime import load
+
+    expected = load(int8_file[0], cache=False)(TEXTS)
+    assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
+    (file,) = (tmp_path / "cache").iterdir()
+    written, content = file.stat().st_mtime_ns, file.read_bytes()
+    assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
+    assert file.stat().st_mtime_ns == written
+    file.write_bytes(content[:-100] + bytes(100))
+    assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
+    file.write_bytes(content[: len(content) // 2])
+    assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
+    assert [found.read_bytes() for found in (tmp_path / "cache").iterdir()] == [content]
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(int8_file, tmp_path):
+    from kerasbert.mobile.runtime import load
+
+    (tmp_path / "file").write_text("")
+    assert len(load(int8_file[0], cache=tmp_path / "file")(TEXTS)) == len(TEXTS)
+
+
+def test_default_cache_folder(monkeypatch, tmp_path):
+    from kerasbert.mobile.runtime import cache
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.default_directory() == tmp_path / "kerasbert"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.default_directory() == tmp_path / ".cache" / "kerasbert"
+
+
+def test_plain_interpreter_gives_the_same(float_file, runner):
+    from ai_edge_litert.interpreter import Interpreter
+
+    from kerasbert.mobile.runtime.interpreters import Plain
+
+    plain = Plain(Interpreter, "plain", float_file[0], runner.bundle, 1)
+    expected = runner.outputs(TEXTS)
+    runner.model = plain
+    np.testing.assert_allclose(runner.outputs(TEXTS), expected, atol=1e-6)
+
+
+def test_tflite_runtime_is_refused_for_int8(float_file, int8_file, tmp_path):
+    """With only tflite-runtime installed (here: a stand-in), dynamic int8 is an error and float32 runs."""
+    (tmp_path / "ai_edge_litert").mkdir()
+    (tmp_path / "ai_edge_litert/__init__.py").write_text("raise ImportError('not here')")
+    (tmp_path / "tflite_runtime").mkdir()
+    (tmp_path / "tflite_runtime/__init__.py").write_text("")
+    (tmp_path / "tflite_runtime/interpreter.py").write_text("class Interpreter:\n    def __init__(self, **k): pass\n")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from kerasbert.mobile.runtime import load\n"
+        f"print(load({str(float_file[0])!r}).model.name)\n"
+        f"load({str(int8_file[0])!r})\n"
+    )
+    done = python("-c", code, check=False)
+    assert done.stdout == "tflite-runtime Interpreter\n"
+    assert "only tflite-runtime is installed" in done.stderr
+
+
+def test_damaged_files_are_one_line(float_file, tmp_path):
+    from kerasbert.export import bundle
+    from kerasbert.mobile.runtime import load
+
+    data = float_file[0].read_bytes()
+    (tmp_path / "cut.tflite").write_bytes(data[:-1000])
+    with pytest.raises(InputError, match="no readable bundle"):
+        load(tmp_path / "cut.tflite")
+    (tmp_path / "odd.tflite").write_bytes(b"x" * 1000 + bundle.read(float_file[0]).to_zip())
+    with pytest.raises(InputError, match=r"cannot open .*odd\.tflite") as caught:
+        load(tmp_path / "odd.tflite", cache=False)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="threads is 0"):
+        load(float_file[0], threads=0)
+
+
+def test_no_tensorflow_and_no_noise(float_file):
+    code = (
+        "import sys, json\n"
+        "from kerasbert.mobile.runtime import load\n"
+        f"answers = load({str(float_file[0])!r}, cache=False)(['a good film', 'bad'])\n"
+        "print(json.dumps([answer.to_json() for answer in answers]))\n"
+        "assert not {'tensorflow', 'keras', 'torch', 'tokenizers'} & set(sys.modules)\n"
+    )
+    done = python("-c", code)
+    assert done.stderr == ""
+    assert [set(answer) for answer in json.loads(done.stdout)] == [{"label", "score", "scores"}] * 2
