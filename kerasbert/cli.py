@@ -31,26 +31,35 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit status: 0, 2 for a mistake in what was given, 75 when interrupted by SIGTERM."""
+    """Run a command; returns its exit status.
+
+    0; 2 for a mistake in what was given or a file system that refuses; 1 for a fault of ours; 75 after a SIGTERM.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     options = parser().parse_args(arguments)
     try:
         options.plugins = _plugins(options.plugin)
         return options.run(options) or 0
-    except (InputError, ModuleNotFoundError, KeyboardInterrupt, OSError) as error:
+    except (Exception, KeyboardInterrupt) as error:
         if options.debug:
             raise
-        print(f"error: {_line(error)}", file=sys.stderr)
-        return 130 if isinstance(error, KeyboardInterrupt) else 2
+        line, status = _line(error)
+        print(f"error: {line}", file=sys.stderr)
+        return status
 
 
-def _line(error: BaseException) -> str:
+def _line(error: BaseException) -> tuple[str, int]:
+    """What to print of an error, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted. The same command goes on from the last checkpoint"
+        return "interrupted. The same command goes on from the last checkpoint", 130
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
         extra = EXTRAS[error.name.partition(".")[0]]
-        return f"this command needs {error.name}, which is not installed: pip install 'kerasbert[{extra}]'"
-    return " ".join(str(error).split())
+        return f"this command needs {error.name}, which is not installed: pip install 'kerasbert[{extra}]'", 2
+    line = " ".join(str(error).split())
+    # TensorFlow tells of a full disk or a missing bucket by errors of its own
+    if isinstance(error, InputError | OSError) or type(error).__module__ == "tensorflow.python.framework.errors_impl":
+        return line, 2
+    return f"unexpected {type(error).__name__}: {line}. Run it again with --debug and report what it shows", 1
 
 
 def _plugins(paths: Sequence[str]) -> dict[str, str] | None:
@@ -202,7 +211,10 @@ def _evaluate(options: argparse.Namespace) -> None:
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
     model = load(options.model)
     found = evaluate(with_columns(model, **columns) if any(columns.values()) else model, options.data)
-    lines = [f"{found['task']}, {found['examples']} examples", *(f"  {k}: {v:.4f}" for k, v in found["metrics"].items())]
+    lines = [
+        f"{found['task']}, {found['examples']} examples",
+        *(f"  {k}: {v:.4f}" for k, v in found["metrics"].items()),
+    ]
     _show(found, options.json, "\n".join(lines))
 
 
@@ -216,7 +228,11 @@ def _predict(options: argparse.Namespace) -> None:
         texts = [tuple(text.split("\t")) for text in texts]
     for answer in predict(model, texts):
         value = answer.to_json()
-        _show(value, options.json, f"{value['label']}\t{value['score']:.4f}" if "label" in value else f"{value['value']:.4f}")
+        _show(
+            value,
+            options.json,
+            f"{value['label']}\t{value['score']:.4f}" if "label" in value else f"{value['value']:.4f}",
+        )
 
 
 def _encode(options: argparse.Namespace) -> None:

@@ -48,7 +48,9 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument("--data", required=True, metavar="DIR", help="records of `kerasbert data`")
     add.add_argument("--steps", type=int, required=True)
     add.add_argument("--init", metavar="RUN", help="start from these weights")
-    add.add_argument("--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step")
+    add.add_argument(
+        "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
+    )
     _training(add, batch=256, learning_rate=1e-4)
 
     add = command("finetune", "train a task on labelled texts; the same command resumes")
@@ -114,7 +116,9 @@ def _out(add: argparse.ArgumentParser, required: bool = True) -> None:
 
 def _columns(add: argparse.ArgumentParser) -> None:
     for name in ("text", "text-b", "label"):
-        add.add_argument(f"--{name}-column", metavar="NAME", help=f"column of the {name.replace('-', ' ')} in your files")
+        add.add_argument(
+            f"--{name}-column", metavar="NAME", help=f"column of the {name.replace('-', ' ')} in your files"
+        )
 
 
 def _training(add: argparse.ArgumentParser, *, batch: int, learning_rate: float) -> None:

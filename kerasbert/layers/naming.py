@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+from keras import ops
+
 
 def names(model: Any) -> dict[str, Any]:
     """Weight name -> Keras variable of a built encoder or of a model with heads, in the order of its layers."""
@@ -18,3 +21,8 @@ def _after(path: str, part: str) -> str:
     """What follows the first folder called `part`."""
     folders = path.split("/")
     return "/".join(folders[folders.index(part) + 1 :])
+
+
+def values(model: Any) -> dict[str, np.ndarray]:
+    """Weight name -> its value as float32 (`ops.convert_to_numpy` of a variable warns under numpy 2)."""
+    return {name: ops.convert_to_tensor(variable).numpy().astype("float32") for name, variable in names(model).items()}

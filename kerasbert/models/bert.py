@@ -137,7 +137,12 @@ HF = Dialect(
     ),
     # torch keeps a matrix as [out, in]
     leaves={"kernel": (".weight", "T"), "bias": (".bias",), "gamma": (".weight",), "beta": (".bias",)},
-    fixed={"model_type": "bert", "position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+    fixed={
+        "model_type": "bert",
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+    },
     architectures={
         "BertModel": (),
         "BertForMaskedLM": ("mlm",),

@@ -34,7 +34,7 @@ def load(directory: str | os.PathLike) -> Any:
         InputError: no model directory, an unfinished run, weights that do not fit.
     """
     path = Path(directory)
-    if (path / "model.json").is_file() and not (path / "weights.safetensors").is_file():
+    if (path / "run.json").is_file() and not (path / "weights.safetensors").is_file():
         raise InputError(f"{path} holds an unfinished run: run its command again, it resumes")
     encoder, info = checkpoints.load_encoder(path)
     if info.task is None:

@@ -1,7 +1,8 @@
 """Texts -> answers and vectors."""
 
 import os
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from kerasbert.tasks.load import load
 from kerasbert.text.answers import Classification, Regression
 
 Texts = Sequence[str | tuple[str, str]]
+
+# model -> name -> graph: a model that answers one text after another is traced once
+_graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def as_model(model: Any) -> Any:
@@ -30,12 +34,24 @@ def longest(model: Any, length: int | None = None) -> int:
     return length
 
 
-def forward(model: Any, texts: Texts, read: Any, length: int | None = None) -> np.ndarray:
-    """`read(model, inputs)` for every text, in the order of the texts: float32 [n, ...]."""
+def graph(model: Any, name: str, read: Callable) -> Callable:
+    """`read(model, inputs)` as a graph for any batch and length, made once for a model and a name."""
+    import tensorflow as tf
+
+    graphs = _graphs.setdefault(model, {})
+    if name not in graphs:
+        ints = {part: tf.TensorSpec([None, None], tf.int32) for part in ("token_ids", "padding_mask", "segment_ids")}
+        owner = weakref.ref(model)  # the graph must not keep the model that it is kept for
+        graphs[name] = tf.function(lambda inputs: read(owner(), inputs), input_signature=[ints], autograph=False)
+    return graphs[name]
+
+
+def forward(model: Any, texts: Texts, name: str, read: Callable, length: int | None = None) -> np.ndarray:
+    """`read(model, inputs)` for every text, in the order of the texts: float32 [n, ...]; `name` tells reads apart."""
     import tensorflow as tf
 
     texts = check_texts(model, texts)
-    function = tf.function(lambda inputs: read(model, inputs), reduce_retracing=True, autograph=False)
+    function = graph(model, name, read)
     encoded = encode_texts(model.tokenizer, texts, longest(model, length))
     found: Any = None
     for indices, inputs in ordered_batches(encoded, longest(model, length)):
@@ -62,11 +78,16 @@ def check_texts(model: Any, texts: Texts) -> list[str | tuple[str, str]]:
     return texts
 
 
+def task_output(model: Any, inputs: dict[str, Any]) -> Any:
+    """Logits or values of a batch."""
+    return next(iter(model(inputs).values()))
+
+
 def outputs(model: Any, texts: Texts, length: int | None = None) -> np.ndarray:
     """Logits [n, L] or values [n] of a task's model."""
     if getattr(model, "task", None) is None:
         raise InputError("the model has no task, expected a fine-tuned one: kerasbert finetune makes it")
-    return forward(model, texts, lambda model, inputs: next(iter(model(inputs).values())), length)
+    return forward(model, texts, "outputs", task_output, length)
 
 
 def predict(model: Any, texts: Texts, *, length: int | None = None) -> list[Classification | Regression]:
@@ -114,4 +135,4 @@ def encode(model: Any, texts: Texts, *, pooling: str = "mean", length: int | Non
     }
     if pooling not in kinds:
         raise InputError(f"no pooling {pooling!r}. Expected one of: {', '.join(kinds)}")
-    return forward(model, texts, kinds[pooling], length).reshape(len(texts), model.spec.hidden)
+    return forward(model, texts, pooling, kinds[pooling], length).reshape(len(texts), model.spec.hidden)

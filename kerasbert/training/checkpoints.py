@@ -55,7 +55,9 @@ class Checkpoints:
             for name, tensors in groups.items():
                 shapes = {key: value.shape for key, value in tensors.items()}
                 write_safetensors(folder / f"{name}.safetensors", shapes, tensors.__getitem__)
-            written = {file.name: {"bytes": file.stat().st_size, "sha256": _digest(file)} for file in sorted(folder.iterdir())}
+            written = {
+                file.name: {"bytes": file.stat().st_size, "sha256": _digest(file)} for file in sorted(folder.iterdir())
+            }
             files.write_json(folder / "manifest.json", {"step": step, "files": written, "state": dict(state)})
         for old in self._steps()[self.keep :]:
             shutil.rmtree(self._path(old), ignore_errors=True)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from kerasbert import checkpoints, files, registry
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
-from kerasbert.layers.naming import names
+from kerasbert.layers.naming import names, values
 from kerasbert.tasks import label, predict
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches, training_batches
 from kerasbert.tasks.load import load
@@ -160,7 +160,9 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
     if not isinstance(model, str | os.PathLike):
         encoder = getattr(model, "encoder", model)
         if changes or policy != "float32":
-            raise InputError("changes and precision apply to a model directory: save the encoder, or build it with them")
+            raise InputError(
+                "changes and precision apply to a model directory: save the encoder, or build it with them"
+            )
         family = next((f.name for f in registry.families().values() if type(encoder) is f.encoder), None)
         if family is None:
             raise InputError(f"no family has the encoder {type(encoder).__name__}: register one")
@@ -182,13 +184,13 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
 class _Evaluation:
     """Metrics on the dev rows after an epoch; keeps the best weights beside the checkpoints and decides when to stop."""
 
-    def __init__(self, model: Any, task: Task, encoded: Encoded, rows: Rows, longest: int, folder: Path, patience: int | None):
+    def __init__(
+        self, model: Any, task: Task, encoded: Encoded, rows: Rows, longest: int, folder: Path, patience: int | None
+    ):
         self.model, self.task, self.rows, self.longest = model, task, rows, longest
         self.encoded, self.best, self.patience = encoded, folder / "checkpoints" / "best.safetensors", patience
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
-        self.function = tf.function(
-            lambda inputs: next(iter(self.model(inputs).values())), reduce_retracing=True, autograph=False
-        )
+        self.function = predict.graph(model, "outputs", predict.task_output)
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         outputs = None
@@ -208,7 +210,7 @@ class _Evaluation:
         return {f"dev/{name}": number for name, number in found.items()}, stop
 
     def _keep(self) -> None:
-        weights = {name: keras.ops.convert_to_numpy(variable) for name, variable in names(self.model).items()}
+        weights = values(self.model)
         self.best.parent.mkdir(exist_ok=True)
         part = self.best.with_suffix(".part")
         write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)

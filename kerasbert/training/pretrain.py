@@ -84,7 +84,9 @@ def pretrain(
     records.check(tokenizer, source.spec.embeddings.vocabulary)
     positions = source.spec.embeddings.positions
     if positions and records.length > positions:
-        raise InputError(f"records have {records.length} tokens, the model {positions} positions: set embeddings.positions")
+        raise InputError(
+            f"records have {records.length} tokens, the model {positions} positions: set embeddings.positions"
+        )
 
     devices = find_strategy(strategy)
     description = settings.to_json() | {
@@ -135,7 +137,9 @@ def check_batch(settings: Settings, devices: tf.distribute.Strategy) -> None:
         )
 
 
-def stream(records: Records, program: Any, settings: Settings, devices: tf.distribute.Strategy, start: int) -> Iterator[Any]:
+def stream(
+    records: Records, program: Any, settings: Settings, devices: tf.distribute.Strategy, start: int
+) -> Iterator[Any]:
     """Batches from update `start` on, as the strategy takes them; each replica's batch has a static shape."""
     batches = records.dataset(settings.batch, seed=settings.seed, start_step=start).map(program.prepare)
     replicas = devices.num_replicas_in_sync
@@ -165,7 +169,9 @@ class _Source:
                 raise InputError(f"{self.directory} holds a {info.family}, expected {model}: name its own model")
             shape = set(changes) - {"dropout", "attention.dropout"}
             if shape:
-                raise InputError(f"cannot change {', '.join(sorted(shape))} of trained weights: only dropout may change")
+                raise InputError(
+                    f"cannot change {', '.join(sorted(shape))} of trained weights: only dropout may change"
+                )
             self.family, self.name = registry.family(info.family), info.name
             self.spec = info.spec.derive(changes)
             self.digest = results.digest(self.directory)

@@ -31,7 +31,11 @@ class Progress:
         """Show the state after update `step`."""
         if self.quiet:
             return
-        parts = [f"{name} {logs[name]:.4g}" for name in ("loss", *(k for k in logs if k.endswith("accuracy"))) if name in logs]
+        parts = [
+            f"{name} {logs[name]:.4g}"
+            for name in ("loss", *(k for k in logs if k.endswith("accuracy")))
+            if name in logs
+        ]
         if "tokens_per_second" in logs:
             parts.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
         if self.bar:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import checkpoints, files
-from kerasbert.layers.naming import names
+from kerasbert.layers.naming import values
 from kerasbert.training.runs import Run
 
 
@@ -52,8 +52,8 @@ def digest(directory: str | os.PathLike) -> str:
 def digest_of(model: Any) -> str:
     """sha256 of a model's weights, by name."""
     found = hashlib.sha256()
-    for name, variable in sorted(names(model).items()):
-        found.update(name.encode() + bytes(memoryview(variable.numpy()).cast("B")))
+    for name, value in sorted(values(model).items()):
+        found.update(name.encode() + value.tobytes())
     return found.hexdigest()
 
 

@@ -61,7 +61,9 @@ def open_run(out: str | os.PathLike, kind: str, settings: Mapping[str, Any], *, 
     """Begin a run in a folder, or go on with the one it holds.
 
     Args:
-        kind: "pretrain" or "finetune". settings: json, everything that the result depends on, with `steps`.
+        out: the run's directory.
+        kind: "pretrain" or "finetune".
+        settings: json, everything that the result depends on, with `steps`.
         overwrite: start afresh in the place of an older run.
 
     Raises:
@@ -82,8 +84,12 @@ def open_run(out: str | os.PathLike, kind: str, settings: Mapping[str, Any], *, 
         return Run(directory, description, finished=False)
     differ = _differences(old, description)
     if differ:
-        raise InputError(f"{directory} holds another run: {'; '.join(differ)}. Choose another --out or pass --overwrite")
-    changed = [name for name, value in description["environment"].items() if old.get("environment", {}).get(name) != value]
+        raise InputError(
+            f"{directory} holds another run: {'; '.join(differ)}. Choose another --out or pass --overwrite"
+        )
+    changed = [
+        name for name, value in description["environment"].items() if old.get("environment", {}).get(name) != value
+    ]
     finished = old.get("finished_steps") == settings["steps"]
     if changed and not finished:
         warnings.warn(

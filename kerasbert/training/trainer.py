@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
-from kerasbert.layers.naming import names
+from kerasbert.layers.naming import names, values
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.progress import Progress
@@ -199,11 +198,8 @@ class Trainer:
         if self.core.scale is not None:
             state["scale"] = [float(self.core.scale), int(self.core.good_steps)]
         state["iterations"] = int(self.core.optimizer.iterations)
-        weights = {name: _numpy(variable) for name, variable in names(self.program.model).items()}
-        self.checkpoints.save(step, {"weights": weights, "optimizer": self._slots()}, state)
-
-    def _slots(self) -> dict[str, np.ndarray]:
-        return {f"{i:05d}": _numpy(variable) for i, variable in self._slot_variables()}
+        slots = {f"{i:05d}": tf.convert_to_tensor(variable.value).numpy() for i, variable in self._slot_variables()}
+        self.checkpoints.save(step, {"weights": values(self.program.model), "optimizer": slots}, state)
 
     def _slot_variables(self) -> list[tuple[int, Any]]:
         iterations = self.core.optimizer.iterations
@@ -237,10 +233,6 @@ def assign(tensors: Safetensors, variables: Mapping[str, Any]) -> None:
     """Give every variable the tensor of its name."""
     for name, variable in variables.items():
         variable.assign(tensors.read(name))
-
-
-def _numpy(variable: Any) -> np.ndarray:
-    return np.asarray(keras.ops.convert_to_numpy(variable), np.float32)
 
 
 @contextlib.contextmanager

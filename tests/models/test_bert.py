@@ -47,7 +47,11 @@ def inputs(rows=2, length=9, seed=0):
     mask = np.ones((rows, length), "int32")
     mask[0, length - 3 :] = 0
     ids = generator.integers(0, 101, (rows, length)).astype("int32")
-    return {"token_ids": ids, "padding_mask": mask, "segment_ids": generator.integers(0, 2, (rows, length)).astype("int32")}
+    return {
+        "token_ids": ids,
+        "padding_mask": mask,
+        "segment_ids": generator.integers(0, 2, (rows, length)).astype("int32"),
+    }
 
 
 def count(name):

@@ -1,7 +1,5 @@
 """The tables against `tokenizers` and tensorflow-text, code point by code point."""
 
-import itertools
-
 import pytest
 from tokenizers import normalizers, pre_tokenizers
 
@@ -36,7 +34,10 @@ def test_code_points_of_the_first_two_planes_are_hugging_faces():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lowercase", "strip_accents", "split_cjk"), list(itertools.product([True, False], repeat=3)))
+@pytest.mark.parametrize(
+    ("lowercase", "strip_accents", "split_cjk"),
+    [(True, True, True), (True, False, False), (False, True, False), (False, False, True)],
+)
 def test_every_code_point_is_hugging_faces_whatever_the_settings(lowercase, strip_accents, split_cjk):
     assert differing(CODE_POINTS, lowercase, strip_accents, split_cjk) == []
 
@@ -61,7 +62,7 @@ def test_code_points_on_which_tensorflow_text_and_hugging_face_differ():
     from kerasbert.text import graph
 
     codes = [code for code in CODE_POINTS if not inside(code, TABLES.drop)]
-    plain = tensorflow_text.FastWordpieceTokenizer(["[UNK]", "a", "##b"], token_out_type=tf.int32)
+    plain = tensorflow_text.FastWordpieceTokenizer(["[UNK]", "zz"], token_out_type=tf.int32)
     parts = plain.tokenize(tf.constant([f"a{chr(code)}b" for code in codes])).row_lengths().numpy()
     theirs = dict(zip(codes, parts.tolist()))  # 1 a letter, 2 a blank, 3 a word of its own
     ours = {
@@ -87,7 +88,7 @@ def test_every_code_point_in_the_graph(lowercase):
 
     from kerasbert.text.graph import GraphTokenizer
 
-    pieces = [chr(code) for code in CODE_POINTS if code % 3 == 0 and chr(code).isprintable()]  # known and unknown ones
+    pieces = [chr(code) for code in CODE_POINTS if code % 11 == 0 and chr(code).isprintable()]  # known and unknown ones
     tokenizer = WordPiece(
         [*dict.fromkeys([*SPECIALS, "a", "b", "##b", *pieces, *("##" + piece for piece in pieces)])],
         lowercase=lowercase,

@@ -44,7 +44,12 @@ def test_the_equality_could_fail(folder, one):
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_any_split_of_the_batch_gives_the_same_weights(folder, dropout):
     whole = train(folder, dropout=dropout)
-    for settings in ({"strategy": "cpu:2"}, {"strategy": "cpu:4"}, {"accumulate": 4}, {"strategy": "cpu:2", "accumulate": 4}):
+    for settings in (
+        {"strategy": "cpu:2"},
+        {"strategy": "cpu:4"},
+        {"accumulate": 4},
+        {"strategy": "cpu:2", "accumulate": 4},
+    ):
         assert distance(whole, train(folder, dropout=dropout, **settings)) <= LIMIT, settings
 
 

@@ -1,0 +1,95 @@
+"""SavedModels: text in, answers out, in a process without kerasbert."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.errors import InputError
+from kerasbert.export import saved_model
+from tests import tiny
+
+TEXTS = ["the happy cat", "", "a SAD dog, very bad", "Ünknown wörds 一二", "old " * 40]
+READER = """
+import json, sys
+import tensorflow as tf, tensorflow_text
+sys.modules["kerasbert"] = None  # importing it raises
+model = tf.saved_model.load(sys.argv[1])
+out = model.signatures["serving_default"](text=tf.constant(json.loads(sys.argv[2])))
+print(json.dumps({k: v.numpy().astype(str).tolist() if v.dtype == tf.string else v.numpy().tolist() for k, v in out.items()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def served(classifier, tmp_path_factory):
+    return kb.export(classifier, tmp_path_factory.mktemp("serving") / "model" / "1")
+
+
+def test_text_in_answers_out_without_kerasbert(classifier, served, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-I", "-c", READER, str(served), json.dumps(TEXTS)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    answers = kb.predict(classifier, TEXTS)
+    assert found["labels"] == [answer.label for answer in answers]
+    assert found["label_ids"] == [list(a.scores).index(a.label) for a in answers]
+    np.testing.assert_allclose(found["probabilities"], [list(a.scores.values()) for a in answers], atol=1e-5)
+
+
+def test_the_ids_signature(classifier, served):
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401
+
+    signature = tf.saved_model.load(str(served)).signatures["ids"]
+    model = kb.load(classifier)
+    ids, segments = model.tokenizer.pack(TEXTS[0])
+    arrays = {"token_ids": [ids], "padding_mask": [[1] * len(ids)], "segment_ids": [segments]}
+    found = signature(**{name: tf.constant(value) for name, value in arrays.items()})
+    expected = list(kb.predict(model, TEXTS[:1])[0].scores.values())
+    np.testing.assert_allclose(found["probabilities"].numpy()[0], expected, atol=1e-5)
+
+
+def test_an_encoder_gives_vectors(pretrained, tmp_path):
+    import tensorflow as tf
+
+    kb.export(pretrained, tmp_path / "1")
+    served = tf.saved_model.load(str(tmp_path / "1"))
+    found = served.signatures["serving_default"](text=tf.constant(TEXTS))["vector"]
+    np.testing.assert_allclose(found, kb.encode(pretrained, TEXTS), atol=1e-5)
+
+
+def test_pairs_have_two_inputs(pretrained, tmp_path):
+    import tensorflow as tf
+
+    lines = [f"{a}\t{b}\t{i % 2}" for i, (a, b) in enumerate(zip(tiny.sentences(40, 1), tiny.sentences(40, 2)))]
+    (tmp_path / "train.tsv").write_text("\n".join(["a\tb\tlabel", *lines]) + "\n")
+    columns = {"text_column": "a", "text_b_column": "b"}
+    model = kb.finetune(
+        pretrained,
+        "classification",
+        tmp_path / "train.tsv",
+        out=tmp_path / "run",
+        steps=1,
+        batch=4,
+        quiet=True,
+        **columns,
+    )
+    kb.export(tmp_path / "run", tmp_path / "1")
+    signature = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = signature(text_a=tf.constant(["the cat"]), text_b=tf.constant(["a dog sees"]))
+    expected = list(kb.predict(model, [("the cat", "a dog sees")])[0].scores.values())
+    np.testing.assert_allclose(found["probabilities"].numpy()[0], expected, atol=1e-5)
+
+
+def test_a_taken_place_is_refused_and_a_wrong_file_is_not_left(classifier, served, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="exists already. Choose another place or pass --overwrite"):
+        kb.export(classifier, served)
+    monkeypatch.setattr(saved_model, "TOLERANCE", -1.0)
+    with pytest.raises(InputError, match="the SavedModel answers differently from the model"):
+        kb.export(classifier, tmp_path / "1")
+    assert list(tmp_path.iterdir()) == []

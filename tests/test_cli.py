@@ -1,0 +1,191 @@
+"""The command line: every mistake is one line on stderr and exit status 2, and nothing is left half-written."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from kerasbert import cli
+from tests import tiny
+from tests.support import ROOT
+
+
+def run(capsys, *arguments) -> tuple[int, str, str]:
+    try:
+        status = cli.main([str(argument) for argument in arguments])
+    except SystemExit as leave:
+        status = leave.code
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A corpus, a tokenizer and a labelled file."""
+    tiny.corpus(tmp_path / "corpus.txt")
+    tiny.tokenizer().save(tmp_path / "tokenizer")
+    tiny.labelled(tmp_path / "train.tsv", 20)
+    (tmp_path / "empty.txt").write_text("\n \n")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "letter.txt").write_text("dear")
+    (tmp_path / "nomask").mkdir()
+    (tmp_path / "nomask" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
+    return tmp_path
+
+
+def data(place, out="records", **changes):
+    options = {"--tokenizer": place / "tokenizer", "--length": 24, "--out": place / out} | changes
+    return ["data", place / "corpus.txt", *(str(x) for pair in options.items() for x in pair)]
+
+
+MISTAKES = {
+    "no such file": (lambda p: ["data", p / "absent.txt", *data(p)[2:]], "absent.txt"),
+    "empty corpus": (lambda p: ["data", p / "empty.txt", *data(p)[2:]], "empty"),
+    "no mask": (lambda p: data(p, **{"--tokenizer": p / "nomask"}), r"has no \[MASK\]"),
+    "no tokenizer": (lambda p: data(p, **{"--tokenizer": p / "absent"}), "absent"),
+    "packing": (lambda p: data(p, **{"--packing": "pair"}), "no packing 'pair'. Nearest: 'pairs'"),
+    "length": (lambda p: data(p, **{"--length": "x"}), "argument --length: invalid int value: 'x'"),
+    "taken": (lambda p: data(p, out="taken"), "taken"),
+    "model": (lambda p: ["show", "bert/bse"], "no model 'bert/bse'. Nearest: 'bert/base'"),
+    "field": (lambda p: ["show", "bert/base", "--set", "hiden=3"], "no spec field 'hiden'. Nearest: 'hidden'"),
+    "set": (lambda p: ["show", "bert/base", "--set", "hidden"], "has no '=', expected FIELD=VALUE"),
+    "command": (lambda p: ["pretran"], "invalid choice: 'pretran'"),
+    "kind": (lambda p: ["vocab", p / "corpus.txt", "--kind", "bqe", "--out", p / "v"], "no tokenizer kind 'bqe'"),
+    "task": (
+        lambda p: ["finetune", p, "--task", "glue/sst-2", "--data", p / "train.tsv", "--out", p / "o"],
+        "no task 'glue/sst-2'. Nearest: 'glue/sst2'",
+    ),
+    "no model": (
+        lambda p: ["finetune", p / "no", "--task", "classification", "--data", p / "train.tsv", "--out", p / "o"],
+        "no model directory",
+    ),
+    "records": (lambda p: ["pretrain", "bert/tiny", "--data", p / "no", "--steps", 1, "--out", p / "o"], "no records"),
+    "no checkpoint": (lambda p: ["import", p / "no", "--out", p / "o"], "no"),
+    "plugin": (lambda p: ["list", "models", "--plugin", p / "no.py"], "no plug-in file"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_one_line_and_leave_nothing(capsys, place, name):
+    make, text = MISTAKES[name]
+    before = sorted(place.rglob("*"))
+    status, out, err = run(capsys, *make(place))
+    assert status == 2, err
+    assert out == ""
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1, err
+    import re
+
+    assert re.search(text, err), err
+    assert sorted(place.rglob("*")) == before
+
+
+def test_a_traceback_only_with_debug(capsys):
+    from kerasbert.errors import InputError
+
+    with pytest.raises(InputError, match="no model 'bert/x'"):
+        cli.main(["show", "bert/x", "--debug"])
+
+
+def test_records_are_reused_refused_and_checked(capsys, place):
+    assert run(capsys, *data(place))[1].rstrip().endswith("written")
+    assert run(capsys, *data(place))[1].rstrip().endswith("unchanged, reused")
+    status, _, err = run(capsys, *data(place, **{"--length": 16}))
+    assert (status, "length" in err) == (2, True)
+    other = tiny.tokenizer()
+    pieces = list(other.vocabulary)
+    pieces[-1] = "##zz"
+    type(other)(pieces).save(place / "records" / "tokenizer")
+    training = [
+        "pretrain",
+        "bert/tiny",
+        "--data",
+        place / "records",
+        "--steps",
+        1,
+        "--batch",
+        4,
+        "--out",
+        place / "run",
+    ]
+    status, _, err = run(capsys, *training)
+    assert (status, "were made with another tokenizer" in err) == (2, True), err
+    tiny.tokenizer().save(place / "records" / "tokenizer")
+    shard = next((place / "records").glob("shard*"))
+    shard.write_bytes(shard.read_bytes()[:-7])
+    status, _, err = run(capsys, *training)
+    assert (status, f"{shard.name} is truncated" in err) == (2, True), err
+    assert not (place / "run").exists()
+
+
+def test_show_and_list(capsys):
+    shown = json.loads(run(capsys, "show", "bert/base", "--json")[1])
+    assert (shown["name"], shown["parameters"], shown["spec"]["hidden"]) == ("bert/base", 109482240, 768)
+    differ = json.loads(run(capsys, "show", "bert/base", "--diff", "bert/base-cased", "--json")[1])["diff"]
+    assert differ == {"embeddings.vocabulary": {"bert/base": 30522, "bert/base-cased": 28996}}
+    listed = {row["name"]: row for row in json.loads(run(capsys, "list", "models", "--json")[1])}
+    assert listed["bert/tiny"]["parameters"] == 4385920
+    assert {row["name"] for row in json.loads(run(capsys, "list", "tasks", "--json")[1])} >= {"glue/sst2", "regression"}
+
+
+def test_evaluate_and_predict_print_json(capsys, classifier):
+    found = json.loads(run(capsys, "evaluate", classifier, "--data", classifier.parent / "dev.tsv", "--json")[1])
+    assert {"task", "metrics"} <= found.keys()
+    lines = run(capsys, "predict", classifier, "the happy cat", "a sad dog", "--json")[1].splitlines()
+    assert [json.loads(line)["label"] for line in lines] == ["pos", "neg"]
+
+
+def test_a_wrong_label_is_named(capsys, classifier, tmp_path):
+    (tmp_path / "dev.tsv").write_text("text\tlabel\nthe cat\tmaybe\n")
+    status, _, err = run(capsys, "evaluate", classifier, "--data", tmp_path / "dev.tsv")
+    assert (status, "row 1: label 'maybe' is unknown. Expected one of: neg, pos" in err) == (2, True)
+
+
+def limited(size: int):
+    """A disk on which no file grows above `size` bytes."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 2000, 20000])
+def test_a_disk_that_fills_up_is_one_line_and_leaves_no_half_files(pretrained, place, size):
+    """Records, a run, a SavedModel: the file size limit stands in for a full disk (both end a write with an error)."""
+    training = [
+        "pretrain",
+        str(pretrained),
+        "--data",
+        str(pretrained.parent / "records-pairs"),
+        "--steps",
+        "1",
+        "--quiet",
+    ]
+    commands = [
+        [str(x) for x in data(place, out="out")],
+        [*training, "--batch", "8", "--out", str(place / "out")],
+        ["export", str(pretrained), str(place / "out")],
+        ["export-checkpoint", str(pretrained), str(place / "out")],
+    ]
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "kerasbert.cli", *command],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            preexec_fn=limited(size),
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        if done.returncode == 0:  # small enough for this limit
+            assert size == 20000, command
+            subprocess.run(["rm", "-r", str(place / "out")], check=True)
+            continue
+        assert (done.returncode, len(lines)) == (2, 1), (command, done.stderr[-2000:])
+        assert "Traceback" not in done.stderr
+        assert not (place / "out" / "weights.safetensors").exists()
+        if command[0] != "pretrain":
+            assert not (place / "out").exists()
+        assert [path.name for path in place.iterdir() if path.name.startswith(".out")] == []
+        subprocess.run(["rm", "-rf", str(place / "out")], check=True)

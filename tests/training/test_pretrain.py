@@ -1,0 +1,221 @@
+"""Runs: resume, refuse, repeat."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.checkpoints import read_tensors
+from kerasbert.errors import InputError
+from kerasbert.training.checkpoints import Checkpoints
+from kerasbert.training.optimizers import LinearSchedule, adamw
+from tests import tiny
+from tests.support import ROOT, python
+
+ARGUMENTS = {"steps": 12, "batch": 8, "learning_rate": 1e-3, "changes": tiny.SPEC, "quiet": True}
+
+
+def weights(run):
+    tensors = read_tensors(run)
+    return {name: tensors.read(name) for name in tensors.names()}
+
+
+def same(one, other) -> bool:
+    one, other = weights(one), weights(other)
+    return one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("pretrain")
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    return tiny.records(folder)
+
+
+@pytest.fixture(scope="module")
+def run(folder, data):
+    kb.pretrain("bert/tiny", data, out=folder / "run", **ARGUMENTS)
+    return folder / "run"
+
+
+def test_a_run_holds_a_model_directory_and_its_history(run, data):
+    model = kb.load(run)
+    assert model.spec.hidden == 16
+    assert model.spec.embeddings.vocabulary == model.tokenizer.size == tiny.tokenizer().size
+    assert model({"token_ids": np.ones((1, 5), "int32")})["sequence"].shape == (1, 5, 16)
+    assert {"heads/mlm/bias", "heads/nsp/kernel"} <= weights(run).keys()
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [10, 12]
+    assert {"loss", "mlm", "nsp", "mlm/accuracy", "gradient_norm", "learning_rate", "tokens_per_second"} <= lines[
+        0
+    ].keys()
+    described = json.loads((run / "run.json").read_text())
+    assert described["settings"]["data"] == kb_records(data).digest
+    assert described["finished_steps"] == 12
+
+
+def kb_records(data):
+    from kerasbert.data import Records
+
+    return Records(data)
+
+
+def test_the_loss_goes_down(folder, data):
+    kb.pretrain(
+        "bert/tiny", data, out=folder / "longer", **ARGUMENTS | {"steps": 80, "learning_rate": 1e-2, "warmup": 5}
+    )
+    losses = [json.loads(line)["mlm"] for line in (folder / "longer" / "metrics.jsonl").read_text().splitlines()]
+    assert losses[-1] < losses[0] - 0.5
+
+
+def test_a_rerun_is_the_same_to_the_bit_and_a_finished_one_is_left_alone(folder, data, run):
+    kb.pretrain("bert/tiny", data, out=folder / "again", **ARGUMENTS)
+    assert same(run, folder / "again")
+    before = (folder / "again" / "weights.safetensors").stat().st_mtime_ns
+    kb.pretrain("bert/tiny", data, out=folder / "again", **ARGUMENTS)
+    assert (folder / "again" / "weights.safetensors").stat().st_mtime_ns == before
+
+
+def test_stopped_anywhere_it_goes_on_to_the_same_weights(folder, data, run, monkeypatch):
+    out = folder / "stopped"
+    save, calls = Checkpoints.save, []
+
+    def failing(self, step, groups, state):
+        save(self, step, groups, state)
+        calls.append(step)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "save", failing)
+    with pytest.raises(KeyboardInterrupt):
+        kb.pretrain("bert/tiny", data, out=out, save_every=4, **ARGUMENTS)
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="holds an unfinished run"):
+        kb.load(out)
+    kb.pretrain("bert/tiny", data, out=out, save_every=4, **ARGUMENTS)
+    assert calls == [4, 8]
+    assert same(run, out)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(folder, data, run):
+    out = folder / "damaged"
+    kb.pretrain("bert/tiny", data, out=out, save_every=4, **ARGUMENTS)
+    newest = out / "checkpoints" / "step_12" / "weights.safetensors"
+    content = bytearray(newest.read_bytes())
+    content[-3] ^= 1
+    newest.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"step_12 is damaged \(weights.safetensors has another sha256\)"):
+        assert Checkpoints(out).latest().step == 8
+
+
+def test_another_run_in_the_same_place_is_refused_by_field(folder, data, run):
+    with pytest.raises(InputError, match="holds another run: learning_rate is 0.001 there, 0.01 asked for"):
+        kb.pretrain("bert/tiny", data, out=run, **ARGUMENTS | {"learning_rate": 1e-2, "warmup": 1})
+    (folder / "other").mkdir()
+    (folder / "other" / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match="holds something that is not a run"):
+        kb.pretrain("bert/tiny", data, out=folder / "other", **ARGUMENTS)
+
+
+def test_continued_pretraining_starts_from_the_weights(folder, data, run):
+    kb.pretrain(
+        run, data, out=folder / "continued", **{k: v for k, v in ARGUMENTS.items() if k != "changes"} | {"steps": 1}
+    )
+    before, after = weights(run), weights(folder / "continued")
+    assert 0 < max(np.abs(before[name] - after[name]).max() for name in before) < 5e-3
+
+
+def test_full_sentences_have_no_next_sentence_head(folder):
+    data = tiny.records(folder, "full")
+    kb.pretrain("bert/tiny", data, out=folder / "full", **ARGUMENTS | {"steps": 2, "masking": {"static": 3}})
+    assert "heads/nsp/kernel" not in weights(folder / "full")
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"steps": 0}, "steps must be a whole number of at least 1. Received: 0"),
+        ({"warmup": 13}, r"warmup must be between 0 and steps \(12\). Received: 13"),
+        ({"precision": "float64"}, "no precision 'float64'. Expected one of: float32"),
+        ({"strategy": "cpu:x"}, "no strategy 'cpu:x'. Expected one of: cpu, cpu:N"),
+        ({"accumulate": 3}, r"batch 8 is not a multiple of 1 replica\(s\) x 3 micro-batch"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a number of at least 0. Received: nan"),
+        ({"changes": {"embeddings.positions": 8}}, "records have 24 tokens, the model 8 positions"),
+        ({"changes": {"embeddings.vocabulary": 9}}, "the model has 9 token embeddings"),
+        ({"masking": {"rate": 2}}, "masking rate 2"),
+    ],
+)
+def test_bad_settings_leave_nothing(tmp_path, data, settings, text):
+    with pytest.raises(InputError, match=text):
+        kb.pretrain("bert/tiny", data, out=tmp_path / "run", **ARGUMENTS | settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_schedule_by_hand():
+    schedule = LinearSchedule(1.0, steps=10, warmup=4)
+    rates = [round(float(schedule(step)), 4) for step in range(11)]
+    assert rates == [0.25, 0.5, 0.75, 1.0, 0.8571, 0.7143, 0.5714, 0.4286, 0.2857, 0.1429, 0.0]
+
+
+def test_adamw_by_hand_decays_matrices_only():
+    import keras
+
+    kernel, bias = (keras.Variable(np.ones(1, "float32"), name=name) for name in ("kernel", "bias"))
+    optimizer = adamw(learning_rate=0.1, steps=10**9, weight_decay=0.5)
+    optimizer.build([kernel, bias])
+    optimizer.apply([np.array([2.0], "float32")] * 2, [kernel, bias])
+    # Adam's first update is the rate in the gradient's direction; the decay takes rate * 0.5 of the weight before it
+    np.testing.assert_allclose(float(bias[0]), 1 - 0.1, atol=1e-5)
+    np.testing.assert_allclose(float(kernel[0]), 1 - 0.1 * 0.5 - 0.1, atol=1e-5)
+
+
+COMMAND = [
+    sys.executable,
+    "-m",
+    "kerasbert.cli",
+    "pretrain",
+    "bert/tiny",
+    "--batch",
+    "8",
+    "--steps",
+    "60",
+    "--save-every",
+    "7",
+]
+COMMAND += ["--learning-rate", "1e-3", "--quiet", *(f"--set={path}={value}" for path, value in tiny.SPEC.items())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+def test_killed_at_random_moments_the_same_command_ends_with_the_same_weights(folder, data, name):
+    whole, out = folder / f"whole-{name}", folder / f"killed-{name}"
+    python(*COMMAND[1:], "--data", data, "--out", whole)
+    draw, kills, statuses = random.Random(name), 0, []
+    while not (out / "weights.safetensors").exists():
+        process = subprocess.Popen([*COMMAND, "--data", str(data), "--out", str(out)], cwd=ROOT)
+        if kills < 4:
+            # wait for the run to begin, so that the kill falls into training or saving
+            wait_for(process, out, checkpoints=min(kills, 1) + 1)
+            time.sleep(draw.random() * 0.6)
+            process.send_signal(getattr(signal, name))
+            kills += 1
+        statuses.append(process.wait(timeout=300))
+    assert set(statuses[:-1]) <= {-signal.SIGKILL, 75, 0}
+    assert statuses[-1] == 0
+    assert kills >= 2
+    assert same(whole, out)
+
+
+def wait_for(process, run, checkpoints, seconds=120):
+    end = time.monotonic() + seconds
+    while process.poll() is None and len(list(run.glob("checkpoints/step_*"))) < checkpoints and time.monotonic() < end:
+        time.sleep(0.02)
