@@ -275,6 +275,12 @@ def _export(options: argparse.Namespace) -> None:
     print(export(options.model, options.out, length=options.length, overwrite=options.overwrite))
 
 
+def _report(options: argparse.Namespace) -> None:
+    from kerasbert import report
+
+    print(report.write(options.run_directory, options.out))
+
+
 def _changes(pairs: Sequence[str]) -> dict[str, Any]:
     """`a.b=1` -> {"a.b": 1}; values are json, else text."""
     found = {}
@@ -316,6 +322,7 @@ COMMANDS = {
     "import": _import,
     "export-checkpoint": _export_checkpoint,
     "export": _export,
+    "report": _report,
 }
 
 if __name__ == "__main__":

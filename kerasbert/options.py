@@ -51,7 +51,7 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument(
         "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
     )
-    _training(add, batch=256, learning_rate=1e-4)
+    _training(add, batch=256, learning_rate=1e-4, save_every=1000)
 
     add = command("finetune", "train a task on labelled texts; the same command resumes")
     add.add_argument("model", metavar="RUN", help="a model or run directory")
@@ -65,7 +65,7 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument("--length", type=int, default=128, help="longest text in tokens")
     add.add_argument("--patience", type=int, help="evaluations without improvement before it stops")
     add.add_argument("--metric", help="what the best weights are chosen by")
-    _training(add, batch=32, learning_rate=5e-5)
+    _training(add, batch=32, learning_rate=5e-5, save_every=None)
 
     add = command("evaluate", "metrics of a fine-tuned model")
     add.add_argument("model", metavar="RUN")
@@ -104,6 +104,10 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument("--length", type=int, help="longest text in tokens")
     add.add_argument("--overwrite", action="store_true")
 
+    add = command("report", "a run's curves and settings as a page of html")
+    add.add_argument("run_directory", metavar="RUN")
+    add.add_argument("--out", metavar="FILE", help="report.html in the run by default")
+
 
 def _set(add: argparse.ArgumentParser) -> None:
     add.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the Spec: dropout=0")
@@ -121,7 +125,7 @@ def _columns(add: argparse.ArgumentParser) -> None:
         )
 
 
-def _training(add: argparse.ArgumentParser, *, batch: int, learning_rate: float) -> None:
+def _training(add: argparse.ArgumentParser, *, batch: int, learning_rate: float, save_every: int | None) -> None:
     _out(add)
     _set(add)
     add.add_argument("--batch", type=int, default=batch, help="rows in a global batch")
@@ -133,6 +137,6 @@ def _training(add: argparse.ArgumentParser, *, batch: int, learning_rate: float)
     add.add_argument("--clip", type=float, default=1.0, help="largest global norm of the gradient")
     add.add_argument("--precision", default="float32", help="float32, mixed_bfloat16 or mixed_float16")
     add.add_argument("--seed", type=int, default=0)
-    add.add_argument("--save-every", type=int, default=1000, help="updates between checkpoints")
+    add.add_argument("--save-every", type=int, default=save_every, help="updates between checkpoints")
     add.add_argument("--log-every", type=int, default=10)
     add.add_argument("--quiet", action="store_true")

@@ -162,9 +162,9 @@ def _heads(
 
 def _shapes(family: registry.Family, spec: specs.Spec) -> dict[str, Shape]:
     """Shapes of an encoder's weights, nothing allocated."""
-    import keras
+    from kerasbert.layers.naming import unallocated
 
-    with keras.StatelessScope(initialize_variables=False):
+    with unallocated():
         return {name: tuple(variable.shape) for name, variable in named_weights(built(family, spec)).items()}
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 def parameters(encoder: Any, spec: Any) -> int:
     """Weights of an encoder without task heads, counted without allocating them."""
-    import keras
+    from kerasbert.layers.naming import unallocated
 
-    with keras.StatelessScope(initialize_variables=False):
+    with unallocated():
         made = encoder(spec)
         made.build()
         return sum(math.prod(variable.shape) for variable in made.weights)

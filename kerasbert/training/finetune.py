@@ -49,7 +49,7 @@ def finetune(
     text_b_column: str | None = None,
     label_column: str | None = None,
     metric: str | None = None,
-    save_every: int = 1000,
+    save_every: int | None = None,
     log_every: int = 10,
     overwrite: bool = False,
     quiet: bool = False,
@@ -64,7 +64,7 @@ def finetune(
         epochs: int; or steps: int, updates. batch: int, texts. length: int, longest text in tokens.
         warmup: int, updates; a tenth by default. patience: int, evaluations without a better metric before it stops.
         changes: dropout rates at dotted paths. text_column, text_b_column, label_column: names in the user's files.
-        metric: what the best weights are chosen by.
+        metric: what the best weights are chosen by. save_every: int, updates; once an epoch by default.
 
     Returns:
         the task's model with the best weights, `.task`, `.labels`, `.tokenizer`.
@@ -99,7 +99,9 @@ def finetune(
     with devices.scope():
         encoder, name, digest = _encoder(model, changes, settings.precision)
         longest = predict.longest(encoder, min(length, encoder.spec.embeddings.positions or length))
+        # the warm-up that was asked for: a tenth of the steps grows with them
         description = settings.to_json() | {
+            "warmup": warmup,
             "model": name,
             "init": digest,
             "task": chosen.to_json(),
@@ -135,7 +137,7 @@ def finetune(
         batches,
         evaluate=evaluation,
         evaluate_every=min(per_epoch, total),
-        save_every=save_every,
+        save_every=save_every or min(1000, per_epoch),
         log_every=log_every,
         quiet=quiet,
     ).train()
@@ -230,7 +232,6 @@ def _finish(model: Any, evaluation: _Evaluation, run: Run, name: str, longest: i
         task=task.to_json() | {"length": longest},
         labels=model.labels,
     )
-    evaluation.best.unlink()
     return load(run.directory)
 
 

@@ -81,7 +81,8 @@ def pretrain(
     records = Records(data)
     tokenizer = text.load_tokenizer(os.path.join(records.directory, "tokenizer"))
     source = _Source(model, init, changes, tokenizer)
-    records.check(tokenizer, source.spec.embeddings.vocabulary)
+    for known in (tokenizer, source.tokenizer):
+        records.check(known or tokenizer, source.spec.embeddings.vocabulary)
     positions = source.spec.embeddings.positions
     if positions and records.length > positions:
         raise InputError(
@@ -89,7 +90,9 @@ def pretrain(
         )
 
     devices = find_strategy(strategy)
+    # the warm-up that was asked for: a tenth of the steps grows with them
     description = settings.to_json() | {
+        "warmup": warmup,
         "model": source.name,
         "spec": specs.to_dict(source.spec),
         "init": source.digest,
@@ -157,7 +160,7 @@ class _Source:
     """Where the encoder comes from: a name, a directory or an object."""
 
     def __init__(self, model: Any, init: Any, changes: Mapping[str, Any] | None, tokenizer: Any):
-        self.directory, self.encoder, self.digest = init, None, None
+        self.directory, self.encoder, self.digest, self.tokenizer = init, None, None, None
         changes = dict(changes or {})
         if isinstance(model, str | os.PathLike) and os.path.isdir(model):
             if init is not None:
@@ -175,6 +178,8 @@ class _Source:
             self.family, self.name = registry.family(info.family), info.name
             self.spec = info.spec.derive(changes)
             self.digest = results.digest(self.directory)
+            if os.path.isdir(os.path.join(self.directory, "tokenizer")):
+                self.tokenizer = text.load_tokenizer(os.path.join(self.directory, "tokenizer"))
         elif isinstance(model, str | os.PathLike):
             self.family, spec = registry.find(str(model))
             self.name = str(model)
@@ -182,7 +187,7 @@ class _Source:
         else:
             if changes:
                 raise InputError("changes apply to a named model; build the encoder with them instead")
-            self.encoder, self.spec = model, model.spec
+            self.encoder, self.spec, self.tokenizer = model, model.spec, model.tokenizer
             self.family = next((f for f in registry.families().values() if type(model) is f.encoder), None)
             if self.family is None:
                 raise InputError(f"no family has the encoder {type(model).__name__}: register one")

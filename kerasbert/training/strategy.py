@@ -24,10 +24,9 @@ def strategy(name: str = "cpu") -> tf.distribute.Strategy:
     if tpu:
         return _tpu(tpu)
     if kind == "cpu":
-        # A machine with a GPU would put the work there
-        tf.config.set_visible_devices([], "GPU") if tf.config.list_physical_devices("GPU") else None
         if count == 1:
-            return tf.distribute.get_strategy()
+            gpus = tf.config.list_physical_devices("GPU")  # which TensorFlow would take
+            return tf.distribute.OneDeviceStrategy("/cpu:0") if gpus else tf.distribute.get_strategy()
         return tf.distribute.MirroredStrategy(_logical_cpus(count), tf.distribute.ReductionToOneDevice())
     found = tf.config.list_physical_devices("GPU")
     if len(found) < count:

@@ -126,6 +126,26 @@ def test_another_run_in_the_same_place_is_refused_by_field(folder, data, run):
         kb.pretrain("bert/tiny", data, out=folder / "other", **ARGUMENTS)
 
 
+def test_steps_may_grow(folder, data):
+    for steps in (4, 6):
+        kb.pretrain("bert/tiny", data, out=folder / "grown", **ARGUMENTS | {"steps": steps})
+    described = json.loads((folder / "grown" / "run.json").read_text())
+    assert (described["settings"]["steps"], described["finished_steps"]) == (6, 6)
+    assert (folder / "grown" / "checkpoints" / "step_6").is_dir()
+    with pytest.raises(InputError, match="steps is 6 there, 5 asked for"):
+        kb.pretrain("bert/tiny", data, out=folder / "grown", **ARGUMENTS | {"steps": 5})
+
+
+def test_records_of_another_tokenizer_than_the_models_are_refused(folder, run):
+    from kerasbert.data import write_records
+
+    other = tiny.tokenizer()
+    other = type(other)([*other.vocabulary[:-1], "##zz"])
+    write_records([folder / "corpus.txt"], other, folder / "others", length=24)
+    with pytest.raises(InputError, match="were made with another tokenizer"):
+        kb.pretrain(run, folder / "others", out=folder / "never", steps=1, batch=8)
+
+
 def test_continued_pretraining_starts_from_the_weights(folder, data, run):
     kb.pretrain(
         run, data, out=folder / "continued", **{k: v for k, v in ARGUMENTS.items() if k != "changes"} | {"steps": 1}
