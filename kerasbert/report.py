@@ -1,0 +1,150 @@
+"""Numbers for people: text tables, plots, a page of html. The same numbers give the same bytes."""
+
+import html
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert import files
+from kerasbert.errors import InputError
+
+Curve = Sequence[tuple[float, float]]
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { padding: .25rem .8rem; border-bottom: 1px solid #ccc; text-align: left; }
+td + td, th + th { text-align: right; }
+svg { max-width: 100%; height: auto; }
+pre { background: #f4f4f4; padding: .6rem; overflow-x: auto; }
+"""
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Text in columns, the first aligned left and the others right.
+
+    >>> print(table(["file", "MB"], [["float", "12.5"], ["int8", "3.1"]]))
+    file     MB
+    float  12.5
+    int8    3.1
+    """
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = []
+    for row in [header, *rows]:
+        cells = [
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same as html."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    return "\n".join(["<table>", line(header, "th"), *(line(row, "td") for row in rows), "</table>"])
+
+
+def curves(run: str | os.PathLike) -> dict[str, Curve]:
+    """What a run logged: name -> (step, value) pairs, from metrics.jsonl.
+
+    Raises:
+        InputError: no run there.
+    """
+    path = Path(run) / "metrics.jsonl"
+    if not path.is_file():
+        raise InputError(f"{run} has no metrics.jsonl, expected the directory of a run: kerasbert pretrain makes one")
+    found: dict[str, list[tuple[float, float]]] = {}
+    for line in path.read_text().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:  # the line that was being written when the process was killed
+            continue
+        for name, value in record.items():
+            if name != "step":
+                found.setdefault(name, []).append((record["step"], value))
+    return found
+
+
+def plot(
+    lines: Mapping[str, Curve], x: str, y: str, *, levels: Mapping[str, float] | None = None, title: str = ""
+) -> str:
+    """Curves as an svg.
+
+    Args:
+        lines: label -> points.
+        x: name of the horizontal axis.
+        y: name of the vertical axis.
+        levels: label -> height of a dashed line, for baselines.
+        title: above the plot.
+    """
+    figure, axes = _axes(x, y, title)
+    for label, points in lines.items():
+        axes.plot(*zip(*points), label=label)
+    for i, (label, height) in enumerate((levels or {}).items()):
+        axes.axhline(height, label=label, linestyle="--", color=str(0.3 + 0.25 * i))
+    axes.legend(frameon=False)
+    return _svg(figure)
+
+
+def scatter(points: Mapping[str, tuple[float, float]], x: str, y: str, *, title: str = "") -> str:
+    """Named points as an svg; both axes begin at 0."""
+    figure, axes = _axes(x, y, title)
+    for label, (across, up) in points.items():
+        axes.plot([across], [up], marker="o", markersize=9)
+        axes.annotate(label, (across, up), xytext=(8, 8), textcoords="offset points")
+    axes.set_xlim(0, 1.35 * max(across for across, _ in points.values()))
+    axes.set_ylim(0, 1.2 * max(up for _, up in points.values()))
+    return _svg(figure)
+
+
+def _axes(x: str, y: str, title: str) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlabel=x, ylabel=y, title=title)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _svg(figure: Any) -> str:
+    from matplotlib import rc_context
+
+    buffer = io.StringIO()
+    # ids from a fixed salt, text as text, no date: the same bytes wherever the fonts are others
+    with rc_context({"svg.hashsalt": "kerasbert", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    found = buffer.getvalue()
+    return found[found.index("<svg") :]
+
+
+def page(title: str, parts: Sequence[str]) -> str:
+    """A whole html document of parts that are html themselves; it loads nothing from elsewhere."""
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
+    body = "\n".join([f"<h1>{html.escape(title)}</h1>", *parts])
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
+
+
+def write(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Path:
+    """The report of one run: its curves and its settings; `report.html` in its directory by default."""
+    found = curves(run)
+    description = Path(run) / "run.json"
+    settings = json.loads(description.read_text())["settings"] if description.is_file() else {}
+    rows = [[name, json.dumps(value)] for name, value in settings.items() if not isinstance(value, dict)]
+    parts = []
+    for heading, wanted in (("Loss", "loss"), ("Accuracy", "accuracy")):
+        lines = {name: points for name, points in found.items() if name.rpartition("/")[2] == wanted}
+        if wanted == "loss":
+            lines |= {name: points for name, points in found.items() if name in ("mlm", "nsp")}
+        if lines:
+            parts += [f"<h2>{heading}</h2>", plot(lines, "step", wanted)]
+    parts += ["<h2>Settings</h2>", html_table(["setting", "value"], rows)]
+    path = Path(out) if out else Path(run) / "report.html"
+    files.write_atomic(path, page(Path(run).name, parts))
+    return path

@@ -1,0 +1,180 @@
+"""The arrows between the parts, and where TensorFlow may be imported: read off the source, and tried in a fresh process."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT, python
+
+# A part may import those on its own line and on the lines above it.
+LAYERS = (
+    {"__init__", "errors", "files"},
+    {"spec", "registry", "text"},
+    {"data", "layers", "checkpoints", "export.bundle", "report"},
+    {"objectives"},
+    {"models"},
+    {"tasks"},
+    {"training"},
+    {"export"},
+    {"quickstart"},
+    {"cli", "options"},
+    {"mobile"},
+)
+FREE = (  # of TensorFlow and Keras, wherever the import stands
+    "kerasbert/__init__.py",
+    "kerasbert/errors.py",
+    "kerasbert/files.py",
+    "kerasbert/spec.py",
+    "kerasbert/registry.py",
+    "kerasbert/text/__init__.py",
+    "kerasbert/text/answers.py",
+    "kerasbert/text/files.py",
+    "kerasbert/text/normalize.py",
+    "kerasbert/text/tables.py",
+    "kerasbert/text/wordpiece.py",
+    "kerasbert/export/bundle.py",
+    "mobile/__init__.py",
+    "mobile/cli.py",
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "mobile/runtime").glob("*.py"))),
+)
+HEAVY = {
+    "tensorflow",
+    "keras",
+    "tensorflow_text",
+    "tf_keras",
+    "keras_hub",
+    "keras_nlp",
+    "tensorflow_model_optimization",
+}
+LATE = {"tensorflow_text", "keras_hub", "keras_nlp", "tensorflow_model_optimization"}
+
+
+def modules(folder: str) -> list[Path]:
+    """Every source file below a folder of the tree."""
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imports(path: Path, top: bool = False) -> set[str]:
+    """Dotted names that a file imports, anywhere or (with `top`) when it is itself imported."""
+    tree = ast.parse(path.read_text())
+    inner = {
+        id(node)
+        for function in ast.walk(tree)
+        if top and isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for node in ast.walk(function)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in inner:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def part(name: str) -> str:
+    """kerasbert.export.bundle.Bundle -> export.bundle; kerasbert.text.files.x -> text; kerasbert.load -> __init__."""
+    pieces = name.split(".")[1:]
+    if pieces[:2] == ["export", "bundle"]:
+        return "export.bundle"
+    known = {entry for layer in LAYERS for entry in layer}
+    return pieces[0] if pieces and pieces[0] in known else "__init__"
+
+
+def own_part(path: Path) -> str:
+    """The part that a file belongs to."""
+    dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return "mobile" if dotted.startswith("mobile") else part(dotted)
+
+
+def level(name: str) -> int:
+    """Place of a part in LAYERS."""
+    return next(i for i, layer in enumerate(LAYERS) if name in layer)
+
+
+@pytest.mark.parametrize("path", modules("kerasbert"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_parts_import_only_what_is_below_them(path):
+    """ARCHITECTURE, section 3: spec, registry, text <- data, layers, checkpoints <- ... <- export <- mobile."""
+    own = own_part(path)
+    wrong = []
+    for name in sorted(imports(path)):
+        if name.split(".")[0] != "kerasbert":
+            continue
+        if level(part(name)) > level(own):
+            wrong.append(f"{own} imports {name}")
+    assert not wrong
+
+
+def test_nothing_in_kerasbert_imports_mobile():
+    """The phone's side is built on the rest, never the other way."""
+    wrong = [
+        f"{path.name}: {name}"
+        for path in modules("kerasbert")
+        for name in imports(path)
+        if (name + ".").startswith("kerasbert.mobile.") or name.split(".")[0] == "mobile"
+    ]
+    assert not wrong
+
+
+def test_the_runtime_imports_text_and_the_bundle_alone():
+    """What is on a phone is small: `mobile.runtime` -> text, export.bundle."""
+    wrong = []
+    for path in modules("mobile/runtime"):
+        for name in imports(path):
+            below = part(name) in ("text", "export.bundle", "errors", "files", "__init__")
+            if name.startswith("kerasbert.") and not below and not name.startswith("kerasbert.mobile.runtime"):
+                wrong.append(f"{path.name}: {name}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", FREE)
+def test_files_without_tensorflow(path):
+    """These never import it when they are imported; the command lines do so only inside of functions."""
+    assert not {name.split(".")[0] for name in imports(ROOT / path, top=True)} & HEAVY
+
+
+@pytest.mark.parametrize("folder", ["kerasbert/layers", "kerasbert/models"])
+def test_layers_and_models_are_keras_ops(folder):
+    """Only layers/backend.py may import TensorFlow there."""
+    wrong = [
+        f"{path.name}: {name}"
+        for path in modules(folder)
+        if path.name != "backend.py"
+        for name in imports(path)
+        if name.split(".")[0] in HEAVY - {"keras"}
+    ]
+    assert not wrong
+
+
+def test_optional_libraries_are_imported_inside_functions():
+    """Pretraining from records runs where tensorflow-text is not installed: a TPU VM."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in [*modules("kerasbert"), *modules("mobile")]
+        for name in imports(path, top=True)
+        if name.split(".")[0] in LATE
+    ]
+    assert not wrong
+
+
+LIGHT = ("", ".text", ".export.bundle", ".mobile", ".mobile.cli", ".mobile.runtime")
+
+
+@pytest.mark.parametrize("module", [f"kerasbert{name}" for name in LIGHT])
+def test_import_brings_no_tensorflow(module):
+    """In a process of its own: the module and no part of TensorFlow or Keras."""
+    program = f"import sys, {module}; print(sorted({HEAVY!r} & set(sys.modules)))"
+    assert python("-c", program).stdout.strip() == "[]"
+
+
+def test_the_top_imports_only_the_standard_library():
+    """`import kerasbert` costs nothing and needs nothing."""
+    program = "import sys, kerasbert; print({m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names - set(sys.argv[1:]))"
+    bare = python(
+        "-c", "import sys; print(*{m.split('.')[0] for m in sys.modules} - sys.stdlib_module_names)"
+    ).stdout.split()
+    assert python("-c", program, *bare, "__main__").stdout.strip() == "{'kerasbert'}"

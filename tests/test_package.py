@@ -1,0 +1,150 @@
+"""What is installed is what is in the tree, and every way to install or run it finds kerasbert.mobile."""
+
+import configparser
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT, python
+
+FIND = "import kerasbert.mobile.runtime, kerasbert.mobile.compression as c; print(c.__file__)"
+
+
+def config() -> configparser.ConfigParser:
+    """setup.cfg."""
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+def tree() -> set[str]:
+    """Every Python file of the package as it is installed, and the package's data."""
+    found = {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert").rglob("*.py")}
+    found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in (ROOT / "mobile").rglob("*.py")}
+    return found | {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert/quickstart/books").iterdir()}
+
+
+def test_setup_cfg_lists_every_package():
+    """A new folder that is not listed would be missing from the wheel."""
+    listed = config()["options"]["packages"].split()
+    assert sorted({os.path.dirname(name).replace("/", ".") for name in tree() if name.endswith(".py")}) == sorted(
+        listed
+    )
+
+
+def test_base_install_needs_numpy_alone():
+    """TensorFlow comes with an extra: a phone or a TPU VM brings its own."""
+    assert config()["options"]["install_requires"].split() == ["numpy>=1.26"]
+
+
+def test_python_dash_m_finds_mobile_in_the_tree():
+    """`python -m pytest` in a checkout, whatever is installed."""
+    assert (
+        python("-c", FIND.replace("compression as c", "runtime as c")).stdout.strip().startswith(str(ROOT / "mobile"))
+    )
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory) -> Path:
+    """The tree's files without what building leaves there."""
+    folder = tmp_path_factory.mktemp("tree")
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    for name in listed:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes((ROOT / name).read_bytes())
+    return folder
+
+
+def environment(folder: Path) -> Path:
+    """A fresh virtual environment; returns its interpreter."""
+    venv.create(folder, with_pip=True)
+    return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+
+
+def call(*command: object, cwd: Path) -> str:
+    """Run a command without this process' PYTHONPATH -> stdout."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([*map(str, command)], cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(copy, tmp_path_factory) -> tuple[Path, Path]:
+    """An sdist, and a wheel made from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    maker = environment(tmp_path_factory.mktemp("maker") / "venv")
+    call(maker, "-m", "pip", "install", "-q", "setuptools>=77", cwd=copy)
+    backend = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    call(maker, "-c", backend, folder, cwd=copy)
+    (sdist,) = folder.glob("*.tar.gz")
+    call(maker, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, sdist, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.mark.slow
+def test_wheel_and_sdist_hold_everything(built):
+    """All Python files, the books, the licence; no tests in the wheel."""
+    sdist, wheel = built
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert names == tree()
+    metadata = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" in name]
+    assert any(name.endswith("LICENSE") for name in metadata)
+    with tarfile.open(sdist) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    assert {
+        "setup.cfg",
+        "pyproject.toml",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "mobile/cli.py",
+        "tests/support.py",
+    } <= held
+
+
+@pytest.mark.slow
+def test_wheel_runs_from_anywhere(built, tmp_path):
+    """Both console scripts work with numpy alone, and say which extra is missing where one is."""
+    interpreter = environment(tmp_path / "venv")
+    call(interpreter, "-m", "pip", "install", "-q", built[1], cwd=tmp_path)
+    assert "site-packages" in call(interpreter, "-c", FIND, cwd=tmp_path)
+    assert "quickstart" in call(interpreter.with_name("kerasbert"), "--help", cwd=tmp_path)
+    assert "compress" in call(interpreter.with_name("kerasbert-mobile"), "--help", cwd=tmp_path)
+    done = subprocess.run(
+        [interpreter.with_name("kerasbert"), "list", "models"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "pip install 'kerasbert[tensorflow]'" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["plain", "lenient", "strict", "compat"])
+def test_install_of_the_tree_finds_mobile(copy, mode, tmp_path):
+    """A plain install and the three editable ones, from elsewhere and with `python -m` in the tree."""
+    interpreter = environment(tmp_path / "venv")
+    how = ["."] if mode == "plain" else ["-e", ".", "--config-settings", f"editable_mode={mode}"]
+    call(interpreter, "-m", "pip", "install", "-q", *how, cwd=copy)
+    for place in (tmp_path, copy):
+        assert call(interpreter, "-c", FIND, cwd=place).strip().endswith("compression.py")
+    assert "usage: " in call(interpreter, "-m", "kerasbert.cli", "--help", cwd=copy)
+    assert "compress" in call(interpreter, "-m", "kerasbert.mobile.cli", "--help", cwd=tmp_path)
+
+
+def test_this_python_is_supported():
+    """The range that setup.cfg names."""
+    assert (3, 11) <= sys.version_info < (3, 14)

@@ -1,0 +1,60 @@
+"""Tables, plots and pages: what they show, and the same bytes for the same numbers."""
+
+import xml.etree.ElementTree as xml
+
+import pytest
+
+from kerasbert import report
+from kerasbert.errors import InputError
+
+CURVES = {"a & b": [(1, 2.0), (2, 1.5)], "second": [(1, 1.0), (2, 0.5)]}
+
+
+def test_plots_are_the_same_bytes_each_time():
+    """No date, no random ids: a report can be compared with another."""
+    for draw in (
+        lambda: report.plot(CURVES, "step", "loss", levels={"base": 1.2}),
+        lambda: report.scatter({"int8": (1, 2)}, "ms", "MB"),
+    ):
+        assert draw() == draw()
+
+
+def test_plots_name_what_they_show():
+    """Labels, axes and baselines are text in the svg, escaped."""
+    svg = report.plot(CURVES, "step", "loss", levels={"unigram": 1.2}, title="Loss")
+    words = {element.text for element in xml.fromstring(svg).iter() if element.text}
+    assert {"a & b", "second", "step", "loss", "unigram", "Loss"} <= words
+
+
+def test_page_is_whole_and_loads_nothing():
+    """One file that can be sent by mail."""
+    page = report.page("a < b", [report.html_table(["x"], [["<script>"]]), report.plot(CURVES, "x", "y")])
+    assert "<title>a &lt; b</title>" in page
+    assert "<script>" not in page
+    assert not any(word in page for word in ('src="', "@import", "<link"))
+
+
+def test_curves_of_a_run(tmp_path):
+    """Each logged name by step; a line that was being written when the process died is left out."""
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0, "dev/accuracy": 0.5}\n{"step": 3, "lo'
+    )
+    assert report.curves(tmp_path) == {"loss": [(1, 2.0), (2, 1.0)], "dev/accuracy": [(2, 0.5)]}
+
+
+def test_no_run(tmp_path):
+    """The error says what was expected."""
+    with pytest.raises(InputError, match=r"has no metrics\.jsonl, expected the directory of a run"):
+        report.curves(tmp_path)
+
+
+def test_report_of_a_run(tmp_path):
+    """Its curves and its settings."""
+    (tmp_path / "metrics.jsonl").write_text(
+        '{"step": 1, "loss": 2.0, "mlm": 1.5, "mlm/accuracy": 0.1}\n{"step": 2, "loss": 1.0, "mlm": 1.0, "mlm/accuracy": 0.2}\n'
+    )
+    (tmp_path / "run.json").write_text('{"settings": {"steps": 2, "spec": {"hidden": 8}}}')
+    page = report.write(tmp_path).read_text()
+    assert all(
+        word in page for word in ("<h2>Loss</h2>", "<h2>Accuracy</h2>", "<td>steps</td><td>2</td>", "mlm/accuracy")
+    )
