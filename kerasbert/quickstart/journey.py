@@ -34,7 +34,8 @@ class Plan:
             next sentence is learned by heart.
         masking: float, share of tokens that is predicted. Twice the paper's 15%: so few steps need more predictions.
         steps: int. batch: int, sequences. learning_rate: float. All of pretraining.
-        epochs: int. task_batch: int, sentences. task_learning_rate: float. All of fine-tuning.
+        epochs: int. One: there two minutes of pretraining show; with three, random weights had caught up (see README).
+        task_batch: int, sentences. task_learning_rate: float. Both of fine-tuning.
         seed: int, of everything.
     """
 

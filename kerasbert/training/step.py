@@ -53,8 +53,8 @@ class StepCore:
             self.good_steps = tf.Variable(0, trainable=False) if loss_scaling else None
         self.variables_of_model = program.model.trainable_variables
         self.variables = [variable.value for variable in self.variables_of_model]
-        # Two graphs: a batch of another length traces the first again, not the optimizer's
-        self.backward = tf.function(self._backward, autograph=False)
+        # One graph per shape of a batch for the gradients, one in all for the optimizer
+        self.backward: dict[tuple, Any] = {}
         alone = strategy.num_replicas_in_sync == 1 and not loss_scaling
         self.update = tf.function(self._update, autograph=False, jit_compile=(alone and compile_update) or None)
         self.loop = tf.function(self._loop, autograph=False)
@@ -70,7 +70,10 @@ class StepCore:
 
     def step(self, batch: Any) -> dict[str, tf.Tensor]:
         """One update on a (distributed) batch -> log name -> float32 scalar."""
-        gradients, logs = self.backward(batch)
+        shape = local_shape(batch)
+        if shape not in self.backward:
+            self.backward[shape] = tf.function(self._backward, autograph=False)
+        gradients, logs = self.backward[shape](batch)
         self.update(gradients, logs["gradient_norm"])
         return logs
 
@@ -163,6 +166,11 @@ class StepCore:
                 loss = loss * self.scale
         gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients], sums
+
+
+def local_shape(batch: Mapping[str, Any]) -> tuple[int, int]:
+    """[B, S] of a (distributed) batch in one replica."""
+    return tuple(tf.nest.flatten(batch["token_ids"], expand_composites=True)[0].shape)
 
 
 def distribute(batch: Mapping[str, Any], strategy: tf.distribute.Strategy) -> Any:

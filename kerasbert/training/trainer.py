@@ -18,7 +18,7 @@ from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.progress import Progress
 from kerasbert.training.runs import Run
-from kerasbert.training.step import StepCore
+from kerasbert.training.step import StepCore, local_shape
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 COMPILE_FROM = 2e9  # updates x weights; compiling takes about 5 s and saves 10 ns a weight and update
@@ -177,8 +177,7 @@ class Trainer:
             length = batches.element_spec["token_ids"].shape[-1]
             return self.core.loop(batches, tf.constant(count)), self.settings.batch * length
         batch = next(batches)
-        length = tf.nest.flatten(batch["token_ids"], expand_composites=True)[0].shape[1]
-        return self.core.step(batch), self.settings.batch * length
+        return self.core.step(batch), self.settings.batch * local_shape(batch)[1]
 
     def _check_finite(self, step: int, logs: Mapping[str, float]) -> None:
         if not math.isfinite(logs["loss"]):
