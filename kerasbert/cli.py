@@ -134,7 +134,7 @@ def _vocab(options: argparse.Namespace) -> None:
         raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
     from kerasbert import files
 
-    tokenizer = train_wordpiece(options.files, options.size, lowercase=not options.cased)
+    tokenizer = train_wordpiece([Path(file) for file in options.files], options.size, lowercase=not options.cased)
     with files.new_directory(out, replace=options.overwrite) as folder:
         tokenizer.save(folder)
     print(f"{out}: {tokenizer.size} pieces")

@@ -121,6 +121,18 @@ def test_records_are_reused_refused_and_checked(capsys, place):
     assert not (place / "run").exists()
 
 
+def test_a_vocabulary_is_learned_from_the_files_and_makes_records(capsys, place):
+    status, out, _ = run(capsys, "vocab", place / "corpus.txt", "--size", 80, "--out", place / "vocabulary")
+    assert (status, "pieces" in out) == (0, True)
+    learned = (place / "vocabulary" / "vocab.txt").read_text().split("\n")
+    assert set(tiny.WORDS) <= set(learned)  # each occurs often: no word is left in pieces
+    assert run(capsys, *data(place, **{"--tokenizer": place / "vocabulary"}))[0] == 0
+    status, _, err = run(capsys, "vocab", place / "corpus.txt", "--out", place / "vocabulary")
+    assert (status, "exists already" in err) == (2, True)
+    status, _, err = run(capsys, "vocab", place / "absent.txt", "--out", place / "other")
+    assert (status, "absent.txt" in err, (place / "other").exists()) == (2, True, False), err
+
+
 def test_show_and_list(capsys):
     shown = json.loads(run(capsys, "show", "bert/base", "--json")[1])
     assert (shown["name"], shown["parameters"], shown["spec"]["hidden"]) == ("bert/base", 109482240, 768)

@@ -41,6 +41,7 @@ def ledger(folder: Path, numbers: dict[str, Any]) -> str:
         [
             "",
             report.table(*_checks(numbers)),
+            "one epoch of fine-tuning; the gain over random weights is an early one, gone after three (README)",
             "",
             report.table(HEADER, _model_rows(numbers)),
             "",
