@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -161,6 +162,7 @@ def _data(options: argparse.Namespace) -> None:
 
 
 def _pretrain(options: argparse.Namespace) -> None:
+    settings = _training(options)
     from kerasbert.training.pretrain import pretrain
 
     pretrain(
@@ -171,17 +173,20 @@ def _pretrain(options: argparse.Namespace) -> None:
         init=options.init,
         plugin=options.plugins,
         warmup=options.warmup,
-        **_training(options),
+        **settings,
     )
     print(options.out)
 
 
 def _training(options: argparse.Namespace) -> dict[str, Any]:
+    # While the run is being set up there is nothing to save; the trainer listens for itself
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
     names = "steps out batch strategy learning_rate accumulate precision seed weight_decay clip save_every log_every"
     return {name: getattr(options, name) for name in (*names.split(), "overwrite", "quiet")}
 
 
 def _finetune(options: argparse.Namespace) -> None:
+    settings = _training(options)
     from kerasbert.training.finetune import finetune
 
     if bool(options.data) == bool(options.train):
@@ -199,7 +204,7 @@ def _finetune(options: argparse.Namespace) -> None:
         text_b_column=options.text_b_column,
         label_column=options.label_column,
         warmup=options.warmup,
-        **_training(options),
+        **settings,
     )
     print(options.out)
 

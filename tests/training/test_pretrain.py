@@ -229,7 +229,9 @@ def test_killed_at_random_moments_the_same_command_ends_with_the_same_weights(fo
             process.send_signal(getattr(signal, name))
             kills += 1
         statuses.append(process.wait(timeout=300))
-    assert set(statuses[:-1]) <= {-signal.SIGKILL, 75, 0}
+    # a SIGTERM before Python listens, in the first tenths of a second, ends the process as any other
+    assert set(statuses[:-1]) <= ({-signal.SIGKILL, 0} if name == "SIGKILL" else {75, -signal.SIGTERM, 0})
+    assert name == "SIGKILL" or 75 in statuses
     assert statuses[-1] == 0
     assert kills >= 2
     assert same(whole, out)
