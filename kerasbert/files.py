@@ -1,6 +1,7 @@
 """Files appear whole or not at all: written beside their place, synced, then renamed."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -50,6 +51,12 @@ def write_atomic(path: str | os.PathLike, data: bytes | str) -> None:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
         raise _complain(path, error) from error
+
+
+def sha256(path: str | os.PathLike) -> str:
+    """The hash of a file's content, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:

@@ -1,7 +1,6 @@
 """Checkpoints of a run: `checkpoints/step_N/` with tensors, and a manifest (sizes, sha256, state) written last."""
 
 import dataclasses
-import hashlib
 import json
 import os
 import shutil
@@ -56,7 +55,8 @@ class Checkpoints:
                 shapes = {key: value.shape for key, value in tensors.items()}
                 write_safetensors(folder / f"{name}.safetensors", shapes, tensors.__getitem__)
             written = {
-                file.name: {"bytes": file.stat().st_size, "sha256": _digest(file)} for file in sorted(folder.iterdir())
+                file.name: {"bytes": file.stat().st_size, "sha256": files.sha256(file)}
+                for file in sorted(folder.iterdir())
             }
             files.write_json(folder / "manifest.json", {"step": step, "files": written, "state": dict(state)})
         for old in self._steps()[self.keep :]:
@@ -89,13 +89,8 @@ class Checkpoints:
             for name, expected in manifest["files"].items():
                 if (path / name).stat().st_size != expected["bytes"]:
                     return f"{name} has {(path / name).stat().st_size} bytes instead of {expected['bytes']}", {}
-                if _digest(path / name) != expected["sha256"]:
+                if files.sha256(path / name) != expected["sha256"]:
                     return f"{name} has another sha256", {}
             return None, manifest
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return f"{type(error).__name__}: {error}", {}
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

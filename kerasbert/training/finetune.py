@@ -20,7 +20,7 @@ from kerasbert.tasks.load import load
 from kerasbert.tasks.task import Rows, Task, find_labels, find_task, hold_out, read_rows, split_files
 from kerasbert.training import results
 from kerasbert.training.runs import Run, open_run
-from kerasbert.training.step import distribute
+from kerasbert.training.step import check_batch, distribute
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Settings, Trainer, assign, precision
 
@@ -105,15 +105,12 @@ def finetune(
             "model": name,
             "init": digest,
             "task": chosen.to_json(),
-            "data": {split: files_digest(path) for split, path in paths.items()},
+            "data": {split: files.sha256(path) for split, path in paths.items()},
             "length": longest,
             "patience": patience,
             "changes": dict(changes or {}),
         }
-        if settings.batch % (devices.num_replicas_in_sync * settings.accumulate):
-            raise InputError(
-                f"batch {batch} is not a multiple of {devices.num_replicas_in_sync} replica(s) x {accumulate} micro-batch(es)"
-            )
+        check_batch(settings.batch, settings.accumulate, devices)
         encoded = [encode_texts(encoder.tokenizer, rows.texts, longest) for rows in (train, dev)]
         run = open_run(out, "finetune", description, overwrite=overwrite)
         if run.finished:
@@ -145,14 +142,6 @@ def finetune(
 
 
 _precision = precision
-
-
-def files_digest(path: Path) -> str:
-    """sha256 of a data file: a run whose data changed is another run."""
-    import hashlib
-
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tuple[Any, str, str]:

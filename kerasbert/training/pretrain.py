@@ -15,6 +15,7 @@ from kerasbert.objectives.masked_lm import MaskedLM, unigram_baseline
 from kerasbert.tasks.load import load
 from kerasbert.training import results
 from kerasbert.training.runs import open_run
+from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Settings, Trainer, precision
 
@@ -102,8 +103,8 @@ def pretrain(
         "plugin": dict(plugin) if plugin else None,
     }
     with devices.scope():
-        program = source.program(records, masking, settings)
-        check_batch(settings, devices)
+        program = source.program(records, tokenizer, masking, settings)
+        check_batch(settings.batch, settings.accumulate, devices)
         run = open_run(out, "pretrain", description, overwrite=overwrite)
     if run.finished:
         results.say(f"{run.directory} is finished: {steps} steps were made", quiet)
@@ -128,16 +129,6 @@ def pretrain(
     results.write(run, encoder=source.encoder, heads=heads, name=source.name, tokenizer=tokenizer, plugin=plugin)
     source.encoder.tokenizer = tokenizer
     return source.encoder
-
-
-def check_batch(settings: Settings, devices: tf.distribute.Strategy) -> None:
-    """Refuse a batch that the replicas and micro-batches cannot divide."""
-    parts = devices.num_replicas_in_sync * settings.accumulate
-    if settings.batch % parts:
-        raise InputError(
-            f"batch {settings.batch} is not a multiple of {devices.num_replicas_in_sync} replica(s) x "
-            f"{settings.accumulate} micro-batch(es): change --batch or --accumulate"
-        )
 
 
 def stream(
@@ -193,14 +184,13 @@ class _Source:
                 raise InputError(f"no family has the encoder {type(model).__name__}: register one")
             self.name, self.digest = self.family.name, results.digest_of(model)
 
-    def program(self, records: Records, masking: MaskedLM, settings: Settings) -> Any:
+    def program(self, records: Records, tokenizer: Any, masking: MaskedLM, settings: Settings) -> Any:
         """The training program, built under the strategy's scope that is open."""
         keras.utils.set_random_seed(settings.seed)
         with precision(settings.precision):
             if self.encoder is None:
                 self.encoder = self.family.encoder(self.spec)
                 self.encoder.build()
-            tokenizer = text.load_tokenizer(os.path.join(records.directory, "tokenizer"))
             objective = registry.objective(self.family.objective)
             program = objective(
                 self.encoder, tokenizer, pairs="next_label" in records.features, masking=masking, seed=settings.seed

@@ -45,8 +45,7 @@ def load_heads(directory: str | os.PathLike, heads: Mapping[str, Any]) -> None:
 
 def digest(directory: str | os.PathLike) -> str:
     """sha256 of a model directory's weights."""
-    with (Path(directory) / "weights.safetensors").open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return files.sha256(Path(directory) / "weights.safetensors")
 
 
 def digest_of(model: Any) -> str:

@@ -59,15 +59,6 @@ class StepCore:
         self.update = tf.function(self._update, autograph=False, jit_compile=(alone and compile_update) or None)
         self.loop = tf.function(self._loop, autograph=False)
 
-    def check(self, batch: int) -> None:
-        """Refuse a global batch that replicas and micro-batches cannot divide."""
-        replicas = self.strategy.num_replicas_in_sync
-        if batch % (replicas * self.accumulate):
-            raise InputError(
-                f"batch {batch} is not a multiple of {replicas} replica(s) x {self.accumulate} micro-batch(es): "
-                "change --batch or --accumulate"
-            )
-
     def step(self, batch: Any) -> dict[str, tf.Tensor]:
         """One update on a (distributed) batch -> log name -> float32 scalar."""
         shape = local_shape(batch)
@@ -166,6 +157,16 @@ class StepCore:
                 loss = loss * self.scale
         gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients], sums
+
+
+def check_batch(batch: int, accumulate: int, strategy: tf.distribute.Strategy) -> None:
+    """Refuse a global batch that replicas and micro-batches cannot divide."""
+    replicas = strategy.num_replicas_in_sync
+    if batch % (replicas * accumulate):
+        raise InputError(
+            f"batch {batch} is not a multiple of {replicas} replica(s) x {accumulate} micro-batch(es): "
+            "change --batch or --accumulate"
+        )
 
 
 def local_shape(batch: Mapping[str, Any]) -> tuple[int, int]:

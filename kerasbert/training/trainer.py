@@ -128,7 +128,6 @@ class Trainer:
             loss_scaling=settings.precision == "mixed_float16",
             compile_update=settings.steps * program.model.count_params() > COMPILE_FROM,
         )
-        self.core.check(settings.batch)
         self.checkpoints = Checkpoints(run.directory)
         self.stopped = False
 
