@@ -1,12 +1,22 @@
 """Multi-head attention = projections x scores x visibility."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
 
+from kerasbert.layers.backend import island, reshape
 from kerasbert.layers.feedforward import Linear
-from kerasbert.layers.random import Dropout
+from kerasbert.layers.random import Dropout, drop
+
+
+@island(constant=(1,))
+def look(scores: Any, bias: Any, key: Any, *, rate: float) -> Any:
+    """Scores [B, N, Q, K], bias [B, 1, Q or 1, K] -> probabilities after dropout, the softmax in float32."""
+    dtype, scores = scores.dtype, ops.cast(scores, "float32")
+    probabilities = ops.softmax(scores if bias is None else scores + ops.cast(bias, "float32"), axis=-1)
+    return drop(ops.cast(probabilities, dtype), key, rate)
 
 
 class Attention(keras.layers.Layer):
@@ -38,7 +48,7 @@ class Attention(keras.layers.Layer):
 
     def split(self, x):
         """[B, S, N*D] -> [B, N, S, D]."""
-        x = ops.reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
+        x = reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
     def call(self, x, bias=None, source=None, training=False):
@@ -46,12 +56,14 @@ class Attention(keras.layers.Layer):
         query, key, value = self.split(self.query(x)), self.split(self.key(source)), self.split(self.value(source))
         # 1/sqrt(D) on the queries: Q*D products instead of Q*K
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
-        scores = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")  # [B, N, Q, K]
-        probabilities = ops.softmax(scores if bias is None else scores + ops.cast(bias, "float32"), axis=-1)
-        seen = self.dropout(ops.cast(probabilities, value.dtype), training=training)
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, Q, K]
+        drawn = self.dropout.key(x, training)
+        seen = look(scores, bias, drawn, rate=self.rate)
+        # without dropout; in a graph nothing computes it where nobody asks
+        probabilities = seen if drawn is None else look(scores, bias, None, rate=0.0)
         y = ops.transpose(ops.matmul(seen, value), (0, 2, 1, 3))  # [B, Q, N, D]
-        y = ops.reshape(y, (*ops.shape(y)[:2], self.heads * self.head_size))
-        return self.output_projection(y), probabilities
+        y = reshape(y, (*ops.shape(y)[:2], self.heads * self.head_size))
+        return self.output_projection(y), ops.cast(probabilities, "float32")
 
     def get_config(self):
         config = {"heads": self.heads, "head_size": self.head_size, "dropout": self.rate}

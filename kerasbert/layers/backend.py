@@ -1,5 +1,8 @@
 """The few operations that keras.ops would compile badly; each has a plain `keras.ops` form with the same result."""
 
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -42,6 +45,12 @@ def pick_by_contraction(x: Any, positions: Any) -> Any:
     return ops.matmul(ops.one_hot(positions, x.shape[1], dtype=x.dtype), x)
 
 
+def reshape(x: Any, shape: tuple) -> Any:
+    """`ops.reshape` whose only unknown size is -1: computed sizes are operators of the device graph, 25 a layer."""
+    known = tuple(size if isinstance(size, int) else -1 for size in shape)
+    return ops.reshape(x, known if known.count(-1) == 1 else shape)
+
+
 def project(x: Any, kernel: Any) -> Any:
     """[..., H] x [H, D] -> [..., D] as one flat product.
 
@@ -51,4 +60,79 @@ def project(x: Any, kernel: Any) -> Any:
         return ops.matmul(x, kernel)
     shape = ops.shape(x)
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
-    return ops.reshape(flat, (*shape[:-1], kernel.shape[-1]))
+    return reshape(flat, (*shape[:-1], kernel.shape[-1]))
+
+
+_islands = False
+
+
+@contextlib.contextmanager
+def islands(on: bool) -> Iterator[None]:
+    """Whether functions marked `island` are compiled in what is traced within; the step core says so on CPU."""
+    global _islands
+    old, _islands = _islands, on and TENSORFLOW
+    try:
+        yield
+    finally:
+        _islands = old
+
+
+def island(fn: Callable | None = None, *, constant: tuple[int, ...] = ()) -> Callable:
+    """Mark a function that works element by element or row by row: in CPU training XLA compiles it into one loop.
+
+    The matrix products between islands stay with TensorFlow's oneDNN, which is faster than XLA's on CPU. The backward
+    pass computes the island again from its arguments instead of keeping what lies between. Elsewhere (TPU, export,
+    inference, other backends) the function is itself.
+
+    Args:
+        fn: (*arrays, **static) -> array or tuple of arrays; an array may be None. Keyword arguments are hashable.
+        constant: positions of floating-point arrays that need no gradient.
+    """
+    if fn is None:
+        return functools.partial(island, constant=constant)
+
+    @functools.wraps(fn)
+    def call(*arrays, **static):
+        if not _islands:
+            return fn(*arrays, **static)
+        given = [None if x is None else tf.convert_to_tensor(x) for x in arrays]
+        kinds = tuple(None if x is None else x.dtype.is_floating and i not in constant for i, x in enumerate(given))
+        return _compiled(fn, kinds, tuple(sorted(static.items())))(*(x for x in given if x is not None))
+
+    return call
+
+
+@functools.cache
+def _compiled(fn: Callable, kinds: tuple, static: tuple) -> Callable:
+    """The island of `fn`; one for all layers that call it alike, so that each shape is compiled once.
+
+    Args:
+        kinds: of each array: None where it is None, else whether a gradient is asked for.
+    """
+    wanted = [i for i, kind in enumerate(kind for kind in kinds if kind is not None) if kind]
+
+    def forward(*arrays):
+        left = iter(arrays)
+        with islands(False):
+            return fn(*(None if kind is None else next(left) for kind in kinds), **dict(static))
+
+    def backward(upstream, *arrays):
+        with tf.GradientTape() as tape:
+            tape.watch([arrays[i] for i in wanted])
+            y = forward(*arrays)
+        zero = tf.UnconnectedGradients.ZERO
+        return tape.gradient(y, [arrays[i] for i in wanted], output_gradients=upstream, unconnected_gradients=zero)
+
+    compiled = tf.function(forward, jit_compile=True, autograph=False)
+    compiled_backward = tf.function(backward, jit_compile=True, autograph=False)
+
+    @tf.custom_gradient
+    def call(*arrays):
+        def gradient(*upstream):
+            found = compiled_backward(upstream[0] if len(upstream) == 1 else upstream, *arrays)
+            by_place = dict(zip(wanted, found))
+            return [by_place.get(i) for i in range(len(arrays))]
+
+        return compiled(*arrays), gradient
+
+    return call

@@ -52,9 +52,9 @@ class Block(keras.layers.Layer):
         if read == "first":
             x = x[:, :1]
         y, probabilities = self.attention(x, bias, source, training=training)
-        x = self.attention_norm(x + self.attention_dropout(y, training=training))
-        y = self.feedforward_dropout(self.feedforward(x), training=training)
-        return self.feedforward_norm(x + y), probabilities
+        x = self.attention_norm(x, y, dropout=self.attention_dropout, training=training)
+        y = self.feedforward(x)
+        return self.feedforward_norm(x, y, dropout=self.feedforward_dropout, training=training), probabilities
 
     def get_config(self):
         return {**super().get_config(), **self.settings}

@@ -66,5 +66,5 @@ class Embeddings(keras.layers.Layer):
         if self.spec.embeddings.positions:
             length = ops.shape(token_ids)[1]
             x = x + (self.positions.table[:length] if position_ids is None else self.positions(position_ids))
-        x = self.dropout(self.norm(x), training=training)
+        x = self.norm(x, dropout=self.dropout, training=training)
         return x if self.projection is None else self.projection(x)

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import project
+from kerasbert.layers.backend import island, project
 
 ACTIVATIONS = {
     "gelu": lambda x: ops.gelu(x, approximate=False),
@@ -14,13 +14,19 @@ ACTIVATIONS = {
 }
 
 
+@island
+def activate(x, bias, *, activation: str):
+    """activation(x + bias)."""
+    return ACTIVATIONS[activation](x + bias)
+
+
 class Linear(keras.layers.Layer):
     """x @ kernel + bias on the last axis.
 
     Args:
         width: int, units.
         initializer: float, standard deviation of the truncated normal.
-    Call: x [..., H] -> [..., width]. Trainable weights: H*width + width.
+    Call: x [..., H], activation: a name in ACTIVATIONS or None -> [..., width]. Trainable weights: H*width + width.
     """
 
     def __init__(self, width: int, initializer: float = 0.02, **kwargs):
@@ -33,8 +39,9 @@ class Linear(keras.layers.Layer):
         self.kernel = self.add_weight(shape=(shape[-1], self.width), initializer=normal, name="kernel")
         self.bias = self.add_weight(shape=(self.width,), initializer="zeros", name="bias")
 
-    def call(self, x):
-        return project(x, self.kernel) + self.bias
+    def call(self, x, activation=None):
+        x = project(x, self.kernel)
+        return x + self.bias if activation is None else activate(x, self.bias, activation=activation)
 
     def compute_output_shape(self, shape):
         return (*shape[:-1], self.width)
@@ -66,7 +73,7 @@ class FeedForward(keras.layers.Layer):
         self.outer.build((*shape[:-1], self.width))
 
     def call(self, x):
-        return self.outer(ACTIVATIONS[self.activation](self.inner(x)))
+        return self.outer(self.inner(x, activation=self.activation))
 
     def get_config(self):
         config = {"width": self.width, "activation": self.activation, "initializer": self.initializer}

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from kerasbert.layers.backend import project
-from kerasbert.layers.feedforward import ACTIVATIONS, Linear
+from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
 
@@ -30,7 +30,7 @@ class MaskedLM(keras.layers.Layer):
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
     def call(self, x, table):
-        x = self.norm(ACTIVATIONS[self.activation](self.transform(x)))
+        x = self.norm(self.transform(x, activation=self.activation))
         logits = project(x, ops.transpose(ops.cast(table, x.dtype)))
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
 

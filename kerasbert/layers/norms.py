@@ -1,17 +1,44 @@
 """Normalisation over the last axis."""
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from kerasbert.layers.backend import island
+from kerasbert.layers.random import drop
+
+
+def normalise(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    """(x - mean) / standard deviation * gamma + beta over the last axis, in float32.
+
+    Written as mean -> centre -> mean: the TFLite converter turns it into operations that XNNPACK takes.
+    """
+    centred = ops.cast(x, "float32")
+    centred = centred - ops.mean(centred, axis=-1, keepdims=True)
+    variance = ops.mean(centred * centred, axis=-1, keepdims=True)
+    return centred * ops.rsqrt(variance + epsilon) * gamma + beta
+
+
+@island
+def norm(x: Any, gamma: Any, beta: Any, key: Any, *, epsilon: float, rate: float) -> Any:
+    """Dropout after the norm."""
+    return drop(ops.cast(normalise(x, gamma, beta, epsilon), x.dtype), key, rate)
+
+
+@island
+def add_and_norm(x: Any, y: Any, gamma: Any, beta: Any, key: Any, *, epsilon: float, rate: float) -> Any:
+    """norm(x + dropout(y)): the end of a sublayer (Vaswani et al., 2017, section 5.4)."""
+    return ops.cast(normalise(x + drop(y, key, rate), gamma, beta, epsilon), x.dtype)
 
 
 class LayerNorm(keras.layers.Layer):
     """Layer normalisation (Ba et al., 2016), in float32 whatever the compute type.
 
-    Written as mean -> centre -> mean: the TFLite converter turns it into operations that XNNPACK takes.
-
     Args:
         epsilon: float, added to the variance.
-    Call: x [..., H] -> [..., H]. Trainable weights: 2*H.
+    Call: x [..., H] -> [..., H]; with y [..., H] norm(x + y). Dropout, where given, is of y or else of the result.
+    Trainable weights: 2*H.
     """
 
     def __init__(self, epsilon: float = 1e-12, **kwargs):
@@ -19,16 +46,17 @@ class LayerNorm(keras.layers.Layer):
         self.epsilon = epsilon
 
     def build(self, shape):
-        self.gamma = self.add_weight(shape=(shape[-1],), initializer="ones", name="gamma")
-        self.beta = self.add_weight(shape=(shape[-1],), initializer="zeros", name="beta")
+        one = {"shape": (shape[-1],), "autocast": False}
+        self.gamma = self.add_weight(initializer="ones", name="gamma", **one)
+        self.beta = self.add_weight(initializer="zeros", name="beta", **one)
 
-    def call(self, x):
-        centred = ops.cast(x, "float32")
-        centred = centred - ops.mean(centred, axis=-1, keepdims=True)
-        variance = ops.mean(centred * centred, axis=-1, keepdims=True)
-        y = centred * ops.rsqrt(variance + self.epsilon)
-        y = y * ops.cast(self.gamma, "float32") + ops.cast(self.beta, "float32")
-        return ops.cast(y, self.compute_dtype)
+    def call(self, x, y=None, dropout=None, training=False):
+        at = {"epsilon": self.epsilon, "rate": dropout.rate if dropout else 0.0}
+        key = dropout.key(x, training) if dropout else None
+        x = ops.cast(x, self.compute_dtype)
+        if y is None:
+            return norm(x, self.gamma, self.beta, key, **at)
+        return add_and_norm(x, y, self.gamma, self.beta, key, **at)
 
     def compute_output_shape(self, shape):
         return shape

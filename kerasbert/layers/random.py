@@ -107,6 +107,14 @@ def scope(words: Any, rows: Any) -> Iterator[None]:
         _scopes.pop()
 
 
+def drop(x: Any, key: Any, rate: float) -> Any:
+    """x [B, ...] without a share `rate` of its elements, drawn by the rows' keys [B, 2]; None drops nothing."""
+    if key is None:
+        return x
+    keep = bits(key, tuple(ops.shape(x)[1:])) >= _word(round(rate * 2**32))
+    return x * ops.cast(keep, x.dtype) * ops.cast(1 / (1 - rate), x.dtype)
+
+
 class Dropout(keras.layers.Layer):
     """Dropout whose mask is a hash of (seed, step, layer, global row, element).
 
@@ -126,16 +134,17 @@ class Dropout(keras.layers.Layer):
         # Keras gives the layer its path here, which is part of the key
         self.built = True
 
-    def call(self, x, training=False):
+    def key(self, x, training):
+        """The rows' keys [B, 2] of one call, or None where nothing is dropped."""
         if not training or not self.rate:
-            return x
+            return None
         if _scopes:
-            rows = _scopes[-1].key(self.path)
-        else:
-            words = self.seeds.next()
-            rows = key(words[0], words[1], ops.arange(ops.shape(x)[0], dtype="int32"))
-        keep = bits(rows, tuple(ops.shape(x)[1:])) >= _word(round(self.rate * 2**32))
-        return x * ops.cast(keep, x.dtype) * ops.cast(1 / (1 - self.rate), x.dtype)
+            return _scopes[-1].key(self.path)
+        words = self.seeds.next()
+        return key(words[0], words[1], ops.arange(ops.shape(x)[0], dtype="int32"))
+
+    def call(self, x, training=False):
+        return drop(x, self.key(x, training), self.rate)
 
     def get_config(self):
         return {**super().get_config(), "rate": self.rate}

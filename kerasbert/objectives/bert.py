@@ -6,7 +6,7 @@ from kerasbert.layers import heads
 from kerasbert.layers.backend import pick
 from kerasbert.layers.feedforward import Linear
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
-from kerasbert.objectives.program import Program, correct, cross_entropy
+from kerasbert.objectives.program import Program, label_sums
 from kerasbert.registry import register_objective
 
 
@@ -69,15 +69,12 @@ class BertPretraining(Program):
 
     def losses(self, batch, training=True):
         outputs = self.model(batch, training=training)
-        logits, labels, weights = outputs["mlm_logits"], batch["mlm_labels"], batch["mlm_weights"]
-        sums = {
-            "mlm": ops.sum(cross_entropy(logits, labels) * weights),
-            "mlm/accuracy": ops.sum(correct(logits, labels) * weights),
-        }
+        sums = {}
+        sums["mlm"], sums["mlm/accuracy"] = label_sums(outputs["mlm_logits"], batch["mlm_labels"], batch["mlm_weights"])
         if "nsp" in self.scales:
-            logits, labels = outputs["nsp_logits"], batch["next_label"]
-            sums["nsp"] = ops.sum(cross_entropy(logits, labels))
-            sums["nsp/accuracy"] = ops.sum(correct(logits, labels))
+            labels = batch["next_label"]
+            ones = ops.ones(ops.shape(labels), "float32")
+            sums["nsp"], sums["nsp/accuracy"] = label_sums(outputs["nsp_logits"], labels, ones)
         return sums
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.layers.backend import island
+
 
 class Program:
     """What is trained, and towards what.
@@ -30,6 +32,12 @@ class Program:
     def losses(self, batch: Mapping[str, Any], training: bool = True) -> dict[str, Any]:
         """Loss or metric name -> sum over the batch (float32 scalar). Random numbers come from the open scope."""
         raise NotImplementedError
+
+
+@island(constant=(2,))
+def label_sums(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
+    """[..., C] logits, int [...] labels, float32 [...] weights -> sums of nats and of right answers, both weighted."""
+    return ops.sum(cross_entropy(logits, labels) * weights), ops.sum(correct(logits, labels) * weights)
 
 
 def cross_entropy(logits: Any, labels: Any) -> Any:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from kerasbert.errors import InputError
 from kerasbert.layers import random
+from kerasbert.layers.backend import islands
 from kerasbert.objectives.program import Program
 
 SUM = tf.distribute.ReduceOp.SUM
@@ -29,6 +30,7 @@ class StepCore:
         seed: int, of dropout.
         loss_scaling: bool, dynamic loss scaling for float16 (Micikevicius et al., 2018, section 3.2).
         compile_update: bool, compile the optimizer on one CPU device: a third of its time, seconds to compile.
+        compile_islands: bool, on CPU compile what lies between the matrix products (layers.backend.island).
     """
 
     def __init__(
@@ -42,9 +44,11 @@ class StepCore:
         seed: int = 0,
         loss_scaling: bool = False,
         compile_update: bool = False,
+        compile_islands: bool = False,
     ):
         self.program, self.optimizer, self.strategy = program, optimizer, strategy
         self.clip, self.accumulate, self.seed = clip, accumulate, seed
+        self.islands = compile_islands and on_cpu(strategy)
         # The gradients are summed here, before the clip; a second sum would multiply them by the replica count.
         optimizer._all_reduce_sum_gradients = list
         with strategy.scope():
@@ -86,7 +90,7 @@ class StepCore:
 
     def _update(self, gradients, norm):
         def apply():
-            self.strategy.run(lambda grads: self.optimizer.apply(grads, self.variables_of_model), args=(gradients,))
+            self.strategy.run(self._apply, args=(gradients, norm))
             return tf.no_op()
 
         if self.scale is None:
@@ -97,6 +101,12 @@ class StepCore:
             tf.cond(finite, apply, tf.no_op)
             self._rescale(finite)
 
+    def _apply(self, gradients, norm):
+        """In a replica: the global clip and the optimizer's update."""
+        if self.clip:
+            gradients = [gradient * (self.clip / tf.maximum(norm, self.clip)) for gradient in gradients]
+        self.optimizer.apply(gradients, self.variables_of_model)
+
     def _rescale(self, finite):
         """Halve after an overflow, double after 2,000 good steps."""
         good = tf.where(finite, self.good_steps + 1, 0)
@@ -106,15 +116,13 @@ class StepCore:
         self.good_steps.assign(tf.where(grow, 0, good))
 
     def _gradients(self, batch):
-        """In a replica: the clipped gradients of the global batch, and logs."""
+        """In a replica: the gradients of the global batch, and logs."""
         counts = self._sum(self.program.weights(batch))
         gradients, sums = self._accumulated(batch, counts)
         gradients = self._sum(gradients)
         if self.scale is not None:
             gradients = [gradient / self.scale for gradient in gradients]
         norm = tf.linalg.global_norm(gradients)
-        if self.clip:
-            gradients = [g * (self.clip / tf.maximum(norm, self.clip)) for g in gradients]
         sums = self._sum(sums)
         logs = {name: value / tf.maximum(counts[name.partition("/")[0]], 1.0) for name, value in sums.items()}
         logs["loss"] = tf.add_n([scale * logs[name] for name, scale in self.program.scales.items()])
@@ -149,7 +157,7 @@ class StepCore:
     def _micro(self, batch, counts):
         """Gradients (dense, float32) of sum(scale * loss / count), and the sums, of one micro-batch."""
         words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
-        with random.scope(words, batch["row"]), tf.GradientTape() as tape:
+        with islands(self.islands), random.scope(words, batch["row"]), tf.GradientTape() as tape:
             sums = self.program.losses(batch)
             scales = self.program.scales.items()
             loss = tf.add_n([scale * sums[name] / tf.maximum(counts[name], 1.0) for name, scale in scales])
@@ -157,6 +165,14 @@ class StepCore:
                 loss = loss * self.scale
         gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients], sums
+
+
+def on_cpu(strategy: tf.distribute.Strategy) -> bool:
+    """Whether every replica is a CPU (the default strategy is used on machines without anything else)."""
+    try:
+        return all(":CPU:" in device.upper() for device in strategy.extended.worker_devices)
+    except RuntimeError:
+        return True
 
 
 def check_batch(batch: int, accumulate: int, strategy: tf.distribute.Strategy) -> None:

@@ -35,6 +35,19 @@ def test_two_replicas_with_accumulation_equal_one(folder, one):
     assert distance(one, train(folder, strategy="cpu:2", accumulate=2)) <= LIMIT
 
 
+@pytest.mark.slow
+def test_compiled_islands_keep_the_equality(folder):
+    whole = train(folder, islands=True)
+    assert distance(whole, train(folder, islands=True, strategy="cpu:2", accumulate=2)) <= LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("precision", "limit"), [("float32", 1e-4), ("mixed_bfloat16", 0.03)])
+def test_compiled_islands_follow_the_plain_graph(folder, precision, limit):
+    fast, plain = (train(folder, islands=on, precision=precision)["log/history"] for on in (True, False))
+    assert np.abs(fast - plain).max() < limit
+
+
 def test_the_equality_could_fail(folder, one):
     # another dropout seed moves the weights a thousand times further than the limit
     assert distance(one, train(folder, seed=1)) > 1000 * LIMIT

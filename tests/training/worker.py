@@ -67,6 +67,7 @@ def run(settings: dict) -> dict:
         clip=settings.get("clip", 0.5),
         seed=settings.get("seed", 0),
         loss_scaling=scaling,
+        compile_islands=settings.get("islands", False),
     )
     history = []
     for batch in batches(settings.get("rows", 16), 24, 4, steps):
