@@ -14,6 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.objectives.masked_lm import MaskedLM, unigram_baseline
 from kerasbert.tasks.load import load
 from kerasbert.training import results
+from kerasbert.training.optimizers import take_average
 from kerasbert.training.runs import open_run
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import strategy as find_strategy
@@ -37,6 +38,10 @@ def pretrain(
     seed: int = 0,
     weight_decay: float = 0.01,
     clip: float = 1.0,
+    optimizer: str = "adamw",
+    optimizer_options: Mapping[str, Any] | None = None,
+    schedule: str = "linear",
+    schedule_options: Mapping[str, Any] | None = None,
     changes: Mapping[str, Any] | None = None,
     masking: MaskedLM | Mapping[str, Any] | None = None,
     init: str | os.PathLike | None = None,
@@ -53,7 +58,9 @@ def pretrain(
         data: records made by `kerasbert data`; their tokenizer is the model's.
         steps: int, updates. batch: int, sequences in a global batch. accumulate: int, micro-batches per update.
         out: the run directory. strategy: see `training.strategy`.
-        learning_rate: float, peak of the linear schedule. warmup: int, updates; a tenth of the steps by default.
+        learning_rate: float, peak of the schedule. warmup: int, updates; a tenth of the steps by default.
+        optimizer, schedule: names, with options (`training.optimizers`, `training.schedules`). With `{"ema": 0.999}` the
+            run leaves the moving average of the weights.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         changes: Spec fields at dotted paths, over the named model's. A named model takes its vocabulary's size from the
             tokenizer unless `embeddings.vocabulary` is among them.
@@ -77,6 +84,10 @@ def pretrain(
         clip=clip,
         precision=precision,
         seed=seed,
+        optimizer=optimizer,
+        optimizer_options=dict(optimizer_options or {}),
+        schedule=schedule,
+        schedule_options=dict(schedule_options or {}),
     )
     masking = masking if isinstance(masking, MaskedLM) else MaskedLM(**(masking or {}))
     records = Records(data)
@@ -114,7 +125,7 @@ def pretrain(
         results.say(
             f"unigram baseline of the masked tokens: loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}", quiet
         )
-    Trainer(
+    trainer = Trainer(
         program,
         settings,
         devices,
@@ -124,7 +135,9 @@ def pretrain(
         log_every=log_every,
         loop=TPU_LOOP if strategy.startswith("tpu") else 1,
         quiet=quiet,
-    ).train()
+    )
+    trainer.train()
+    take_average(trainer.core.optimizer)
     heads = program.model.heads
     results.write(run, encoder=source.encoder, heads=heads, name=source.name, tokenizer=tokenizer, plugin=plugin)
     source.encoder.tokenizer = tokenizer
