@@ -73,12 +73,11 @@ def barrier(devices: tf.distribute.Strategy) -> None:
     """Wait until every worker of `multiworker` has come here; nothing on other strategies."""
     if isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy):
 
-        @tf.function(autograph=False)
-        def meet():
-            one = tf.constant(1.0)
-            return devices.run(lambda: tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, one))
+        def one():  # made in the replica: what is made outside has no device to be reduced on
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0))
 
-        devices.experimental_local_results(meet())[0].numpy()
+        met = tf.function(lambda: devices.run(one), autograph=False)()
+        devices.experimental_local_results(met)[0].numpy()
 
 
 def follow(trainer: Any) -> None:
