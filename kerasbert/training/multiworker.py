@@ -64,9 +64,7 @@ def connect() -> tf.distribute.Strategy:
 
 def is_chief(devices: tf.distribute.Strategy) -> bool:
     """Whether this process writes the run: all do but the later workers of `multiworker`."""
-    if not isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy):
-        return True
-    return devices.cluster_resolver.task_id == 0
+    return devices.extended.should_checkpoint
 
 
 def barrier(devices: tf.distribute.Strategy) -> None:
