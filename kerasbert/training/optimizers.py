@@ -275,6 +275,13 @@ def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
             raise InputError(f"{option} of optimizer {name!r} must be from {low:g} to {high:g}. Received: {value!r}")
 
 
+def check_rules(options: Mapping[str, Any], variables: Sequence[Any]) -> None:
+    """Refuse rules by weight path that find none of these weights, before a run is begun."""
+    paths = [variable.path for variable in variables]
+    decayed(paths, options.get("not_decayed"))
+    layer_factors(paths, options.get("layer_decay", 1.0))
+
+
 def make_optimizer(settings: Any) -> keras.optimizers.Optimizer:
     """The optimizer and schedule of `training.trainer.Settings`.
 

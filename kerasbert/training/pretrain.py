@@ -14,7 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.objectives.masked_lm import MaskedLM, unigram_baseline
 from kerasbert.tasks.load import load
 from kerasbert.training import multiworker, results
-from kerasbert.training.optimizers import take_average
+from kerasbert.training.optimizers import check_rules, take_average
 from kerasbert.training.preflight import preflight, warn_of_memory
 from kerasbert.training.runs import open_run
 from kerasbert.training.step import check_batch
@@ -118,6 +118,7 @@ def pretrain(
     with devices.scope():
         program = source.program(records, tokenizer, masking, settings)
         check_batch(settings.batch, settings.accumulate, devices)
+        check_rules(settings.optimizer_options, program.model.trainable_variables)
         rows = settings.batch // (devices.num_replicas_in_sync * settings.accumulate)
         half = settings.precision != "float32"
         warn_of_memory(place, source.spec, program.model.count_params(), rows, records.length, half)

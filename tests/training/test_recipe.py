@@ -173,3 +173,10 @@ def test_a_recipe_trains(tmp_path):
     python("-m", "kerasbert.cli", *line, "--quiet")
     settings = json.loads((Path(tmp_path) / "run" / "run.json").read_text())["settings"]
     assert (settings["optimizer"], settings["batch"], settings["schedule"]) == ("adafactor", 4, "linear")
+
+
+def test_a_mask_that_finds_nothing_begins_no_run(tmp_path):
+    settings = {"steps": 2, "batch": 4, "changes": tiny.SPEC, "optimizer_options": {"not_decayed": ["biass"]}}
+    with pytest.raises(InputError, match="not_decayed: 'biass' is in no weight's path, such as 'encoder/embeddings"):
+        kb.pretrain("bert/tiny", tiny.records(tmp_path), out=tmp_path / "run", **settings)
+    assert not (tmp_path / "run").exists()
