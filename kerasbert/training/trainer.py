@@ -198,7 +198,7 @@ class Trainer:
         state = {"scale": None, "evaluation": getattr(self.evaluate, "state", None), "stopped": self.stopped}
         if self.core.scale is not None:
             state["scale"] = [float(self.core.scale), int(self.core.good_steps)]
-        state["iterations"] = int(self.core.optimizer.iterations)
+        state["iterations"] = int(tf.convert_to_tensor(self.core.optimizer.iterations.value))
         slots = {f"{i:05d}": tf.convert_to_tensor(variable.value).numpy() for i, variable in self._slot_variables()}
         self.checkpoints.save(step, {"weights": values(self.program.model), "optimizer": slots}, state)
 

@@ -1,5 +1,6 @@
 """Recipes: what they may say, what the command line overrides, and one line for every mistake."""
 
+import functools
 import inspect
 import json
 from pathlib import Path
@@ -141,9 +142,15 @@ def test_mistakes_in_phases(recipe, text, message):
         kb.read_recipe(recipe(text))
 
 
-def test_the_command_line_goes_before_the_recipe(recipe, monkeypatch, capsys):
-    asked = {}
-    monkeypatch.setattr(module, "pretrain", lambda **settings: asked.update(settings))
+@pytest.fixture
+def asked(monkeypatch):
+    """What pretrain is asked for; it does nothing."""
+    found = {}
+    monkeypatch.setattr(module, "pretrain", functools.wraps(module.pretrain)(lambda **given: found.update(given)))
+    return found
+
+
+def test_the_command_line_goes_before_the_recipe(recipe, asked, capsys):
     path = recipe(GOOD)
     line = ["pretrain", "--recipe", str(path), "--out", "run", "--batch", "16", "--set", "dropout=0.5", "--quiet"]
     assert cli.main(line) == 0
@@ -153,9 +160,7 @@ def test_the_command_line_goes_before_the_recipe(recipe, monkeypatch, capsys):
     assert capsys.readouterr().out == "run\n"
 
 
-def test_without_a_recipe_the_function_s_defaults_hold(monkeypatch):
-    asked = {}
-    monkeypatch.setattr(module, "pretrain", lambda **settings: asked.update(settings))
+def test_without_a_recipe_the_function_s_defaults_hold(asked):
     assert cli.main(["pretrain", "bert/tiny", "--data", "x", "--steps", "3", "--out", "run"]) == 0
     assert asked == {"model": "bert/tiny", "data": "x", "steps": 3, "out": "run", "plugin": None}
 
