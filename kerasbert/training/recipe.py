@@ -80,7 +80,8 @@ def read_recipe(path: str | os.PathLike) -> Recipe:
 
     reader = _Reader(path)
     sections = {"prepare": _fields(Prepare), "finetune": _fields(finetune), "export": EXPORT}
-    known = _fields(pretrain) | dict.fromkeys(sections, Mapping[str, Any])
+    sections["finetune"].pop("model")  # the run that was pretrained
+    known = _fields(pretrain) | {"model": str} | dict.fromkeys(sections, Mapping[str, Any])
     node = reader.root()
     values = reader.mapping(node, known, "")
     found = {name: {} for name in sections}
@@ -110,7 +111,7 @@ def _check_pretraining(reader: "_Reader", node: Any, values: dict[str, Any]) -> 
     from kerasbert.training.phases import Phase, check_phases, make_phases
     from kerasbert.training.schedules import make_schedule
 
-    nodes = dict(reader.items(node, ""))
+    nodes = {name: child for name, child in reader.items(node, "") if values.get(name) is not None}
     spec = None
     if "model" in values and not os.path.isdir(values["model"]):
         with reader.at(nodes["model"], "model"):
@@ -132,7 +133,7 @@ def _check_pretraining(reader: "_Reader", node: Any, values: dict[str, Any]) -> 
                 check(values.get(name, default), values[f"{name}_options"])
     if "masking" in nodes:
         reader.mapping(nodes["masking"], _fields(MaskedLM), "masking.")
-    if "warmup" in values and "steps" in values and values["warmup"] > values["steps"]:
+    if "warmup" in nodes and "steps" in nodes and values["warmup"] > values["steps"]:
         with reader.at(nodes["warmup"], "warmup"):
             raise InputError(f"{values['warmup']} is more than the {values['steps']} steps")
     if "phases" in nodes:
@@ -141,7 +142,7 @@ def _check_pretraining(reader: "_Reader", node: Any, values: dict[str, Any]) -> 
         with reader.at(nodes["phases"], "phases"):
             defaults = {"data": values.get("data"), "batch": values.get("batch", 256)}
             phases = make_phases(values["phases"], **defaults, accumulate=values.get("accumulate", 1))
-            if "steps" in values:
+            if "steps" in nodes:
                 check_phases(phases, values["steps"])
 
 
@@ -175,6 +176,8 @@ class _Reader:
         """The mapping that the file is."""
         import yaml
 
+        self.broken = yaml.YAMLError
+
         class Loader(yaml.SafeLoader):
             """YAML 1.1 takes 1e-4 for text."""
 
@@ -186,9 +189,9 @@ class _Reader:
         try:
             self.loader = Loader(self.text)
             node = self.loader.get_single_node()
-        except yaml.MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else 1
-            raise InputError(f"{self.path}:{line}: not YAML: {error.problem or error.context}") from error
+        except yaml.YAMLError as error:
+            mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+            raise InputError(f"{self.path}:{mark.line + 1 if mark else 1}: not YAML: {problem or error}") from error
         if node is None:
             raise InputError(f"{self.path}:1: the recipe is empty")
         return node
@@ -199,6 +202,8 @@ class _Reader:
             raise self.error(node, f"{prefix.rstrip('.') or 'a recipe'} must be a mapping of field: value")
         seen = set()
         for key, child in node.value:
+            if key.id != "scalar":
+                raise self.error(key, f"a field of {prefix.rstrip('.') or 'a recipe'} must be a name")
             if key.value in seen:
                 raise self.error(key, f"{prefix}{key.value} is there twice")
             seen.add(key.value)
@@ -210,7 +215,10 @@ class _Reader:
         for name, child in self.items(node, prefix):
             if name not in known:
                 raise self.error(child, f"no field {prefix + name!r}. Nearest: {prefix + str(nearest(name, known))!r}")
-            found[name] = self.loader.construct_object(child, deep=True)
+            try:
+                found[name] = self.loader.construct_object(child, deep=True)
+            except (ValueError, self.broken) as error:
+                raise self.error(child, f"{prefix}{name}: {getattr(error, 'problem', error)}") from error
             if not _fits(found[name], known[name]):
                 expected = " or ".join(dict.fromkeys(_words(known[name])))
                 raise self.error(child, f"{prefix}{name} must be {expected}. Received: {found[name]!r}")

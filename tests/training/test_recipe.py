@@ -104,6 +104,11 @@ def test_a_recipe_is_the_arguments_of_the_functions(recipe):
         ("finetune:\n  epoch: 3", "r.yaml:2: no field 'finetune.epoch'. Nearest: 'finetune.epochs'"),
         ("export: 3", "r.yaml:1: export must be a mapping. Received: 3"),
         ("\n\ndata: ${NOTHING}/x", "r.yaml:3: the environment has no NOTHING: export NOTHING=..."),
+        ("model: 5", "r.yaml:1: model must be text. Received: 5"),
+        ("steps: 3\nwarmup: null\noptimizer_options: null\n? [a]\n: 3", "r.yaml:4: a field of a recipe must be a name"),
+        ("steps: !!int many", "r.yaml:1: steps: invalid literal for int"),
+        ("out: !!python/name:os.system", "r.yaml:1: out: could not determine a constructor"),
+        ("out: \x07", "r.yaml:1: not YAML: unacceptable character"),
         ("overwrite: true", "r.yaml:1: no field 'overwrite'"),
     ],
 )
@@ -111,6 +116,11 @@ def test_every_mistake_has_its_line(recipe, monkeypatch, text, message):
     monkeypatch.delenv("NOTHING", raising=False)
     with pytest.raises(InputError, match=message):
         kb.read_recipe(recipe(text))
+
+
+def test_null_is_the_functions_default(recipe):
+    text = "model: bert/tiny\nsteps: 3\nwarmup: null\noptimizer_options: null\nset: null\nmasking: null"
+    assert kb.read_recipe(recipe(text)).pretrain["warmup"] is None
 
 
 def test_no_recipe(tmp_path):
