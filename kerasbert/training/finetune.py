@@ -22,6 +22,7 @@ from kerasbert.training import results
 from kerasbert.training.optimizers import averaged
 from kerasbert.training.runs import Run, open_run
 from kerasbert.training.step import check_batch, distribute
+from kerasbert.training.strategy import parse
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Settings, Trainer, assign, precision
 
@@ -104,6 +105,8 @@ def finetune(
         schedule=schedule,
         schedule_options=dict(schedule_options or {}),
     )
+    if parse(strategy).kind == "multiworker":
+        raise InputError("finetune runs on one machine: choose another --strategy than 'multiworker'")
     devices = find_strategy(strategy)
     with devices.scope():
         encoder, name, digest = _encoder(model, changes, settings.precision)

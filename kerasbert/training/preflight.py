@@ -10,7 +10,7 @@ import subprocess
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
@@ -23,7 +23,7 @@ ACCELERATORS = {"v5litepod": "v5e"}  # as gcloud names them, where another name 
 
 
 def preflight(
-    strategy: str, *, data: Iterable[str | os.PathLike], out: str | os.PathLike, batches: Iterable[tuple[int, int]]
+    strategy: str, *, data: Sequence[str | os.PathLike], out: str | os.PathLike, batches: Sequence[tuple[int, int]]
 ) -> Place:
     """Refuse what cannot work on a strategy, before it is connected.
 
@@ -42,7 +42,7 @@ def preflight(
                     f"{kind} {path} is a path of this machine, and the hosts of {strategy!r} read and write a bucket: "
                     "copy it there (gcloud storage cp -r) and give gs://BUCKET/PATH"
                 )
-        for path in {bucket(str(path)) for path in (*data, out)}:
+        for path in sorted({bucket(str(path)) for path in (*data, out)}):
             warning = region_warning(path, bucket_location(path), place.zone or metadata("zone"))
             if warning:
                 warnings.warn(warning, stacklevel=2)

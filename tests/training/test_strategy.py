@@ -101,6 +101,13 @@ def test_a_bad_tf_config(monkeypatch, text, message):
         parse("multiworker")
 
 
+def test_finetune_is_for_one_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("TF_CONFIG", json.dumps(TF_CONFIG))
+    files = {"train": tiny.labelled(tmp_path / "train.tsv"), "dev": tiny.labelled(tmp_path / "dev.tsv")}
+    with pytest.raises(InputError, match="^finetune runs on one machine: choose another --strategy"):
+        kb.finetune(tmp_path, "classification", files, out=tmp_path / "run", strategy="multiworker")
+
+
 def check(strategy, data="gs://texts/128", out="gs://texts/run", batch=256, accumulate=1):
     return preflight.preflight(strategy, data=[data], out=out, batches=[(batch, accumulate)])
 
