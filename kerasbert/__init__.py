@@ -14,6 +14,7 @@ _HOMES = {
     "build": "tasks.load",
     "load": "tasks.load",
     "pretrain": "training.pretrain",
+    "read_recipe": "training.recipe",
     "finetune": "training.finetune",
     "evaluate": "training.finetune",
     "predict": "tasks.predict",

@@ -17,6 +17,7 @@ EXTRAS = {
     "keras": "tensorflow",
     "tensorflow_text": "tensorflow",
     "rich": "tensorflow",
+    "yaml": "tensorflow",
     "matplotlib": "tensorflow",
     "ai_edge_litert": "mobile",
     "flatbuffers": "mobile",
@@ -162,27 +163,37 @@ def _data(options: argparse.Namespace) -> None:
 
 
 def _pretrain(options: argparse.Namespace) -> None:
-    settings = _training(options)
+    settings = _training(options) | _given(options, "data init")
+    if options.recipe:
+        from kerasbert.training.recipe import read_recipe
+
+        settings = read_recipe(options.recipe).pretrain | settings
+    if options.model:
+        settings["model"] = options.model
+    missing = [name for name in ("model", "data", "steps", "out") if settings.get(name) is None]
+    if missing:
+        raise InputError(f"pretrain needs {', '.join(missing)}: on the command line or in a --recipe")
     from kerasbert.training.pretrain import pretrain
 
-    pretrain(
-        options.model,
-        options.data,
-        changes=_changes(options.set),
-        masking={"static": options.static_masks} if options.static_masks else None,
-        init=options.init,
-        plugin=options.plugins,
-        warmup=options.warmup,
-        **settings,
-    )
-    print(options.out)
+    if options.set:
+        settings["changes"] = settings.get("changes", {}) | _changes(options.set)
+    if options.static_masks:
+        settings["masking"] = settings.get("masking", {}) | {"static": options.static_masks}
+    pretrain(**settings, plugin=options.plugins)
+    print(settings["out"])
 
 
 def _training(options: argparse.Namespace) -> dict[str, Any]:
     # While the run is being set up there is nothing to save; the trainer listens for itself
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-    names = "steps out batch strategy learning_rate accumulate precision seed weight_decay clip save_every log_every"
-    return {name: getattr(options, name) for name in (*names.split(), "overwrite", "quiet")}
+    names = "steps batch strategy learning_rate warmup accumulate optimizer schedule precision seed weight_decay clip"
+    given = _given(options, f"{names} save_every log_every")
+    return given | {name: getattr(options, name) for name in ("out", "overwrite", "quiet") if getattr(options, name)}
+
+
+def _given(options: argparse.Namespace, names: str) -> dict[str, Any]:
+    """The options of these names that the command line has."""
+    return {name: getattr(options, name) for name in names.split() if hasattr(options, name)}
 
 
 def _finetune(options: argparse.Namespace) -> None:
@@ -203,7 +214,6 @@ def _finetune(options: argparse.Namespace) -> None:
         text_column=options.text_column,
         text_b_column=options.text_b_column,
         label_column=options.label_column,
-        warmup=options.warmup,
         **settings,
     )
     print(options.out)

@@ -44,14 +44,15 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     _out(add)
 
     add = command("pretrain", "train an encoder on records; the same command resumes")
-    add.add_argument("model", metavar="MODEL/SIZE", help="or a model directory (continued pretraining)")
-    add.add_argument("--data", required=True, metavar="DIR", help="records of `kerasbert data`")
-    add.add_argument("--steps", type=int, required=True)
-    add.add_argument("--init", metavar="RUN", help="start from these weights")
+    add.add_argument("model", metavar="MODEL/SIZE", nargs="?", help="or a model directory (continued pretraining)")
+    add.add_argument("--recipe", metavar="FILE", help="settings in YAML; what the command line gives goes before")
+    add.add_argument("--data", metavar="DIR", default=argparse.SUPPRESS, help="records of `kerasbert data`")
+    add.add_argument("--steps", type=int, default=argparse.SUPPRESS)
+    add.add_argument("--init", metavar="RUN", default=argparse.SUPPRESS, help="start from these weights")
     add.add_argument(
         "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
     )
-    _training(add, batch=256, learning_rate=1e-4, save_every=1000)
+    _training(add, required=False)
 
     add = command("finetune", "train a task on labelled texts; the same command resumes")
     add.add_argument("model", metavar="RUN", help="a model or run directory")
@@ -65,7 +66,7 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument("--length", type=int, default=128, help="longest text in tokens")
     add.add_argument("--patience", type=int, help="evaluations without improvement before it stops")
     add.add_argument("--metric", help="what the best weights are chosen by")
-    _training(add, batch=32, learning_rate=5e-5, save_every=None)
+    _training(add)
 
     add = command("evaluate", "metrics of a fine-tuned model")
     add.add_argument("model", metavar="RUN")
@@ -125,18 +126,25 @@ def _columns(add: argparse.ArgumentParser) -> None:
         )
 
 
-def _training(add: argparse.ArgumentParser, *, batch: int, learning_rate: float, save_every: int | None) -> None:
-    _out(add)
+def _training(add: argparse.ArgumentParser, required: bool = True) -> None:
+    """Options of a training run; one that is not given is absent, and the function's own default or a recipe's holds."""
+    _out(add, required)
     _set(add)
-    add.add_argument("--batch", type=int, default=batch, help="rows in a global batch")
-    add.add_argument("--accumulate", type=int, default=1, help="micro-batches per update")
-    add.add_argument("--strategy", default="cpu", help="cpu, cpu:N, gpu, gpu:N, tpu:NAME or tpu:local")
-    add.add_argument("--learning-rate", type=float, default=learning_rate)
-    add.add_argument("--warmup", type=int, help="updates; a tenth of all by default")
-    add.add_argument("--weight-decay", type=float, default=0.01)
-    add.add_argument("--clip", type=float, default=1.0, help="largest global norm of the gradient")
-    add.add_argument("--precision", default="float32", help="float32, mixed_bfloat16 or mixed_float16")
-    add.add_argument("--seed", type=int, default=0)
-    add.add_argument("--save-every", type=int, default=save_every, help="updates between checkpoints")
-    add.add_argument("--log-every", type=int, default=10)
+
+    def option(name: str, kind: type = str, text: str | None = None) -> None:
+        add.add_argument(name, type=kind, default=argparse.SUPPRESS, help=text)
+
+    option("--batch", int, "rows in a global batch")
+    option("--accumulate", int, "micro-batches per update")
+    option("--strategy", text="cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME[@ZONE] or multiworker")
+    option("--learning-rate", float, "peak of the schedule")
+    option("--warmup", int, "updates; a tenth of all by default")
+    option("--optimizer", text="adamw, lamb or adafactor")
+    option("--schedule", text="linear, polynomial, cosine, inverse_square_root or slanted_triangular")
+    option("--weight-decay", float)
+    option("--clip", float, "largest global norm of the gradient")
+    option("--precision", text="float32, mixed_bfloat16 or mixed_float16")
+    option("--seed", int)
+    option("--save-every", int, "updates between checkpoints")
+    option("--log-every", int)
     add.add_argument("--quiet", action="store_true")

@@ -19,8 +19,10 @@ from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches, trai
 from kerasbert.tasks.load import load
 from kerasbert.tasks.task import Rows, Task, find_labels, find_task, hold_out, read_rows, split_files
 from kerasbert.training import results
+from kerasbert.training.optimizers import averaged
 from kerasbert.training.runs import Run, open_run
 from kerasbert.training.step import check_batch, distribute
+from kerasbert.training.strategy import parse
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Settings, Trainer, assign, precision
 
@@ -44,6 +46,10 @@ def finetune(
     seed: int = 0,
     weight_decay: float = 0.01,
     clip: float = 1.0,
+    optimizer: str = "adamw",
+    optimizer_options: Mapping[str, Any] | None = None,
+    schedule: str = "linear",
+    schedule_options: Mapping[str, Any] | None = None,
     changes: Mapping[str, Any] | None = None,
     text_column: str | None = None,
     text_b_column: str | None = None,
@@ -94,7 +100,13 @@ def finetune(
         clip=clip,
         precision=precision,
         seed=seed,
+        optimizer=optimizer,
+        optimizer_options=dict(optimizer_options or {}),
+        schedule=schedule,
+        schedule_options=dict(schedule_options or {}),
     )
+    if parse(strategy).kind == "multiworker":
+        raise InputError("finetune runs on one machine: choose another --strategy than 'multiworker'")
     devices = find_strategy(strategy)
     with devices.scope():
         encoder, name, digest = _encoder(model, changes, settings.precision)
@@ -126,7 +138,7 @@ def finetune(
         made = training_batches(encoded[0], train.targets, start=start, **arguments)
         return (distribute(arrays, devices) for arrays in made)
 
-    Trainer(
+    trainer = Trainer(
         program,
         settings,
         devices,
@@ -137,7 +149,9 @@ def finetune(
         save_every=save_every or min(1000, per_epoch),
         log_every=log_every,
         quiet=quiet,
-    ).train()
+    )
+    evaluation.optimizer = trainer.core.optimizer
+    trainer.train()
     return _finish(program.model, evaluation, run, name, longest)
 
 
@@ -179,11 +193,16 @@ class _Evaluation:
         self, model: Any, task: Task, encoded: Encoded, rows: Rows, longest: int, folder: Path, patience: int | None
     ):
         self.model, self.task, self.rows, self.longest = model, task, rows, longest
+        self.optimizer: Any = None  # whose average of the weights is evaluated, set when there is one
         self.encoded, self.best, self.patience = encoded, folder / "checkpoints" / "best.safetensors", patience
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
         self.function = predict.graph(model, "outputs", predict.task_output)
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
+        with averaged(self.optimizer):
+            return self._evaluate(step)
+
+    def _evaluate(self, step: int) -> tuple[dict[str, float], bool]:
         outputs = None
         for indices, inputs in ordered_batches(self.encoded, self.longest):
             values = self.function({name: tf.convert_to_tensor(value) for name, value in inputs.items()}).numpy()

@@ -1,43 +1,306 @@
-"""Optimizers and learning-rate schedules."""
+"""Optimizers with rules by weight path: decay masks, layer-wise learning rates, a moving average of the weights.
+
+The step core reduces and clips the gradients; what is here only makes the update.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, nearest, unknown
+from kerasbert.training.schedules import LinearSchedule, make_schedule
 
-NOT_DECAYED = ["bias", "gamma", "beta"]
+NOT_DECAYED = (r"(^|/)(bias|gamma|beta)$",)  # biases and layer norms (Devlin et al.'s code, AdamWeightDecayOptimizer)
 
 
-class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up to `peak`, then linear decay to 0 at `steps` (Devlin et al., 2019, appendix A.2).
+class _ByPath:
+    """What every optimizer here has in common; mixed in before a Keras optimizer.
 
-    Update n (from 1) has peak * n / warmup while n <= warmup, then peak * (steps - n + 1) / (steps - warmup + 1):
-    no update has a rate of 0.
+    Differs from Keras, which looks for the anchor words anywhere in a variable's name: patterns are regular expressions
+    searched in its path (`encoder/block_3/attention/query/kernel`, `pretraining/heads/mlm/bias`), and one that finds nothing
+    is an error. Decay is part of the update of a weight, so that it has the weight's own rate.
+
+    Args:
+        not_decayed: patterns of the weights without decay; None for biases and layer norms.
+        layer_decay: float, factor of the learning rate from a layer to the one below (see `layer_factors`).
+        ema: float, factor of the moving average of the weights, 0 for none (see `take_average`).
     """
 
-    def __init__(self, peak: float, steps: int, warmup: int = 0):
-        if not 0 <= warmup <= steps:
-            raise InputError(f"warmup {warmup} is not between 0 and steps {steps}: lower --warmup or raise --steps")
-        self.peak, self.steps, self.warmup = peak, steps, warmup
+    def __init__(
+        self,
+        learning_rate: Any,
+        *,
+        not_decayed: Sequence[str] | None = None,
+        layer_decay: float = 1.0,
+        ema: float = 0.0,
+        **options: Any,
+    ):
+        super().__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
+        self.not_decayed, self.layer_decay = None if not_decayed is None else tuple(not_decayed), layer_decay
 
-    def __call__(self, step):
-        update = ops.cast(step, "float32") + 1.0
-        rising = update / max(1, self.warmup)
-        falling = (self.steps - update + 1.0) / (self.steps - self.warmup + 1.0)
-        return self.peak * ops.maximum(0.0, ops.minimum(falling, rising) if self.warmup else falling)
+    def build(self, variables: Sequence[Any]) -> None:
+        """Make the slots; settle which rules hold for which weight."""
+        if self.built:
+            return
+        paths = [variable.path for variable in variables]
+        self._decayed = tuple(decayed(paths, self.not_decayed))
+        self._factors = tuple(layer_factors(paths, self.layer_decay))
+        super().build(variables)
 
-    def get_config(self):
-        return {"peak": self.peak, "steps": self.steps, "warmup": self.warmup}
+    def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
+        """`update_step` does it."""
+
+    def _rules(self, variable: Any, learning_rate: Any) -> tuple[Any, float]:
+        """A weight's own learning rate and decay."""
+        index = self._get_variable_index(variable)
+        rate = ops.cast(learning_rate, variable.dtype)
+        if self._factors[index] != 1.0:
+            rate = rate * self._factors[index]
+        return rate, (self.weight_decay or 0.0) if self._decayed[index] else 0.0
+
+
+class AdamW(_ByPath, keras.optimizers.AdamW):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019, algorithm 2).
+
+    x -= rate * (m^ / (sqrt(v^) + epsilon) + decay * x), by Keras' Adam: its epsilon is Kingma and Ba's "epsilon hat" (end of
+    section 2), added before the correction of v. Differs: decay is multiplied by the whole rate, as in BERT's code, and not
+    by the schedule alone.
+    """
+
+    def update_step(self, gradient, variable, learning_rate):
+        rate, decay = self._rules(variable, learning_rate)
+        if decay:
+            self.assign_sub(variable, variable * ops.cast(decay, variable.dtype) * rate)
+        super().update_step(gradient, variable, rate)
+
+
+class Lamb(_ByPath, keras.optimizers.Lamb):
+    """Layer-wise adaptive moments for large batches (You et al., 2020, algorithm 2).
+
+    r = m^ / (sqrt(v^) + epsilon); x -= rate * |x| / |r + decay * x| * (r + decay * x). Keras' own Lamb takes the decay out of
+    the trust ratio, by which it shrinks a weight whatever its ratio. As in the authors' code, weights without decay (biases,
+    norms) have a trust ratio of 1, and so have those of norm 0.
+    """
+
+    def update_step(self, gradient, variable, learning_rate):
+        rate, decay = self._rules(variable, learning_rate)
+        index = self._get_variable_index(variable)
+        m, v = self._momentums[index], self._velocities[index]
+        gradient = ops.cast(gradient, variable.dtype)
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        self.assign_add(m, (gradient - m) * (1 - self.beta_1))
+        self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
+        m_hat, v_hat = m / (1 - ops.power(self.beta_1, step)), v / (1 - ops.power(self.beta_2, step))
+        update = m_hat / (ops.sqrt(v_hat) + self.epsilon)
+        if self._decayed[index]:
+            update = update + decay * variable
+            ours, its = ops.norm(ops.reshape(variable, [-1])), ops.norm(ops.reshape(update, [-1]))
+            rate = rate * ops.where((ours > 0) & (its > 0), ours / ops.where(its > 0, its, 1.0), 1.0)
+        self.assign_sub(variable, rate * update)
+
+
+class Adafactor(_ByPath, keras.optimizers.Optimizer):
+    """Second moments of a matrix as one row and one column (Shazeer and Stern, 2018, algorithms 4 and 5).
+
+    The learning rate is the paper's relative step size rho: the step is rho * max(epsilon_2, RMS(x)). Keras' own keeps a full
+    second moment beside the factors, so that no memory is saved, and caps every schedule at 1 / sqrt(n). Differs: decoupled
+    weight decay, rate * decay * x, where it is asked for; the paper has none.
+
+    Args:
+        beta_2_decay: float, beta_2 is 1 - n^beta_2_decay. epsilon_1, epsilon_2: float, of the squared gradient and of the
+            weights' scale. clip_threshold: float d, largest RMS of an update.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        *,
+        beta_2_decay: float = -0.8,
+        epsilon_1: float = 1e-30,
+        epsilon_2: float = 1e-3,
+        clip_threshold: float = 1.0,
+        **options: Any,
+    ):
+        super().__init__(learning_rate, **options)
+        self.beta_2_decay, self.clip_threshold = beta_2_decay, clip_threshold
+        self.epsilon_1, self.epsilon_2 = epsilon_1, epsilon_2
+
+    def build(self, variables: Sequence[Any]) -> None:
+        """Rows and columns for matrices (the last two axes), whole second moments for vectors."""
+        if self.built:
+            return
+        super().build(variables)
+        self._moments = []
+        for variable in variables:
+            shape = tuple(variable.shape)
+            if len(shape) < 2:
+                self._moments.append((self.add_variable_from_reference(variable, name="velocity"),))
+                continue
+            name = variable.path.replace("/", "_")
+            row = self.add_variable(shape[:-1], dtype=variable.dtype, name=f"{name}_row")
+            column = self.add_variable(shape[:-2] + shape[-1:], dtype=variable.dtype, name=f"{name}_column")
+            self._moments.append((row, column))
+
+    def update_step(self, gradient, variable, learning_rate):
+        rate, decay = self._rules(variable, learning_rate)
+        gradient = ops.cast(gradient, variable.dtype)
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        squared = ops.square(gradient) + self.epsilon_1
+        moments = self._moments[self._get_variable_index(variable)]
+        # sums over rows and columns in the paper; means have the same quotient and do not overflow
+        news = (squared,) if len(moments) == 1 else (ops.mean(squared, axis=-1), ops.mean(squared, axis=-2))
+        for moment, new in zip(moments, news):
+            self.assign_add(moment, (new - moment) * ops.power(step, self.beta_2_decay))
+        if len(moments) == 1:
+            update = gradient / ops.sqrt(ops.convert_to_tensor(moments[0]))
+        else:
+            row, column = map(ops.convert_to_tensor, moments)
+            scale = row / ops.mean(row, axis=-1, keepdims=True)
+            update = gradient / ops.sqrt(ops.expand_dims(scale, -1)) / ops.sqrt(ops.expand_dims(column, -2))
+        update = update / ops.maximum(1.0, _rms(update) / self.clip_threshold)
+        update = ops.maximum(self.epsilon_2, _rms(variable)) * update
+        self.assign_sub(variable, rate * (update + decay * variable if decay else update))
+
+
+def _rms(x: Any) -> Any:
+    return ops.sqrt(ops.mean(ops.square(x)))
+
+
+def decayed(paths: Sequence[str], patterns: Sequence[str] | None = None) -> list[bool]:
+    """Which weights have decay: those in whose path no pattern is found.
+
+    >>> decayed(["block_0/query/kernel", "block_0/query/bias"])
+    [True, False]
+
+    Raises:
+        InputError: a pattern that is no regular expression, or is in no path.
+    """
+    found = [_compiled(pattern) for pattern in (NOT_DECAYED if patterns is None else patterns)]
+    for pattern in found if patterns is not None else ():
+        if not any(pattern.search(path) for path in paths):
+            raise InputError(f"not_decayed: {pattern.pattern!r} is in no weight's path, such as {paths[0]!r}")
+    return [not any(pattern.search(path) for pattern in found) for path in paths]
+
+
+def _compiled(pattern: Any) -> re.Pattern:
+    try:
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise InputError(f"not_decayed: {pattern!r} is not a regular expression: {error}") from error
+
+
+def layer_factors(paths: Sequence[str], decay: float) -> list[float]:
+    """Factors of the learning rate: decay^(layers below the top), 1 for heads and pooler.
+
+    The block nearest to the heads has decay, each below it one factor more, the embeddings the last (Howard and Ruder, 2018,
+    section 3.2, "discriminative fine-tuning"; Clark et al., 2020, appendix B, 0.8 or 0.9. Differs: Clark et al.'s code
+    counts the pooler as a layer, one factor more below it).
+
+    >>> layer_factors(["embeddings/table", "block_0/kernel", "block_1/kernel", "heads/bias"], 0.5)
+    [0.125, 0.25, 0.5, 1.0]
+    """
+    blocks = [int(found[1]) if (found := re.search(r"(?:^|/)block_(\d+)/", path)) else None for path in paths]
+    layers = 1 + max((block for block in blocks if block is not None), default=-1)
+    if decay != 1.0 and not layers:
+        raise InputError("layer_decay needs a model of blocks: none of its weights is in a block_0")
+
+    def depth(path: str, block: int | None) -> int:
+        if block is not None:
+            return layers - block
+        return layers + 1 if re.search(r"(^|/)embeddings[^/]*/", path) else 0
+
+    return [float(decay) ** depth(path, block) for path, block in zip(paths, blocks)]
+
+
+def take_average(optimizer: Any) -> None:
+    """Give the model the moving average of its weights, if the optimizer keeps one; in the cross-replica context."""
+    if optimizer.use_ema:
+        for variable, average in zip(optimizer._trainable_variables, optimizer._model_variables_moving_average):
+            variable.assign(ops.convert_to_tensor(average))
+
+
+@contextlib.contextmanager
+def averaged(optimizer: Any) -> Iterator[None]:
+    """Within the block the model has the moving average of its weights, for an evaluation; training goes on without it."""
+    variables = optimizer._trainable_variables if optimizer.use_ema else []
+    old = [ops.convert_to_tensor(variable) + 0 for variable in variables]
+    take_average(optimizer)
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, old):
+            variable.assign(value)
+
+
+OPTIMIZERS = {"adamw": AdamW, "lamb": Lamb, "adafactor": Adafactor}
+DEFAULTS = {
+    "adamw": {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6},
+    "lamb": {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6},
+    "adafactor": {"beta_2_decay": -0.8, "epsilon_1": 1e-30, "epsilon_2": 1e-3, "clip_threshold": 1.0},
+}
+RULES = {"not_decayed": None, "layer_decay": 1.0, "ema": 0.0}
+RANGES = {  # low, high; the high end is excluded
+    "beta_1": (0.0, 1.0),
+    "beta_2": (0.0, 1.0),
+    "epsilon": (0.0, 1.0),
+    "beta_2_decay": (-10.0, 0.0),
+    "epsilon_1": (0.0, 1.0),
+    "epsilon_2": (0.0, 1.0),
+    "clip_threshold": (1e-9, float("inf")),
+    "layer_decay": (1e-9, 1.0 + 1e-9),
+    "ema": (0.0, 1.0),
+}
+
+
+def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an optimizer that does not exist, options that it does not have and values out of range."""
+    if name not in OPTIMIZERS:
+        raise unknown("optimizer", name, OPTIMIZERS, ", ".join(OPTIMIZERS))
+    known = [*DEFAULTS[name], *RULES]
+    for option, value in options.items():
+        if option not in known:
+            raise InputError(f"optimizer {name!r} has no option {option!r}. Nearest: {nearest(str(option), known)!r}")
+        if option == "not_decayed":
+            if isinstance(value, str) or not isinstance(value, Sequence):
+                raise InputError(f"not_decayed must be a list of regular expressions. Received: {value!r}")
+            for pattern in value:
+                _compiled(pattern)
+            continue
+        low, high = RANGES[option]
+        if type(value) not in (int, float) or not low <= value < high:
+            raise InputError(f"{option} of optimizer {name!r} must be from {low:g} to {high:g}. Received: {value!r}")
+
+
+def check_rules(options: Mapping[str, Any], variables: Sequence[Any]) -> None:
+    """Refuse rules by weight path that find none of these weights, before a run is begun."""
+    paths = [variable.path for variable in variables]
+    decayed(paths, options.get("not_decayed"))
+    layer_factors(paths, options.get("layer_decay", 1.0))
+
+
+def make_optimizer(settings: Any) -> keras.optimizers.Optimizer:
+    """The optimizer and schedule of `training.trainer.Settings`.
+
+    Raises:
+        InputError: names, options or values that do not exist; the nearest is given.
+    """
+    check_optimizer(settings.optimizer, settings.optimizer_options)
+    schedule = make_schedule(
+        settings.schedule, settings.learning_rate, settings.steps, settings.warmup, settings.schedule_options
+    )
+    options = DEFAULTS[settings.optimizer] | dict(settings.optimizer_options)
+    return OPTIMIZERS[settings.optimizer](schedule, weight_decay=settings.weight_decay, **options)
 
 
 def adamw(
     *, learning_rate: float, steps: int, warmup: int = 0, weight_decay: float = 0.01
 ) -> keras.optimizers.Optimizer:
-    """AdamW (Loshchilov and Hutter, 2019) with BERT's settings: no decay on biases and norms, epsilon 1e-6."""
+    """AdamW with BERT's settings: linear warm-up and decay, no decay on biases and norms, epsilon 1e-6."""
     for name, value in (("learning_rate", learning_rate), ("weight_decay", weight_decay)):
         if not value >= 0:
             raise InputError(f"{name} must be at least 0. Received: {value}")
-    schedule = LinearSchedule(learning_rate, steps, warmup)
-    optimizer = keras.optimizers.AdamW(schedule, weight_decay=weight_decay, beta_2=0.999, epsilon=1e-6)
-    optimizer.exclude_from_weight_decay(var_names=NOT_DECAYED)
-    return optimizer
+    return AdamW(LinearSchedule(learning_rate, steps, warmup), weight_decay=weight_decay, **DEFAULTS["adamw"])

@@ -13,7 +13,9 @@ from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.masked_lm import MaskedLM, unigram_baseline
 from kerasbert.tasks.load import load
-from kerasbert.training import results
+from kerasbert.training import multiworker, results
+from kerasbert.training.optimizers import check_rules, take_average
+from kerasbert.training.preflight import preflight, warn_of_memory
 from kerasbert.training.runs import open_run
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import strategy as find_strategy
@@ -37,6 +39,10 @@ def pretrain(
     seed: int = 0,
     weight_decay: float = 0.01,
     clip: float = 1.0,
+    optimizer: str = "adamw",
+    optimizer_options: Mapping[str, Any] | None = None,
+    schedule: str = "linear",
+    schedule_options: Mapping[str, Any] | None = None,
     changes: Mapping[str, Any] | None = None,
     masking: MaskedLM | Mapping[str, Any] | None = None,
     init: str | os.PathLike | None = None,
@@ -53,7 +59,9 @@ def pretrain(
         data: records made by `kerasbert data`; their tokenizer is the model's.
         steps: int, updates. batch: int, sequences in a global batch. accumulate: int, micro-batches per update.
         out: the run directory. strategy: see `training.strategy`.
-        learning_rate: float, peak of the linear schedule. warmup: int, updates; a tenth of the steps by default.
+        learning_rate: float, peak of the schedule. warmup: int, updates; a tenth of the steps by default.
+        optimizer, schedule: names, with options (`training.optimizers`, `training.schedules`). With `{"ema": 0.999}` the
+            run leaves the moving average of the weights.
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         changes: Spec fields at dotted paths, over the named model's. A named model takes its vocabulary's size from the
             tokenizer unless `embeddings.vocabulary` is among them.
@@ -77,7 +85,12 @@ def pretrain(
         clip=clip,
         precision=precision,
         seed=seed,
+        optimizer=optimizer,
+        optimizer_options=dict(optimizer_options or {}),
+        schedule=schedule,
+        schedule_options=dict(schedule_options or {}),
     )
+    place = preflight(strategy, data=[data], out=out, batches=[(settings.batch, settings.accumulate)])
     masking = masking if isinstance(masking, MaskedLM) else MaskedLM(**(masking or {}))
     records = Records(data)
     tokenizer = text.load_tokenizer(os.path.join(records.directory, "tokenizer"))
@@ -105,7 +118,16 @@ def pretrain(
     with devices.scope():
         program = source.program(records, tokenizer, masking, settings)
         check_batch(settings.batch, settings.accumulate, devices)
-        run = open_run(out, "pretrain", description, overwrite=overwrite)
+        check_rules(settings.optimizer_options, program.model.trainable_variables)
+        rows = settings.batch // (devices.num_replicas_in_sync * settings.accumulate)
+        half = settings.precision != "float32"
+        warn_of_memory(place, source.spec, program.model.count_params(), rows, records.length, half)
+        chief = multiworker.is_chief(devices)
+        if chief:
+            run = open_run(out, "pretrain", description, overwrite=overwrite)
+        multiworker.barrier(devices)
+        if not chief:
+            run = open_run(out, "pretrain", description)
     if run.finished:
         results.say(f"{run.directory} is finished: {steps} steps were made", quiet)
         return load(run.directory)
@@ -114,7 +136,7 @@ def pretrain(
         results.say(
             f"unigram baseline of the masked tokens: loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}", quiet
         )
-    Trainer(
+    trainer = Trainer(
         program,
         settings,
         devices,
@@ -124,9 +146,15 @@ def pretrain(
         log_every=log_every,
         loop=TPU_LOOP if strategy.startswith("tpu") else 1,
         quiet=quiet,
-    ).train()
+    )
+    if not chief:
+        multiworker.follow(trainer)
+    trainer.train()
+    take_average(trainer.core.optimizer)
     heads = program.model.heads
-    results.write(run, encoder=source.encoder, heads=heads, name=source.name, tokenizer=tokenizer, plugin=plugin)
+    if chief:
+        results.write(run, encoder=source.encoder, heads=heads, name=source.name, tokenizer=tokenizer, plugin=plugin)
+    multiworker.barrier(devices)
     source.encoder.tokenizer = tokenizer
     return source.encoder
 
@@ -139,8 +167,15 @@ def stream(
     replicas = devices.num_replicas_in_sync
     if replicas == 1:
         return iter(batches.prefetch(2))
-    parts = batches.map(lambda batch: {name: _split(value, replicas) for name, value in batch.items()}).unbatch()
-    return iter(devices.distribute_datasets_from_function(lambda context: parts.prefetch(2 * replicas)))
+
+    def of_host(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        """The parts of this host's replicas, in their order."""
+        count = replicas // context.num_input_pipelines
+        here = slice(context.input_pipeline_id * count, (context.input_pipeline_id + 1) * count)
+        parts = batches.map(lambda batch: {name: _split(value, replicas)[here] for name, value in batch.items()})
+        return parts.unbatch().prefetch(2 * count)
+
+    return iter(devices.distribute_datasets_from_function(of_host))
 
 
 def _split(x: tf.Tensor, replicas: int) -> tf.Tensor:

@@ -1,39 +1,89 @@
-"""Where a program runs: `cpu`, `cpu:N`, `gpu`, `gpu:N`, `tpu:NAME`, `tpu:local`."""
+"""Where a program runs: `cpu`, `cpu:N`, `gpu`, `gpu:N`, `tpu:local`, `tpu:NAME[@ZONE]`, `multiworker`.
 
+- `tpu:local`: the chips of this TPU VM. `tpu:NAME`: a TPU or a pod slice, reached over the network by the name that it was
+  created with; TensorFlow drives all its hosts from this one process, and every host reads its own part of each batch.
+- `multiworker`: one process per machine, the same command on each; see `training.multiworker`.
+
+The TPU paths are tested with a fake resolver and by compiling for real topologies (`kerasbert check-tpu`); they were never
+run on hardware.
+"""
+
+import dataclasses
 import re
 
 import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.training import multiworker
 
-FORMS = "cpu, cpu:N, gpu, gpu:N, tpu:NAME, tpu:local"
+FORMS = "cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME, tpu:NAME@ZONE, multiworker"
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A strategy's name, taken apart.
+
+    Attributes:
+        kind: "cpu", "gpu", "tpu" or "multiworker". count: int, devices; None where only the devices themselves can tell.
+        tpu: "local" or a name. zone: of the TPU, None for this machine's own.
+    """
+
+    kind: str
+    count: int | None = None
+    tpu: str | None = None
+    zone: str | None = None
+
+    @property
+    def remote(self) -> bool:
+        """Whether other machines read the data: a TPU that is reached over the network."""
+        return self.kind == "tpu" and self.tpu != "local"
+
+
+def parse(name: str) -> Place:
+    """Take a strategy's name apart; touches no device.
+
+    >>> parse("tpu:mine@us-west4-a")
+    Place(kind='tpu', count=None, tpu='mine', zone='us-west4-a')
+
+    Raises:
+        InputError: another form, or `multiworker` without a usable TF_CONFIG.
+    """
+    if name == "multiworker":
+        return Place(name, len(multiworker.cluster().workers))
+    match = re.fullmatch(r"(cpu|gpu)(?::([1-9]\d*))?|tpu:([^@]+)(?:@([^@]+))?", str(name))
+    if not match:
+        raise InputError(f"no strategy {name!r}. Expected one of: {FORMS}")
+    kind, count, tpu, zone = match.groups()
+    if tpu == "local" and zone:
+        raise InputError(f"strategy {name!r} names a zone for this machine's own TPU: leave out @{zone}")
+    return Place("tpu", None, tpu, zone) if tpu else Place(kind, int(count or 1))
 
 
 def strategy(name: str = "cpu") -> tf.distribute.Strategy:
     """The tf.distribute strategy of that name.
 
-    `cpu:N` splits the CPU into N logical devices, which must happen before TensorFlow is used in the process.
+    `cpu:N` splits the CPU into N logical devices and `multiworker` connects to the others, which must happen before
+    TensorFlow is used in the process.
 
     Raises:
-        InputError: another form, devices that are not there, a TPU that cannot be reached.
+        InputError: another form, devices that are not there, a TPU or workers that cannot be reached.
     """
-    match = re.fullmatch(r"(cpu|gpu)(?::([1-9]\d*))?|tpu:(.+)", name)
-    if not match:
-        raise InputError(f"no strategy {name!r}. Expected one of: {FORMS}")
-    kind, count, tpu = match[1], int(match[2] or 1), match[3]
-    if tpu:
-        return _tpu(tpu)
-    if kind == "cpu":
-        if count == 1:
+    place = parse(name)
+    if place.kind == "tpu":
+        return _tpu(place)
+    if place.kind == "multiworker":
+        return multiworker.connect()
+    if place.kind == "cpu":
+        if place.count == 1:
             gpus = tf.config.list_physical_devices("GPU")  # which TensorFlow would take
             return tf.distribute.OneDeviceStrategy("/cpu:0") if gpus else tf.distribute.get_strategy()
-        return tf.distribute.MirroredStrategy(_logical_cpus(count), tf.distribute.ReductionToOneDevice())
+        return tf.distribute.MirroredStrategy(_logical_cpus(place.count), tf.distribute.ReductionToOneDevice())
     found = tf.config.list_physical_devices("GPU")
-    if len(found) < count:
-        raise InputError(f"strategy {name!r} needs {count} GPU(s), found {len(found)}")
-    if count == 1:
+    if len(found) < place.count:
+        raise InputError(f"strategy {name!r} needs {place.count} GPU(s), found {len(found)}")
+    if place.count == 1:
         return tf.distribute.OneDeviceStrategy("/gpu:0")
-    return tf.distribute.MirroredStrategy([f"/gpu:{i}" for i in range(count)])
+    return tf.distribute.MirroredStrategy([f"/gpu:{i}" for i in range(place.count)])
 
 
 def _logical_cpus(count: int) -> list[str]:
@@ -49,15 +99,15 @@ def _logical_cpus(count: int) -> list[str]:
     return [f"/cpu:{i}" for i in range(count)]
 
 
-def _tpu(name: str) -> tf.distribute.Strategy:
+def _tpu(place: Place) -> tf.distribute.Strategy:
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
-        if name != "local":
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=place.tpu, zone=place.zone)
+        if place.remote:
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except Exception as error:  # the client raises many kinds; every one means the same to the user
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
-            f"cannot reach TPU {name!r}: {reason}. Check its name and zone, and that it is READY"
+            f"cannot reach TPU {place.tpu!r}: {reason}. Check its name and zone (tpu:NAME@ZONE), and that it is READY"
         ) from error

@@ -15,9 +15,10 @@ from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, values
 from kerasbert.training.checkpoints import Checkpoints
-from kerasbert.training.optimizers import adamw
+from kerasbert.training.optimizers import check_optimizer, make_optimizer
 from kerasbert.training.progress import Progress
 from kerasbert.training.runs import Run
+from kerasbert.training.schedules import make_schedule
 from kerasbert.training.step import StepCore, local_shape
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -38,7 +39,8 @@ class Settings:
 
     Args:
         steps: int, updates. batch: int, rows of the global batch. accumulate: int, micro-batches per update.
-        learning_rate, warmup, weight_decay, clip: of AdamW, its linear schedule and the global-norm clip.
+        learning_rate, warmup, weight_decay, clip: of the optimizer, its schedule and the global-norm clip.
+        optimizer, schedule: names, see `training.optimizers` and `training.schedules`; with their options.
         precision: one of PRECISIONS. seed: int, of initialisation, shuffling, masking and dropout.
     """
 
@@ -51,6 +53,10 @@ class Settings:
     clip: float = 1.0
     precision: str = "float32"
     seed: int = 0
+    optimizer: str = "adamw"
+    optimizer_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    schedule: str = "linear"
+    schedule_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         for name in ("steps", "batch", "accumulate"):
@@ -65,6 +71,8 @@ class Settings:
         for name in ("learning_rate", "weight_decay", "clip"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise InputError(f"{name} must be a number of at least 0. Received: {getattr(self, name)!r}")
+        check_optimizer(self.optimizer, self.optimizer_options)
+        make_schedule(self.schedule, self.learning_rate, self.steps, self.warmup, self.schedule_options)
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict."""
@@ -112,12 +120,7 @@ class Trainer:
         self.batches, self.evaluate, self.evaluate_every = batches, evaluate, evaluate_every
         self.save_every, self.log_every, self.loop, self.quiet = save_every, log_every, loop, quiet
         with strategy.scope():
-            optimizer = adamw(
-                learning_rate=settings.learning_rate,
-                steps=settings.steps,
-                warmup=settings.warmup,
-                weight_decay=settings.weight_decay,
-            )
+            optimizer = make_optimizer(settings)
         self.core = StepCore(
             program,
             optimizer,
@@ -195,7 +198,7 @@ class Trainer:
         state = {"scale": None, "evaluation": getattr(self.evaluate, "state", None), "stopped": self.stopped}
         if self.core.scale is not None:
             state["scale"] = [float(self.core.scale), int(self.core.good_steps)]
-        state["iterations"] = int(self.core.optimizer.iterations)
+        state["iterations"] = int(tf.convert_to_tensor(self.core.optimizer.iterations.value))
         slots = {f"{i:05d}": tf.convert_to_tensor(variable.value).numpy() for i, variable in self._slot_variables()}
         self.checkpoints.save(step, {"weights": values(self.program.model), "optimizer": slots}, state)
 

@@ -47,8 +47,9 @@ def run(settings: dict) -> dict:
     from kerasbert.layers.naming import names
     from kerasbert.models.bert import Encoder
     from kerasbert.objectives.bert import BertPretraining
-    from kerasbert.training.optimizers import adamw
+    from kerasbert.training.optimizers import make_optimizer, take_average
     from kerasbert.training.step import StepCore, distribute
+    from kerasbert.training.trainer import Settings
 
     keras.utils.set_random_seed(settings.get("init", 1))
     spec = Spec().derive(TINY | {"dropout": settings.get("dropout", 0.1)})
@@ -57,7 +58,8 @@ def run(settings: dict) -> dict:
         encoder.build()
         program = BertPretraining(encoder, None, pairs=True)
         steps = settings.get("steps", 10)
-        optimizer = adamw(learning_rate=1e-3, steps=steps, warmup=2)
+        rows, named = settings.get("rows", 16), settings.get("optimizer", {})
+        optimizer = make_optimizer(Settings(steps, rows, 1e-3, warmup=2, **named))
     scaling = settings.get("precision") == "mixed_float16"
     core = StepCore(
         program,
@@ -68,11 +70,13 @@ def run(settings: dict) -> dict:
         seed=settings.get("seed", 0),
         loss_scaling=scaling,
         compile_islands=settings.get("islands", False),
+        compile_update=settings.get("compile", False),
     )
     history = []
-    for batch in batches(settings.get("rows", 16), 24, 4, steps):
+    for batch in batches(rows, 24, 4, steps):
         logs = core.step(distribute(batch, strategy))
         history.append(float(logs["loss"]))
+    take_average(optimizer)
     found = {name: keras.ops.convert_to_numpy(variable) for name, variable in names(program.model).items()}
     found |= {f"log/{name}": np.float32(value) for name, value in logs.items()}
     return found | {"log/history": np.array(history)}

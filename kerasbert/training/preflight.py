@@ -1,0 +1,163 @@
+"""What is checked before a device is asked for: mistakes that would cost time on a rented machine.
+
+Nothing here was run on a TPU; the estimate of memory is fitted to the TPU compiler's own figures, and `kerasbert check-tpu`
+compiles the real step.
+"""
+
+import os
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from kerasbert.errors import InputError
+from kerasbert.training.strategy import Place, parse
+
+GB = 1e9
+# Memory of a chip that a program can use, GB (the compiler's limit on v5e is 15.75; the others in the same proportion)
+HBM = {"v4": 31.5, "v5e": 15.75, "v5p": 93.5, "v6e": 31.5}
+ACCELERATORS = {"v5litepod": "v5e"}  # as gcloud names them, where another name is usual
+
+
+def preflight(
+    strategy: str, *, data: Sequence[str | os.PathLike], out: str | os.PathLike, batches: Sequence[tuple[int, int]]
+) -> Place:
+    """Refuse what cannot work on a strategy, before it is connected.
+
+    Args:
+        strategy: name. data: directories of records. out: the run's directory.
+        batches: (batch, accumulate) of every phase.
+
+    Raises:
+        InputError: no such strategy, a local path for a remote TPU, a batch that cannot be divided.
+    """
+    place = parse(strategy)
+    if place.remote:
+        for kind, path in (*(("data", path) for path in data), ("out", out)):
+            if not str(path).startswith("gs://"):
+                raise InputError(
+                    f"{kind} {path} is a path of this machine, and the hosts of {strategy!r} read and write a bucket: "
+                    "copy it there (gcloud storage cp -r) and give gs://BUCKET/PATH"
+                )
+        for path in sorted({bucket(str(path)) for path in (*data, out)}):
+            warning = region_warning(path, bucket_location(path), place.zone or metadata("zone"))
+            if warning:
+                warnings.warn(warning, stacklevel=2)
+    for batch, accumulate in batches:
+        if place.count and batch % (place.count * accumulate):
+            raise InputError(
+                f"batch {batch} is not a multiple of {place.count} replica(s) x {accumulate} micro-batch(es): "
+                "change --batch or --accumulate"
+            )
+    return place
+
+
+def bucket(path: str) -> str:
+    """gs://name of a path in a bucket.
+
+    >>> bucket("gs://texts/books/128")
+    'gs://texts'
+    """
+    return "/".join(path.split("/")[:3])
+
+
+def bucket_location(name: str) -> str | None:
+    """Where a bucket is ("US-CENTRAL1", or "US" for a whole continent), as gcloud tells; None where it cannot."""
+    if not shutil.which("gcloud"):
+        return None
+    command = ["gcloud", "storage", "buckets", "describe", name, "--format=value(location)"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def metadata(name: str) -> str | None:
+    """An attribute of this Google Cloud machine, such as its zone; None elsewhere."""
+    host = "http://metadata.google.internal/computeMetadata/v1/instance/"
+    request = urllib.request.Request(host + name, headers={"Metadata-Flavor": "Google"})
+    try:
+        with urllib.request.urlopen(request, timeout=1) as answer:
+            return answer.read().decode().rpartition("/")[2] or None
+    except (OSError, urllib.error.URLError, ValueError):
+        return None
+
+
+def region_warning(name: str, location: str | None, zone: str | None) -> str | None:
+    """What to say of a bucket that is not where the TPU is: reading costs money and time.
+
+    >>> region_warning("gs://texts", "US-EAST1", "us-west4-a")
+    'gs://texts is in us-east1 and the TPU in us-west4: reading is slow and charged for. Make a bucket in us-west4'
+    >>> region_warning("gs://texts", "US", "us-west4-a") is None
+    True
+    """
+    if not location or not zone:
+        return None
+    place, region = location.lower(), zone.rpartition("-")[0]
+    continent = {"us": "us", "nam4": "us", "eu": "europe", "eur4": "europe", "asia": "asia", "asia1": "asia"}.get(place)
+    if place == region or (continent and region.startswith(continent + "-")):
+        return None
+    return f"{name} is in {place} and the TPU in {region}: reading is slow and charged for. Make a bucket in {region}"
+
+
+def chip(accelerator: str | None) -> str | None:
+    """The kind of chip of an accelerator type, None where it is not known.
+
+    >>> chip("v5litepod-16"), chip("v4-32"), chip(None)
+    ('v5e', 'v4', None)
+    """
+    kind = (accelerator or "").partition("-")[0]
+    kind = ACCELERATORS.get(kind, kind)
+    return kind if kind in HBM else None
+
+
+def estimate_hbm(
+    spec: Any, parameters: int, rows: int, length: int, *, half: bool = True, slots: int = 2, predictions: float = 0.16
+) -> dict[str, float]:
+    """Memory of a training step on one chip, GB: {"state", "temporaries"}. Arithmetic, not a measurement.
+
+    State: float32 weights and `slots` of the optimizer. Temporaries: float32 gradients, float32 logits of the predicted
+    positions, and 5 H + F + N S activations per token and layer that the backward pass keeps. For BERT-base in bfloat16 it
+    gives 1.3 GB of temporaries at 32 x 128 and 4.1 GB at 128 x 128, where the TPU compiler has 1.5 and 3.95.
+
+    Args:
+        spec: Spec. parameters: int, weights with heads. rows: int, sequences of a micro-batch on the chip. length: int S.
+        half: bool, activations of two bytes. predictions: float, predicted positions per token.
+    """
+    layers, tokens = spec.blocks.layers, rows * length
+    width = sum(
+        5 * spec.hidden + spec.per_layer(spec.feedforward.width, i) + spec.per_layer(spec.attention.heads, i) * length
+        for i in range(layers)
+    )
+    logits = 4 * tokens * predictions * spec.embeddings.vocabulary
+    return {
+        "state": 4 * parameters * (1 + slots) / GB,
+        "temporaries": (4 * parameters + logits + (2 if half else 4) * tokens * width) / GB,
+    }
+
+
+def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
+    """What to say where a step will not fit a chip; None where it will, or the chip is unknown.
+
+    >>> hbm_warning({"state": 1.3, "temporaries": 16.4}, "v5e")
+    'a step needs about 17.7 GB (1.3 state, 16.4 temporaries), a v5e chip has 15.75: lower --batch or raise --accumulate'
+    """
+    total = sum(found.values())
+    if kind is None or total <= HBM[kind]:
+        return None
+    return (
+        f"a step needs about {total:.1f} GB ({found['state']:.1f} state, {found['temporaries']:.1f} temporaries), "
+        f"a {kind} chip has {HBM[kind]}: lower --batch or raise --accumulate"
+    )
+
+
+def warn_of_memory(place: Place, spec: Any, parameters: int, rows: int, length: int, half: bool) -> None:
+    """Warn where a step will probably not fit the TPU; see `estimate_hbm`."""
+    kind = chip(metadata("attributes/accelerator-type")) if place.kind == "tpu" else None
+    warning = hbm_warning(estimate_hbm(spec, parameters, rows, length, half=half), kind) if kind else None
+    if warning:
+        warnings.warn(f"{warning}. `kerasbert check-tpu` compiles the real step", stacklevel=2)

@@ -1,0 +1,286 @@
+"""Recipes: a run as a file of YAML, with the names of `kerasbert.pretrain`'s arguments.
+
+    model: bert/base
+    steps: 1_000_000
+    phases:
+      - {steps: 900_000, data: gs://bucket/128, batch: 1024}
+      - {data: gs://bucket/512, batch: 256}
+    learning_rate: 1e-4
+    set: {dropout: 0.1}
+
+Sections of the same file say how its records are made (`prepare`), what is trained on top (`finetune`) and what is exported
+(`export`). `${BUCKET}` is the environment's. A mistake is one line: file, line and field.
+"""
+
+import dataclasses
+import inspect
+import os
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert.errors import InputError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepare:
+    """How the records of a recipe are made, for `tpu_scripts/prepare_data.py`.
+
+    Args:
+        out: folder; the records of length N go to out/N.
+        lengths: tokens in an example, one set of records each.
+        text: files; or None for the novels that ship with the package.
+        tokenizer: a folder; or None to learn one of `vocabulary` pieces into out/tokenizer.
+        vocabulary: int. cased: bool. packing, seed, shards, dupe_factor: see `kerasbert data`.
+    """
+
+    out: str
+    lengths: Sequence[int]
+    text: Sequence[str] | None = None
+    tokenizer: str | None = None
+    vocabulary: int = 30000
+    cased: bool = False
+    packing: str = "pairs"
+    seed: int = 0
+    shards: int | None = None
+    dupe_factor: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A recipe's sections, each a dict of arguments; empty where the file has none.
+
+    Attributes:
+        pretrain, finetune, export: of the functions of those names. prepare: of `Prepare`.
+    """
+
+    pretrain: dict[str, Any]
+    prepare: dict[str, Any]
+    finetune: dict[str, Any]
+    export: dict[str, Any]
+
+
+EXPORT = {"out": str, "length": int | None}  # of kerasbert.export
+KEPT = {"quiet", "overwrite", "plugin"}  # of the command at hand, not of a recipe
+SET = {"changes": "set"}  # what a recipe calls it, as the command line does
+
+
+def read_recipe(path: str | os.PathLike) -> Recipe:
+    """Read and check a recipe.
+
+    Raises:
+        InputError: no such file, no YAML, an unknown field (the nearest is given), a value of another type, an optimizer,
+            schedule, model or Spec field that does not exist; with file and line.
+    """
+    from kerasbert.training.finetune import finetune
+    from kerasbert.training.pretrain import pretrain
+
+    reader = _Reader(path)
+    sections = {"prepare": _fields(Prepare), "finetune": _fields(finetune), "export": EXPORT}
+    sections["finetune"].pop("model")  # the run that was pretrained
+    known = _fields(pretrain) | {"model": str} | dict.fromkeys(sections, Mapping[str, Any])
+    node = reader.root()
+    values = reader.mapping(node, known, "")
+    found = {name: {} for name in sections}
+    for name, child in reader.items(node, ""):
+        if name in sections:
+            found[name] = reader.mapping(child, sections[name], f"{name}.")
+            values.pop(name)
+    _check_pretraining(reader, node, values)
+    missing = {"out", "lengths"} - found["prepare"].keys()
+    if found["prepare"] and missing:
+        raise reader.error(
+            dict(reader.items(node, ""))["prepare"], f"prepare has no {' and no '.join(sorted(missing))}"
+        )
+    if values.get("phases"):
+        values.setdefault("data", values["phases"][0].get("data"))
+    for section in (values, found["finetune"]):
+        if "set" in section:
+            section["changes"] = section.pop("set")
+    return Recipe(values, **found)
+
+
+def _check_pretraining(reader: "_Reader", node: Any, values: dict[str, Any]) -> None:
+    """What a single value's type does not tell, with the line of the field it is about."""
+    from kerasbert import registry
+    from kerasbert.objectives.masked_lm import MaskedLM
+    from kerasbert.training.optimizers import check_optimizer
+    from kerasbert.training.phases import Phase, check_phases, make_phases
+    from kerasbert.training.schedules import make_schedule
+
+    nodes = {name: child for name, child in reader.items(node, "") if values.get(name) is not None}
+    spec = None
+    if "model" in values and not os.path.isdir(values["model"]):
+        with reader.at(nodes["model"], "model"):
+            spec = registry.find(values["model"])[1]
+    for path, child in reader.items(nodes["set"], "set.") if "set" in nodes else ():
+        with reader.at(child, f"set.{path}"):
+            if spec is not None:
+                spec.derive({path: values["set"][path]})
+    for name, check in (
+        ("optimizer", check_optimizer),
+        ("schedule", lambda name, options: make_schedule(name, 1.0, 1, 0, options)),
+    ):
+        default = {"optimizer": "adamw", "schedule": "linear"}[name]
+        if name in nodes:
+            with reader.at(nodes[name], name):
+                check(values[name], {})
+        if f"{name}_options" in nodes:
+            with reader.at(nodes[f"{name}_options"], f"{name}_options"):
+                check(values.get(name, default), values[f"{name}_options"])
+    if "masking" in nodes:
+        reader.mapping(nodes["masking"], _fields(MaskedLM), "masking.")
+    if "warmup" in nodes and "steps" in nodes and values["warmup"] > values["steps"]:
+        with reader.at(nodes["warmup"], "warmup"):
+            raise InputError(f"{values['warmup']} is more than the {values['steps']} steps")
+    if "phases" in nodes:
+        for number, child in enumerate(nodes["phases"].value, 1):
+            reader.mapping(child, _fields(Phase), f"phases[{number}].")
+        with reader.at(nodes["phases"], "phases"):
+            defaults = {"data": values.get("data"), "batch": values.get("batch", 256)}
+            phases = make_phases(values["phases"], **defaults, accumulate=values.get("accumulate", 1))
+            if "steps" in nodes:
+                check_phases(phases, values["steps"])
+
+
+def _fields(of: Any) -> dict[str, Any]:
+    """Name -> type of the arguments of a function or the fields of a dataclass, by a recipe's names."""
+    hints = typing.get_type_hints(of)
+    return {SET.get(name, name): hints[name] for name in inspect.signature(of).parameters if name not in KEPT}
+
+
+class _Reader:
+    """The nodes of a file of YAML, which know their lines."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+        try:
+            self.text = self.path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read recipe {path}: {error}") from error
+        lines = enumerate(self.text.splitlines(), 1)
+        self.text = "\n".join(line if line.lstrip().startswith("#") else self._expand(line, n) for n, line in lines)
+
+    def _expand(self, line: str, number: int) -> str:
+        def value(match: re.Match) -> str:
+            if match[1] not in os.environ:
+                raise InputError(f"{self.path}:{number}: the environment has no {match[1]}: export {match[1]}=...")
+            return os.environ[match[1]]
+
+        return re.sub(r"\$\{(\w+)\}", value, line)
+
+    def root(self) -> Any:
+        """The mapping that the file is."""
+        import yaml
+
+        self.broken = yaml.YAMLError
+
+        class Loader(yaml.SafeLoader):
+            """YAML 1.1 takes 1e-4 for text."""
+
+        Loader.add_implicit_resolver(
+            "tag:yaml.org,2002:float",
+            re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+            list("-+0123456789"),
+        )
+        try:
+            self.loader = Loader(self.text)
+            node = self.loader.get_single_node()
+        except yaml.YAMLError as error:
+            mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+            raise InputError(f"{self.path}:{mark.line + 1 if mark else 1}: not YAML: {problem or error}") from error
+        if node is None:
+            raise InputError(f"{self.path}:1: the recipe is empty")
+        return node
+
+    def items(self, node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+        """(name, node of the value) of a mapping."""
+        if node.id != "mapping":
+            raise self.error(node, f"{prefix.rstrip('.') or 'a recipe'} must be a mapping of field: value")
+        seen = set()
+        for key, child in node.value:
+            if key.id != "scalar":
+                raise self.error(key, f"a field of {prefix.rstrip('.') or 'a recipe'} must be a name")
+            if key.value in seen:
+                raise self.error(key, f"{prefix}{key.value} is there twice")
+            seen.add(key.value)
+            yield key.value, child
+
+    def mapping(self, node: Any, known: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        """The values of a mapping, whose names and types must be those of `known`."""
+        found = {}
+        for name, child in self.items(node, prefix):
+            if name not in known:
+                raise self.error(child, f"no field {prefix + name!r}. Nearest: {prefix + str(nearest(name, known))!r}")
+            try:
+                found[name] = self.loader.construct_object(child, deep=True)
+            except (ValueError, self.broken) as error:
+                raise self.error(child, f"{prefix}{name}: {getattr(error, 'problem', error)}") from error
+            if not _fits(found[name], known[name]):
+                expected = " or ".join(dict.fromkeys(_words(known[name])))
+                raise self.error(child, f"{prefix}{name} must be {expected}. Received: {found[name]!r}")
+        return found
+
+    def error(self, node: Any, message: str) -> InputError:
+        """A mistake in the line of a node."""
+        return InputError(f"{self.path}:{node.start_mark.line + 1}: {message}")
+
+    def at(self, node: Any, field: str) -> "_At":
+        """Errors within the block are told with the node's line and the field."""
+        return _At(self, node, field)
+
+
+@dataclasses.dataclass
+class _At:
+    reader: _Reader
+    node: Any
+    field: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, InputError | TypeError):
+            raise self.reader.error(self.node, f"{self.field}: {error}") from error
+
+
+PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a plain value is of a type; a whole number is a number, True is not."""
+    if hint is Any:
+        return True
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(hint))
+    kind = typing.get_origin(hint) or hint
+    if kind is float:
+        return type(value) in (int, float)
+    if kind in PLAIN:
+        return type(value) is kind
+    if kind is os.PathLike:
+        return isinstance(value, str)
+    if kind is tuple or (isinstance(kind, type) and issubclass(kind, Sequence)):
+        inner = [option for option in typing.get_args(hint) if option is not Ellipsis] or [Any]
+        return isinstance(value, list) and all(any(_fits(item, option) for option in inner) for item in value)
+    return isinstance(kind, type) and issubclass(kind, Mapping) and isinstance(value, dict)
+
+
+def _words(hint: Any) -> Iterator[str]:
+    """What `_fits` takes, in words."""
+    if isinstance(hint, types.UnionType):
+        for option in typing.get_args(hint):
+            yield from _words(option)
+        return
+    kind = typing.get_origin(hint) or hint
+    if kind in PLAIN:
+        yield PLAIN[kind]
+    elif kind is os.PathLike:
+        yield PLAIN[str]
+    elif kind is tuple or (isinstance(kind, type) and issubclass(kind, Sequence)):
+        yield "a list"
+    elif isinstance(kind, type) and issubclass(kind, Mapping):
+        yield "a mapping"

@@ -1,0 +1,204 @@
+"""Strategies by name, the TPU's client replaced by a fake, and what is checked before a device is asked for."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+import kerasbert as kb
+from kerasbert.errors import InputError
+from kerasbert.spec import Spec
+from kerasbert.training import multiworker, preflight
+from kerasbert.training.strategy import Place, parse, strategy
+from tests import tiny
+from tests.support import python
+
+TF_CONFIG = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
+
+
+@pytest.fixture
+def tpu(monkeypatch):
+    """A client that writes down what it is asked for, and fails where `.error` is set."""
+    calls = []
+    fake = SimpleNamespace(calls=calls, error=None)
+
+    def resolver(tpu, zone):
+        calls.append(("resolve", tpu, zone))
+        if fake.error:
+            raise fake.error
+        return "resolver"
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda found: calls.append(("connect", found)))
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda found: calls.append(("initialize", found)))
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda found: ("strategy", found))
+    return fake
+
+
+def test_a_tpu_by_name_is_connected(tpu):
+    assert strategy("tpu:mine@us-west4-a") == ("strategy", "resolver")
+    assert tpu.calls == [("resolve", "mine", "us-west4-a"), ("connect", "resolver"), ("initialize", "resolver")]
+
+
+def test_the_tpu_of_this_machine_is_not(tpu):
+    assert strategy("tpu:local") == ("strategy", "resolver")
+    assert tpu.calls == [("resolve", "local", None), ("initialize", "resolver")]
+
+
+def test_a_tpu_out_of_reach(tpu):
+    tpu.error = ValueError("Could not find mine\nmore of it")
+    with pytest.raises(InputError, match="^cannot reach TPU 'mine': Could not find mine. Check its name and zone"):
+        strategy("tpu:mine")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("cpu", Place("cpu", 1)),
+        ("gpu:4", Place("gpu", 4)),
+        ("tpu:local", Place("tpu", None, "local")),
+        ("tpu:pod-7@us-west4-a", Place("tpu", None, "pod-7", "us-west4-a")),
+    ],
+)
+def test_names(name, place):
+    assert parse(name) == place
+    assert place.remote == (name.startswith("tpu:pod"))
+
+
+@pytest.mark.parametrize("name", ["", "cpu:0", "tpu", "tpu:", "tpu:x@", "gpus", "multi"])
+def test_names_that_are_none(name):
+    with pytest.raises(InputError, match="no strategy .* Expected one of: cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME"):
+        parse(name)
+
+
+def test_a_zone_of_this_machine():
+    with pytest.raises(InputError, match="names a zone for this machine's own TPU: leave out @us-west4-a"):
+        parse("tpu:local@us-west4-a")
+
+
+def test_workers_come_from_tf_config(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", json.dumps(TF_CONFIG))
+    assert multiworker.cluster() == multiworker.Cluster(("a:1", "b:2"), 1)
+    assert parse("multiworker") == Place("multiworker", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "strategy 'multiworker' needs the environment variable TF_CONFIG on every machine"),
+        ("{", "TF_CONFIG is not understood"),
+        ("{}", "TF_CONFIG is not understood .KeyError: 'cluster'"),
+        (json.dumps(TF_CONFIG | {"task": {"type": "worker", "index": 2}}), "another role or index"),
+        (json.dumps(TF_CONFIG | {"task": {"type": "chief", "index": 0}}), "another role or index"),
+    ],
+)
+def test_a_bad_tf_config(monkeypatch, text, message):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    if text is not None:
+        monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(InputError, match=message):
+        parse("multiworker")
+
+
+def test_finetune_is_for_one_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("TF_CONFIG", json.dumps(TF_CONFIG))
+    files = {"train": tiny.labelled(tmp_path / "train.tsv"), "dev": tiny.labelled(tmp_path / "dev.tsv")}
+    with pytest.raises(InputError, match="^finetune runs on one machine: choose another --strategy"):
+        kb.finetune(tmp_path, "classification", files, out=tmp_path / "run", strategy="multiworker")
+
+
+def check(strategy, data="gs://texts/128", out="gs://texts/run", batch=256, accumulate=1):
+    return preflight.preflight(strategy, data=[data], out=out, batches=[(batch, accumulate)])
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """No Google Cloud: neither metadata nor gcloud."""
+    monkeypatch.setattr(preflight, "metadata", lambda name: None)
+    monkeypatch.setattr(preflight, "bucket_location", lambda name: None)
+
+
+@pytest.mark.parametrize("paths", [{"data": "/records"}, {"out": "runs/bert"}, {"out": "s3://texts/run"}])
+def test_a_remote_tpu_cannot_read_this_machine(tpu, elsewhere, paths):
+    ((kind, path),) = paths.items()
+    with pytest.raises(InputError, match=f"^{kind} {path} is a path of this machine, and the hosts of 'tpu:mine' read"):
+        check("tpu:mine", **paths)
+    assert not tpu.calls
+    assert check("tpu:local", **paths) == Place("tpu", None, "local")
+
+
+def test_pretrain_refuses_before_anything_is_connected(tpu, tmp_path):
+    with pytest.raises(InputError, match="is a path of this machine, and the hosts of 'tpu:mine' read"):
+        kb.pretrain("bert/tiny", tiny.records(tmp_path), steps=3, out="gs://texts/run", strategy="tpu:mine")
+    assert not tpu.calls
+
+
+def test_a_bucket_elsewhere_is_told_of(monkeypatch):
+    monkeypatch.setattr(preflight, "bucket_location", {"gs://texts": "US-EAST1"}.get)
+    with pytest.warns(UserWarning, match="gs://texts is in us-east1 and the TPU in us-west4"):
+        check("tpu:mine@us-west4-a")
+
+
+@pytest.mark.parametrize(
+    ("location", "zone", "warns"),
+    [
+        ("US-WEST4", "us-west4-a", False),
+        ("US", "us-west4-a", False),
+        ("EU", "europe-west4-b", False),
+        ("EU", "us-west4-a", True),
+        ("EUROPE-WEST1", "europe-west4-b", True),
+        (None, "us-west4-a", False),
+        ("US-EAST1", None, False),
+    ],
+)
+def test_regions(location, zone, warns):
+    assert bool(preflight.region_warning("gs://texts", location, zone)) == warns
+
+
+def test_the_place_of_a_bucket_is_asked_of_gcloud(monkeypatch, tmp_path):
+    gcloud = tmp_path / "gcloud"
+    gcloud.write_text(
+        '#!/bin/sh\n[ "$*" = "storage buckets describe gs://texts --format=value(location)" ] && echo US-EAST1\n'
+    )
+    gcloud.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert preflight.bucket_location("gs://texts") == "US-EAST1"
+    assert preflight.bucket_location("gs://others") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "accumulate", "message"),
+    [
+        ("cpu:3", 256, 1, r"batch 256 is not a multiple of 3 replica\(s\) x 1 micro-batch"),
+        ("cpu:2", 6, 2, r"batch 6 is not a multiple of 2 replica\(s\) x 2 micro-batch"),
+    ],
+)
+def test_a_batch_that_cannot_be_divided(name, batch, accumulate, message):
+    with pytest.raises(InputError, match=message):
+        check(name, batch=batch, accumulate=accumulate)
+
+
+def test_memory_follows_the_compilers_figures():
+    # BERT-base with heads, bfloat16, on v5e: 1.32 GB of state, temporaries 1.5 GB at 32 x 128 and 3.95 GB at 128 x 128
+    small, large = (preflight.estimate_hbm(Spec(), 110_104_890, rows, 128) for rows in (32, 128))
+    assert small["state"] == pytest.approx(1.32, abs=0.01)
+    assert small["temporaries"] == pytest.approx(1.5, rel=0.15)
+    assert large["temporaries"] == pytest.approx(3.95, rel=0.1)
+    assert preflight.hbm_warning(large, "v5e") is None
+    assert preflight.hbm_warning(large, None) is None
+
+
+def test_too_much_memory_is_told_of(monkeypatch):
+    monkeypatch.setattr(preflight, "metadata", {"attributes/accelerator-type": "v5litepod-4"}.get)
+    with pytest.warns(UserWarning, match="a v5e chip has 15.75: lower --batch or raise --accumulate. `kerasbert check"):
+        preflight.warn_of_memory(parse("tpu:local"), Spec(), 110_104_890, 1024, 128, True)
+    preflight.warn_of_memory(parse("tpu:local"), Spec(), 110_104_890, 32, 128, True)
+    preflight.warn_of_memory(parse("cpu"), Spec(), 110_104_890, 1024, 128, True)
+
+
+def test_the_command_line_refuses_in_one_line(tmp_path):
+    command = ["-m", "kerasbert.cli", "pretrain", "bert/tiny", "--data", tmp_path, "--steps", "2", "--out", "run"]
+    done = python(*command, "--strategy", "tpu:mine", check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"error: data {tmp_path} is a path of this machine")
