@@ -51,7 +51,16 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument(
         "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
     )
+    add.add_argument("--evaluate-every", type=int, default=0, help="updates between evaluations on held-out records")
+    add.add_argument("--held-out", metavar="DIR", help="records for it; by default the last shard is held out")
+    add.add_argument("--skip-bad-steps", type=int, default=0, metavar="N", help="leave out N updates that explode")
+    add.add_argument("--profile", metavar="START:COUNT", help="trace these updates for TensorBoard")
+    add.add_argument("--peak-tflops", type=float, help="of all devices, for the utilisation where it is not known")
     _training(add, batch=256, learning_rate=1e-4, save_every=1000)
+
+    add = command("replay", "run an update that exploded again and tell where the first nan or inf appears")
+    add.add_argument("dump", metavar="DUMP", help="a run's dumps/step_N")
+    add.add_argument("--json", action="store_true")
 
     add = command("finetune", "train a task on labelled texts; the same command resumes")
     add.add_argument("model", metavar="RUN", help="a model or run directory")
