@@ -35,9 +35,11 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status.
 
-    0; 2 for a mistake in what was given or a file system that refuses; 1 for a fault of ours; 75 after a SIGTERM.
+    0; 2 for a mistake in what was given or a file system that refuses; 3 where the numbers of a run exploded; 1 for a
+    fault of ours; 75 after a SIGTERM: the same command goes on.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # off by default below AVX512: 20% of a training step
     options = parser().parse_args(arguments)
     try:
         options.plugins = _plugins(options.plugin)
@@ -59,7 +61,9 @@ def _line(error: BaseException) -> tuple[str, int]:
         return f"this command needs {error.name}, which is not installed: pip install 'kerasbert[{extra}]'", 2
     line = " ".join(str(error).split())
     # TensorFlow tells of a full disk or a missing bucket by errors of its own
-    if isinstance(error, InputError | OSError) or type(error).__module__ == "tensorflow.python.framework.errors_impl":
+    if isinstance(error, InputError):
+        return line, error.status
+    if isinstance(error, OSError) or type(error).__module__ == "tensorflow.python.framework.errors_impl":
         return line, 2
     return f"unexpected {type(error).__name__}: {line}. Run it again with --debug and report what it shows", 1
 
@@ -163,7 +167,7 @@ def _data(options: argparse.Namespace) -> None:
 
 
 def _pretrain(options: argparse.Namespace) -> None:
-    settings = _training(options) | _given(options, "data init")
+    settings = _training(options) | _given(options, "data init held_out evaluate_every skip_bad_steps profile")
     if options.recipe:
         from kerasbert.training.recipe import read_recipe
 
@@ -179,8 +183,27 @@ def _pretrain(options: argparse.Namespace) -> None:
         settings["changes"] = settings.get("changes", {}) | _changes(options.set)
     if options.static_masks:
         settings["masking"] = settings.get("masking", {}) | {"static": options.static_masks}
+    if "profile" in settings:
+        settings["profile"] = _profile(settings["profile"])
+    if hasattr(options, "peak_tflops"):
+        settings["peak"] = options.peak_tflops * 1e12
     pretrain(**settings, plugin=options.plugins)
     print(settings["out"])
+
+
+def _profile(given: str) -> tuple[int, int]:
+    """`START:COUNT` -> (first update from 0, number of updates)."""
+    start, colon, count = given.partition(":")
+    if not (colon and start.isdecimal() and count.isdecimal()):
+        raise InputError(f"--profile {given!r}, expected START:COUNT such as 100:5")
+    return int(start), int(count)
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from kerasbert.training.replay import lines, replay
+
+    found = replay(options.dump)
+    _show(found, options.json, "\n".join(lines(found)))
 
 
 def _training(options: argparse.Namespace) -> dict[str, Any]:
@@ -330,6 +353,7 @@ COMMANDS = {
     "vocab": _vocab,
     "data": _data,
     "pretrain": _pretrain,
+    "replay": _replay,
     "finetune": _finetune,
     "evaluate": _evaluate,
     "predict": _predict,

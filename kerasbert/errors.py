@@ -5,7 +5,15 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """A mistake in what the user gave; the command line prints it as one line and exits with status 2."""
+    """A mistake in what the user gave; the command line prints it as one line and exits with `status`."""
+
+    status = 2
+
+
+class Exploded(InputError):
+    """A loss or gradient that is not finite; the command line exits with status 3, which no script restarts on."""
+
+    status = 3
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

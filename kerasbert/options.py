@@ -52,7 +52,19 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument(
         "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
     )
+    hidden = {"default": argparse.SUPPRESS}  # so that a recipe's value holds where none is given
+    add.add_argument("--evaluate-every", type=int, **hidden, help="updates between evaluations on held-out records")
+    add.add_argument(
+        "--held-out", metavar="DIR", **hidden, help="records for it; by default the last shard is held out"
+    )
+    add.add_argument("--skip-bad-steps", type=int, **hidden, metavar="N", help="leave out N updates that explode")
+    add.add_argument("--profile", metavar="START:COUNT", **hidden, help="trace these updates for TensorBoard")
+    add.add_argument("--peak-tflops", type=float, **hidden, help="of all devices, to tell the utilisation")
     _training(add, required=False)
+
+    add = command("replay", "run an update that exploded again and tell where the first nan or inf appears")
+    add.add_argument("dump", metavar="DUMP", help="a run's dumps/step_N")
+    add.add_argument("--json", action="store_true")
 
     add = command("finetune", "train a task on labelled texts; the same command resumes")
     add.add_argument("model", metavar="RUN", help="a model or run directory")

@@ -1,10 +1,17 @@
-"""Checkpoints of a run: `checkpoints/step_N/` with tensors, and a manifest (sizes, sha256, state) written last."""
+"""Checkpoints of a run: `checkpoints/step_N/` with tensors, and a manifest (sizes, sha256, state) written last.
+
+Written by a thread while training goes on: the tensors are the values of the moment `begin` was called.
+"""
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
+import tempfile
+import threading
 import warnings
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +20,12 @@ import numpy as np
 
 from kerasbert import files
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.data.records import is_remote
+from kerasbert.errors import InputError
+from kerasbert.training import storage
 
 Tensors = Mapping[str, np.ndarray]
+MANIFEST = "manifest.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +33,7 @@ class Checkpoint:
     """One complete checkpoint.
 
     Attributes:
-        step: int, updates that were made. path: its folder. state: json, what else the run needs to go on.
+        step: int, updates that were made. path: its folder, or a local copy of it. state: json, what else the run needs.
     """
 
     step: int
@@ -37,60 +48,169 @@ class Checkpoint:
 class Checkpoints:
     """The checkpoints of a run's directory.
 
+    Locally one exists when its folder does, which is after every file reached the disk; at an address (gs://) when its
+    manifest does, which is written after the other files.
+
     Args:
-        directory: the run's directory. keep: int, how many complete ones are left; at least 2, for the newest may be damaged.
+        directory: the run's directory or address.
+        keep: int, how many complete ones are left; at least 2, for the newest may be damaged.
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int = 2):
-        self.folder, self.keep = Path(directory) / "checkpoints", max(2, keep)
+        self.folder, self.keep = storage.join(directory, "checkpoints"), max(2, keep)
+        self.remote = is_remote(directory)
+        self.damaged: set[int] = set()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
 
-    def save(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, Any]) -> None:
-        """Write a checkpoint; it exists when the folder does, which is after every file reached the disk.
+    def begin(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, Any]) -> None:
+        """Write a checkpoint in the background; one that is being written is waited for.
 
         Args:
-            groups: file name without ending -> tensors (float32) by name.
+            groups: file name without ending -> tensors (float32) by name, which nobody changes afterwards.
+
+        Raises:
+            InputError: the save before this one failed.
         """
-        with files.new_directory(self.folder / f"step_{step}", replace=True) as folder:
-            for name, tensors in groups.items():
-                shapes = {key: value.shape for key, value in tensors.items()}
-                write_safetensors(folder / f"{name}.safetensors", shapes, tensors.__getitem__)
-            written = {
-                file.name: {"bytes": file.stat().st_size, "sha256": files.sha256(file)}
-                for file in sorted(folder.iterdir())
-            }
-            files.write_json(folder / "manifest.json", {"step": step, "files": written, "state": dict(state)})
-        for old in self._steps()[self.keep :]:
-            shutil.rmtree(self._path(old), ignore_errors=True)
+        self.wait()
+
+        def work() -> None:
+            try:
+                self.save(step, groups, state)
+            except BaseException as error:  # it belongs to the thread that trains: `check` and `wait` raise it there
+                self._error = error
+
+        # Not a daemon: a process that ends, for whatever reason but a SIGKILL, completes its checkpoint
+        self._thread = threading.Thread(target=work, name=f"checkpoint-{step}", daemon=False)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise the error of a save that failed."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def wait(self) -> None:
+        """Return when nothing is being written; raises as `check`."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.check()
+
+    def save(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, Any]) -> None:
+        """Write a checkpoint now; afterwards the oldest ones go, and the damaged ones."""
+        if self.remote:
+            with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
+                _write(Path(folder), step, groups, state)
+                storage.upload(Path(folder), self._path(step), last=MANIFEST)
+        else:
+            with files.new_directory(self._path(step), replace=True) as folder:
+                _write(folder, step, groups, state)
+        self.damaged.discard(step)
+        complete = [old for old in self._steps() if old not in self.damaged]
+        for old in [*complete[self.keep :], *self.damaged]:
+            self._remove(self._path(old))
+        self.damaged.clear()
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint whose files are what its manifest says; a damaged one is passed over with a warning."""
-        for step in self._steps():
-            problem, manifest = self._verify(self._path(step))
+        """The newest checkpoint whose files are what its manifest says; None where no checkpoint was ever completed.
+
+        A damaged one is passed over with a warning.
+
+        Raises:
+            InputError: there are checkpoints and all of them are damaged.
+        """
+        steps = self._steps()
+        for step in steps:
+            path = None
+            try:
+                path = self._local(step)
+                problem, manifest = _verify(path)
+            except storage.ERRORS as error:
+                problem, manifest = f"{type(error).__name__}: {error}", {}
             if not problem:
-                return Checkpoint(step, self._path(step), manifest["state"])
+                found = Checkpoint(step, path, manifest["state"])
+                if self.remote:
+                    weakref.finalize(found, shutil.rmtree, path, ignore_errors=True)
+                return found
+            if self.remote and path:
+                shutil.rmtree(path, ignore_errors=True)
+            self.damaged.add(step)
             warnings.warn(f"checkpoint {self._path(step)} is damaged ({problem}); trying the one before", stacklevel=2)
+        if steps:
+            raise InputError(
+                f"every checkpoint in {self.folder} is damaged (steps {', '.join(map(str, sorted(steps)))}): "
+                "put a good copy there, or start afresh with --overwrite"
+            )
         return None
 
     def remove_unfinished(self) -> None:
         """Delete what a killed process left half-written."""
-        for folder in self.folder.glob(".step_*"):
-            shutil.rmtree(folder, ignore_errors=True)
+        for name in storage.names(self.folder):
+            path = storage.join(self.folder, name)
+            hidden = name.startswith(".step_")
+            if hidden or (
+                self.remote and name.startswith("step_") and not storage.exists(storage.join(path, MANIFEST))
+            ):
+                self._remove(path)
 
-    def _path(self, step: int) -> Path:
-        return self.folder / f"step_{step}"
+    def _remove(self, path: str) -> None:
+        """A checkpoint's removal may be cut off too: it stops to exist before its files go."""
+        if self.remote:
+            storage.remove(path, first=MANIFEST)
+            return
+        hidden = storage.join(self.folder, "." + os.path.basename(path).lstrip("."))
+        if hidden != path and os.path.isdir(path):
+            shutil.rmtree(hidden, ignore_errors=True)
+            os.replace(path, hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+    def _path(self, step: int) -> str:
+        return storage.join(self.folder, f"step_{step}")
 
     def _steps(self) -> list[int]:
-        found = (path.name.removeprefix("step_") for path in self.folder.glob("step_*"))
-        return sorted((int(step) for step in found if step.isdecimal()), reverse=True)
+        found = [name.removeprefix("step_") for name in storage.names(self.folder) if name.startswith("step_")]
+        steps = sorted((int(step) for step in found if step.isdecimal()), reverse=True)
+        if self.remote:
+            return [step for step in steps if storage.exists(storage.join(self._path(step), MANIFEST))]
+        return steps
 
-    def _verify(self, path: Path) -> tuple[str | None, dict[str, Any]]:
-        try:
-            manifest = json.loads((path / "manifest.json").read_text())
-            for name, expected in manifest["files"].items():
-                if (path / name).stat().st_size != expected["bytes"]:
-                    return f"{name} has {(path / name).stat().st_size} bytes instead of {expected['bytes']}", {}
-                if files.sha256(path / name) != expected["sha256"]:
-                    return f"{name} has another sha256", {}
-            return None, manifest
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            return f"{type(error).__name__}: {error}", {}
+    def _local(self, step: int) -> Path:
+        """The folder of a checkpoint, or a local copy of it."""
+        if not self.remote:
+            return Path(self._path(step))
+        copy = Path(tempfile.mkdtemp(prefix="kerasbert."))
+        for name in storage.names(self._path(step)):
+            (copy / name).write_bytes(storage.read(storage.join(self._path(step), name)) or b"")
+        return copy
+
+
+def _write(folder: Path, step: int, groups: Mapping[str, Tensors], state: Mapping[str, Any]) -> None:
+    for name, tensors in groups.items():
+        shapes = {key: value.shape for key, value in tensors.items()}
+        write_safetensors(folder / f"{name}.safetensors", shapes, tensors.__getitem__)
+    written = {
+        file.name: {"bytes": file.stat().st_size, "sha256": files.sha256(file)} for file in sorted(folder.iterdir())
+    }
+    content = {"step": step, "files": written, "state": dict(state)}
+    files.write_json(folder / MANIFEST, content | {"sha256": _digest(content)})
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """sha256 of the manifest's own content: a number in the state may be what was damaged."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _verify(path: Path) -> tuple[str | None, dict[str, Any]]:
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+        if manifest.pop("sha256") != _digest(manifest):
+            return f"{MANIFEST} has another sha256", {}
+        for name, expected in manifest["files"].items():
+            if (path / name).stat().st_size != expected["bytes"]:
+                return f"{name} has {(path / name).stat().st_size} bytes instead of {expected['bytes']}", {}
+            if files.sha256(path / name) != expected["sha256"]:
+                return f"{name} has another sha256", {}
+        return None, manifest
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{type(error).__name__}: {error}", {}

@@ -12,19 +12,21 @@ import tensorflow as tf
 
 from kerasbert import checkpoints, files, registry
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.data.records import is_remote
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, values
 from kerasbert.tasks import label, predict
-from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches, training_batches
+from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, ordered_batches, training_batches
 from kerasbert.tasks.load import load
 from kerasbert.tasks.task import Rows, Task, find_labels, find_task, hold_out, read_rows, split_files
 from kerasbert.training import results
+from kerasbert.training.feed import Feed, Part
 from kerasbert.training.optimizers import averaged
 from kerasbert.training.runs import Run, open_run
 from kerasbert.training.step import check_batch, distribute
 from kerasbert.training.strategy import parse
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.trainer import Settings, Trainer, assign, precision
+from kerasbert.training.trainer import Habits, Settings, Trainer, assign, precision
 
 
 def finetune(
@@ -78,6 +80,8 @@ def finetune(
     Raises:
         InputError: before anything is written: files, columns, labels, settings, another run at out.
     """
+    if is_remote(out):
+        raise InputError(f"finetune writes to a local folder, received {out}: copy the finished run to the address")
     chosen = find_task(task, text=text_column, text_b=text_b_column, label=label_column, metric=metric)
     label.check_metric(chosen)
     paths = split_files(data)
@@ -132,24 +136,9 @@ def finetune(
         with _precision(settings.precision):
             program = label.LabelProgram(encoder, chosen)
     evaluation = _Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
-    arguments = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
-
-    def batches(start: int):
-        made = training_batches(encoded[0], train.targets, start=start, **arguments)
-        return (distribute(arrays, devices) for arrays in made)
-
-    trainer = Trainer(
-        program,
-        settings,
-        devices,
-        run,
-        batches,
-        evaluate=evaluation,
-        evaluate_every=min(per_epoch, total),
-        save_every=save_every or min(1000, per_epoch),
-        log_every=log_every,
-        quiet=quiet,
-    )
+    feed = _Texts(encoded[0], train.targets, settings, longest, devices, paths["train"])
+    habits = Habits(save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet)
+    trainer = Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits)
     evaluation.optimizer = trainer.core.optimizer
     trainer.train()
     return _finish(program.model, evaluation, run, name, longest)
@@ -184,6 +173,28 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
 
         encoder.tokenizer = text.load_tokenizer(Path(model) / "tokenizer")
     return encoder, info.name, results.digest(model)
+
+
+class _Texts(Feed):
+    """Batches of encoded texts."""
+
+    def __init__(self, encoded: Encoded, targets: Any, settings: Settings, longest: int, devices: Any, path: Path):
+        self.encoded, self.targets, self.devices, self.path = encoded, targets, devices, path
+        self.arguments = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
+        mean = float(np.mean([len(ids) for ids in encoded.token_ids]))
+        self.parts = [Part(settings.steps, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
+
+    def batches(self, step):
+        made = training_batches(self.encoded, self.targets, start=step, **self.arguments)
+        return (distribute(arrays, self.devices) for arrays in made)
+
+    def batch(self, step):
+        arrays = next(training_batches(self.encoded, self.targets, start=step, **self.arguments))
+        epoch, place = divmod(step, -(-len(self.encoded.token_ids) // self.arguments["batch"]))
+        order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch)
+        # rows that fill up the batch come from nowhere and weigh nothing
+        origins = [(str(self.path), int(index)) for index in order[place]]
+        return arrays, origins + [(str(self.path), -1)] * (self.arguments["batch"] - len(origins))
 
 
 class _Evaluation:

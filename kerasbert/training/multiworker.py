@@ -8,7 +8,6 @@ on from the last checkpoint. Tried with processes on one machine (tests/training
 import dataclasses
 import json
 import os
-from typing import Any
 
 import tensorflow as tf
 
@@ -76,9 +75,3 @@ def barrier(devices: tf.distribute.Strategy) -> None:
 
         met = tf.function(lambda: devices.run(one), autograph=False)()
         devices.experimental_local_results(met)[0].numpy()
-
-
-def follow(trainer: Any) -> None:
-    """Let the trainer of a later worker read the run and never write it."""
-    trainer.checkpoints.save = trainer.checkpoints.remove_unfinished = lambda *_: None
-    trainer.run.log = trainer.run.rewind = lambda *_: None

@@ -1,11 +1,10 @@
 """Pretraining: records + an encoder + an objective -> a run directory."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from kerasbert import checkpoints, registry, text
 from kerasbert import spec as specs
@@ -13,13 +12,16 @@ from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.masked_lm import MaskedLM, unigram_baseline
 from kerasbert.tasks.load import load
-from kerasbert.training import multiworker, results
+from kerasbert.training import flops, multiworker, results
+from kerasbert.training.feed import RecordsFeed, hold_out
+from kerasbert.training.held_out import HeldOut
 from kerasbert.training.optimizers import check_rules, take_average
+from kerasbert.training.phases import Phase, check_phases, make_phases
 from kerasbert.training.preflight import preflight, warn_of_memory
 from kerasbert.training.runs import open_run
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.trainer import Settings, Trainer, precision
+from kerasbert.training.trainer import Habits, Settings, Trainer, precision
 
 TPU_LOOP = 100
 
@@ -46,8 +48,14 @@ def pretrain(
     changes: Mapping[str, Any] | None = None,
     masking: MaskedLM | Mapping[str, Any] | None = None,
     init: str | os.PathLike | None = None,
+    phases: Sequence[Phase | Mapping[str, Any]] | None = None,
+    held_out: str | os.PathLike | None = None,
+    evaluate_every: int = 0,
     save_every: int = 1000,
     log_every: int = 10,
+    skip_bad_steps: int = 0,
+    profile: tuple[int, int] | None = None,
+    peak: float | None = None,
     overwrite: bool = False,
     quiet: bool = False,
     plugin: Mapping[str, str] | None = None,
@@ -66,7 +74,11 @@ def pretrain(
         changes: Spec fields at dotted paths, over the named model's. A named model takes its vocabulary's size from the
             tokenizer unless `embeddings.vocabulary` is among them.
         masking: settings of the masked LM. init: a model directory to start from (the same as `model`=directory).
-        save_every, log_every: int, updates.
+        phases: stretches of the run with their own records, batch and accumulate (training.phases), for instance 90% of
+            the steps on records of 128 tokens and the rest on 512; what a phase leaves out is this call's.
+        held_out: records for evaluation; evaluate_every: int, updates. With evaluate_every alone the last shard of the
+            records is held out.
+        save_every, log_every: int, updates. skip_bad_steps, profile, peak: see `training.trainer.Habits`.
         overwrite: start afresh where `out` holds another run.
 
     Returns:
@@ -74,6 +86,7 @@ def pretrain(
 
     Raises:
         InputError: before anything is written: records and model that disagree, settings out of range, another run at out.
+        Exploded: loss or gradient is not finite.
     """
     settings = Settings(
         steps=steps,
@@ -90,19 +103,24 @@ def pretrain(
         schedule=schedule,
         schedule_options=dict(schedule_options or {}),
     )
-    place = preflight(strategy, data=[data], out=out, batches=[(settings.batch, settings.accumulate)])
+    habits = Habits(save_every, log_every, evaluate_every, skip_bad_steps, profile, peak, quiet)
     masking = masking if isinstance(masking, MaskedLM) else MaskedLM(**(masking or {}))
-    records = Records(data)
+    if not phases and batch % accumulate:
+        raise InputError(
+            f"batch {batch} is not a multiple of {accumulate} micro-batches: change --batch or --accumulate"
+        )
+    rows = [phase.to_json() if isinstance(phase, Phase) else phase for phase in phases or [{}]]
+    stretches = make_phases(rows, data=os.fspath(data), batch=batch, accumulate=accumulate)
+    check_phases(stretches, steps)
+    sources = dict.fromkeys(phase.data for phase in stretches)
+    place = preflight(strategy, data=sources, out=out, batches=[(phase.batch, phase.accumulate) for phase in stretches])
+    opened = {path: Records(path) for path in sources}
+    records = opened[stretches[0].data]
     tokenizer = text.load_tokenizer(os.path.join(records.directory, "tokenizer"))
     source = _Source(model, init, changes, tokenizer)
-    for known in (tokenizer, source.tokenizer):
-        records.check(known or tokenizer, source.spec.embeddings.vocabulary)
-    positions = source.spec.embeddings.positions
-    if positions and records.length > positions:
-        raise InputError(
-            f"records have {records.length} tokens, the model {positions} positions: set embeddings.positions"
-        )
-
+    evaluated = _held_out(stretches, opened, held_out, evaluate_every)
+    for held in {id(held): held for held in [*opened.values(), *(evaluated or [])]}.values():
+        _check(held, tokenizer, source, records)
     devices = find_strategy(strategy)
     # the warm-up that was asked for: a tenth of the steps grows with them
     description = settings.to_json() | {
@@ -113,15 +131,20 @@ def pretrain(
         "objective": source.family.objective,
         "masking": {name: getattr(masking, name) for name in masking.__dataclass_fields__},
         "data": records.digest,
+        "phases": [phase.to_json() | {"data": opened[phase.data].digest} for phase in stretches] if phases else None,
+        "held_out": Records(held_out).digest if held_out else "last shard" if evaluated else None,
         "plugin": dict(plugin) if plugin else None,
     }
     with devices.scope():
         program = source.program(records, tokenizer, masking, settings)
-        check_batch(settings.batch, settings.accumulate, devices)
+        for phase in stretches:
+            check_batch(phase.batch, phase.accumulate, devices)
         check_rules(settings.optimizer_options, program.model.trainable_variables)
-        rows = settings.batch // (devices.num_replicas_in_sync * settings.accumulate)
-        half = settings.precision != "float32"
-        warn_of_memory(place, source.spec, program.model.count_params(), rows, records.length, half)
+        for phase in stretches:
+            rows = phase.batch // (devices.num_replicas_in_sync * phase.accumulate)
+            size = program.model.count_params(), rows, opened[phase.data].length
+            warn_of_memory(place, source.spec, *size, settings.precision != "float32")
+        evaluate = HeldOut(stretches, evaluated, program, seed=seed, devices=devices) if evaluated else None
         chief = multiworker.is_chief(devices)
         if chief:
             run = open_run(out, "pretrain", description, overwrite=overwrite)
@@ -130,25 +153,25 @@ def pretrain(
             run = open_run(out, "pretrain", description)
     if run.finished:
         results.say(f"{run.directory} is finished: {steps} steps were made", quiet)
-        return load(run.directory)
+        with run.local() as directory:
+            return load(directory)
     if not quiet:
         base = unigram_baseline(records)
         results.say(
             f"unigram baseline of the masked tokens: loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}", quiet
         )
-    trainer = Trainer(
+    read = [opened[phase.data] for phase in stretches]
+    feed = RecordsFeed(
+        stretches,
+        read,
         program,
-        settings,
-        devices,
-        run,
-        lambda start: stream(records, program, settings, devices, start),
-        save_every=save_every,
-        log_every=log_every,
-        loop=TPU_LOOP if strategy.startswith("tpu") else 1,
-        quiet=quiet,
+        steps=steps,
+        seed=settings.seed,
+        devices=devices,
+        flops=[_flops(source.spec, phase, held, masking) for phase, held in zip(stretches, read)],
     )
-    if not chief:
-        multiworker.follow(trainer)
+    loop = TPU_LOOP if strategy.startswith("tpu") else 1
+    trainer = Trainer(program, settings, devices, run, feed, evaluate=evaluate, habits=habits, loop=loop)
     trainer.train()
     take_average(trainer.core.optimizer)
     heads = program.model.heads
@@ -159,27 +182,40 @@ def pretrain(
     return source.encoder
 
 
-def stream(
-    records: Records, program: Any, settings: Settings, devices: tf.distribute.Strategy, start: int
-) -> Iterator[Any]:
-    """Batches from update `start` on, as the strategy takes them; each replica's batch has a static shape."""
-    batches = records.dataset(settings.batch, seed=settings.seed, start_step=start).map(program.prepare)
-    replicas = devices.num_replicas_in_sync
-    if replicas == 1:
-        return iter(batches.prefetch(2))
-
-    def of_host(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        """The parts of this host's replicas, in their order."""
-        count = replicas // context.num_input_pipelines
-        here = slice(context.input_pipeline_id * count, (context.input_pipeline_id + 1) * count)
-        parts = batches.map(lambda batch: {name: _split(value, replicas)[here] for name, value in batch.items()})
-        return parts.unbatch().prefetch(2 * count)
-
-    return iter(devices.distribute_datasets_from_function(of_host))
+def _held_out(
+    phases: Sequence[Phase], opened: dict[str, Records], held_out: Any, evaluate_every: int
+) -> list[Records] | None:
+    """The records that each phase is evaluated on; `opened` loses what is held out of it."""
+    if held_out is not None:
+        return [Records(held_out)] * len(phases)
+    if not evaluate_every:
+        return None
+    parts = {path: hold_out(records) for path, records in opened.items()}
+    opened |= {path: kept for path, (kept, _) in parts.items()}
+    return [parts[phase.data][1] for phase in phases]
 
 
-def _split(x: tf.Tensor, replicas: int) -> tf.Tensor:
-    return tf.reshape(x, (replicas, x.shape[0] // replicas, *x.shape[1:]))
+def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) -> None:
+    """Refuse records that do not go with the model, or with the run's first ones."""
+    for known in (tokenizer, source.tokenizer):
+        records.check(known or tokenizer, source.spec.embeddings.vocabulary)
+    positions = source.spec.embeddings.positions
+    if positions and records.length > positions:
+        raise InputError(
+            f"records have {records.length} tokens, the model {positions} positions: set embeddings.positions"
+        )
+    if records.features.keys() != first.features.keys():
+        raise InputError(
+            f"records {records.directory} have {', '.join(records.features)}, {first.directory} has "
+            f"{', '.join(first.features)}: make all of a run's records with one --packing"
+        )
+
+
+def _flops(spec: Any, phase: Phase, records: Records, masking: MaskedLM) -> float:
+    """Arithmetic of an update of a phase, on average."""
+    mean = records.tokens / records.examples
+    predicted = min(masking.width(records.length), masking.rate * mean)
+    return flops.update_flops(spec, phase.batch * mean, phase.batch, phase.batch * predicted)
 
 
 class _Source:

@@ -1,53 +1,125 @@
-"""What a run tells while it works: a bar on a terminal, lines elsewhere; both on stderr."""
+"""What a run tells while it works: rates, and a bar on a terminal, lines elsewhere; both on stderr."""
 
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from kerasbert.training.feed import Part
+
+
+class Meter:
+    """Rates of the updates since the last reading, and the time left.
+
+    Args:
+        parts: of the run. peak: float, FLOP/s of all devices, or None where it is not known.
+    """
+
+    def __init__(self, parts: Sequence[Part], peak: float | None = None):
+        self.parts, self.peak = parts, peak
+        self.speed: float | None = None  # work per second
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from the end of the next update on: it may hold a compilation."""
+        self.since: float | None = None
+        self.updates = self.tokens = self.flops = 0
+
+    def add(self, part: Part, updates: int) -> None:
+        """So many updates of a part were made."""
+        if self.since is None:
+            self.since = time.monotonic()
+            return
+        self.updates, self.tokens = self.updates + updates, self.tokens + updates * part.tokens
+        self.flops += updates * part.flops
+
+    def read(self) -> dict[str, float]:
+        """Rates by name, and start again; nothing before there are two updates."""
+        if not self.updates:
+            return {}
+        now = time.monotonic()
+        seconds = max(now - self.since, 1e-9)
+        rates = {"steps_per_second": self.updates / seconds}
+        self.speed = (self.flops or self.updates) / seconds
+        if self.tokens:
+            rates["tokens_per_second"] = self.tokens / seconds
+        if self.flops:
+            rates["flops_per_second"] = self.flops / seconds
+            if self.peak:
+                rates["utilisation"] = rates["flops_per_second"] / self.peak
+        self.begin()
+        self.since = now
+        return rates
+
+    def left(self, step: int) -> float | None:
+        """Seconds from update `step` to the end: later phases count with their own work."""
+        if not self.speed:
+            return None
+        work, begin = 0.0, 0
+        for part in self.parts:
+            work += max(0, part.until - max(begin, step)) * (part.flops or 1)
+            begin = part.until
+        return work / self.speed
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> [duration(s) for s in (7, 100, 5000, 200000)]
+    ['7 s', '2 min', '1.4 h', '2.3 d']
+    """
+    for size, unit in ((86400, "d"), (3600, "h")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{math.ceil(seconds / 60)} min" if seconds >= 60 else f"{math.ceil(seconds)} s"
 
 
 class Progress:
-    """Loss, tokens per second and time left.
+    """One short line: loss, accuracies, useful tokens per second, utilisation, time left.
 
     Args:
         steps: int, of the whole run. start: int, already made. quiet: bool.
     """
 
     def __init__(self, steps: int, start: int = 0, quiet: bool = False):
-        self.steps, self.start, self.began, self.bar = steps, start, time.monotonic(), None
-        self.quiet = quiet
-        self.shown = 0.0
+        self.steps, self.bar, self.quiet, self.shown = steps, None, quiet, 0.0
         if not quiet and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
             from rich.progress import Progress as Bar
 
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+            columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.description}"))
             self.bar = Bar(*columns, console=Console(stderr=True))
             self.task = self.bar.add_task("", total=steps, completed=start)
             self.bar.start()
 
-    def update(self, step: int, logs: Mapping[str, float]) -> None:
-        """Show the state after update `step`."""
+    def update(self, step: int, logs: Mapping[str, float], left: float | None = None) -> None:
+        """Show the state after update `step`.
+
+        Args:
+            left: seconds to the end, where that can be told.
+        """
         if self.quiet:
             return
-        parts = [
-            f"{name} {logs[name]:.4g}"
-            for name in ("loss", *(k for k in logs if k.endswith("accuracy")))
-            if name in logs
-        ]
+        shown = ("loss", *(k for k in logs if k.endswith("accuracy")))
+        parts = [f"{name} {logs[name]:.4g}" for name in shown if name in logs]
         if "tokens_per_second" in logs:
             parts.append(f"{logs['tokens_per_second']:,.0f} tokens/s")
+        if "utilisation" in logs:
+            parts.append(f"{logs['utilisation']:.0%} of peak")
+        elif "flops_per_second" in logs:
+            parts.append(f"{logs['flops_per_second'] / 1e9:,.3g} GFLOP/s")
+        if left is not None and step < self.steps:
+            parts.append(f"{duration(left)} left")
+        line = "  ".join(parts)
         if self.bar:
-            self.bar.update(self.task, completed=step, description="  ".join(parts))
+            self.bar.update(self.task, completed=step, description=line)
             return
         now = time.monotonic()
         if step < self.steps and now - self.shown < 5:
             return
         self.shown = now
-        done = max(1, step - self.start)
-        left = math.ceil((now - self.began) / done * (self.steps - step))
-        print(f"step {step}/{self.steps}  {'  '.join(parts)}  {left} s left", file=sys.stderr, flush=True)
+        print(f"step {step}/{self.steps}  {line}", file=sys.stderr, flush=True)
 
     def say(self, line: str) -> None:
         """A line of its own, for instance of an evaluation."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import checkpoints, files
+from kerasbert.data.records import is_remote
 from kerasbert.layers.naming import values
+from kerasbert.training import storage
 from kerasbert.training.runs import Run
 
 
@@ -20,9 +22,14 @@ def write(run: Run, **parts: Any) -> None:
     Args:
         parts: the arguments of `checkpoints.write_model`.
     """
-    with tempfile.TemporaryDirectory(prefix=".model.", dir=run.directory) as folder:
+    remote = is_remote(run.directory)
+    with tempfile.TemporaryDirectory(prefix=".model.", dir=None if remote else run.directory) as folder:
         checkpoints.write_model(folder, **parts)
         made = Path(folder)
+        if remote:
+            storage.upload(made, run.directory, last="weights.safetensors")
+            run.finish()
+            return
         for file in made.rglob("*"):
             files.sync(file)
         shutil.rmtree(run.directory / "tokenizer", ignore_errors=True)

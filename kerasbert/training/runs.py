@@ -1,19 +1,28 @@
-"""A run's directory: what it was asked to do, so that it can be resumed, refused or repeated."""
+"""A run's directory: what it was asked to do, so that it can be resumed, refused or repeated.
 
+It may be an address (gs://bucket/run): an object store cannot append, so metrics.jsonl is written there with every
+checkpoint.
+"""
+
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from kerasbert import __version__, files
+from kerasbert.data.records import is_remote
 from kerasbert.errors import InputError
+from kerasbert.training import storage
 
 FORMAT = 1
 
@@ -23,28 +32,42 @@ class Run:
     """A run and its place.
 
     Attributes:
-        directory: Path. description: what run.json holds. finished: whether it had done all its steps when opened.
+        directory: Path, or str where it is an address. description: what run.json holds.
+        finished: whether it had done all its steps when opened.
     """
 
-    directory: Path
+    directory: Path | str
     description: dict[str, Any]
     finished: bool
+    waiting: list[str] = dataclasses.field(default_factory=list)
 
     def finish(self) -> None:
         """Write down that all steps were made."""
+        self.flush()
         self.description["finished_steps"] = self.description["settings"]["steps"]
-        files.write_json(self.directory / "run.json", self.description)
+        _write_json(self.directory, self.description)
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Append a line to metrics.jsonl."""
+        """Append a line to metrics.jsonl; what is not finite is left out, for json cannot say it."""
+        kept = {name: value for name, value in record.items() if not isinstance(value, float) or math.isfinite(value)}
+        line = json.dumps(kept) + "\n"
+        if is_remote(self.directory):
+            self.waiting.append(line)
+            return
         with (self.directory / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(dict(record)) + "\n")
+            file.write(line)
+
+    def flush(self) -> None:
+        """Write the lines that wait for a checkpoint."""
+        if self.waiting:
+            path = storage.join(self.directory, "metrics.jsonl")
+            storage.write(path, (storage.read(path) or b"") + "".join(self.waiting).encode())
+            self.waiting = []
 
     def records(self) -> list[dict[str, Any]]:
         """The whole lines of metrics.jsonl."""
-        path = self.directory / "metrics.jsonl"
         found = []
-        for line in path.read_text().splitlines() if path.is_file() else []:
+        for line in (storage.read(storage.join(self.directory, "metrics.jsonl")) or b"").decode().splitlines():
             try:
                 found.append(json.loads(line))
             except ValueError:  # the line that was being written when the process was killed
@@ -54,7 +77,24 @@ class Run:
     def rewind(self, step: int) -> None:
         """Drop the metrics of updates after `step`, which are made again."""
         kept = [json.dumps(record) + "\n" for record in self.records() if record.get("step", 0) <= step]
-        files.write_atomic(self.directory / "metrics.jsonl", "".join(kept))
+        storage.write(storage.join(self.directory, "metrics.jsonl"), "".join(kept))
+        self.waiting = []
+
+    @contextlib.contextmanager
+    def local(self) -> Iterator[Path]:
+        """The folder of the run's model directory; a copy of it where the run is at an address."""
+        if not is_remote(self.directory):
+            yield self.directory
+            return
+        with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
+            storage.download(
+                self.directory, Path(folder), ("run.json", "model.json", "weights.safetensors", "tokenizer")
+            )
+            yield Path(folder)
+
+
+def _write_json(directory: Path | str, value: Any) -> None:
+    storage.write(storage.join(directory, "run.json"), json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def open_run(out: str | os.PathLike, kind: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> Run:
@@ -69,19 +109,22 @@ def open_run(out: str | os.PathLike, kind: str, settings: Mapping[str, Any], *, 
     Raises:
         InputError: the folder holds something else, or another run: the fields that differ are named.
     """
-    directory = Path(out)
+    directory = os.fspath(out) if is_remote(out) else Path(out)
     settings = json.loads(json.dumps(dict(settings)))
     description = {"format": FORMAT, "kind": kind, "settings": settings, "environment": environment()}
-    old = _read(directory)
-    if old is not None and overwrite:
-        shutil.rmtree(directory)
-        old = None
-    if old is None:
-        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise InputError(f"{directory} holds something that is not a run. Choose another --out")
-        with files.new_directory(directory) as folder:
-            files.write_json(folder / "run.json", description)
-        return Run(directory, description, finished=False)
+    try:
+        old = _read(directory)
+        if old is not None and overwrite:
+            if is_remote(directory):
+                storage.remove(directory)
+            else:
+                shutil.rmtree(directory)
+            old = None
+        if old is None:
+            _begin(directory, description)
+            return Run(directory, description, finished=False)
+    except storage.tf.errors.OpError as error:
+        raise storage.refused(directory, error) from error
     differ = _differences(old, description)
     if differ:
         raise InputError(
@@ -98,16 +141,32 @@ def open_run(out: str | os.PathLike, kind: str, settings: Mapping[str, Any], *, 
         )
     if old["settings"] != settings:  # more steps
         old["settings"] = settings
-        files.write_json(directory / "run.json", old)
+        _write_json(directory, old)
     return Run(directory, old, finished)
 
 
-def _read(directory: Path) -> dict[str, Any] | None:
-    path = directory / "run.json"
-    if not path.is_file():
+def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:
+    used = (
+        storage.names(directory)
+        if is_remote(directory)
+        else directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+    )
+    if used:
+        raise InputError(f"{directory} holds something that is not a run. Choose another --out")
+    if is_remote(directory):
+        _write_json(directory, description)
+        return
+    with files.new_directory(directory) as folder:
+        files.write_json(folder / "run.json", description)
+
+
+def _read(directory: Path | str) -> dict[str, Any] | None:
+    path = storage.join(directory, "run.json")
+    content = storage.read(path)
+    if content is None:
         return None
     try:
-        old = json.loads(path.read_text())
+        old = json.loads(content)
         old["settings"]["steps"], old["kind"]
         return old
     except (ValueError, KeyError, TypeError) as error:

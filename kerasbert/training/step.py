@@ -5,6 +5,7 @@ Keras' own loop divides by the replica's count, clips before the all-reduce and 
 here one replica equals N replicas equals any accumulation.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,13 +65,30 @@ class StepCore:
         self.loop = tf.function(self._loop, autograph=False)
 
     def step(self, batch: Any) -> dict[str, tf.Tensor]:
-        """One update on a (distributed) batch -> log name -> float32 scalar."""
+        """One update on a (distributed) batch -> log name -> float32 scalar.
+
+        Where loss or gradient is not finite no weight changes; see `exploded`.
+        """
         shape = local_shape(batch)
         if shape not in self.backward:
             self.backward[shape] = tf.function(self._backward, autograph=False)
         gradients, logs = self.backward[shape](batch)
-        self.update(gradients, logs["gradient_norm"])
+        if self.scale is not None or finite(logs):  # loss scaling leaves an update out by itself
+            self.update(gradients, logs["gradient_norm"])
         return logs
+
+    def exploded(self, logs: Mapping[str, Any]) -> bool:
+        """Whether the logs tell of numbers that are not finite; a float16 overflow that a lower scale may cure is none."""
+        if finite(logs):
+            return False
+        return self.scale is None or not math.isfinite(float(logs["loss"])) or float(self.scale) <= 1.0
+
+    def set_accumulate(self, accumulate: int) -> None:
+        """From now on so many micro-batches per update."""
+        if accumulate != self.accumulate:
+            self.accumulate = accumulate
+            self.backward.clear()
+            self.loop = tf.function(self._loop, autograph=False)
 
     def _loop(self, iterator, steps):
         """`steps` updates in one call; the logs of the last."""
@@ -173,6 +191,11 @@ def on_cpu(strategy: tf.distribute.Strategy) -> bool:
         return all(":CPU:" in device.upper() for device in strategy.extended.worker_devices)
     except RuntimeError:
         return True
+
+
+def finite(logs: Mapping[str, Any]) -> bool:
+    """Whether loss and gradient norm are numbers."""
+    return math.isfinite(float(logs["loss"]) + float(logs["gradient_norm"]))
 
 
 def check_batch(batch: int, accumulate: int, strategy: tf.distribute.Strategy) -> None:

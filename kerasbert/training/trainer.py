@@ -4,22 +4,24 @@ import contextlib
 import dataclasses
 import math
 import signal
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from kerasbert.checkpoints.safetensors import Safetensors
-from kerasbert.errors import InputError
+from kerasbert.errors import Exploded, InputError
 from kerasbert.layers.naming import names, values
+from kerasbert.training import explosion, flops, storage
 from kerasbert.training.checkpoints import Checkpoints
+from kerasbert.training.feed import Feed, Part
 from kerasbert.training.optimizers import check_optimizer, make_optimizer
-from kerasbert.training.progress import Progress
+from kerasbert.training.progress import Meter, Progress
 from kerasbert.training.runs import Run
 from kerasbert.training.schedules import make_schedule
-from kerasbert.training.step import StepCore, local_shape
+from kerasbert.training.step import StepCore
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 COMPILE_FROM = 2e9  # updates x weights; compiling takes about 5 s and saves 10 ns a weight and update
@@ -90,15 +92,48 @@ def precision(name: str) -> Iterator[None]:
         keras.config.set_dtype_policy(old)
 
 
+@dataclasses.dataclass(frozen=True)
+class Habits:
+    """How a run is watched and kept; none of it changes the result.
+
+    Args:
+        save_every, log_every, evaluate_every: int, updates; 0 for at the end only.
+        skip_bad_steps: int, updates that may be left out because loss or gradient is not finite, before the run stops.
+        profile: (first update, number of updates) to trace for TensorBoard, or None.
+        peak: float, FLOP/s of all devices, where utilisation is to be told and the devices are not known.
+        quiet: bool.
+    """
+
+    save_every: int = 1000
+    log_every: int = 10
+    evaluate_every: int = 0
+    skip_bad_steps: int = 0
+    profile: tuple[int, int] | None = None
+    peak: float | None = None
+    quiet: bool = False
+
+    def __post_init__(self):
+        for name in ("save_every", "log_every", "evaluate_every", "skip_bad_steps"):
+            least = 1 if name == "log_every" else 0
+            if type(getattr(self, name)) is not int or getattr(self, name) < least:
+                raise InputError(
+                    f"{name} must be a whole number of at least {least}. Received: {getattr(self, name)!r}"
+                )
+        if self.profile is not None and (len(self.profile) != 2 or self.profile[0] < 0 or self.profile[1] < 1):
+            raise InputError(f"profile must be a first update and a number of updates. Received: {self.profile}")
+        if self.peak is not None and not self.peak > 0:
+            raise InputError(f"peak must be more than 0 FLOP/s. Received: {self.peak}")
+
+
 class Trainer:
     """Trains a program for a number of updates; a killed run goes on from its last checkpoint with the same result.
 
     Args:
         program: Program, made under the strategy's scope. settings: Settings. strategy: tf.distribute.Strategy. run: Run.
-        batches: start step -> iterator of (distributed) batches from that update on.
+        feed: Feed, the data.
         evaluate: called after every `evaluate_every` updates and at the end with the step; returns metrics to log, and
             True where training should stop. Its state is saved in the checkpoints.
-        save_every, log_every: int, updates. loop: int, updates per call of the graph (TPU).
+        loop: int, updates per call of the graph (TPU).
     """
 
     def __init__(
@@ -107,20 +142,17 @@ class Trainer:
         settings: Settings,
         strategy: tf.distribute.Strategy,
         run: Run,
-        batches: Callable[[int], Iterator[Any]],
+        feed: Feed,
         *,
         evaluate: Any = None,
-        evaluate_every: int = 0,
-        save_every: int = 1000,
-        log_every: int = 10,
+        habits: Habits = Habits(),
         loop: int = 1,
-        quiet: bool = False,
     ):
-        self.program, self.settings, self.strategy, self.run = program, settings, strategy, run
-        self.batches, self.evaluate, self.evaluate_every = batches, evaluate, evaluate_every
-        self.save_every, self.log_every, self.loop, self.quiet = save_every, log_every, loop, quiet
+        self.program, self.settings, self.strategy, self.run, self.feed = program, settings, strategy, run, feed
+        self.evaluate, self.habits, self.loop = evaluate, habits, loop
         with strategy.scope():
             optimizer = make_optimizer(settings)
+        compiled = settings.steps * program.model.count_params() > COMPILE_FROM
         self.core = StepCore(
             program,
             optimizer,
@@ -129,78 +161,157 @@ class Trainer:
             accumulate=settings.accumulate,
             seed=settings.seed,
             loss_scaling=settings.precision == "mixed_float16",
-            compile_update=settings.steps * program.model.count_params() > COMPILE_FROM,
+            compile_update=compiled,
+            compile_islands=compiled and feed.fixed,
         )
         self.checkpoints = Checkpoints(run.directory)
-        self.stopped = False
+        self.chief = strategy.extended.should_checkpoint  # of several machines one writes
+        self.stopped, self.interrupted, self.skipped, self.saved = False, False, 0, -1
+        self.alone_until = 0  # updates before this one are made one by one, to find the one that exploded
+        self.tracing = False
 
     def train(self) -> None:
-        """Make the updates that are left."""
-        step, self.interrupted = self._restore(), False
-        progress = Progress(self.settings.steps, step, self.quiet)
-        writer = tf.summary.create_file_writer(str(self.run.directory / "tensorboard"))
-        with _terminated(self), contextlib.closing(progress), contextlib.closing(writer):
-            self._train(step, progress, writer)
+        """Make the updates that are left.
 
-    def _train(self, step: int, progress: Progress, writer: Any) -> None:
-        steps, batches, mark = self.settings.steps, None, (time.monotonic(), 0)
+        Raises:
+            Interrupted: SIGTERM came; everything up to the update at hand is in the newest checkpoint.
+            Exploded: loss or gradient is not finite; the weights before that update are kept.
+        """
+        step = self._restore()
+        self.progress = Progress(self.settings.steps, step, self.habits.quiet)
+        self.writer = tf.summary.create_file_writer(storage.join(self.run.directory, "tensorboard"))
+        self.meter = Meter(self.feed.parts, self.habits.peak or flops.peak(self.strategy))
+        with _terminated(self), contextlib.closing(self.progress), contextlib.closing(self.writer):
+            try:
+                self._train(step)
+            except BaseException:
+                with contextlib.suppress(Exception):  # the first error is the one to tell
+                    self.checkpoints.wait()
+                raise
+            self.checkpoints.wait()
+
+    def _train(self, step: int) -> None:
+        steps, batches, part, habits = self.settings.steps, None, None, self.habits
+        if self.loop > 1 and step == 0:
+            self._save(step)  # what to go back to where an update within the first call explodes
+        if step == steps and self.evaluate is None:
+            self.progress.update(step, {})
         while step < steps and not self.stopped:
-            batches = batches or self.batches(step)
-            until = min(self._next(step, every) for every in (self.save_every, self.log_every, self.evaluate_every))
-            count = min(self.loop, until - step)
-            logs, tokens = self._updates(batches, count)
-            step, mark = step + count, (mark[0], mark[1] + tokens * count)
-            if step % self.log_every == 0 or step == steps:
-                logs = {name: float(value) for name, value in logs.items()}
-                self._check_finite(step, logs)
-                now = time.monotonic()
-                logs["tokens_per_second"], mark = mark[1] / max(now - mark[0], 1e-9), (now, 0)
-                self._log(step, logs, writer)
-                progress.update(step, logs)
-            if self.evaluate and (step == steps or (self.evaluate_every and step % self.evaluate_every == 0)):
-                found, self.stopped = self.evaluate(step)
-                self._log(step, found, writer)
-                progress.say(f"step {step}: " + "  ".join(f"{name} {value:.4f}" for name, value in found.items()))
-                mark = (time.monotonic(), 0)
-            if step % self.save_every == 0 or step == steps or self.stopped or self.interrupted:
+            if part is not self.feed.part(step):
+                part, batches = self.feed.part(step), None
+                self.core.set_accumulate(part.accumulate)
+                self.meter.begin()
+            batches = batches or self.feed.batches(step)
+            count = min(1 if step < self.alone_until else self.loop, self._until(step, part) - step)
+            logs = self._updates(batches, count, step)
+            if logs is None:  # made again one by one
+                step, batches = self._restore(), None
+                continue
+            step += count
+            self.meter.add(part, count)
+            if step % habits.log_every == 0 or step == steps:
+                self._tell(step, logs)
+            if self.evaluate and (step == steps or (habits.evaluate_every and step % habits.evaluate_every == 0)):
+                self._evaluate(step)
+            self.checkpoints.check()
+            due = step == steps or self.stopped or (habits.save_every and step % habits.save_every == 0)
+            if due or self.interrupted:
                 self._save(step)
             if self.interrupted and step < steps and not self.stopped:
+                self.checkpoints.wait()
                 raise Interrupted
-        if not batches and self.evaluate is None:
-            progress.update(step, {})
 
-    def _next(self, step: int, every: int) -> int:
-        """The next multiple of `every` after `step`, or the end."""
-        return min(self.settings.steps, (step // every + 1) * every if every else self.settings.steps)
+    def _until(self, step: int, part: Part) -> int:
+        """The next update before which something other than an update happens."""
+        habits, found = self.habits, [self.settings.steps, part.until if step < part.until else self.settings.steps]
+        for every in (habits.save_every, habits.log_every, habits.evaluate_every if self.evaluate else 0):
+            if every:
+                found.append((step // every + 1) * every)
+        if habits.profile:
+            found += [edge for edge in (habits.profile[0], sum(habits.profile)) if edge > step]
+        return min(found)
 
-    def _updates(self, batches: Iterator[Any], count: int) -> tuple[Mapping[str, Any], int]:
-        """Logs of the last of `count` updates, and the tokens of one."""
+    def _updates(self, batches: Iterator[Any], count: int, step: int) -> Mapping[str, Any] | None:
+        """Logs of the last of `count` updates; None where one of several exploded: they are undone."""
+        with self._traced(step, count):
+            if count > 1:
+                logs = self.core.loop(batches, tf.constant(count))
+            else:
+                logs = self.core.step(next(batches))
+        if not self.core.exploded(logs):
+            return logs
         if count > 1:
-            length = batches.element_spec["token_ids"].shape[-1]
-            return self.core.loop(batches, tf.constant(count)), self.settings.batch * length
-        batch = next(batches)
-        return self.core.step(batch), self.settings.batch * local_shape(batch)[1]
+            self.progress.say(f"not finite within updates {step + 1} to {step + count}: making them again one by one")
+            self.alone_until = step + count
+            return None
+        return self._explode(step, {name: float(value) for name, value in logs.items()})
 
-    def _check_finite(self, step: int, logs: Mapping[str, float]) -> None:
-        if not math.isfinite(logs["loss"]):
-            raise InputError(
-                f"the loss is {logs['loss']} at step {step} (learning rate {logs['learning_rate']:.3g}, gradient norm "
-                f"{logs['gradient_norm']:.3g}): lower --learning-rate or raise --warmup; the last checkpoint is kept"
-            )
+    def _explode(self, step: int, logs: Mapping[str, float]) -> Mapping[str, float]:
+        """No weight has changed. Write the dump; stop, or go on where updates may be left out."""
+        self.checkpoints.wait()
+        state = {"iterations": int(self.core.optimizer.iterations), "checkpoint": max(0, self.saved)}
+        if self.core.scale is not None:
+            state["scale"] = float(self.core.scale)
+        line = "another process writes the dump"
+        if self.chief:
+            path, origins = explosion.dump(self.run, self.program, self.feed, step, logs, state)
+            line = explosion.describe(step + 1, logs, path, origins)
+        self.skipped += 1
+        if self.skipped > self.habits.skip_bad_steps:
+            raise Exploded(f"{line}. {explosion.ADVICE}")
+        self.progress.say(f"warning: {line} (left out, {self.skipped} of {self.habits.skip_bad_steps} allowed)")
+        self._log(step + 1, {"skipped": self.skipped})
+        return logs
 
-    def _log(self, step: int, logs: Mapping[str, float], writer: Any) -> None:
+    @contextlib.contextmanager
+    def _traced(self, step: int, count: int) -> Iterator[None]:
+        """The updates within are part of the profile that was asked for."""
+        profile = self.habits.profile
+        inside = profile is not None and profile[0] <= step < sum(profile)
+        if inside and (step == profile[0] or not self.tracing):
+            tf.profiler.experimental.start(storage.join(self.run.directory, "tensorboard"))
+            self.tracing = True
+        with tf.profiler.experimental.Trace("train", step_num=step, _r=1) if inside else contextlib.nullcontext():
+            yield
+        if inside and step + count >= min(sum(profile), self.settings.steps):
+            tf.profiler.experimental.stop()
+            self.tracing = False
+
+    def _tell(self, step: int, logs: Mapping[str, Any]) -> None:
+        logs = {name: float(value) for name, value in logs.items()} | self.meter.read()
+        self._log(step, logs)
+        self.progress.update(step, logs, self.meter.left(step))
+
+    def _evaluate(self, step: int) -> None:
+        found, self.stopped = self.evaluate(step)
+        self._log(step, found)
+        self.progress.say(f"step {step}: " + "  ".join(f"{name} {value:.4f}" for name, value in found.items()))
+        self.meter.begin()
+
+    def _log(self, step: int, logs: Mapping[str, float]) -> None:
+        if not self.chief:
+            return
         self.run.log({"step": step} | dict(logs))
-        with writer.as_default(step):
+        with self.writer.as_default(step):
             for name, value in logs.items():
                 tf.summary.scalar(name, value)
 
     def _save(self, step: int) -> None:
+        """Begin to write a checkpoint of this moment."""
+        if step == self.saved or not self.chief:
+            return
+        self.checkpoints.wait()  # before the copies: at most one set of them is in memory
         state = {"scale": None, "evaluation": getattr(self.evaluate, "state", None), "stopped": self.stopped}
         if self.core.scale is not None:
             state["scale"] = [float(self.core.scale), int(self.core.good_steps)]
         state["iterations"] = int(tf.convert_to_tensor(self.core.optimizer.iterations.value))
-        slots = {f"{i:05d}": tf.convert_to_tensor(variable.value).numpy() for i, variable in self._slot_variables()}
-        self.checkpoints.save(step, {"weights": values(self.program.model), "optimizer": slots}, state)
+        state["skipped"] = self.skipped
+        state["data"] = self.feed.position(step)
+        # copies: the next update changes the variables' own memory
+        slots = {f"{i:05d}": np.array(tf.convert_to_tensor(v.value).numpy()) for i, v in self._slot_variables()}
+        self.checkpoints.begin(step, {"weights": values(self.program.model), "optimizer": slots}, state)
+        self.run.flush()
+        self.saved = step
 
     def _slot_variables(self) -> list[tuple[int, Any]]:
         iterations = self.core.optimizer.iterations
@@ -208,12 +319,20 @@ class Trainer:
 
     def _restore(self) -> int:
         """Go to the newest checkpoint, if there is one; returns the number of updates made."""
-        self.checkpoints.remove_unfinished()
+        self.checkpoints.wait()
+        if self.chief:
+            self.checkpoints.remove_unfinished()
         checkpoint = self.checkpoints.latest()
+        if self.chief:
+            self.run.rewind(checkpoint.step if checkpoint else -1)
         if checkpoint is None:
-            self.run.rewind(-1)
             return 0
-        state = checkpoint.state
+        state, step = checkpoint.state, checkpoint.step
+        if state["data"] != self.feed.position(step):
+            raise InputError(
+                f"checkpoint {checkpoint.path} reads its data at {state['data']}, this run at {self.feed.position(step)}: "
+                "the phases or the data are others. Choose another --out or pass --overwrite"
+            )
         with self.strategy.scope():
             assign(checkpoint.tensors("weights"), names(self.program.model))
             slots = checkpoint.tensors("optimizer")
@@ -225,9 +344,8 @@ class Trainer:
                 self.core.good_steps.assign(state["scale"][1])
         if self.evaluate is not None:
             self.evaluate.state = state["evaluation"]
-        self.stopped = state["stopped"]
-        self.run.rewind(checkpoint.step)
-        return checkpoint.step
+        self.stopped, self.skipped, self.saved = state["stopped"], state["skipped"], step
+        return step
 
 
 def assign(tensors: Safetensors, variables: Mapping[str, Any]) -> None:

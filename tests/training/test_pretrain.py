@@ -87,15 +87,15 @@ def test_a_rerun_is_the_same_to_the_bit_and_a_finished_one_is_left_alone(folder,
 
 def test_stopped_anywhere_it_goes_on_to_the_same_weights(folder, data, run, monkeypatch):
     out = folder / "stopped"
-    save, calls = Checkpoints.save, []
+    begin, calls = Checkpoints.begin, []
 
     def failing(self, step, groups, state):
-        save(self, step, groups, state)
+        begin(self, step, groups, state)
         calls.append(step)
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Checkpoints, "save", failing)
+    monkeypatch.setattr(Checkpoints, "begin", failing)
     with pytest.raises(KeyboardInterrupt):
         kb.pretrain("bert/tiny", data, out=out, save_every=4, **ARGUMENTS)
     monkeypatch.undo()
@@ -113,8 +113,12 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(folder, data, run):
     content = bytearray(newest.read_bytes())
     content[-3] ^= 1
     newest.write_bytes(content)
+    # the run died before it wrote down that it was finished
+    (out / "run.json").write_text((out / "run.json").read_text().replace('"finished_steps": 12', '"finished_steps": 0'))
     with pytest.warns(UserWarning, match=r"step_12 is damaged \(weights.safetensors has another sha256\)"):
-        assert Checkpoints(out).latest().step == 8
+        kb.pretrain("bert/tiny", data, out=out, save_every=4, **ARGUMENTS)
+    assert same(run, out)
+    assert Checkpoints(out).latest().step == 12
 
 
 def test_another_run_in_the_same_place_is_refused_by_field(folder, data, run):
@@ -167,7 +171,7 @@ def test_full_sentences_have_no_next_sentence_head(folder):
         ({"warmup": 13}, r"warmup must be between 0 and steps \(12\). Received: 13"),
         ({"precision": "float64"}, "no precision 'float64'. Expected one of: float32"),
         ({"strategy": "cpu:x"}, "no strategy 'cpu:x'. Expected one of: cpu, cpu:N"),
-        ({"accumulate": 3}, r"batch 8 is not a multiple of 1 replica\(s\) x 3 micro-batch"),
+        ({"accumulate": 3}, "batch 8 is not a multiple of 3 micro-batches"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number of at least 0. Received: nan"),
         ({"changes": {"embeddings.positions": 8}}, "records have 24 tokens, the model 8 positions"),
         ({"changes": {"embeddings.vocabulary": 9}}, "the model has 9 token embeddings"),

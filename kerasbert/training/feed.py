@@ -1,0 +1,158 @@
+"""What the trainer asks of its data: any update's batch, and where the batch came from."""
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kerasbert.data.records import Records
+from kerasbert.errors import InputError
+from kerasbert.training.phases import Phase, phase_at, stream_step
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Updates whose batches are of one shape: a phase.
+
+    Attributes:
+        until: int, the update after its last. batch: int, rows. accumulate: int, micro-batches.
+        tokens, flops: useful tokens of an update and its arithmetic, on average; 0 where they are not known.
+    """
+
+    until: int
+    batch: int
+    accumulate: int = 1
+    tokens: float = 0.0
+    flops: float = 0.0
+
+
+class Feed:
+    """Batches by update.
+
+    Attributes:
+        parts: the run's parts in order.
+        fixed: bool, whether all batches of a part have one shape.
+    """
+
+    parts: Sequence[Part]
+    fixed = False
+
+    def batches(self, step: int) -> Iterator[Any]:
+        """(Distributed) batches from update `step` on, at least to the end of its part."""
+        raise NotImplementedError
+
+    def batch(self, step: int) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
+        """The global batch of one update, and each row's origin: (file, index in it)."""
+        raise NotImplementedError
+
+    def part(self, step: int) -> Part:
+        """The part of update `step`."""
+        return next((part for part in self.parts if step < part.until), self.parts[-1])
+
+    def position(self, step: int) -> Any:
+        """Where in the data update `step` reads, as json: what a checkpoint holds of it."""
+        return step
+
+
+class RecordsFeed(Feed):
+    """Records, one set for each phase.
+
+    Args:
+        phases: the run's phases. records: of each phase. program: Program with `prepare`.
+        steps: int, updates of the run. seed: int. devices: tf.distribute.Strategy. flops: of an update, by phase.
+    """
+
+    fixed = True
+
+    def __init__(
+        self,
+        phases: Sequence[Phase],
+        records: Sequence[Records],
+        program: Any,
+        *,
+        steps: int,
+        seed: int,
+        devices: tf.distribute.Strategy,
+        flops: Sequence[float] = (),
+    ):
+        self.phases, self.records, self.program = phases, records, program
+        self.seed, self.devices = seed, devices
+        ends = np.cumsum([phase.steps or 0 for phase in phases])
+        ends[-1] = steps
+        self.parts = [
+            Part(int(end), phase.batch, phase.accumulate, phase.batch * held.tokens / held.examples, work)
+            for end, phase, held, work in zip(ends, phases, records, flops or [0.0] * len(phases), strict=True)
+        ]
+
+    def batches(self, step):
+        return distributed(self._dataset(step).map(self.program.prepare), self.devices)
+
+    def batch(self, step):
+        records = self.records[phase_at(self.phases, step)[0]]
+        features = next(iter(self._dataset(step)))
+        examples = features["example"].numpy()
+        first = np.cumsum([0] + [shard.examples for shard in records.shards])
+        places = np.searchsorted(first, examples, side="right") - 1
+        origins = [
+            (records.path(records.shards[place]), int(example - first[place]))
+            for place, example in zip(places, examples)
+        ]
+        return {name: value.numpy() for name, value in self.program.prepare(features).items()}, origins
+
+    def position(self, step):
+        return [phase_at(self.phases, step)[0], stream_step(self.phases, step)]
+
+    def _dataset(self, step: int) -> tf.data.Dataset:
+        phase, start = self.phases[phase_at(self.phases, step)[0]], stream_step(self.phases, step)
+        records = self.records[phase_at(self.phases, step)[0]]
+        data = records.dataset(phase.batch, seed=self.seed, start_step=start)
+        later = step - start  # masks are drawn by the run's update, not by the phase's
+
+        def update(features: Mapping[str, Any]) -> dict[str, Any]:
+            return {**features, "step": features["step"] + later}
+
+        return data.map(update) if later else data
+
+
+def distributed(batches: tf.data.Dataset, devices: tf.distribute.Strategy) -> Iterator[Any]:
+    """Global batches -> what the step core takes: replica i gets the i-th part of the rows, of a static shape."""
+    replicas = devices.num_replicas_in_sync
+    if replicas == 1:
+        return iter(batches.prefetch(2))
+
+    def of_host(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        """The parts of this host's replicas, in their order."""
+        count = replicas // context.num_input_pipelines
+        here = slice(context.input_pipeline_id * count, (context.input_pipeline_id + 1) * count)
+        parts = batches.map(lambda batch: {name: _split(value, replicas)[here] for name, value in batch.items()})
+        return parts.unbatch().prefetch(2 * count)
+
+    return iter(devices.distribute_datasets_from_function(of_host))
+
+
+def _split(x: tf.Tensor, replicas: int) -> tf.Tensor:
+    return tf.reshape(x, (replicas, x.shape[0] // replicas, *x.shape[1:]))
+
+
+def hold_out(records: Records) -> tuple[Records, Records]:
+    """Records without their last shard, and that shard.
+
+    Documents lie in shards by their hash, so a shard is a random share of the documents and no document is in two.
+    """
+    if len(records.shards) < 2:
+        raise InputError(
+            f"records {records.directory} have one shard, so none can be held out: "
+            "make them with --shards 2 or more, or give --held-out"
+        )
+    found = []
+    for shards in (records.shards[:-1], records.shards[-1:]):
+        part = copy.copy(records)
+        part.shards = shards
+        part.examples, part.tokens = (sum(getattr(s, name) for s in shards) for name in ("examples", "tokens"))
+        if not part.examples:
+            raise InputError(f"records {records.directory} have an empty shard: make them with fewer --shards")
+        found.append(part)
+    return found[0], found[1]

@@ -1,0 +1,50 @@
+"""How much arithmetic an update is, estimated, and how much the device could do.
+
+Assumptions: products of matrices only (2 per multiply-add), backward = 2 x forward, useful tokens (no padding), nothing
+for recomputation; attention sees the mean length of a sequence (PaLM, Chowdhery et al., 2022, appendix B). For BERT-base,
+32 x 128 without padding, that is 2.24e12; XLA's cost analysis of the compiled step counts 2.31e12.
+"""
+
+import os
+from typing import Any
+
+import tensorflow as tf
+
+# Peak of bfloat16 (float16 where there is none) products without sparsity, in FLOP/s per chip or GPU: vendors' data sheets
+GPUS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12, "V100": 125e12, "T4": 65e12}
+TPUS = {"v6e": 918e12, "v5p": 459e12, "v5litepod": 197e12, "v4": 275e12, "v3": 123e12, "v2": 45e12}
+
+
+def update_flops(spec: Any, tokens: float, sequences: float, predictions: float) -> float:
+    """FLOPs of one update of an encoder with a masked-LM head.
+
+    Args:
+        spec: Spec. tokens: useful tokens of the batch. sequences: rows. predictions: masked tokens of the batch.
+
+    >>> from kerasbert.spec import Spec
+    >>> round(update_flops(Spec(), 128.0, 1.0, 20.0) / 1e9, 1)
+    69.9
+    """
+    hidden, width = spec.hidden, spec.embeddings.width or spec.hidden
+    per_token = 2 * width * hidden if width != hidden else 0
+    for layer in range(spec.blocks.layers):
+        attention = spec.per_layer(spec.attention.heads, layer) * spec.head_size
+        per_token += 2 * 4 * hidden * attention + 2 * 2 * attention * tokens / sequences
+        per_token += 2 * 2 * hidden * spec.per_layer(spec.feedforward.width, layer)
+    head = 2 * hidden * width + 2 * width * spec.embeddings.vocabulary
+    pooler = 2 * hidden * hidden if spec.pooler else 0
+    return 3.0 * (tokens * per_token + predictions * head + sequences * pooler)
+
+
+def peak(strategy: tf.distribute.Strategy) -> float | None:
+    """Peak FLOP/s of all devices of a strategy, None where it is not known (CPU)."""
+    replicas = strategy.num_replicas_in_sync
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        kind = os.environ.get("TPU_ACCELERATOR_TYPE", "").partition("-")[0]
+        cores = 2 if kind in ("v2", "v3") else 1  # there a replica is half a chip
+        return replicas * TPUS[kind] / cores if kind in TPUS else None
+    if strategy is tf.distribute.get_strategy() or "GPU" not in "".join(strategy.extended.worker_devices):
+        return None
+    name = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0]).get("device_name", "")
+    found = next((rate for part, rate in GPUS.items() if part in name.replace("-", " ").split()), None)
+    return replicas * found if found else None

@@ -1,0 +1,222 @@
+"""Kill one pretraining run many times, at random moments and during saves, and compare it with one left alone.
+
+python -m tests.training.kills --kills 50
+
+The run has two phases. A process is killed after a random number of its updates, by SIGKILL or SIGTERM; every third time
+as soon as a checkpoint is being written. The next processes import TensorFlow while one trains, for importing takes longer
+than the updates between two kills.
+"""
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests import tiny
+from tests.support import ROOT
+
+STEPS, SAVE_EVERY = 400, 4
+
+
+def records(folder: Path) -> list[dict]:
+    """The run's phases, on records of 16 and of 32 tokens."""
+    from kerasbert.data import write_records
+
+    for name, length in (("short", 16), ("long", 32)):
+        write_records(
+            [tiny.corpus(folder / f"{name}.txt", seed=length)], tiny.tokenizer(), folder / name, length=length
+        )
+    return [
+        {"steps": STEPS // 2, "data": str(folder / "short"), "batch": 8},
+        {"data": str(folder / "long"), "batch": 4, "accumulate": 2},
+    ]
+
+
+class Processes:
+    """Processes that have imported TensorFlow and wait to be told to run, or go on with, a run."""
+
+    def __init__(self, folder: Path, spares: int = 2):
+        self.folder, self.waiting = folder, []
+        for _ in range(spares):
+            self._spare()
+
+    def _spare(self) -> None:
+        command = [sys.executable, "-m", "tests.training.kills", "--worker", str(self.folder)]
+        self.waiting.append(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True))
+
+    def start(self, out: Path) -> subprocess.Popen:
+        """One of them begins."""
+        self._spare()
+        process = self.waiting.pop(0)
+        process.stdin.write(f"{out}\n")
+        process.stdin.close()
+        return process
+
+    def close(self) -> None:
+        """Those that were not needed end."""
+        for process in self.waiting:
+            process.kill()
+            process.wait()
+            process.stdin.close()
+
+
+def work(folder: Path) -> None:
+    """What a process does."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))  # as the command line does
+    from kerasbert.training import pretrain  # noqa: F401
+
+    out = sys.stdin.readline().strip()
+    if out:
+        train(json.loads((folder / "phases.json").read_text()), Path(out))
+
+
+def train(phases: list[dict], out: Path) -> None:
+    """The run, which notes down at which update each process began."""
+    import kerasbert as kb
+    from kerasbert.training.trainer import Trainer
+
+    restore = Trainer._restore
+
+    def noting(self):
+        step = restore(self)
+        with (out / "began.txt").open("a") as file:
+            file.write(f"{step}\n")
+        return step
+
+    Trainer._restore = noting
+    settings = {"steps": STEPS, "learning_rate": 1e-3, "changes": tiny.SPEC, "quiet": True, "log_every": 1}
+    kb.pretrain("bert/tiny", phases[0]["data"], out=out, phases=phases, save_every=SAVE_EVERY, **settings)
+
+
+def checkpoint(out: Path) -> int:
+    """Update of the newest complete checkpoint."""
+    return max((int(path.name[5:]) for path in out.glob("checkpoints/step_*")), default=0)
+
+
+def logged(out: Path) -> list[int]:
+    """Updates in metrics.jsonl."""
+    path = out / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = []
+    for line in lines:
+        try:
+            found.append(json.loads(line)["step"])
+        except ValueError:
+            continue
+    return found
+
+
+def newest(out: Path) -> int:
+    """The last update in metrics.jsonl."""
+    path = out / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    whole = [line for line in lines[-2:] if line.endswith(b"\n")]
+    return json.loads(whole[-1])["step"] if whole else 0
+
+
+def kill(ready: Processes, out: Path, kills: int, draw: random.Random) -> dict:
+    """Go on with the run until it ends, killed `kills` times on the way; what was seen.
+
+    Raises:
+        AssertionError: a process began elsewhere than at the newest complete checkpoint, or ended by itself with an error.
+    """
+    seen = {"SIGKILL": 0, "SIGTERM": 0, "during a save": 0, "status 75": 0, "updates made again": 0}
+    seen["before the first update"] = 0
+    done, processes, status = 0, 0, None
+    while status != 0:
+        begins, before = checkpoint(out), len(_began(out))
+        process = ready.start(out)
+        processes += 1
+        if done == kills:
+            status = process.wait()
+            assert status == 0, status
+        else:
+            name, early, saving = draw.choice(("SIGKILL", "SIGTERM")), done % 10 == 9, done % 3 == 2
+            if early:
+                time.sleep(draw.random() * 2)  # while the process builds its model
+                status = process.poll()
+            else:
+                budget = 2 * (STEPS - begins) / (kills - done + 1)
+                status = _wait(process, out, begins + draw.randint(1, max(1, int(budget))), saving, before)
+            if status is None:
+                during = bool(list(out.glob("checkpoints/.step_*")))
+                process.send_signal(getattr(signal, name))
+                status = process.wait()
+                done += 1
+                seen[name] += 1
+                seen["during a save"] += during and not early
+                seen["before the first update"] += early
+                seen["status 75"] += status == 75
+                assert status in (0, 75, -signal.SIGKILL, *([-signal.SIGTERM] if early else [])), status
+                lost = newest(out) - checkpoint(out)
+                if not early:
+                    # SIGTERM loses nothing, SIGKILL at most what came after the save in flight was begun
+                    assert lost <= (0 if name == "SIGTERM" else 2 * SAVE_EVERY), (name, lost)
+                    seen["updates made again"] += lost
+        began = _began(out)
+        if len(began) > before:
+            assert began[-1] == begins, f"began at {began[-1]}, the newest checkpoint was {begins}"
+    assert logged(out) == list(range(1, STEPS + 1)), "every update is logged once"
+    return seen | {"kills": done, "processes": processes}
+
+
+def _began(out: Path) -> list[int]:
+    path = out / "began.txt"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def _wait(process: subprocess.Popen, out: Path, until: int, saving: bool, before: int) -> int | None:
+    """Wait for an update, and for a save to be under way if `saving`; the status if the process ends before."""
+    while (status := process.poll()) is None:
+        # what an older process logged is there until this one has begun
+        ready = len(_began(out)) > before and newest(out) >= until
+        if ready and (not saving or list(out.glob("checkpoints/.step_*"))):
+            return None
+        time.sleep(0.003)
+    return status
+
+
+def run(folder: Path, kills: int, seed: int = 0) -> dict:
+    """Both runs in a folder; what was seen, and the largest difference of a weight at the end."""
+    import numpy as np
+
+    from kerasbert.checkpoints import read_tensors
+
+    (folder / "phases.json").write_text(json.dumps(records(folder)))
+    ready = Processes(folder)
+    try:
+        assert ready.start(folder / "whole").wait() == 0
+        seen = kill(ready, folder / "killed", kills, random.Random(seed))
+    finally:
+        ready.close()
+    one, other = read_tensors(folder / "whole"), read_tensors(folder / "killed")
+    assert one.names() == other.names()
+    return seen | {"difference": max(float(np.abs(one.read(n) - other.read(n)).max()) for n in one.names())}
+
+
+def main() -> None:
+    """Print what was seen."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--worker", metavar="DIR", help="what the command starts its processes with")
+    options = parser.parse_args()
+    if options.worker:
+        work(Path(options.worker))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        seen = run(Path(folder), options.kills, options.seed)
+    print(f"{STEPS} updates, a checkpoint every {SAVE_EVERY}, {time.monotonic() - began:.0f} s")
+    for name, value in seen.items():
+        print(f"  {name}: {value}")
+    assert seen["difference"] == 0.0
+
+
+if __name__ == "__main__":
+    main()
