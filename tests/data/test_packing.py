@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 
-from kerasbert.data.packing import Documents, _cut, pack_full, pack_pairs, packing, render
+from kerasbert.data.packing import Documents, _cut, pack_full, pack_pairs, packing
 from kerasbert.errors import InputError
 
 CLS, SEP, PAD = 2, 3, 0
@@ -21,7 +21,7 @@ def make(documents):
 
 
 def rows(spans, length):
-    return render(spans, length=length, cls_id=CLS, sep_id=SEP, pad_id=PAD)
+    return spans.render(length=length, cls_id=CLS, sep_id=SEP, pad_id=PAD)
 
 
 def random_documents(count, segments, words, seed):
@@ -155,4 +155,4 @@ def test_bad_packings():
     with pytest.raises(InputError, match="length 4 with packing 'pairs', expected 5 to 65535"):
         packing("pairs", 4)
     with pytest.raises(InputError, match="dupe_factor 2 with packing 'full' repeats"):
-        pack_full(make([[[10]]]), length=8, seed=0, dupe_factor=2, sep_id=SEP)
+        packing("full", 8, dupe_factor=2)

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from kerasbert.data import Records, write_records, writer
+from kerasbert.data import Records, spool, write_records, writer
 from kerasbert.errors import InputError
 from kerasbert.text import WordPiece, load_tokenizer
 from tests.data import corpus
@@ -43,7 +43,7 @@ def test_a_row_by_hand(tmp_path):
     one, two = [5, 6, 7], [8, 1]
     either = [[2, *one, 3, *two, 3, 0, 0, 0, 0, 8, 0], [2, *two, 3, *one, 3, 0, 0, 0, 0, 8, 0]]  # by the hash
     assert row in either
-    assert records.manifest["counts"] == {"documents": 2, "examples": 1, "tokens": 8}
+    assert records.manifest["counts"] == {"documents": 2, "duplicates": 0, "examples": 1, "tokens": 8}
     # Four ordinary tokens, all different.
     assert records.manifest["unigram"] == {"entropy": round(np.log(4), 6), "accuracy": 0.25}
 
@@ -57,7 +57,7 @@ def test_neither_order_nor_spooling_changes_the_bytes(tmp_path, monkeypatch):
     one = corpus.write(tmp_path / "one.txt", corpus.documents(40, seed=1))
     two = corpus.write(tmp_path / "two.txt", corpus.documents(40, seed=2))
     write_records([one, two], corpus.tokenizer(), tmp_path / "a", length=32, shards=3)
-    monkeypatch.setattr(writer, "SPOOL_BYTES", 1000)
+    monkeypatch.setattr(spool, "SPOOL_BYTES", 1000)
     monkeypatch.setattr(writer, "LINES", 7)
     write_records([two, one], corpus.tokenizer(), tmp_path / "b", length=32, shards=3)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
@@ -170,7 +170,7 @@ def test_a_failure_leaves_nothing(source, tmp_path, monkeypatch):
     def full(*arguments, **settings):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer, "_write_shard", full)
+    monkeypatch.setattr(writer.ShardWriter, "write", full)
     with pytest.raises(InputError, match=r"cannot write .*out: No space left on device"):
         write_records([source], corpus.tokenizer(), tmp_path / "out", length=16)
     assert list(tmp_path.iterdir()) == []
@@ -179,7 +179,7 @@ def test_a_failure_leaves_nothing(source, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"packing": "doc"}, r"no packing 'doc'\. Nearest: "),
+        ({"packing": "docs"}, r"no packing 'docs'\. Nearest: "),
         ({"length": 2}, "length 2 with packing 'pairs', expected 5 to 65535"),
         ({"shards": 0}, "shards is 0, expected at least 1"),
         ({"dupe_factor": 0}, "dupe_factor is 0, expected at least 1"),
@@ -224,8 +224,8 @@ def test_damaged_shards_are_named(own):
 
 def test_bad_manifests(own, tmp_path):
     manifest = json.loads((own / "manifest.json").read_text())
-    (own / "manifest.json").write_text(json.dumps(manifest | {"format": 2}))
-    with pytest.raises(InputError, match=r"manifest\.json has format 2, this version reads 1"):
+    (own / "manifest.json").write_text(json.dumps(manifest | {"format": 1}))
+    with pytest.raises(InputError, match=r"manifest\.json has format 1, this version reads 2"):
         Records(own)
     (own / "manifest.json").write_text("{")
     with pytest.raises(InputError, match=r"manifest\.json is not a manifest of records"):
