@@ -45,20 +45,17 @@ class Spans:
             int64 [N, S + 2] or [N, S + 3].
         """
         pairs = self.next_label is not None
-        len_a = (self.a[:, 1] - self.a[:, 0])[:, None]
-        len_b = (self.b[:, 1] - self.b[:, 0])[:, None]
-        position = np.arange(length)[None, :]
-        in_b = position - len_a - 2
-        source = np.where(in_b < 0, self.a[:, :1] + position - 1, self.b[:, :1] + in_b)
-        rows = self.ids[np.clip(source, 0, len(self.ids) - 1)].astype(np.int64)
-        total = len_a + 2 + (len_b + 1 if pairs else 0)
-        rows[(position == len_a + 1) | (position == total - 1)] = sep_id
-        rows[:, 0] = cls_id
-        rows[position >= total] = pad_id
-        columns = [rows, len_a + 2, total - len_a - 2]
+        len_a, len_b = (part[:, 1] - part[:, 0] for part in (self.a, self.b))
+        first = np.arange(len(self)) * length  # where each row begins in the flattened rows
+        rows = np.full(len(self) * length, pad_id, np.int64)
+        rows[first] = cls_id
+        _put(rows, first + 1, self.ids, self.a)
+        rows[first + len_a + 1] = sep_id
         if pairs:
-            columns.append(self.next_label[:, None])
-        return np.concatenate(columns, axis=1)
+            _put(rows, first + len_a + 2, self.ids, self.b)
+            rows[first + len_a + len_b + 2] = sep_id
+        columns = [len_a + 2, len_b + pairs, *([self.next_label] if pairs else [])]
+        return np.concatenate([rows.reshape(-1, length), np.stack(columns, axis=1)], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,16 +84,22 @@ class Pieces:
     def render(self, *, length: int, cls_id: int, sep_id: int, pad_id: int) -> np.ndarray:
         """Rows of token ids [S], segment lengths [2] (all tokens, 0) and the number of pieces [1]: int64 [N, S + 3]."""
         counts = np.diff(self.firsts)
-        rows = np.full((len(counts), length), pad_id, np.int64)
         sizes = self.spans[:, 1] - self.spans[:, 0]
-        ends = np.cumsum(sizes + 2)  # among the row's tokens of all rows so far
-        begins = np.append(0, ends)[self.firsts[:-1]]
-        owner = np.repeat(np.arange(len(counts)), counts)
-        first = ends - sizes - 2 - begins[owner] + owner * length  # where each piece begins in the flattened rows
-        flat = rows.reshape(-1)
-        flat[first] = cls_id
-        flat[first + sizes + 1] = sep_id
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        flat[np.repeat(first + 1, sizes) + within] = self.ids[np.repeat(self.spans[:, 0], sizes) + within]
-        total = np.diff(np.append(0, ends)[self.firsts])
-        return np.concatenate([rows, total[:, None], np.zeros_like(total)[:, None], counts[:, None]], axis=1)
+        ends = np.append(0, np.cumsum(sizes + 2))[self.firsts]  # tokens in the rows up to each
+        # where each piece begins in the flattened rows
+        row = np.repeat(np.arange(len(self)), counts)
+        first = np.cumsum(sizes + 2) - sizes - 2 - ends[row] + row * length
+        rows = np.full(len(self) * length, pad_id, np.int64)
+        rows[first] = cls_id
+        _put(rows, first + 1, self.ids, self.spans)
+        rows[first + sizes + 1] = sep_id
+        total = np.diff(ends)
+        columns = np.stack([total, np.zeros_like(total), counts], axis=1)
+        return np.concatenate([rows.reshape(-1, length), columns], axis=1)
+
+
+def _put(rows: np.ndarray, places: np.ndarray, ids: np.ndarray, spans: np.ndarray) -> None:
+    """Copy spans [M, 2] of the ids to places [M] in the flattened rows."""
+    sizes = spans[:, 1] - spans[:, 0]
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows[np.repeat(places, sizes) + within] = ids[np.repeat(spans[:, 0], sizes) + within]

@@ -4,7 +4,6 @@ Text is UTF-8; bytes that are not become U+FFFD. A line ends at a line feed (a c
 """
 
 import csv
-import itertools
 import json
 import os
 import re
@@ -119,9 +118,15 @@ def _segments(lines: Iterable[str]) -> list[str]:
 
 
 def _text_documents(path: Path | str) -> Iterator[list[str]]:
-    for blank, lines in itertools.groupby(_lines(path), key=lambda line: not line.strip()):
-        if not blank:
-            yield _segments(lines)
+    document: list[str] = []
+    for line in map(str.strip, _lines(path)):
+        if line:
+            document.append(line)
+        elif document:
+            yield document
+            document = []
+    if document:
+        yield document
 
 
 def _row_documents(path: Path | str, text_field: str) -> Iterator[list[str]]:

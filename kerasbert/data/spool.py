@@ -1,8 +1,9 @@
 """Tokenized documents on their way to a shard: as bytes, by shard, and together again in the order of their hash."""
 
 import hashlib
+import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,20 +11,43 @@ import numpy as np
 from kerasbert.data.packing import Documents
 
 SPOOL_BYTES = 64 * 2**20  # tokenized documents held before they go to the disk
-DIGEST = 32  # bytes of a document's sha256
-HEAD = DIGEST + 8  # then the language's number and the number of segments, int32 each
+DIGEST = 32  # bytes of a document's sha256, with which an entry begins
+HEAD = DIGEST // 4 + 3  # words of four bytes before the lengths: hash, language, number of segments, number of tokens
 
 
-def entry(digest: bytes, ids: np.ndarray, lengths: np.ndarray, language: int = 0) -> bytes:
-    """A tokenized document as bytes: hash, language, number of segments, their lengths, ids."""
-    numbers = np.array([language, len(lengths)], np.int32)
-    return b"".join((digest, numbers.tobytes(), lengths.astype(np.int32).tobytes(), ids.astype(np.int32).tobytes()))
+def entries(
+    digests: Sequence[bytes], language: int, counts: np.ndarray, lengths: np.ndarray, ids: np.ndarray
+) -> Iterator[bytes]:
+    """Tokenized documents as bytes, one by one: hash, language, numbers of segments and tokens, lengths, ids.
+
+    Args:
+        digests: of the D documents. language: number of their language.
+        counts: int [D], segments in each. lengths: int [G], tokens in each segment. ids: int [T].
+    """
+    totals = np.add.reduceat(lengths, np.cumsum(counts) - counts)
+    ends = np.cumsum(HEAD + counts + totals)
+    begins = ends - HEAD - counts - totals
+    words = np.empty(ends[-1], np.int32)
+    words[begins[:, None] + np.arange(DIGEST // 4)] = np.frombuffer(b"".join(digests), np.int32).reshape(
+        -1, DIGEST // 4
+    )
+    words[begins + HEAD - 3], words[begins + HEAD - 2], words[begins + HEAD - 1] = language, counts, totals
+    words[_ranges(begins + HEAD, counts)] = lengths
+    words[_ranges(begins + HEAD + counts, totals)] = ids
+    data = words.tobytes()
+    for begin, end in zip((4 * begins).tolist(), (4 * ends).tolist()):
+        yield data[begin:end]
+
+
+def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """start, start + 1, ... of every range, one after the other."""
+    return np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
 
 
 def measure(data: bytes) -> tuple[int, int]:
     """(number of the language, number of tokens) of an entry."""
-    language, count = np.frombuffer(data, np.int32, 2, DIGEST).tolist()
-    return language, (len(data) - HEAD) // 4 - count
+    language, _, tokens = struct.unpack_from("=3i", data, DIGEST)
+    return language, tokens
 
 
 def shard_of(digest: bytes, shards: int) -> int:
@@ -54,14 +78,12 @@ def gather(data: bytes, repeats: Mapping[int, float] | None = None) -> tuple[Doc
     Returns:
         (documents, how many different ones there were, number of exact duplicates that were left out).
     """
+    words, view = np.frombuffer(data, np.int32), memoryview(data).cast("i")
     found, place = [], 0
-    while place < len(data):
-        language, count = np.frombuffer(data, np.int32, 2, place + DIGEST).tolist()
-        lengths = np.frombuffer(data, np.int32, count, place + HEAD)
-        begin = place + HEAD + 4 * count
-        total = int(lengths.sum())
-        found.append((data[place : place + DIGEST], language, lengths, np.frombuffer(data, np.int32, total, begin)))
-        place = begin + 4 * total
+    while place < len(view):
+        language, count, total = view[place + HEAD - 3 : place + HEAD]
+        found.append((data[4 * place : 4 * place + DIGEST], language, place + HEAD, count, total))
+        place += HEAD + count + total
     found.sort(key=lambda document: document[:2])
     # A text that two languages hold counts for the first of them.
     kept = [now for before, now in zip([(b"",), *found], found) if before[0] != now[0]]
@@ -71,11 +93,12 @@ def gather(data: bytes, repeats: Mapping[int, float] | None = None) -> tuple[Doc
             ((digest, *rest) for first, *rest in kept for digest in copies(first, repeats[rest[0]])),
             key=lambda document: document[0],
         )
-    lengths = np.concatenate([np.zeros(1, np.int64), *(document[2] for document in kept)])
+    starts, counts, totals = np.array([document[2:] for document in kept], np.int64).reshape(-1, 3).T
+    lengths = words[_ranges(starts, counts)]
     documents = Documents(
-        ids=np.concatenate([np.zeros(0, np.int32), *(document[3] for document in kept)]),
-        bounds=np.cumsum(lengths, dtype=np.int64),
-        firsts=np.cumsum([0, *(len(document[2]) for document in kept)], dtype=np.int64),
+        ids=words[_ranges(starts + counts, totals)],
+        bounds=np.append(0, np.cumsum(lengths, dtype=np.int64)),
+        firsts=np.append(0, np.cumsum(counts)),
         digests=[document[0] for document in kept],
     )
     return documents, different, duplicates

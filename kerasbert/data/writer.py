@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from kerasbert import files as whole
-from kerasbert.data import remote
+from kerasbert.data import remote, spool
 from kerasbert.data.packing import packing as find_packing
 from kerasbert.data.records import MANIFEST, Records, differences, read_manifest
 from kerasbert.data.shards import Report, ShardWriter, manifest
 from kerasbert.data.sources import check_files, file_documents, file_format
-from kerasbert.data.spool import Spool, entry, measure
+from kerasbert.data.spool import Spool, measure
 from kerasbert.errors import InputError, unknown
 
 Files = Sequence[str | os.PathLike] | Mapping[str, Sequence[str | os.PathLike]]
@@ -230,22 +230,56 @@ def entries(sources: Iterable[Source], text_field: str, encode: Callable) -> Ite
     """The documents of files, tokenized by `encode` (see `batch_encoder`), as a shard takes them."""
     for number, group in itertools.groupby(sources, key=lambda source: source.number):
         documents = itertools.chain.from_iterable(file_documents(source.path, text_field) for source in group)
-        for digest, ids, lengths in tokenize(documents, encode):
-            yield entry(digest, ids, lengths, number)
+        for some in _gather_lines(documents):
+            yield from _entries(some, number, encode)
+
+
+def _gather_lines(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+    """Lists of documents of about LINES lines."""
+    waiting: list[list[str]] = []
+    lines = 0
+    for document in documents:
+        waiting.append(document)
+        lines += len(document)
+        if lines >= LINES:
+            yield waiting
+            waiting, lines = [], 0
+    if waiting:
+        yield waiting
+
+
+def _entries(documents: list[list[str]], language: int, encode: Callable) -> Iterator[bytes]:
+    """Entries of the documents that keep a token."""
+    texts = [line for document in documents for line in document]
+    # Only a document of more lines than that is cut: a call for a few lines left over would cost as much as a full one.
+    parts = [encode(texts[begin : begin + 2 * LINES]) for begin in range(0, len(texts), 2 * LINES)]
+    ids = np.concatenate([part[0] for part in parts])
+    lengths = np.concatenate([part[1] for part in parts])
+    firsts = np.cumsum([0, *map(len, documents)])
+    counts = np.add.reduceat(lengths > 0, firsts[:-1], dtype=np.int64)
+    digests = [
+        hashlib.sha256("\n".join(document).encode()).digest()
+        for document, count in zip(documents, counts.tolist())
+        if count
+    ]
+    if digests:
+        yield from spool.entries(digests, language, counts[counts > 0], lengths[lengths > 0], ids)
 
 
 def run(job: Job) -> tuple[Report, dict[str, Any]]:
     """Write all shards on this machine: every document goes to the disk once, then one shard is in memory at a time."""
-    spool = Spool(Path(job.writer.directory), job.writer.shards)
+    waiting = Spool(Path(job.writer.directory), job.writer.shards)
     counts: dict[int, tuple[int, int]] = {}
     for data in entries(job.sources, job.text_field, batch_encoder(job.tokenizer)):
-        spool.add(data)
+        waiting.add(data)
         language, tokens = measure(data)
         documents, before = counts.get(language, (0, 0))
         counts[language] = documents + 1, before + tokens
-    spool.flush()
+    waiting.flush()
     languages = job.languages(counts)
-    reports = (job.writer.write(shard, spool.take(shard), job.repeats(languages)) for shard in range(job.writer.shards))
+    reports = (
+        job.writer.write(shard, waiting.take(shard), job.repeats(languages)) for shard in range(job.writer.shards)
+    )
     return sum(reports, Report()), languages
 
 
@@ -271,36 +305,6 @@ def _describe(source: Source) -> dict[str, Any]:
         raise InputError(f"cannot read {source.path}: {error.strerror or error}") from error
     found = {"name": os.path.basename(source.path), "format": file_format(source.path), "bytes": size}
     return found | {"sha256": digest.hexdigest()} | ({"language": source.language} if source.language else {})
-
-
-def tokenize(documents: Iterable[list[str]], encode: Callable) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
-    """(sha256 of the text, ids [T], tokens in each segment [G]) of every document that keeps a token."""
-    waiting: list[list[str]] = []
-    lines = 0
-    for document in documents:
-        waiting.append(document)
-        lines += len(document)
-        if lines >= LINES:
-            yield from _encode(waiting, encode)
-            waiting, lines = [], 0
-    yield from _encode(waiting, encode)
-
-
-def _encode(documents: list[list[str]], encode: Callable) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
-    texts = [line for document in documents for line in document]
-    # Only a document of more lines than that is cut: a call for a few lines left over would cost as much as a full one.
-    parts = [encode(texts[begin : begin + 2 * LINES]) for begin in range(0, len(texts), 2 * LINES)]
-    ids = np.concatenate([np.zeros(0, np.int32), *(part[0] for part in parts)])
-    lengths = np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)])
-    places = np.append(0, np.cumsum(lengths))
-    begin = 0
-    for document in documents:
-        end = begin + len(document)
-        segments = lengths[begin:end]
-        if segments.any():
-            text = "\n".join(document).encode()
-            yield hashlib.sha256(text).digest(), ids[places[begin] : places[end]], segments[segments > 0]
-        begin = end
 
 
 def batch_encoder(tokenizer: Any) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray]]:

@@ -13,7 +13,9 @@ from kerasbert.data.writer import language_repeats
 def made(number, language=0, count=3):
     digest = hashlib.sha256(str(number).encode()).digest()
     lengths = np.arange(1, count + 1)
-    return spool.entry(digest, np.arange(number, number + lengths.sum()), lengths, language)
+    ids = np.arange(number, number + lengths.sum())
+    (data,) = spool.entries([digest], language, np.array([count]), lengths, ids)
+    return data
 
 
 def assert_same(one, two):
@@ -33,6 +35,18 @@ def test_documents_stand_in_the_order_of_their_hash():
     starts = documents.bounds[documents.firsts[:-1]]
     names = [hashlib.sha256(str(number).encode()).digest() for number in documents.ids[starts]]
     assert names == documents.digests
+
+
+def test_entries_made_together_are_those_made_one_by_one():
+    counts = np.array([2, 1, 3])
+    lengths, ids = np.array([1, 2, 3, 1, 1, 2]), np.arange(10)
+    digests = [bytes([number]) * 32 for number in range(3)]
+    together = list(spool.entries(digests, 5, counts, lengths, ids))
+    parts = (([1, 2], ids[:3]), ([3], ids[3:6]), ([1, 1, 2], ids[6:]))
+    for data, digest, (some, tokens) in zip(together, digests, parts, strict=True):
+        assert [data] == list(spool.entries([digest], 5, np.array([len(some)]), np.array(some), tokens))
+        numbers = np.frombuffer(data, np.int32)[8:].tolist()
+        assert numbers == [5, len(some), len(tokens), *some, *tokens]
 
 
 def test_an_entry_says_its_language_and_its_tokens():
