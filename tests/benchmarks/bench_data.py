@@ -1,9 +1,9 @@
 """How many tokens per CPU-second from text, and from records, to masked batches, against Hugging Face's way?
 
-    python -m tests.benchmarks.bench_data [--repeat 3] [--length 128] [--batch 256]
+    python -m tests.benchmarks.bench_data [--repeat 3] [--megabytes 20] [--length 128] [--batch 256]
 
-English text of ../shared/data/lm, uncased, with the exact normaliser. CPU-seconds count all threads; tokens are those of the
-batches, padding left out. Ours: `write_records` (best fit) and one epoch of masked batches; from records: the epoch alone.
+English text of ../shared/data/lm (repeated with another word in every line up to the size), uncased, with the exact
+normaliser. CPU-seconds count all threads; tokens are those of the batches, padding left out. Ours: `write_records` (best fit) and one epoch of masked batches; from records: the epoch alone.
 The peer, in the same process and in turns with ours: `encode_batch` of `tokenizers`, rows of full length, and transformers'
 DataCollatorForLanguageModeling. Everything is warmed up before it is timed; the spread is over the repeats.
 """
@@ -19,9 +19,8 @@ from pathlib import Path
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-from tests.support import ROOT
+from tests.benchmarks.bench_corpus import SHARED, perturbed
 
-SHARED = ROOT.parent / "shared" / "data"
 TEXTS = (
     *(
         f"gutenberg/{name}.txt"
@@ -47,7 +46,7 @@ def ours(files: list[Path], length: int, batch: int, work: Path) -> tuple[Callab
         return write_records(files, tokenizer, work / "records", length=length, packing="packed", overwrite=True)
 
     def epoch(records: Records, steps: int) -> int:
-        stream = records.dataset(batch, seed=0).map(prepare, num_parallel_calls=1).take(steps)
+        stream = records.dataset(batch, seed=0).map(prepare).take(steps)
         return sum(int(item["padding_mask"].numpy().sum()) for item in stream)
 
     def from_text() -> int:
@@ -90,11 +89,18 @@ def main() -> None:
     """Print one line per way."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--megabytes", type=int, default=20)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--batch", type=int, default=256)
     options = parser.parse_args()
-    files = [SHARED / "lm" / name for name in TEXTS]
+    lines = [
+        line
+        for name in TEXTS
+        for line in [*(SHARED / "lm" / name).read_text(errors="replace").splitlines(keepends=True), "\n"]
+    ]
     with tempfile.TemporaryDirectory() as work:
+        files = [Path(work) / "text.txt"]
+        files[0].write_text("".join(perturbed(lines, options.megabytes * 10**6)))
         from_text, from_records = ours(files, options.length, options.batch, Path(work))
         ways = {
             "text to batches": from_text,
@@ -111,7 +117,7 @@ def main() -> None:
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("tensorflow", "tokenizers", "transformers", "torch")
     )
-    print(f"{versions}; length {options.length}, batch {options.batch}, n = {options.repeat}")
+    print(f"{versions}; {options.megabytes} MB, length {options.length}, batch {options.batch}, n = {options.repeat}")
     print(f"{'':24}{'M tokens per CPU-second':>24}{'least':>8}{'most':>8}{'x peer':>8}")
     peer = statistics.median(rates["tokenizers + collator"])
     for name, found in rates.items():

@@ -37,7 +37,7 @@ def test_records_are_identical(tmp_path):
         corpus.write(tmp_path / "b.txt", docs[90:]),
         corpus.write(tmp_path / "empty.txt", []),
     ]
-    records = both(files, tmp_path, length=32, shards=40, packing="packed")
+    records = both(files, tmp_path, length=32, shards=150, packing="packed")
     assert records.manifest["counts"]["duplicates"] == 10
     assert 0 in {shard.examples for shard in records.shards}  # a shard without documents is there too
 
