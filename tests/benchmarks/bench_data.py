@@ -3,9 +3,10 @@
     python -m tests.benchmarks.bench_data [--repeat 3] [--megabytes 20] [--length 128] [--batch 256]
 
 English text of ../shared/data/lm (repeated with another word in every line up to the size), uncased, with the exact
-normaliser. CPU-seconds count all threads; tokens are those of the batches, padding left out. Ours: `write_records` (best fit) and one epoch of masked batches; from records: the epoch alone.
-The peer, in the same process and in turns with ours: `encode_batch` of `tokenizers`, rows of full length, and transformers'
-DataCollatorForLanguageModeling. Everything is warmed up before it is timed; the spread is over the repeats.
+normaliser. CPU-seconds count all threads; tokens are those of the batches, padding left out. Ours: `write_records` (best
+fit) and one epoch of masked batches; from records: epochs alone. The peer, in the same process and in turns with ours:
+`encode_batch` of `tokenizers`, rows of full length, and transformers' DataCollatorForLanguageModeling. Everything is
+warmed up before it is timed; the spread is over the repeats.
 """
 
 import argparse
