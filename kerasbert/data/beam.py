@@ -100,6 +100,8 @@ def run(job: Job, options: str = "") -> tuple[Report, dict[str, Any]]:
 
 
 def _cause(error: Exception) -> Exception:
-    """The user's mistake among what Beam makes of an error in a worker: text."""
-    _, found, text = str(error).rpartition(f"{InputError.__name__}: ")
-    return InputError(text.partition(" [while running")[0].strip()) if found else error
+    """The user's mistake in what Beam makes of an error in a worker: the same type or its traceback, and more text."""
+    found, text = isinstance(error, InputError), str(error)
+    if not found:
+        _, found, text = text.rpartition(f"{InputError.__name__}: ")
+    return InputError(text.partition("\n")[0].partition(" [while running")[0]) if found else error
