@@ -21,6 +21,7 @@ EXTRAS = {
     "matplotlib": "tensorflow",
     "ai_edge_litert": "mobile",
     "flatbuffers": "mobile",
+    "apache_beam": "beam",
 }
 
 
@@ -150,8 +151,13 @@ def _data(options: argparse.Namespace) -> None:
     from kerasbert import text
     from kerasbert.data import write_records
 
+    if bool(options.files) == bool(options.language):
+        raise InputError("give FILES, or --language NAME FILE... for each language")
+    files: dict[str, list[str]] = {}
+    for name, *paths in options.language:
+        files.setdefault(name, []).extend(paths)
     records = write_records(
-        options.files,
+        options.files or files,
         text.load_tokenizer(options.tokenizer),
         options.out,
         length=options.length,
@@ -160,10 +166,19 @@ def _data(options: argparse.Namespace) -> None:
         shards=options.shards,
         dupe_factor=options.dupe_factor,
         text_field=options.text_field,
+        smoothing=options.smoothing,
+        runner=options.runner,
+        beam_options=options.beam_options,
         overwrite=options.overwrite,
     )
     state = "unchanged, reused" if records.reused else "written"
-    print(f"{options.out}: {records.examples:,} examples, {records.tokens:,} tokens, {state}")
+    counts = records.manifest["counts"]
+    print(
+        f"{options.out}: {records.examples:,} examples, {records.tokens:,} tokens of {counts['documents']:,} documents "
+        f"({counts['duplicates']:,} exact duplicates left out), {state}"
+    )
+    for name, found in records.manifest.get("languages", {}).items():
+        print(f"  {name}: {found['tokens']:,} tokens, each document taken {found['repeats']:.3f} times on average")
 
 
 def _pretrain(options: argparse.Namespace) -> None:

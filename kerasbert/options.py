@@ -33,14 +33,29 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     _out(add)
 
     add = command("data", "text -> records: tokenized, packed, sharded")
-    add.add_argument("files", nargs="+", metavar="FILE", help="text (blank line = document), jsonl, tsv, csv")
+    add.add_argument("files", nargs="*", metavar="FILE", help="text (blank line = document), jsonl, tsv, csv")
+    add.add_argument(
+        "--language",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar=("NAME", "FILE"),
+        help="instead of FILES, once for each language: they are then balanced by --smoothing",
+    )
+    add.add_argument("--smoothing", type=float, default=0.7, help="exponent on a language's share of the tokens")
     add.add_argument("--tokenizer", required=True, metavar="DIR")
     add.add_argument("--length", type=int, default=128, help="tokens in an example")
-    add.add_argument("--packing", default="pairs", help="pairs (BERT) or full (RoBERTa's FULL-SENTENCES)")
+    add.add_argument(
+        "--packing",
+        default="pairs",
+        help="pairs (BERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, FULL-SENTENCES, DOC-SENTENCES); packed (best fit)",
+    )
     add.add_argument("--seed", type=int, default=0)
     add.add_argument("--shards", type=int)
     add.add_argument("--dupe-factor", type=int, default=1, help="how often each document is packed")
     add.add_argument("--text-field", default="text")
+    add.add_argument("--runner", default="local", help="local, or beam (Apache Beam)")
+    add.add_argument("--beam-options", default="", metavar="OPTIONS", help='Beam\'s own: "--runner=DataflowRunner ..."')
     _out(add)
 
     add = command("pretrain", "train an encoder on records; the same command resumes")

@@ -1,7 +1,7 @@
-"""Documents -> examples: sentence pairs (BERT) and full sentences (RoBERTa).
+"""Documents -> examples: BERT's segment pairs, the input formats of RoBERTa, and best-fit packing.
 
 A shard's documents lie in one array of ids, so every part of an example is a span of it; the loops below run over
-segments, never over tokens, and `render` copies the spans with numpy.
+segments or pieces, never over tokens, and `render` copies the spans with numpy.
 
 Legend: T tokens of the shard, G segments, D documents, N examples, S length.
 """
@@ -9,11 +9,13 @@ Legend: T tokens of the shard, G segments, D documents, N examples, S length.
 import bisect
 import dataclasses
 import hashlib
+import itertools
 import random
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from kerasbert.data.examples import Pieces, Spans
 from kerasbert.errors import InputError, unknown
 
 SHORT = 0.1  # share of sequences with a random shorter target (Devlin et al., 2019, A.2; BERT's short_seq_prob)
@@ -35,27 +37,6 @@ class Documents:
     bounds: np.ndarray
     firsts: np.ndarray
     digests: Sequence[bytes]
-
-
-@dataclasses.dataclass(frozen=True)
-class Spans:
-    """Examples as spans of an array of ids: [CLS] a [SEP] b [SEP], or [CLS] a [SEP] where b is empty.
-
-    Args:
-        ids: int array that the spans refer to.
-        a, b: int64 [N, 2], start and end.
-        next_label: int64 [N], 0 = b really follows a, 1 = b is random (Google's and Hugging Face's order), or None.
-    """
-
-    ids: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-    next_label: np.ndarray | None
-
-    def slice(self, begin: int, end: int) -> "Spans":
-        """Examples begin .. end - 1."""
-        label = None if self.next_label is None else self.next_label[begin:end]
-        return Spans(self.ids, self.a[begin:end], self.b[begin:end], label)
 
 
 def document_random(digest: bytes, seed: int, copy: int) -> random.Random:
@@ -94,12 +75,7 @@ def pack_pairs(documents: Documents, *, length: int, seed: int, dupe_factor: int
                 is_random = int(last - first == 1 or rng.random() < 0.5)
                 a = bounds[first], bounds[split]
                 if is_random:
-                    other = index
-                    for _ in range(TRIES):
-                        other = _below(rng, len(firsts) - 1)
-                        if other != index:
-                            break
-                    start = firsts[other] + _below(rng, firsts[other + 1] - firsts[other])
+                    other, start = _elsewhere(rng, index, firsts)
                     wanted = bounds[start] + max(1, target - (a[1] - a[0]))
                     stop = bisect.bisect_left(bounds, wanted, start + 1, firsts[other + 1])
                     b = bounds[start], bounds[stop]
@@ -108,8 +84,44 @@ def pack_pairs(documents: Documents, *, length: int, seed: int, dupe_factor: int
                     b = bounds[split], bounds[last]
                     first = last
                 spans.append((*_cut(rng, a, b, room), is_random))
+    return _pairs(documents.ids, spans)
+
+
+def pack_sentences(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Spans:
+    """SENTENCE-PAIR (Liu et al., 2019, section 4.1): a and b are one natural sentence (a segment) each.
+
+    As in `pack_pairs`, b follows a or, in half of the cases and where nothing follows, is of another document.
+
+    Differs: RoBERTa enlarges the batch to the same number of tokens, here a batch has as many rows as ever.
+    """
+    bounds, firsts = documents.bounds.tolist(), documents.firsts.tolist()
+    spans: list[tuple[int, int, int, int, int]] = []
+    for copy in range(dupe_factor):
+        for index, digest in enumerate(documents.digests):
+            rng = document_random(digest, seed, copy)
+            first, end = firsts[index], firsts[index + 1]
+            while first < end:
+                is_random = int(first + 1 == end or rng.random() < 0.5)
+                second = _elsewhere(rng, index, firsts)[1] if is_random else first + 1
+                a, b = ((bounds[segment], bounds[segment + 1]) for segment in (first, second))
+                spans.append((*_cut(rng, a, b, length - 3), is_random))
+                first += 2 - is_random
+    return _pairs(documents.ids, spans)
+
+
+def _elsewhere(rng: random.Random, index: int, firsts: Sequence[int]) -> tuple[int, int]:
+    """(document, segment): a random segment of a random document, another one than `index` if that is found."""
+    other = index
+    for _ in range(TRIES):
+        other = _below(rng, len(firsts) - 1)
+        if other != index:
+            break
+    return other, firsts[other] + _below(rng, firsts[other + 1] - firsts[other])
+
+
+def _pairs(ids: np.ndarray, spans: Sequence[tuple[int, int, int, int, int]]) -> Spans:
     table = np.asarray(spans, np.int64).reshape(-1, 5)
-    return Spans(documents.ids, table[:, 0:2], table[:, 2:4], table[:, 4])
+    return Spans(ids, table[:, 0:2], table[:, 2:4], table[:, 4])
 
 
 def _cut(rng: random.Random, a: tuple[int, int], b: tuple[int, int], room: int) -> tuple[int, int, int, int]:
@@ -133,16 +145,30 @@ def pack_full(documents: Documents, *, length: int, seed: int, dupe_factor: int,
 
     A segment longer than the room is cut into pieces; no token is lost and none is used twice.
     """
-    if dupe_factor != 1:
-        raise InputError(f"dupe_factor {dupe_factor} with packing 'full' repeats the same examples: leave it at 1")
     room = length - 2
     count = len(documents.digests)
     # One [SEP] in front of every document but the first: an example that crosses a border is then one span.
     breaks = documents.bounds[documents.firsts[1:-1]]
     ids = np.insert(documents.ids, breaks, sep_id)
     owner = np.repeat(np.arange(count), np.diff(documents.firsts))
-    starts = (documents.bounds[:-1] + owner).tolist()
-    ends = (documents.bounds[1:] + owner).tolist()
+    return _singles(ids, _fill((documents.bounds[:-1] + owner).tolist(), (documents.bounds[1:] + owner).tolist(), room))
+
+
+def pack_doc(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Spans:
+    """DOC-SENTENCES (Liu et al., 2019, section 4.1): as FULL-SENTENCES, but no example crosses the end of a document.
+
+    Differs: RoBERTa enlarges the batch to the same number of tokens, here a batch has as many rows as ever.
+    """
+    starts, ends = documents.bounds[:-1].tolist(), documents.bounds[1:].tolist()
+    firsts = documents.firsts.tolist()
+    spans = []
+    for first, last in itertools.pairwise(firsts):
+        spans += _fill(starts[first:last], ends[first:last], length - 2)
+    return _singles(documents.ids, spans)
+
+
+def _fill(starts: Sequence[int], ends: Sequence[int], room: int) -> list[tuple[int, int]]:
+    """Spans of whole segments of at most `room` tokens; a longer segment is cut."""
     spans = []
     segment, start = 0, starts[0]
     while segment < len(ends):
@@ -156,47 +182,97 @@ def pack_full(documents: Documents, *, length: int, seed: int, dupe_factor: int,
         spans.append((start, ends[stop - 1]))
         segment = stop
         start = starts[segment] if segment < len(starts) else 0
+    return spans
+
+
+def _singles(ids: np.ndarray, spans: Sequence[tuple[int, int]]) -> Spans:
     a = np.asarray(spans, np.int64).reshape(-1, 2)
     return Spans(ids, a, np.zeros_like(a), None)
 
 
-PACKINGS: dict[str, Callable[..., Spans]] = {"pairs": pack_pairs, "full": pack_full}
-SHORTEST = {"pairs": 5, "full": 3}  # special tokens and at least one token in each part
+def pack_best_fit(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Pieces:
+    """Best-fit packing (Ding et al., 2024, Fewer Truncations Improve Language Modeling, section 3).
+
+    Documents longer than the room are cut into full pieces and a rest. Rests and short documents, longest first, go to
+    the row with the least space that takes them. The pieces of a row do not see each other (Krell et al., 2021, section
+    3.2): each is [CLS] piece [SEP] with positions of its own.
+    """
+    borders = documents.bounds[documents.firsts]
+    room = length - 2
+    counts = -(-np.diff(borders) // room)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    starts = borders[owner] + (np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]) * room
+    spans = np.stack([starts, np.minimum(starts + room, borders[owner + 1])], axis=1)
+    rows = best_fit(spans[:, 1] - spans[:, 0] + 2, length)
+    # Rows stand in the order of their first piece, and pieces in that of the documents.
+    order = np.argsort(rows, kind="stable")
+    firsts = np.append(0, np.cumsum(np.bincount(rows)))
+    return Pieces(documents.ids, spans[order], firsts)
 
 
-def packing(name: str, length: int) -> Callable[..., Spans]:
-    """The packing of that name, after a check of the length.
+def best_fit(sizes: np.ndarray, capacity: int) -> np.ndarray:
+    """Best-fit decreasing: sizes [M] of at most `capacity` -> the row of each, numbered by their first item [M]."""
+    rows = np.full(len(sizes), -1, np.int64)
+    full = sizes == capacity
+    rows[full] = np.flatnonzero(full)
+    space: list[list[int]] = [[] for _ in range(capacity + 1)]  # rows by the space that is left in them
+    spaces = 0  # bit s: there is a row with space s
+    for item in np.argsort(-sizes, kind="stable")[full.sum() :].tolist():
+        size = int(sizes[item])
+        enough = spaces >> size
+        if enough:
+            left = size + (enough & -enough).bit_length() - 1
+            row = space[left].pop()
+            if not space[left]:
+                spaces ^= 1 << left
+        else:
+            left, row = capacity, item
+        rows[item] = row
+        space[left - size].append(row)
+        spaces |= 1 << (left - size)
+    # A row has the number of the item that opened it, the longest one; now it gets that of its first.
+    first = np.full(len(sizes), len(sizes), np.int64)
+    np.minimum.at(first, rows, np.arange(len(sizes)))
+    return np.unique(first[rows], return_inverse=True)[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Packing:
+    """A way to make examples of documents.
+
+    Args:
+        pack: Documents -> Spans or Pieces.
+        shortest: least length: special tokens and at least one token in each part.
+        feature: name of the last column of a row, or None.
+        copies: bool, whether packing a document again gives other examples.
+    """
+
+    pack: Callable[..., Spans | Pieces]
+    shortest: int
+    feature: str | None = None
+    copies: bool = False
+
+
+PACKINGS = {
+    "pairs": Packing(pack_pairs, 5, "next_label", copies=True),
+    "sentences": Packing(pack_sentences, 5, "next_label", copies=True),
+    "full": Packing(pack_full, 3),
+    "doc": Packing(pack_doc, 3),
+    "packed": Packing(pack_best_fit, 3, "pieces"),
+}
+
+
+def packing(name: str, length: int, dupe_factor: int = 1) -> Packing:
+    """The packing of that name, after a check of what it is asked for.
 
     Raises:
-        InputError: no such packing, or a length it cannot fill.
+        InputError: no such packing, a length it cannot fill, or copies that would all be the same.
     """
     if name not in PACKINGS:
         raise unknown("packing", name, PACKINGS, "kerasbert data --help")
-    if not SHORTEST[name] <= length <= 65535:
-        raise InputError(f"length {length} with packing {name!r}, expected {SHORTEST[name]} to 65535")
-    return PACKINGS[name]
-
-
-def render(spans: Spans, *, length: int, cls_id: int, sep_id: int, pad_id: int) -> np.ndarray:
-    """Examples as rows: token ids [S], segment lengths [2] and, for pairs, the next label [1].
-
-    Segment lengths count [CLS] a [SEP] and b [SEP]; the second is 0 where there is no b.
-
-    Returns:
-        int64 [N, S + 2] or [N, S + 3].
-    """
-    pairs = spans.next_label is not None
-    len_a = (spans.a[:, 1] - spans.a[:, 0])[:, None]
-    len_b = (spans.b[:, 1] - spans.b[:, 0])[:, None]
-    position = np.arange(length)[None, :]
-    in_b = position - len_a - 2
-    source = np.where(in_b < 0, spans.a[:, :1] + position - 1, spans.b[:, :1] + in_b)
-    rows = spans.ids[np.clip(source, 0, len(spans.ids) - 1)].astype(np.int64)
-    total = len_a + 2 + (len_b + 1 if pairs else 0)
-    rows[(position == len_a + 1) | (position == total - 1)] = sep_id
-    rows[:, 0] = cls_id
-    rows[position >= total] = pad_id
-    columns = [rows, len_a + 2, total - len_a - 2]
-    if pairs:
-        columns.append(spans.next_label[:, None])
-    return np.concatenate(columns, axis=1)
+    found = PACKINGS[name]
+    if not found.shortest <= length <= 65535:
+        raise InputError(f"length {length} with packing {name!r}, expected {found.shortest} to 65535")
+    if dupe_factor != 1 and not found.copies:
+        raise InputError(f"dupe_factor {dupe_factor} with packing {name!r} repeats the same examples: leave it at 1")
+    return found

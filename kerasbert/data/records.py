@@ -12,16 +12,15 @@ import dataclasses
 import hashlib
 import json
 import os
-import posixpath
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from kerasbert.data import remote
 from kerasbert.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 BLOCK = 256
 MANIFEST = "manifest.json"
 
@@ -33,13 +32,17 @@ def row_dtype(vocabulary_size: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One file of records: its name, number of examples, of tokens (padding not counted) and of bytes, and its hash."""
+    """One file of records: its name, number of examples, of tokens (padding not counted) and of bytes, and its hash.
+
+    `head` is the hash of the first block alone: a shard of another corpus is found out without reading all of it.
+    """
 
     file: str
     examples: int
     tokens: int
     bytes: int
     sha256: str
+    head: str
 
     @property
     def blocks(self) -> int:
@@ -52,7 +55,7 @@ class Records:
 
     Args:
         directory: local path or gs:// address.
-        verify: bool, read every shard once and compare its hash; otherwise only the sizes are compared.
+        verify: bool, read every shard once and compare its hash; otherwise size and first block are compared.
 
     Attributes:
         manifest: dict, the manifest.
@@ -62,7 +65,8 @@ class Records:
         reused: bool, True when `write_records` found them made already.
 
     Raises:
-        InputError: no records there, another format, or a missing, truncated or (with `verify`) changed shard.
+        InputError: no records there, another format, or a shard that is missing, truncated, of another corpus or (with
+            `verify`) changed anywhere.
     """
 
     def __init__(self, directory: str | os.PathLike, verify: bool = False):
@@ -94,11 +98,11 @@ class Records:
 
     def path(self, shard: Shard) -> str:
         """Path or address of a shard."""
-        return posixpath.join(self.directory, shard.file)
+        return remote.join(self.directory, shard.file)
 
     def _check_shard(self, shard: Shard, verify: bool) -> None:
         again = "Copy it again, or make the records again with --overwrite"
-        size = _size(self.path(shard))
+        size = remote.size(self.path(shard))
         if size is None:
             raise InputError(f"record shard {self.path(shard)} is missing. {again}")
         if size != shard.bytes:
@@ -106,7 +110,12 @@ class Records:
             raise InputError(
                 f"record shard {self.path(shard)} is {kind}: {size} bytes, expected {shard.bytes}. {again}"
             )
-        if verify and hashlib.sha256(_read(self.path(shard))).hexdigest() != shard.sha256:
+        block = BLOCK * self.columns * self.dtype.itemsize
+        if hashlib.sha256(remote.read(self.path(shard), block)).hexdigest() != shard.head:
+            raise InputError(
+                f"record shard {self.path(shard)} is of other records: its first block is not the manifest's. {again}"
+            )
+        if verify and _sha256(self.path(shard)) != shard.sha256:
             raise InputError(f"record shard {self.path(shard)} is damaged: its sha256 is not the manifest's. {again}")
 
     def check(self, tokenizer: Any, vocabulary_size: int) -> None:
@@ -139,17 +148,17 @@ class Records:
 
     def rows(self, shard: Shard) -> np.ndarray:
         """All rows of one shard, for statistics and tests: [examples, columns]."""
-        data = np.frombuffer(_read(self.path(shard)), self.dtype)
+        data = np.frombuffer(remote.read(self.path(shard)), self.dtype)
         return data.reshape(-1, self.columns)[: shard.examples]
 
 
 def read_manifest(directory: str | os.PathLike) -> dict[str, Any]:
     """The manifest of records of this version's format."""
-    path = posixpath.join(os.fspath(directory), MANIFEST)
-    if _size(path) is None:
+    path = remote.join(directory, MANIFEST)
+    if remote.size(path) is None:
         raise InputError(f"no records in {directory}: it holds no {MANIFEST}. Make them with: kerasbert data FILES...")
     try:
-        manifest = json.loads(_read(path))
+        manifest = json.loads(remote.read(path))
         version = manifest["format"]
         manifest["shards"], manifest["features"], manifest["settings"]["length"], manifest["tokenizer"]["digest"]
     except (ValueError, KeyError, TypeError) as error:
@@ -159,35 +168,19 @@ def read_manifest(directory: str | os.PathLike) -> dict[str, Any]:
     return manifest
 
 
-def is_remote(path: str | os.PathLike) -> bool:
-    """Whether a path is an address such as gs://bucket/records."""
-    return "://" in os.fspath(path)
-
-
-def _size(path: str) -> int | None:
-    """Size of a file in bytes, None where there is none."""
-    if is_remote(path):
-        import tensorflow as tf
-
-        return tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else None
-    return os.path.getsize(path) if os.path.isfile(path) else None
-
-
-def _read(path: str) -> bytes:
-    if is_remote(path):
-        import tensorflow as tf
-
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
-    return Path(path).read_bytes()
+def _sha256(path: str) -> str:
+    digest = hashlib.sha256()
+    for chunk in remote.chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
 
 
 def differences(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """What `plan` (the inputs of a new run) changes against the records' manifest, in words."""
     found = []
-    old = {(s["format"], s["sha256"]): s["name"] for s in manifest["sources"]}
-    new = {(s["format"], s["sha256"]): s["name"] for s in plan["sources"]}
-    if sorted(_counted(manifest["sources"])) != sorted(_counted(plan["sources"])):
+    old = {_identity(source): source["name"] for source in manifest["sources"]}
+    new = {_identity(source): source["name"] for source in plan["sources"]}
+    if sorted(map(_identity, manifest["sources"])) != sorted(map(_identity, plan["sources"])):
         gone = sorted(old[k] for k in old.keys() - new.keys())
         added = sorted(new[k] for k in new.keys() - old.keys())
         changed = sorted(set(gone) & set(added))
@@ -204,8 +197,8 @@ def differences(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> list[st
     return found
 
 
-def _counted(sources: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    return [(source["format"], source["sha256"]) for source in sources]
+def _identity(source: Mapping[str, Any]) -> tuple[str, str, str]:
+    return source["format"], source["sha256"], source.get("language", "")
 
 
 def _tokenizer_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

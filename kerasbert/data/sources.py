@@ -1,10 +1,9 @@
-"""Files of text: documents for pretraining, tables for tasks. Standard library only.
+"""Files of text: documents for pretraining, tables for tasks. Local files need the standard library only.
 
 Text is UTF-8; bytes that are not become U+FFFD. A line ends at a line feed (a carriage return before it is dropped).
 """
 
 import csv
-import itertools
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerasbert.data.remote import is_remote, opened, size
 from kerasbert.errors import InputError, nearest
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv"}
@@ -40,8 +40,7 @@ def read_documents(files: Sequence[str | os.PathLike], *, text_field: str = "tex
     files = check_files(files)
     empty = True
     for path in files:
-        rows = _text_documents(path) if file_format(path) == "text" else _row_documents(path, text_field)
-        for document in rows:
+        for document in file_documents(path, text_field):
             empty = False
             yield document
     if empty:
@@ -49,15 +48,20 @@ def read_documents(files: Sequence[str | os.PathLike], *, text_field: str = "tex
         raise InputError(f"empty corpus: no text in {names}. Give files with at least one line that is not blank")
 
 
-def check_files(files: Sequence[str | os.PathLike]) -> list[Path]:
-    """The paths, or an error that names the first one that is no readable file."""
+def file_documents(path: str | os.PathLike, text_field: str = "text") -> Iterator[list[str]]:
+    """The documents of one file, which may hold none; see `read_documents`."""
+    return _text_documents(path) if file_format(path) == "text" else _row_documents(path, text_field)
+
+
+def check_files(files: Sequence[str | os.PathLike]) -> list[Path | str]:
+    """The paths (addresses such as gs://bucket/a.txt stay text), or an error that names the first that is no file."""
     if not files:
         raise InputError("no files given, expected at least one text, jsonl, tsv or csv file")
-    paths = [Path(file) for file in files]
+    paths = [os.fspath(file) if is_remote(file) else Path(file) for file in files]
     for path in paths:
-        if path.is_dir():
+        if not is_remote(path) and path.is_dir():
             raise InputError(f"{path} is a directory, expected a file. Name its files, for instance {path}/*.txt")
-        if not path.is_file():
+        if size(path) is None:
             raise InputError(f"no file {path}. Check the path")
     return paths
 
@@ -96,7 +100,12 @@ def read_table(
     return rows
 
 
-def _lines(path: Path, newline: str = "\n") -> Iterator[str]:
+def _lines(path: Path | str, newline: str = "\n") -> Iterator[str]:
+    if is_remote(path):
+        with opened(path) as file:
+            for number, line in enumerate(file):
+                yield line.decode("utf-8" if number else "utf-8-sig", "replace")
+        return
     try:
         with open(path, encoding="utf-8-sig", errors="replace", newline=newline) as file:
             yield from file
@@ -108,13 +117,19 @@ def _segments(lines: Iterable[str]) -> list[str]:
     return [line for line in map(str.strip, lines) if line]
 
 
-def _text_documents(path: Path) -> Iterator[list[str]]:
-    for blank, lines in itertools.groupby(_lines(path), key=lambda line: not line.strip()):
-        if not blank:
-            yield _segments(lines)
+def _text_documents(path: Path | str) -> Iterator[list[str]]:
+    document: list[str] = []
+    for line in map(str.strip, _lines(path)):
+        if line:
+            document.append(line)
+        elif document:
+            yield document
+            document = []
+    if document:
+        yield document
 
 
-def _row_documents(path: Path, text_field: str) -> Iterator[list[str]]:
+def _row_documents(path: Path | str, text_field: str) -> Iterator[list[str]]:
     for line, row in _rows(path, file_format(path), (text_field,), None):
         text = row[text_field]
         if not isinstance(text, str):

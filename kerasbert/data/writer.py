@@ -1,44 +1,35 @@
 """Files of text -> records. Runs without TensorFlow too, then with the tokenizer's pure-Python form."""
 
+import contextlib
 import dataclasses
 import hashlib
 import importlib.util
 import itertools
-import json
 import math
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerasbert import files as whole
-from kerasbert.data.packing import Documents, Spans, render
+from kerasbert.data import remote, spool
 from kerasbert.data.packing import packing as find_packing
-from kerasbert.data.records import (
-    BLOCK,
-    FORMAT,
-    MANIFEST,
-    Records,
-    Shard,
-    differences,
-    is_remote,
-    read_manifest,
-    row_dtype,
-)
-from kerasbert.data.sources import check_files, file_format, read_documents
-from kerasbert.errors import InputError
+from kerasbert.data.records import MANIFEST, Records, differences, read_manifest
+from kerasbert.data.shards import Report, ShardWriter, manifest
+from kerasbert.data.sources import check_files, file_documents, file_format
+from kerasbert.data.spool import Spool, measure
+from kerasbert.errors import InputError, unknown
 
+Files = Sequence[str | os.PathLike] | Mapping[str, Sequence[str | os.PathLike]]
 LINES = 4096  # lines that the tokenizer gets at once: a call costs about 1 ms (2.9M tokens/s with 512, 5.0M with 4096)
 SHARD_BYTES = 64 * 2**20  # of source text, where the number of shards is not given; a shard is packed in memory
-SPOOL_BYTES = 64 * 2**20  # tokenized documents held before they go to the disk
-ROWS = 64 * BLOCK  # rows that are rendered at once
 
 
 def write_records(
-    files: Sequence[str | os.PathLike],
+    files: Files,
     tokenizer: Any,
     out: str | os.PathLike,
     *,
@@ -48,20 +39,33 @@ def write_records(
     shards: int | None = None,
     dupe_factor: int = 1,
     text_field: str = "text",
+    smoothing: float = 0.7,
+    runner: str = "local",
+    beam_options: str = "",
     overwrite: bool = False,
 ) -> Records:
     """Tokenize, pack and write; where `out` holds records of the same inputs already, only open them.
 
+    Documents with the same text are taken once. The bytes written depend neither on the order of the files nor on the
+    runner.
+
     Args:
-        files: text (blank line = document), jsonl, tsv or csv; their order does not matter.
+        files: text (blank line = document), jsonl, tsv or csv; or a dict, language -> its files: then each language is
+            taken more or less often, see `smoothing`.
         tokenizer: a tokenizer of `kerasbert.text`.
-        out: directory to make; it appears when all is written.
+        out: directory to make; it appears when all is written. With Beam also an address such as gs://bucket/records,
+            whose manifest is written last.
         length: S, tokens in an example, special tokens included.
-        packing: "pairs" (BERT) or "full" (RoBERTa's FULL-SENTENCES).
+        packing: "pairs" (BERT's segment pairs); RoBERTa's "sentences" (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc"
+            (DOC-SENTENCES); or "packed" (best fit, pieces that do not see each other).
         seed: int >= 0, of the packing.
         shards: number of files, by default one for every 64 MB of text.
-        dupe_factor: how often each document is packed, each time with other pairs (BERT's option; "pairs" only).
+        dupe_factor: how often each document is packed, each time with other pairs (BERT's option; pairs only).
         text_field: column or field of the text in jsonl, tsv and csv.
+        smoothing: exponent on a language's share of the tokens: 1 leaves the shares as they are, 0 makes them equal,
+            multilingual BERT took 0.7. The corpus keeps its size.
+        runner: "local", this machine with one shard in memory at a time, or "beam", Apache Beam.
+        beam_options: Beam's own options, such as "--runner=DataflowRunner --project=p".
         overwrite: replace records of other inputs.
 
     Returns:
@@ -71,78 +75,215 @@ def write_records(
         InputError: files that cannot be read or hold no text, a setting out of range, or records of other inputs at
             `out` (what differs is named).
     """
-    paths = check_files(files)
-    if is_remote(out):
-        raise InputError(f"cannot write records to {out}: write them to a local directory, then copy it there")
-    pack = find_packing(packing, length)
+    if runner not in ("local", "beam"):
+        raise unknown("runner", runner, ["local", "beam"], "kerasbert data --help")
+    if runner == "local" and remote.is_remote(out):
+        raise InputError(
+            f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
+        )
+    sources = find_sources(files)
+    find_packing(packing, length, dupe_factor)
     if shards is None:
-        shards = max(1, math.ceil(sum(path.stat().st_size for path in paths) / SHARD_BYTES))
+        shards = max(1, math.ceil(sum(remote.size(source.path) for source in sources) / SHARD_BYTES))
     for name, value, least in (("shards", shards, 1), ("dupe_factor", dupe_factor, 1), ("seed", seed, 0)):
         if value < least:
             raise InputError(f"{name} is {value}, expected at least {least}")
+    if not 0 <= smoothing <= 1:
+        raise InputError(f"smoothing is {smoothing}, expected 0 (languages alike) to 1 (as they are)")
+    settings = {
+        "length": length,
+        "packing": packing,
+        "seed": seed,
+        "shards": shards,
+        "dupe_factor": dupe_factor,
+        "text_field": text_field,
+    }
+    if isinstance(files, Mapping):
+        settings["smoothing"] = smoothing
     plan = {
-        "sources": sorted((_source(path) for path in paths), key=lambda s: (s["sha256"], s["format"], s["name"])),
+        "sources": sorted(map(_describe, sources), key=lambda s: (s["sha256"], s["format"], s["name"])),
         "tokenizer": {
             "kind": tokenizer.kind,
             "size": tokenizer.size,
             "digest": tokenizer.digest(),
             "settings": tokenizer.settings(),
         },
-        "settings": {
-            "length": length,
-            "packing": packing,
-            "seed": seed,
-            "shards": shards,
-            "dupe_factor": dupe_factor,
-            "text_field": text_field,
-        },
+        "settings": settings,
     }
-    out = Path(out)
-    replace = False
-    if (out / MANIFEST).exists():
-        if not overwrite:
-            return _reuse(out, plan)
-        replace = True  # only what is known to be records is ever removed
+    exists = remote.size(remote.join(out, MANIFEST)) is not None
+    if exists and not overwrite:
+        return _reuse(out, plan)
+    # Only what is known to be records is ever removed.
+    with directory_for(out, replace=exists) as directory:
+        writer = ShardWriter(
+            directory=os.fspath(directory),
+            shards=shards,
+            length=length,
+            packing=packing,
+            seed=seed,
+            dupe_factor=dupe_factor,
+            vocabulary=tokenizer.size,
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+            pad_id=tokenizer.pad_id,
+        )
+        job = Job(sources, tokenizer, writer, text_field, settings.get("smoothing"))
+        if runner == "beam":
+            from kerasbert.data import beam
 
-    def pack_shard(documents: Documents) -> Spans:
-        return pack(documents, length=length, seed=seed, dupe_factor=dupe_factor, sep_id=tokenizer.sep_id)
-
-    with whole.new_directory(out, replace=replace) as directory:
-        spool = Spool(directory, shards)
-        for document in tokenize(read_documents(paths, text_field=text_field), tokenizer):
-            spool.add(*document)
-        spool.flush()
-        if not spool.documents:
-            raise InputError(f"empty corpus: {', '.join(map(str, paths))} hold no text that the tokenizer keeps")
-        unigrams = np.zeros(tokenizer.size, np.int64)
-        written, random_next = [], 0
-        for number in range(shards):
-            documents = spool.take(number)
-            name = f"shard-{number:05d}-of-{shards:05d}.bin"
-            shard, random_here = _write_shard(directory / name, documents, pack_shard, length, tokenizer, unigrams)
-            written.append(shard)
-            random_next += random_here
-        manifest = {
-            "format": FORMAT,
-            **plan,
-            "dtype": row_dtype(tokenizer.size),
-            "block": BLOCK,
-            "features": _features(length, packing),
-            "counts": {
-                "documents": spool.documents,
-                "examples": sum(shard.examples for shard in written),
-                "tokens": sum(shard.tokens for shard in written),
-                **({"random_next": random_next} if packing == "pairs" else {}),
-            },
-            "unigram": _unigram(unigrams, tokenizer.special_ids),
-            "shards": [dataclasses.asdict(shard) for shard in written],
-        }
-        tokenizer.save(directory / "tokenizer")  # pretraining takes it from here
-        (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            report, languages = beam.run(job, beam_options)
+        else:
+            report, languages = run(job)
+        if not report.documents:
+            names = ", ".join(source.path for source in sources)
+            raise InputError(f"empty corpus: {names} hold no text that the tokenizer keeps")
+        plan |= {"languages": languages} if languages else {}
+        save_tokenizer(tokenizer, directory)  # pretraining takes it from here
+        remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
     return Records(out)
 
 
-def _reuse(out: Path, plan: dict[str, Any]) -> Records:
+@contextlib.contextmanager
+def directory_for(out: str | os.PathLike, replace: bool) -> Iterator[str | Path]:
+    """Where the files are written: a local directory appears when all are there, on gs:// the manifest comes last."""
+    if not remote.is_remote(out):
+        with whole.new_directory(out, replace=replace) as directory:
+            yield directory
+        return
+    if replace:
+        remote.remove(remote.join(out, MANIFEST))
+    yield out
+
+
+def save_tokenizer(tokenizer: Any, directory: str | os.PathLike) -> None:
+    """The tokenizer's own directory beside the shards."""
+    if not remote.is_remote(directory):
+        tokenizer.save(Path(directory) / "tokenizer")
+        return
+    with tempfile.TemporaryDirectory() as local:
+        tokenizer.save(local)
+        for file in Path(local).iterdir():
+            remote.write(remote.join(directory, f"tokenizer/{file.name}"), file.read_bytes())
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A file of text, and the number of its language among the languages' names in order."""
+
+    path: str
+    language: str | None = None
+    number: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a runner is given; `smoothing` is None where there are no languages."""
+
+    sources: Sequence[Source]
+    tokenizer: Any
+    writer: ShardWriter
+    text_field: str
+    smoothing: float | None
+
+    def languages(self, counts: Mapping[int, tuple[int, int]]) -> dict[str, dict[str, float]]:
+        """What the manifest says of each language, from its number of (documents, tokens)."""
+        if self.smoothing is None:
+            return {}
+        repeats = language_repeats({number: tokens for number, (_, tokens) in counts.items()}, self.smoothing)
+        names = {source.number: source.language for source in self.sources}
+        return {
+            names[number]: {"documents": counts[number][0], "tokens": counts[number][1], "repeats": repeats[number]}
+            for number in sorted(counts)
+        }
+
+    def repeats(self, languages: Mapping[str, Mapping[str, float]]) -> dict[int, float] | None:
+        """How often a document of each language is taken, for `ShardWriter.write`."""
+        numbers = {source.language: source.number for source in self.sources}
+        return {numbers[name]: found["repeats"] for name, found in languages.items()} or None
+
+
+def language_repeats(tokens: Mapping[int, int], smoothing: float) -> dict[int, float]:
+    """How often to take a document of each language so that its share p becomes p^smoothing / (sum of those).
+
+    "Exponentially smoothed weighting" of multilingual BERT's README. Six decimals: the same on every machine.
+
+    >>> language_repeats({0: 900, 1: 100}, 0.5)
+    {0: 0.833333, 1: 2.5}
+    """
+    total = sum(tokens.values())
+    shares = {language: count / total for language, count in tokens.items() if count}
+    norm = sum(share**smoothing for share in shares.values())
+    return {language: round(share ** (smoothing - 1) / norm, 6) for language, share in shares.items()}
+
+
+def find_sources(files: Files) -> list[Source]:
+    """The files, each with its language, or an error that names the first one that is no readable file."""
+    if not isinstance(files, Mapping):
+        return [Source(os.fspath(path)) for path in check_files(files)]
+    found = []
+    for number, name in enumerate(sorted(files)):
+        found += [Source(os.fspath(path), name, number) for path in check_files(files[name])]
+    return found
+
+
+def entries(sources: Iterable[Source], text_field: str, encode: Callable) -> Iterator[bytes]:
+    """The documents of files, tokenized by `encode` (see `batch_encoder`), as a shard takes them."""
+    for number, group in itertools.groupby(sources, key=lambda source: source.number):
+        documents = itertools.chain.from_iterable(file_documents(source.path, text_field) for source in group)
+        for some in _gather_lines(documents):
+            yield from _entries(some, number, encode)
+
+
+def _gather_lines(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+    """Lists of documents of about LINES lines."""
+    waiting: list[list[str]] = []
+    lines = 0
+    for document in documents:
+        waiting.append(document)
+        lines += len(document)
+        if lines >= LINES:
+            yield waiting
+            waiting, lines = [], 0
+    if waiting:
+        yield waiting
+
+
+def _entries(documents: list[list[str]], language: int, encode: Callable) -> Iterator[bytes]:
+    """Entries of the documents that keep a token."""
+    texts = [line for document in documents for line in document]
+    # Only a document of more lines than that is cut: a call for a few lines left over would cost as much as a full one.
+    parts = [encode(texts[begin : begin + 2 * LINES]) for begin in range(0, len(texts), 2 * LINES)]
+    ids = np.concatenate([part[0] for part in parts])
+    lengths = np.concatenate([part[1] for part in parts])
+    firsts = np.cumsum([0, *map(len, documents)])
+    counts = np.add.reduceat(lengths > 0, firsts[:-1], dtype=np.int64)
+    digests = [
+        hashlib.sha256("\n".join(document).encode()).digest()
+        for document, count in zip(documents, counts.tolist())
+        if count
+    ]
+    if digests:
+        yield from spool.entries(digests, language, counts[counts > 0], lengths[lengths > 0], ids)
+
+
+def run(job: Job) -> tuple[Report, dict[str, Any]]:
+    """Write all shards on this machine: every document goes to the disk once, then one shard is in memory at a time."""
+    waiting = Spool(Path(job.writer.directory), job.writer.shards)
+    counts: dict[int, tuple[int, int]] = {}
+    for data in entries(job.sources, job.text_field, batch_encoder(job.tokenizer)):
+        waiting.add(data)
+        language, tokens = measure(data)
+        documents, before = counts.get(language, (0, 0))
+        counts[language] = documents + 1, before + tokens
+    waiting.flush()
+    languages = job.languages(counts)
+    reports = (
+        job.writer.write(shard, waiting.take(shard), job.repeats(languages)) for shard in range(job.writer.shards)
+    )
+    return sum(reports, Report()), languages
+
+
+def _reuse(out: str | os.PathLike, plan: dict[str, Any]) -> Records:
     changed = differences(read_manifest(out), plan)
     if changed:
         raise InputError(
@@ -154,51 +295,16 @@ def _reuse(out: Path, plan: dict[str, Any]) -> Records:
     return records
 
 
-def _source(path: Path) -> dict[str, Any]:
+def _describe(source: Source) -> dict[str, Any]:
+    digest, size = hashlib.sha256(), 0
     try:
-        with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        for chunk in remote.chunks(source.path):
+            digest.update(chunk)
+            size += len(chunk)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    return {"name": path.name, "format": file_format(path), "bytes": path.stat().st_size, "sha256": digest}
-
-
-def _features(length: int, packing: str) -> dict[str, dict[str, Any]]:
-    shapes = {"token_ids": [length], "segment_lengths": [2]}
-    if packing == "pairs":
-        shapes["next_label"] = []
-    return {name: {"dtype": "int32", "shape": shape} for name, shape in shapes.items()}
-
-
-def tokenize(documents: Iterable[list[str]], tokenizer: Any) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
-    """(sha256 of the text, ids [T], tokens in each segment [G]) of every document that keeps a token."""
-    encode = batch_encoder(tokenizer)
-    waiting: list[list[str]] = []
-    lines = 0
-    for document in documents:
-        waiting.append(document)
-        lines += len(document)
-        if lines >= LINES:
-            yield from _encode(waiting, encode)
-            waiting, lines = [], 0
-    yield from _encode(waiting, encode)
-
-
-def _encode(documents: list[list[str]], encode: Callable) -> Iterator[tuple[bytes, np.ndarray, np.ndarray]]:
-    texts = [line for document in documents for line in document]
-    # Only a document of more lines than that is cut: a call for a few lines left over would cost as much as a full one.
-    parts = [encode(texts[begin : begin + 2 * LINES]) for begin in range(0, len(texts), 2 * LINES)]
-    ids = np.concatenate([np.zeros(0, np.int32), *(part[0] for part in parts)])
-    lengths = np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)])
-    places = np.append(0, np.cumsum(lengths))
-    begin = 0
-    for document in documents:
-        end = begin + len(document)
-        segments = lengths[begin:end]
-        if segments.any():
-            text = "\n".join(document).encode()
-            yield hashlib.sha256(text).digest(), ids[places[begin] : places[end]], segments[segments > 0]
-        begin = end
+        raise InputError(f"cannot read {source.path}: {error.strerror or error}") from error
+    found = {"name": os.path.basename(source.path), "format": file_format(source.path), "bytes": size}
+    return found | {"sha256": digest.hexdigest()} | ({"language": source.language} if source.language else {})
 
 
 def batch_encoder(tokenizer: Any) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray]]:
@@ -227,99 +333,3 @@ def batch_encoder(tokenizer: Any) -> Callable[[list[str]], tuple[np.ndarray, np.
         return ragged.flat_values.numpy(), np.diff(ragged.row_splits.numpy())
 
     return encode
-
-
-class Spool:
-    """Tokenized documents on the disk, by shard: only one shard is ever in memory.
-
-    Args:
-        directory: for the temporary files; each is removed when it is taken.
-        shards: their number.
-    """
-
-    def __init__(self, directory: Path, shards: int):
-        self.directory, self.shards = directory, shards
-        self.documents = 0
-        self._parts: dict[int, list[bytes]] = {}
-        self._held = 0
-
-    def add(self, digest: bytes, ids: np.ndarray, lengths: np.ndarray) -> None:
-        """Put a document into its shard: hash mod N."""
-        shard = int.from_bytes(digest[:8], "little") % self.shards
-        count = len(lengths).to_bytes(4, sys.byteorder)
-        entry = b"".join((digest, count, lengths.astype(np.int32).tobytes(), ids.astype(np.int32).tobytes()))
-        self._parts.setdefault(shard, []).append(entry)
-        self.documents += 1
-        self._held += len(entry)
-        if self._held > SPOOL_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Append what is held to the files."""
-        for shard, parts in self._parts.items():
-            with open(self._path(shard), "ab") as file:
-                file.writelines(parts)
-        self._parts, self._held = {}, 0
-
-    def _path(self, shard: int) -> Path:
-        return self.directory / f"spool-{shard:05d}"
-
-    def take(self, shard: int) -> Documents:
-        """The documents of one shard, ordered by hash; the file is removed."""
-        path = self._path(shard)
-        data = path.read_bytes() if path.exists() else b""
-        path.unlink(missing_ok=True)
-        found, place = [], 0
-        while place < len(data):
-            (count,) = np.frombuffer(data, np.int32, 1, place + 32)
-            lengths = np.frombuffer(data, np.int32, count, place + 36)
-            begin = place + 36 + 4 * int(count)
-            total = int(lengths.sum())
-            found.append((data[place : place + 32], lengths, np.frombuffer(data, np.int32, total, begin)))
-            place = begin + 4 * total
-        found.sort(key=lambda document: document[0])
-        lengths = np.concatenate([np.zeros(1, np.int64), *(document[1] for document in found)])
-        return Documents(
-            ids=np.concatenate([np.zeros(0, np.int32), *(document[2] for document in found)]),
-            bounds=np.cumsum(lengths, dtype=np.int64),
-            firsts=np.cumsum([0, *(len(document[1]) for document in found)], dtype=np.int64),
-            digests=[document[0] for document in found],
-        )
-
-
-def _write_shard(
-    path: Path, documents: Documents, pack: Callable, length: int, tokenizer: Any, unigrams: np.ndarray
-) -> tuple[Shard, int]:
-    """Pack and write one shard; adds its tokens to `unigrams`. Returns the shard and its number of random next."""
-    spans = pack(documents) if documents.digests else None
-    dtype = np.dtype(row_dtype(tokenizer.size)).newbyteorder("<")
-    digest = hashlib.sha256()
-    examples = tokens = size = 0
-    with open(path, "wb") as file:
-        for begin in range(0, len(spans.a) if spans else 0, ROWS):
-            part = spans.slice(begin, begin + ROWS)
-            rows = render(
-                part, length=length, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id, pad_id=tokenizer.pad_id
-            )
-            unigrams += np.bincount(rows[:, :length].ravel(), minlength=len(unigrams))
-            tokens += int(rows[:, length : length + 2].sum())
-            examples += len(rows)
-            block = np.zeros((-(-len(rows) // BLOCK) * BLOCK, rows.shape[1]), dtype)
-            block[: len(rows)] = rows
-            data = block.tobytes()
-            digest.update(data)
-            size += len(data)
-            file.write(data)
-    random_next = int(spans.next_label.sum()) if spans and spans.next_label is not None else 0
-    return Shard(path.name, examples, tokens, size, digest.hexdigest()), random_next
-
-
-def _unigram(counts: np.ndarray, special_ids: Sequence[int]) -> dict[str, float]:
-    """What a model learns without looking: entropy (nats) and share of the commonest token, special ones left out."""
-    counts = counts.astype(np.float64)
-    counts[list(special_ids)] = 0
-    share = counts[counts > 0] / max(counts.sum(), 1)
-    return {
-        "entropy": round(float(-(share * np.log(share)).sum()), 6),
-        "accuracy": round(float(share.max(initial=0)), 6),
-    }

@@ -13,6 +13,14 @@ def padding(mask: Any) -> Any:
     return ops.expand_dims(ops.cast(mask, "bool"), 1)
 
 
+def packed(packed_ids: Any) -> Any:
+    """The pieces of a row see themselves alone (Krell et al., 2021, section 3.2): int [B, S] -> [B, S, S] bool.
+
+    A piece is told by its number. Padding has the number 0 and sees padding, so that no row is empty.
+    """
+    return ops.equal(ops.expand_dims(packed_ids, 2), ops.expand_dims(packed_ids, 1))
+
+
 def bias(visible: Any, dtype: str = "float32") -> Any:
     """One additive bias for all layers: bool [B, Q or 1, K] -> [B, 1, Q or 1, K], 0 or HIDDEN."""
     hidden = 1.0 - ops.cast(visible, "float32")

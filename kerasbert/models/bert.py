@@ -20,7 +20,8 @@ class Encoder(keras.Model):
     Args:
         spec: Spec.
     Call: dict of token_ids [B, S] int, padding_mask [B, S] (bool or 0/1, True = a real token; all real by default),
-        segment_ids [B, S], position_ids [B, S] -> dict of sequence [B, S, H], pooled [B, H] (with a pooler),
+        segment_ids [B, S], position_ids [B, S], packed_ids [B, S] (pieces of one number see each other alone; instead of
+        padding_mask, padding is 0) -> dict of sequence [B, S, H], pooled [B, H] (with a pooler),
         hidden (tuple of L+1 [B, S, H]) and, with `attention=True`, attention (tuple of L [B, N, S, S]).
         `read="first"` computes the last layer for the first token alone: sequence is [B, 1, H].
     """
@@ -48,6 +49,8 @@ class Encoder(keras.Model):
 
     def visible(self, inputs):
         """bool [B, Q or 1, K], True = may look, or None where everybody sees everything."""
+        if "packed_ids" in inputs:
+            return visibility.packed(inputs["packed_ids"])
         return visibility.padding(inputs["padding_mask"]) if "padding_mask" in inputs else None
 
     def call(self, inputs, training=False, read=None, attention=False):

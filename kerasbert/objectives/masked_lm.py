@@ -67,7 +67,7 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
 
     Args:
         features: what `Records.dataset` gives: token_ids [B, S], segment_lengths [B, 2], step, row, example, epoch [B],
-            and next_label [B] where the records have it.
+            and next_label or pieces [B] where the records have it.
         settings: MaskedLM.
         tokenizer: for its size, mask_id and special_ids.
         seed: int >= 0.
@@ -75,7 +75,8 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
     Returns:
         dict of token_ids, padding_mask, segment_ids int32 [B, S]; mlm_positions, mlm_labels int32 [B, P] and
         mlm_weights float32 [B, P] (1 = predict; unused places have position 0, label 0, weight 0); row int32 [B];
-        next_label int32 [B] where given. No special token is ever selected or drawn as a random token.
+        next_label int32 [B] where given; packed_ids, position_ids int32 [B, S] for packed rows. No
+        special token is ever selected or drawn as a random token.
     """
     token_ids, lengths = features["token_ids"], features["segment_lengths"]
     length = token_ids.shape[1]
@@ -113,7 +114,22 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
         "mlm_weights": tf.cast(chosen, tf.float32),
         "row": features["row"],
     }
-    return batch | ({"next_label": features["next_label"]} if "next_label" in features else {})
+    if "next_label" in features:
+        batch["next_label"] = features["next_label"]
+    if "pieces" in features:
+        batch["packed_ids"], batch["position_ids"] = _pieces(token_ids, inside, tokenizer.cls_id)
+    return batch
+
+
+def _pieces(token_ids: Any, inside: Any, cls_id: int) -> tuple[Any, Any]:
+    """Rows [B, S] of pieces that each begin with [CLS] -> number of a token's piece (0 = padding), its place in it."""
+    begins = inside & (token_ids == cls_id)
+    numbers = tf.cumsum(tf.cast(begins, tf.int32), axis=1)
+    # Every row begins with a piece, so the pieces of all rows may be counted through.
+    flat = tf.reshape(begins, [-1])
+    first = tf.gather(tf.cast(tf.where(flat)[:, 0], tf.int32), tf.cumsum(tf.cast(flat, tf.int32)) - 1)
+    places = tf.reshape(tf.range(tf.size(flat)) - first, tf.shape(token_ids))
+    return tf.where(inside, numbers, 0), tf.where(inside, places, 0)
 
 
 def _ordinary(token_ids: Any, special: list[int]) -> Any:

@@ -3,7 +3,16 @@ import random
 import numpy as np
 import pytest
 
-from kerasbert.data.packing import Documents, _cut, pack_full, pack_pairs, packing, render
+from kerasbert.data.packing import (
+    Documents,
+    _cut,
+    best_fit,
+    pack_best_fit,
+    pack_full,
+    pack_pairs,
+    pack_sentences,
+    packing,
+)
 from kerasbert.errors import InputError
 
 CLS, SEP, PAD = 2, 3, 0
@@ -21,7 +30,7 @@ def make(documents):
 
 
 def rows(spans, length):
-    return render(spans, length=length, cls_id=CLS, sep_id=SEP, pad_id=PAD)
+    return spans.render(length=length, cls_id=CLS, sep_id=SEP, pad_id=PAD)
 
 
 def random_documents(count, segments, words, seed):
@@ -155,4 +164,97 @@ def test_bad_packings():
     with pytest.raises(InputError, match="length 4 with packing 'pairs', expected 5 to 65535"):
         packing("pairs", 4)
     with pytest.raises(InputError, match="dupe_factor 2 with packing 'full' repeats"):
-        pack_full(make([[[10]]]), length=8, seed=0, dupe_factor=2, sep_id=SEP)
+        packing("full", 8, dupe_factor=2)
+
+
+def test_doc_sentences_end_with_their_document():
+    documents = make([[[10, 11], [12]], [[20, 21, 22], [23]], [[30, 31, 32, 33, 34, 35, 36, 37]]])
+    spans = packing("doc", 8).pack(documents, length=8, seed=0, dupe_factor=1, sep_id=SEP)
+    assert rows(spans, 8).tolist() == [
+        [CLS, 10, 11, 12, SEP, 0, 0, 0, 5, 0],
+        [CLS, 20, 21, 22, 23, SEP, 0, 0, 6, 0],
+        [CLS, 30, 31, 32, 33, 34, 35, SEP, 8, 0],
+        [CLS, 36, 37, SEP, 0, 0, 0, 0, 4, 0],
+    ]
+    together = make(random_documents(40, (1, 9), (1, 40), seed=1))
+    spans = packing("doc", 32).pack(together, length=32, seed=0, dupe_factor=1, sep_id=SEP)
+    used = rows(spans, 32)[:, :32]
+    np.testing.assert_array_equal(used[used >= 10], together.ids)
+    owner = np.searchsorted(together.bounds[together.firsts], spans.a[:, 0], side="right")
+    assert (spans.a[:, 1] <= together.bounds[together.firsts][owner]).all()
+
+
+def test_a_sentence_pair_is_one_segment_each():
+    documents = random_documents(200, (1, 10), (2, 12), seed=2)
+    flat = make(documents)
+    spans = pack_sentences(flat, length=48, seed=3, dupe_factor=1, sep_id=SEP)
+    whole = set(zip(flat.bounds[:-1].tolist(), flat.bounds[1:].tolist()))
+    place = {begin: number for number, begin in enumerate(flat.bounds[:-1].tolist())}
+    owner = np.repeat(np.arange(200), [len(document) for document in documents])
+    for a, b, label in zip(spans.a.tolist(), spans.b.tolist(), spans.next_label):
+        assert {tuple(a), tuple(b)} <= whole
+        if label == 0:
+            assert place[b[0]] == place[a[0]] + 1
+            assert owner[place[a[0]]] == owner[place[b[0]]]
+        else:
+            assert owner[place[a[0]]] != owner[place[b[0]]]
+    follows = [label for (a, _), label in zip(spans.a.tolist(), spans.next_label) if place[a] + 1 not in flat.firsts]
+    assert abs(np.mean(follows) - 0.5) < 3 * 0.5 / len(follows) ** 0.5
+    # every segment is an a, or the b that follows one
+    used = {place[a] for a in spans.a[:, 0].tolist()} | {
+        place[b] for b, label in zip(spans.b[:, 0].tolist(), spans.next_label) if label == 0
+    }
+    assert used == set(range(len(place)))
+
+
+def test_best_fit_by_hand():
+    # Room for 6 tokens. The first document gives a full piece and a rest of 2; with their special tokens the rests and
+    # documents have 4, 6, 3 and 4. The 6 and the first 4 open rows, the other 4 fills the second, the 3 fits nowhere.
+    documents = make([[[10, 11, 12, 13], [14, 15, 16, 17]], [[20, 21], [22, 23]], [[30]], [[40, 41]]])
+    pieces = pack_best_fit(documents, length=8, seed=0, dupe_factor=1, sep_id=SEP)
+    assert rows(pieces, 8).tolist() == [
+        [CLS, 10, 11, 12, 13, 14, 15, SEP, 8, 0, 1],
+        [CLS, 16, 17, SEP, CLS, 40, 41, SEP, 8, 0, 2],
+        [CLS, 20, 21, 22, 23, SEP, 0, 0, 6, 0, 1],
+        [CLS, 30, SEP, 0, 0, 0, 0, 0, 3, 0, 1],
+    ]
+    part = pieces.slice(1, 3)
+    assert len(part) == 2
+    np.testing.assert_array_equal(rows(part, 8), rows(pieces, 8)[1:3])
+
+
+def plain_best_fit(sizes, capacity):
+    """Best-fit decreasing as it is told: every bin is looked at for every item."""
+    space, inside = [], []
+    for item in sorted(range(len(sizes)), key=lambda item: -sizes[item]):
+        fitting = [number for number, left in enumerate(space) if left >= sizes[item]]
+        if not fitting:
+            space.append(capacity)
+            inside.append([])
+            fitting = [len(space) - 1]
+        best = min(fitting, key=lambda number: space[number])
+        space[best] -= sizes[item]
+        inside[best].append(item)
+    return sorted(space)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_best_fit_fills_as_the_plain_algorithm(seed):
+    sizes = np.random.default_rng(seed).integers(3, 33, 400)
+    found = best_fit(sizes, 32)
+    left = 32 - np.bincount(found, weights=sizes)
+    assert (left >= 0).all()
+    assert sorted(left) == plain_best_fit(sizes.tolist(), 32)
+    first = [int(np.flatnonzero(found == row)[0]) for row in range(found.max() + 1)]
+    assert first == sorted(first)
+
+
+def test_packed_rows_hold_every_token_once_and_hardly_any_padding():
+    documents = make(random_documents(250, (1, 9), (1, 40), seed=1))
+    table = rows(pack_best_fit(documents, length=64, seed=0, dupe_factor=1, sep_id=SEP), 64)
+    ids = table[:, :64]
+    assert sorted(ids[ids >= 10]) == sorted(documents.ids)
+    np.testing.assert_array_equal((ids != PAD).sum(1), table[:, 64])
+    np.testing.assert_array_equal((ids == CLS).sum(1), table[:, 66])
+    np.testing.assert_array_equal((ids == SEP).sum(1), table[:, 66])
+    assert (ids == PAD).mean() < 0.01

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from kerasbert.data import Records, write_records, writer
+from kerasbert.data import Records, spool, write_records, writer
 from kerasbert.errors import InputError
 from kerasbert.text import WordPiece, load_tokenizer
 from tests.data import corpus
@@ -43,7 +43,7 @@ def test_a_row_by_hand(tmp_path):
     one, two = [5, 6, 7], [8, 1]
     either = [[2, *one, 3, *two, 3, 0, 0, 0, 0, 8, 0], [2, *two, 3, *one, 3, 0, 0, 0, 0, 8, 0]]  # by the hash
     assert row in either
-    assert records.manifest["counts"] == {"documents": 2, "examples": 1, "tokens": 8}
+    assert records.manifest["counts"] == {"documents": 2, "duplicates": 0, "examples": 1, "tokens": 8}
     # Four ordinary tokens, all different.
     assert records.manifest["unigram"] == {"entropy": round(np.log(4), 6), "accuracy": 0.25}
 
@@ -57,7 +57,7 @@ def test_neither_order_nor_spooling_changes_the_bytes(tmp_path, monkeypatch):
     one = corpus.write(tmp_path / "one.txt", corpus.documents(40, seed=1))
     two = corpus.write(tmp_path / "two.txt", corpus.documents(40, seed=2))
     write_records([one, two], corpus.tokenizer(), tmp_path / "a", length=32, shards=3)
-    monkeypatch.setattr(writer, "SPOOL_BYTES", 1000)
+    monkeypatch.setattr(spool, "SPOOL_BYTES", 1000)
     monkeypatch.setattr(writer, "LINES", 7)
     write_records([two, one], corpus.tokenizer(), tmp_path / "b", length=32, shards=3)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
@@ -170,7 +170,7 @@ def test_a_failure_leaves_nothing(source, tmp_path, monkeypatch):
     def full(*arguments, **settings):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer, "_write_shard", full)
+    monkeypatch.setattr(writer.ShardWriter, "write", full)
     with pytest.raises(InputError, match=r"cannot write .*out: No space left on device"):
         write_records([source], corpus.tokenizer(), tmp_path / "out", length=16)
     assert list(tmp_path.iterdir()) == []
@@ -179,7 +179,7 @@ def test_a_failure_leaves_nothing(source, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"packing": "doc"}, r"no packing 'doc'\. Nearest: "),
+        ({"packing": "docs"}, r"no packing 'docs'\. Nearest: "),
         ({"length": 2}, "length 2 with packing 'pairs', expected 5 to 65535"),
         ({"shards": 0}, "shards is 0, expected at least 1"),
         ({"dupe_factor": 0}, "dupe_factor is 0, expected at least 1"),
@@ -207,7 +207,7 @@ def test_damaged_shards_are_named(own):
     Records(own, verify=True)
     shard = own / "shard-00001-of-00002.bin"
     data = shard.read_bytes()
-    shard.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+    shard.write_bytes(data[:-100] + bytes([data[-100] ^ 1]) + data[-99:])  # not in the first block
     Records(own)
     with pytest.raises(InputError, match=r"shard-00001-of-00002\.bin is damaged: its sha256"):
         Records(own, verify=True)
@@ -224,8 +224,8 @@ def test_damaged_shards_are_named(own):
 
 def test_bad_manifests(own, tmp_path):
     manifest = json.loads((own / "manifest.json").read_text())
-    (own / "manifest.json").write_text(json.dumps(manifest | {"format": 2}))
-    with pytest.raises(InputError, match=r"manifest\.json has format 2, this version reads 1"):
+    (own / "manifest.json").write_text(json.dumps(manifest | {"format": 1}))
+    with pytest.raises(InputError, match=r"manifest\.json has format 1, this version reads 2"):
         Records(own)
     (own / "manifest.json").write_text("{")
     with pytest.raises(InputError, match=r"manifest\.json is not a manifest of records"):
@@ -243,3 +243,73 @@ def test_records_refuse_another_tokenizer(made):
         records.check(corpus.tokenizer(lowercase=False), 205)
     with pytest.raises(InputError, match="hold ids below 205, the model has 200 token embeddings"):
         records.check(corpus.tokenizer(), 200)
+
+
+def test_a_shard_of_other_records_is_named(own, tmp_path):
+    other = corpus.write(tmp_path / "b.txt", corpus.documents(300, seed=8))
+    write_records([other], corpus.tokenizer(), tmp_path / "other", length=32, shards=2)
+    shard = own / "shard-00000-of-00002.bin"
+    theirs = (tmp_path / "other" / shard.name).read_bytes()
+    size = shard.stat().st_size
+    shard.write_bytes(theirs[:size] + bytes(max(0, size - len(theirs))))
+    with pytest.raises(InputError, match=r"shard-00000-of-00002\.bin is of other records: its first block is not"):
+        Records(own)
+
+
+def test_exact_duplicates_are_left_out_and_counted(source, made, tmp_path):
+    docs = list(corpus.documents(300))
+    twice = corpus.write(tmp_path / "b.txt", [*docs[:10], *docs[:5]])
+    records = write_records([source, twice], corpus.tokenizer(), tmp_path / "twice", length=32, shards=2)
+    assert records.manifest["counts"]["documents"] == 300
+    assert records.manifest["counts"]["duplicates"] == 15
+    assert [shard.sha256 for shard in records.shards] == [shard.sha256 for shard in Records(made).shards]
+
+
+def test_languages_are_balanced(source, tmp_path):
+    """Nine tenths and one tenth of the tokens: with the exponent 0.5 three quarters and one quarter of as many."""
+    rng = np.random.default_rng(0)
+    names = {}
+    for name, words, count in (("en", corpus.WORDS[:100], 1800), ("cy", corpus.WORDS[100:], 200)):
+        docs = ([" ".join(rng.choice(words, 10)) for _ in range(2)] for _ in range(count))
+        names[name] = [corpus.write(tmp_path / f"{name}.txt", docs)]
+    records = write_records(names, corpus.tokenizer(), tmp_path / "out", length=32, packing="packed", smoothing=0.5)
+    assert records.manifest["languages"] == {
+        "cy": {"documents": 200, "tokens": 4000, "repeats": 2.5},
+        "en": {"documents": 1800, "tokens": 36000, "repeats": 0.833333},
+    }
+    ids = records.rows(records.shards[0])[:, :32]
+    welsh, english = (ids >= 105).sum(), ((ids >= 5) & (ids < 105)).sum()
+    assert abs(welsh - 10_000) < 3 * 20 * (200 * 0.25) ** 0.5
+    assert abs(english - 30_000) < 3 * 20 * (1800 * 0.14) ** 0.5
+    write_records(
+        dict(reversed(names.items())),
+        corpus.tokenizer(),
+        tmp_path / "again",
+        length=32,
+        packing="packed",
+        smoothing=0.5,
+    )
+    assert contents(tmp_path / "again") == contents(tmp_path / "out")
+    with pytest.raises(InputError, match=r"Changed: smoothing \(0\.5 before, now 0\.7\)"):
+        write_records(names, corpus.tokenizer(), tmp_path / "out", length=32, packing="packed")
+    swapped = {"en": names["cy"], "cy": names["en"]}
+    with pytest.raises(InputError, match=r"Changed: sources \(cy\.txt changed"):
+        write_records(swapped, corpus.tokenizer(), tmp_path / "out", length=32, packing="packed", smoothing=0.5)
+    with pytest.raises(InputError, match=r"smoothing is 1\.5, expected 0 \(languages alike\) to 1"):
+        write_records(names, corpus.tokenizer(), tmp_path / "no", smoothing=1.5)
+
+
+def test_addresses_are_read_as_files_are(source, made, tmp_path):
+    import tensorflow as tf
+
+    with open(source, "rb") as file:
+        tf.io.gfile.GFile("ram://corpus/a.txt", "wb").write(file.read())
+    write_records(["ram://corpus/a.txt"], corpus.tokenizer(), tmp_path / "out", length=32, shards=2)
+    assert contents(tmp_path / "out") == contents(made)
+    with pytest.raises(InputError, match="no file ram://corpus/b.txt"):
+        write_records(["ram://corpus/b.txt"], corpus.tokenizer(), tmp_path / "no")
+
+
+def test_an_unknown_runner(source, tmp_path):
+    with pytest.raises(InputError, match=r"no runner 'bean'\. Nearest: 'beam'"):
+        write_records([source], corpus.tokenizer(), tmp_path / "out", runner="bean")

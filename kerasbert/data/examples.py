@@ -1,0 +1,105 @@
+"""Examples as spans of a shard's ids, and how they become rows.
+
+Legend: N examples, M pieces, S length.
+"""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Spans:
+    """Examples of one or two parts: [CLS] a [SEP] b [SEP], or [CLS] a [SEP] where b is empty.
+
+    Args:
+        ids: int array that the spans refer to.
+        a, b: int64 [N, 2], start and end.
+        next_label: int64 [N], 0 = b really follows a, 1 = b is random (Google's and Hugging Face's order), or None.
+    """
+
+    ids: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    next_label: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    @property
+    def random_next(self) -> int:
+        """Number of examples with a random next sentence."""
+        return 0 if self.next_label is None else int(self.next_label.sum())
+
+    def slice(self, begin: int, end: int) -> "Spans":
+        """Examples begin .. end - 1."""
+        label = None if self.next_label is None else self.next_label[begin:end]
+        return Spans(self.ids, self.a[begin:end], self.b[begin:end], label)
+
+    def render(self, *, length: int, cls_id: int, sep_id: int, pad_id: int) -> np.ndarray:
+        """Rows of token ids [S], segment lengths [2] and, for pairs, the next label [1].
+
+        Segment lengths count [CLS] a [SEP] and b [SEP]; the second is 0 where there is no b.
+
+        Returns:
+            int64 [N, S + 2] or [N, S + 3].
+        """
+        pairs = self.next_label is not None
+        len_a, len_b = (part[:, 1] - part[:, 0] for part in (self.a, self.b))
+        first = np.arange(len(self)) * length  # where each row begins in the flattened rows
+        rows = np.full(len(self) * length, pad_id, np.int64)
+        rows[first] = cls_id
+        _put(rows, first + 1, self.ids, self.a)
+        rows[first + len_a + 1] = sep_id
+        if pairs:
+            _put(rows, first + len_a + 2, self.ids, self.b)
+            rows[first + len_a + len_b + 2] = sep_id
+        columns = [len_a + 2, len_b + pairs, *([self.next_label] if pairs else [])]
+        return np.concatenate([rows.reshape(-1, length), np.stack(columns, axis=1)], axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """Examples of several pieces that do not see each other: [CLS] piece [SEP] [CLS] piece [SEP] ...
+
+    Args:
+        ids: int array that the pieces refer to.
+        spans: int64 [M, 2], start and end of each piece, row after row.
+        firsts: int64 [N + 1]: row n has the pieces firsts[n] .. firsts[n + 1] - 1.
+    """
+
+    ids: np.ndarray
+    spans: np.ndarray
+    firsts: np.ndarray
+    random_next = 0
+
+    def __len__(self) -> int:
+        return len(self.firsts) - 1
+
+    def slice(self, begin: int, end: int) -> "Pieces":
+        """Examples begin .. end - 1."""
+        firsts = self.firsts[begin : end + 1]
+        return Pieces(self.ids, self.spans[firsts[0] : firsts[-1]], firsts - firsts[0])
+
+    def render(self, *, length: int, cls_id: int, sep_id: int, pad_id: int) -> np.ndarray:
+        """Rows of token ids [S], segment lengths [2] (all tokens, 0) and the number of pieces [1]: int64 [N, S + 3]."""
+        counts = np.diff(self.firsts)
+        sizes = self.spans[:, 1] - self.spans[:, 0]
+        ends = np.append(0, np.cumsum(sizes + 2))[self.firsts]  # tokens in the rows up to each
+        # where each piece begins in the flattened rows
+        row = np.repeat(np.arange(len(self)), counts)
+        first = np.cumsum(sizes + 2) - sizes - 2 - ends[row] + row * length
+        rows = np.full(len(self) * length, pad_id, np.int64)
+        rows[first] = cls_id
+        _put(rows, first + 1, self.ids, self.spans)
+        rows[first + sizes + 1] = sep_id
+        total = np.diff(ends)
+        columns = np.stack([total, np.zeros_like(total), counts], axis=1)
+        return np.concatenate([rows.reshape(-1, length), columns], axis=1)
+
+
+def _put(rows: np.ndarray, places: np.ndarray, ids: np.ndarray, spans: np.ndarray) -> None:
+    """Copy spans [M, 2] of the ids to places [M] in the flattened rows."""
+    sizes = spans[:, 1] - spans[:, 0]
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows[np.repeat(places, sizes) + within] = ids[np.repeat(spans[:, 0], sizes) + within]

@@ -1,0 +1,62 @@
+"""Local paths and addresses such as gs://bucket/records, read and written alike. Addresses need TensorFlow."""
+
+import os
+import posixpath
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+def is_remote(path: str | os.PathLike) -> bool:
+    """Whether a path is an address such as gs://bucket/records."""
+    return "://" in os.fspath(path)
+
+
+def join(directory: str | os.PathLike, name: str) -> str:
+    """Path or address of a file in a directory."""
+    return posixpath.join(os.fspath(directory), name)
+
+
+def _gfile() -> Any:
+    import tensorflow as tf
+
+    return tf.io.gfile
+
+
+def size(path: str | os.PathLike) -> int | None:
+    """Size of a file in bytes, None where there is none."""
+    if is_remote(path):
+        return _gfile().stat(path).length if _gfile().exists(path) else None
+    return os.path.getsize(path) if os.path.isfile(path) else None
+
+
+def opened(path: str | os.PathLike, mode: str = "rb") -> BinaryIO:
+    """A file opened for reading or writing bytes."""
+    return _gfile().GFile(os.fspath(path), mode) if is_remote(path) else open(path, mode)
+
+
+def chunks(path: str | os.PathLike, chunk: int = 2**20) -> Iterator[bytes]:
+    """A file's content piece by piece, so that no file is ever in memory."""
+    with opened(path) as file:
+        while data := file.read(chunk):
+            yield data
+
+
+def read(path: str | os.PathLike, limit: int = -1) -> bytes:
+    """A file's content, or its first `limit` bytes."""
+    with opened(path) as file:
+        return file.read(limit)
+
+
+def write(path: str | os.PathLike, data: bytes | str) -> None:
+    """Write a file."""
+    with opened(path, "wb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+def remove(path: str | os.PathLike) -> None:
+    """Remove a file."""
+    if is_remote(path):
+        _gfile().remove(path)
+    else:
+        Path(path).unlink()

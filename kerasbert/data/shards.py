@@ -1,0 +1,147 @@
+"""One shard: its documents -> its file. Every runner writes shards with this, so every runner writes the same bytes."""
+
+import base64
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.data import remote
+from kerasbert.data.packing import packing
+from kerasbert.data.records import BLOCK, FORMAT, Shard, row_dtype
+from kerasbert.data.spool import gather
+
+ROWS = 64 * BLOCK  # rows that are rendered at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What was written: nothing, one shard, or several added up.
+
+    Args:
+        shards: their files. documents: number of different ones. duplicates: number of exact repetitions left out.
+        random_next: number of pairs with a random next sentence. unigrams: int64 [V], how often each token occurs.
+    """
+
+    shards: tuple[Shard, ...] = ()
+    documents: int = 0
+    duplicates: int = 0
+    random_next: int = 0
+    unigrams: np.ndarray | int = 0
+
+    def __add__(self, other: "Report") -> "Report":
+        values = (getattr(self, field.name) + getattr(other, field.name) for field in dataclasses.fields(self))
+        return Report(*values)
+
+    def to_json(self) -> str:
+        """For the file that brings it from the machines of a pipeline to the one that started it."""
+        unigrams = base64.b64encode(self.unigrams.astype("<i8").tobytes()).decode()
+        return json.dumps({**dataclasses.asdict(self), "unigrams": unigrams})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "Report":
+        """What `to_json` wrote."""
+        value = json.loads(text)
+        unigrams = np.frombuffer(base64.b64decode(value["unigrams"]), "<i8").astype(np.int64)
+        shards = tuple(Shard(**shard) for shard in value["shards"])
+        return cls(**{**value, "shards": shards, "unigrams": unigrams})
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardWriter:
+    """Packs and writes one shard after the other; small, so that it travels to other machines.
+
+    Args:
+        directory: where the shards go, a local path or an address.
+        shards, length, packing, seed, dupe_factor: see `write_records`.
+        vocabulary: int V. cls_id, sep_id, pad_id: int.
+    """
+
+    directory: str
+    shards: int
+    length: int
+    packing: str
+    seed: int
+    dupe_factor: int
+    vocabulary: int
+    cls_id: int
+    sep_id: int
+    pad_id: int
+
+    def write(self, number: int, data: bytes, repeats: Mapping[int, float] | None = None) -> Report:
+        """Write shard `number` from its documents' entries, in any order; see `spool.gather`."""
+        documents, different, duplicates = gather(data, repeats)
+        examples = None
+        if documents.digests:
+            examples = packing(self.packing, self.length).pack(
+                documents, length=self.length, seed=self.seed, dupe_factor=self.dupe_factor, sep_id=self.sep_id
+            )
+        name = f"shard-{number:05d}-of-{self.shards:05d}.bin"
+        dtype = np.dtype(row_dtype(self.vocabulary)).newbyteorder("<")
+        unigrams = np.zeros(self.vocabulary, np.int64)
+        digest = hashlib.sha256()
+        count = tokens = size = random_next = 0
+        head = hashlib.sha256().hexdigest()
+        with remote.opened(remote.join(self.directory, name), "wb") as file:
+            for begin in range(0, len(examples) if examples else 0, ROWS):
+                part = examples.slice(begin, begin + ROWS)
+                rows = part.render(length=self.length, cls_id=self.cls_id, sep_id=self.sep_id, pad_id=self.pad_id)
+                unigrams += np.bincount(rows[:, : self.length].ravel(), minlength=len(unigrams))
+                tokens += int(rows[:, self.length : self.length + 2].sum())
+                random_next += part.random_next
+                count += len(rows)
+                block = np.zeros((-(-len(rows) // BLOCK) * BLOCK, rows.shape[1]), dtype)
+                block[: len(rows)] = rows
+                written = block.tobytes()
+                if not begin:
+                    head = hashlib.sha256(block[:BLOCK].tobytes()).hexdigest()
+                digest.update(written)
+                size += len(written)
+                file.write(written)
+        shard = Shard(name, count, tokens, size, digest.hexdigest(), head)
+        return Report((shard,), different, duplicates, random_next, unigrams)
+
+
+def features(length: int, name: str) -> dict[str, dict[str, Any]]:
+    """What a row of that packing holds, in the order of its columns."""
+    shapes = {"token_ids": [length], "segment_lengths": [2]}
+    if extra := packing(name, length).feature:
+        shapes[extra] = []
+    return {feature: {"dtype": "int32", "shape": shape} for feature, shape in shapes.items()}
+
+
+def manifest(plan: Mapping[str, Any], report: Report, special_ids: Sequence[int]) -> str:
+    """The text of manifest.json: what the records were made from and what they hold."""
+    columns = features(plan["settings"]["length"], plan["settings"]["packing"])
+    random_next = {"random_next": report.random_next} if "next_label" in columns else {}
+    value = {
+        "format": FORMAT,
+        **plan,
+        "dtype": row_dtype(plan["tokenizer"]["size"]),
+        "block": BLOCK,
+        "features": columns,
+        "counts": {
+            "documents": report.documents,
+            "duplicates": report.duplicates,
+            "examples": sum(shard.examples for shard in report.shards),
+            "tokens": sum(shard.tokens for shard in report.shards),
+            **random_next,
+        },
+        "unigram": _unigram(report.unigrams, special_ids),
+        "shards": [dataclasses.asdict(shard) for shard in sorted(report.shards, key=lambda shard: shard.file)],
+    }
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def _unigram(counts: np.ndarray, special_ids: Sequence[int]) -> dict[str, float]:
+    """What a model learns without looking: entropy (nats) and share of the commonest token, special ones left out."""
+    counts = counts.astype(np.float64)
+    counts[list(special_ids)] = 0
+    share = counts[counts > 0] / max(counts.sum(), 1)
+    return {
+        "entropy": round(float(-(share * np.log(share)).sum()), 6),
+        "accuracy": round(float(share.max(initial=0)), 6),
+    }

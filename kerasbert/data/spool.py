@@ -1,0 +1,144 @@
+"""Tokenized documents on their way to a shard: as bytes, by shard, and together again in the order of their hash."""
+
+import hashlib
+import struct
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kerasbert.data.packing import Documents
+
+SPOOL_BYTES = 64 * 2**20  # tokenized documents held before they go to the disk
+DIGEST = 32  # bytes of a document's sha256, with which an entry begins
+HEAD = DIGEST // 4 + 3  # words of four bytes before the lengths: hash, language, number of segments, number of tokens
+
+
+def entries(
+    digests: Sequence[bytes], language: int, counts: np.ndarray, lengths: np.ndarray, ids: np.ndarray
+) -> Iterator[bytes]:
+    """Tokenized documents as bytes, one by one: hash, language, numbers of segments and tokens, lengths, ids.
+
+    Args:
+        digests: of the D documents. language: number of their language.
+        counts: int [D], segments in each. lengths: int [G], tokens in each segment. ids: int [T].
+    """
+    totals = np.add.reduceat(lengths, np.cumsum(counts) - counts)
+    ends = np.cumsum(HEAD + counts + totals)
+    begins = ends - HEAD - counts - totals
+    words = np.empty(ends[-1], np.int32)
+    words[begins[:, None] + np.arange(DIGEST // 4)] = np.frombuffer(b"".join(digests), np.int32).reshape(
+        -1, DIGEST // 4
+    )
+    words[begins + HEAD - 3], words[begins + HEAD - 2], words[begins + HEAD - 1] = language, counts, totals
+    words[_ranges(begins + HEAD, counts)] = lengths
+    words[_ranges(begins + HEAD + counts, totals)] = ids
+    data = words.tobytes()
+    for begin, end in zip((4 * begins).tolist(), (4 * ends).tolist()):
+        yield data[begin:end]
+
+
+def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """start, start + 1, ... of every range, one after the other."""
+    places = np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+    places += np.arange(len(places))  # in place: of a whole shard they are large
+    return places
+
+
+def measure(data: bytes) -> tuple[int, int]:
+    """(number of the language, number of tokens) of an entry."""
+    language, _, tokens = struct.unpack_from("=3i", data, DIGEST)
+    return language, tokens
+
+
+def shard_of(digest: bytes, shards: int) -> int:
+    """A document's shard: hash mod N."""
+    return int.from_bytes(digest[:8], "little") % shards
+
+
+def copies(digest: bytes, repeats: float) -> list[bytes]:
+    """The hashes of a document's copies, on average `repeats` of them: whether there is one more is up to its hash.
+
+    The first copy has the document's own hash; each other has one of its own, so that it stands elsewhere in the shard
+    and is paired and packed anew.
+    """
+    share = int.from_bytes(digest[8:16], "little") / 2**64  # other bytes than the shard's
+    count = int(repeats) + (share < repeats % 1)
+    return [
+        hashlib.sha256(digest + f"/copy {number}".encode()).digest() if number else digest for number in range(count)
+    ]
+
+
+def gather(data: bytes, repeats: Mapping[int, float] | None = None) -> tuple[Documents, int, int]:
+    """The documents of one shard in the order of their hash, whatever order the entries have.
+
+    Args:
+        data: entries, one after the other.
+        repeats: how often a document of each language (by number) is taken, on average; once without.
+
+    Returns:
+        (documents, how many different ones there were, number of exact duplicates that were left out).
+    """
+    words, view = np.frombuffer(data, np.int32), memoryview(data).cast("i")
+    found, place = [], 0
+    while place < len(view):
+        language, count, total = view[place + HEAD - 3 : place + HEAD]
+        found.append((data[4 * place : 4 * place + DIGEST], language, place + HEAD, count, total))
+        place += HEAD + count + total
+    found.sort(key=lambda document: document[:2])
+    # A text that two languages hold counts for the first of them.
+    kept = [now for before, now in zip([(b"",), *found], found) if before[0] != now[0]]
+    different, duplicates = len(kept), len(found) - len(kept)
+    if repeats is not None:
+        kept = sorted(
+            ((digest, *rest) for first, *rest in kept for digest in copies(first, repeats[rest[0]])),
+            key=lambda document: document[0],
+        )
+    starts, counts, totals = np.array([document[2:] for document in kept], np.int64).reshape(-1, 3).T
+    lengths = words[_ranges(starts, counts)]
+    documents = Documents(
+        ids=words[_ranges(starts + counts, totals)],
+        bounds=np.append(0, np.cumsum(lengths, dtype=np.int64)),
+        firsts=np.append(0, np.cumsum(counts)),
+        digests=[document[0] for document in kept],
+    )
+    return documents, different, duplicates
+
+
+class Spool:
+    """Entries on the disk, by shard: only one shard is ever in memory.
+
+    Args:
+        directory: for the temporary files; each is removed when it is taken.
+        shards: their number.
+    """
+
+    def __init__(self, directory: Path, shards: int):
+        self.directory, self.shards = directory, shards
+        self._parts: dict[int, list[bytes]] = {}
+        self._held = 0
+
+    def add(self, data: bytes) -> None:
+        """Put an entry into its shard."""
+        self._parts.setdefault(shard_of(data[:DIGEST], self.shards), []).append(data)
+        self._held += len(data) + sys.getsizeof(b"")  # with many small documents the objects count too
+        if self._held > SPOOL_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Append what is held to the files."""
+        for shard, parts in self._parts.items():
+            with open(self._path(shard), "ab") as file:
+                file.writelines(parts)
+        self._parts, self._held = {}, 0
+
+    def take(self, shard: int) -> bytes:
+        """The entries of one shard; the file is removed."""
+        path = self._path(shard)
+        data = path.read_bytes() if path.exists() else b""
+        path.unlink(missing_ok=True)
+        return data
+
+    def _path(self, shard: int) -> Path:
+        return self.directory / f"spool-{shard:05d}"
