@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from kerasbert.layers.backend import softmax
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout
 
@@ -47,11 +48,11 @@ class Attention(keras.layers.Layer):
         # 1/sqrt(D) on the queries: Q*D products instead of Q*K
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
         scores = ops.cast(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), "float32")  # [B, N, Q, K]
-        probabilities = ops.softmax(scores if bias is None else scores + ops.cast(bias, "float32"), axis=-1)
-        seen = self.dropout(ops.cast(probabilities, value.dtype), training=training)
+        probabilities = softmax(scores if bias is None else scores + ops.cast(bias, "float32"), value.dtype)
+        seen = self.dropout(probabilities, training=training)
         y = ops.transpose(ops.matmul(seen, value), (0, 2, 1, 3))  # [B, Q, N, D]
         y = ops.reshape(y, (*ops.shape(y)[:2], self.heads * self.head_size))
-        return self.output_projection(y), probabilities
+        return self.output_projection(y), ops.cast(probabilities, "float32")
 
     def get_config(self):
         config = {"heads": self.heads, "head_size": self.head_size, "dropout": self.rate}

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import project
+from kerasbert.layers.backend import project, recompute
 
 ACTIVATIONS = {
     "gelu": lambda x: ops.gelu(x, approximate=False),
@@ -66,7 +66,8 @@ class FeedForward(keras.layers.Layer):
         self.outer.build((*shape[:-1], self.width))
 
     def call(self, x):
-        return self.outer(ACTIVATIONS[self.activation](self.inner(x)))
+        activation = ACTIVATIONS[self.activation]
+        return recompute(lambda x: self.outer(activation(x)))(self.inner(x))
 
     def get_config(self):
         config = {"width": self.width, "activation": self.activation, "initializer": self.initializer}
