@@ -22,6 +22,8 @@ EXTRAS = {
     "ai_edge_litert": "mobile",
     "flatbuffers": "mobile",
     "apache_beam": "beam",
+    "jax": "tpu-check",
+    "libtpu": "tpu-check",
 }
 
 
@@ -328,6 +330,18 @@ def _export(options: argparse.Namespace) -> None:
     print(export(options.model, options.out, length=options.length, overwrite=options.overwrite))
 
 
+def _check_tpu(options: argparse.Namespace) -> None:
+    from kerasbert.tpu_check.check import check_tpu
+
+    names = "model topology batch length precision accumulate lower_only"
+    found = check_tpu(
+        **{name: getattr(options, name) for name in names.split()},
+        changes=_changes(options.set),
+        say=(lambda line: None) if options.json else (lambda line: print(line, flush=True)),
+    )
+    _show(found.to_json() if options.json else None, options.json, str(found))
+
+
 def _report(options: argparse.Namespace) -> None:
     from kerasbert import report
 
@@ -376,6 +390,7 @@ COMMANDS = {
     "import": _import,
     "export-checkpoint": _export_checkpoint,
     "export": _export,
+    "check-tpu": _check_tpu,
     "report": _report,
 }
 

@@ -132,6 +132,17 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument("--length", type=int, help="longest text in tokens")
     add.add_argument("--overwrite", action="store_true")
 
+    add = command("check-tpu", "compile the pretraining step for a TPU that is not here, and say what it needs")
+    add.add_argument("model", metavar="MODEL/SIZE")
+    add.add_argument("--topology", default="v5e:2x2", metavar="CHIP:AxB", help="v4, v5e, v5p or v6e and its shape")
+    add.add_argument("--batch", type=int, default=32, help="rows per replica (a chip; on v4 a core), not in all")
+    add.add_argument("--length", type=int, default=128)
+    add.add_argument("--precision", default="mixed_bfloat16", help="mixed_bfloat16 or float32")
+    add.add_argument("--accumulate", type=int, default=1, help="micro-batches per update")
+    add.add_argument("--lower-only", action="store_true", help="look for unsafe operations, do not compile")
+    add.add_argument("--json", action="store_true")
+    _set(add)
+
     add = command("report", "a run's curves and settings as a page of html")
     add.add_argument("run_directory", metavar="RUN")
     add.add_argument("--out", metavar="FILE", help="report.html in the run by default")

@@ -16,7 +16,7 @@ LAYERS = (
     {"models"},
     {"tasks"},
     {"training"},
-    {"export"},
+    {"export", "tpu_check"},
     {"quickstart"},
     {"cli", "options"},
     {"mobile"},

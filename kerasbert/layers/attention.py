@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import island, reshape
+from kerasbert.layers.backend import island, reshape, softmax
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drop
 
@@ -14,9 +14,8 @@ from kerasbert.layers.random import Dropout, drop
 @island(constant=(1,))
 def look(scores: Any, bias: Any, key: Any, *, rate: float) -> Any:
     """Scores [B, N, Q, K], bias [B, 1, Q or 1, K] -> probabilities after dropout, the softmax in float32."""
-    dtype, scores = scores.dtype, ops.cast(scores, "float32")
-    probabilities = ops.softmax(scores if bias is None else scores + ops.cast(bias, "float32"), axis=-1)
-    return drop(ops.cast(probabilities, dtype), key, rate)
+    dtype, scores = keras.backend.standardize_dtype(scores.dtype), ops.cast(scores, "float32")
+    return drop(softmax(scores if bias is None else scores + ops.cast(bias, "float32"), dtype), key, rate)
 
 
 class Attention(keras.layers.Layer):

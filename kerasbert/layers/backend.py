@@ -13,9 +13,22 @@ if TENSORFLOW:
     import tensorflow as tf
 
 
+_tracing_for_tpu = [False]
+
+
+@contextlib.contextmanager
+def as_tpu() -> Iterator[None]:
+    """Within it, programs are traced as for a TPU, without one."""
+    _tracing_for_tpu.append(True)
+    try:
+        yield
+    finally:
+        _tracing_for_tpu.pop()
+
+
 def on_tpu() -> bool:
     """Whether the program being traced is for a TPU."""
-    return TENSORFLOW and isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+    return _tracing_for_tpu[-1] or (TENSORFLOW and isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy))
 
 
 def gather(table: Any, ids: Any) -> Any:
@@ -61,6 +74,55 @@ def project(x: Any, kernel: Any) -> Any:
     shape = ops.shape(x)
     flat = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
     return reshape(flat, (*shape[:-1], kernel.shape[-1]))
+
+
+def softmax(scores: Any, dtype: str) -> Any:
+    """Softmax over the last axis, worked out in float32: float32 [..., K] -> `dtype` [..., K].
+
+    On TPU the gradient reads the rounded result: automatic differentiation would keep the float32 one, [B, N, Q, K] a layer.
+    """
+    if not on_tpu() or dtype == "float32":
+        return ops.cast(ops.softmax(scores, axis=-1), dtype)
+    return _rounded_softmax(dtype)(scores)
+
+
+def _rounded_softmax(dtype: str) -> Any:
+    @ops.custom_gradient
+    def call(scores):
+        rounded = ops.cast(ops.softmax(scores, axis=-1), dtype)
+
+        def gradient(upstream):
+            p, g = ops.cast(rounded, "float32"), ops.cast(upstream, "float32")
+            return p * (g - ops.sum(p * g, axis=-1, keepdims=True))
+
+        return rounded, gradient
+
+    return call
+
+
+def recompute(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its argument alone.
+
+    A TPU multiplies faster than it reads: what is cheap to repeat should not go to memory and back.
+    """
+    if not on_tpu():
+        return fn
+    from tensorflow.compiler.tf2xla.python import xla
+
+    @tf.custom_gradient
+    def call(x):
+        def gradient(upstream, variables=()):
+            # without the barrier the compiler would see the same operations twice and keep the first
+            again = xla.optimization_barrier(x)[0]
+            with tf.GradientTape() as tape:
+                tape.watch(again)
+                y = fn(again)
+            found = tape.gradient(y, [again, *variables], output_gradients=upstream)
+            return found[0], found[1:]
+
+        return fn(x), gradient
+
+    return call
 
 
 _islands = False

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
-from kerasbert.layers.backend import island
+from kerasbert.layers.backend import island, on_tpu
 
 
 class Program:
@@ -41,10 +42,18 @@ def label_sums(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
 
 
 def cross_entropy(logits: Any, labels: Any) -> Any:
-    """[..., C] logits, int [...] labels -> [...] nats, in float32."""
-    return ops.sparse_categorical_crossentropy(labels, ops.cast(logits, "float32"), from_logits=True)
+    """[..., C] logits, int32 [...] labels -> [...] nats, in float32.
+
+    Not `ops.sparse_categorical_crossentropy`: it makes the labels int64, which a TPU has not.
+    """
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, ops.cast(logits, "float32"))
 
 
 def correct(logits: Any, labels: Any) -> Any:
     """1.0 where the largest logit is the label: [..., C], [...] -> [...] float32."""
+    if on_tpu():
+        # argmax is a pass of its own over the logits, the maximum is part of the loss; where two are the largest, both count
+        chosen = ops.equal(ops.arange(logits.shape[-1], dtype="int32"), ops.expand_dims(labels, -1))
+        of_label = ops.sum(ops.where(chosen, logits, ops.zeros_like(logits)), axis=-1)
+        return ops.cast(of_label >= ops.max(logits, axis=-1), "float32")
     return ops.cast(ops.equal(ops.cast(ops.argmax(logits, axis=-1), labels.dtype), labels), "float32")

@@ -20,7 +20,7 @@ import numpy as np
 
 from kerasbert import files
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
-from kerasbert.data.records import is_remote
+from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
 from kerasbert.training import storage
 

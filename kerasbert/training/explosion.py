@@ -11,7 +11,7 @@ import numpy as np
 from kerasbert import files
 from kerasbert import spec as specs
 from kerasbert.checkpoints.safetensors import write_safetensors
-from kerasbert.data.records import is_remote
+from kerasbert.data.remote import is_remote
 from kerasbert.layers.naming import values
 from kerasbert.training import storage
 from kerasbert.training.feed import Feed

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from kerasbert import checkpoints, files, registry
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
-from kerasbert.data.records import is_remote
+from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, values
 from kerasbert.tasks import label, predict

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import checkpoints, files
-from kerasbert.data.records import is_remote
+from kerasbert.data.remote import is_remote
 from kerasbert.layers.naming import values
 from kerasbert.training import storage
 from kerasbert.training.runs import Run

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import __version__, files
-from kerasbert.data.records import is_remote
+from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
 from kerasbert.training import storage
 

@@ -94,11 +94,15 @@ class StepCore:
         """`steps` updates in one call; the logs of the last."""
 
         def one():
-            gradients, logs = self._backward(next(iterator))
-            self._update(gradients, logs["gradient_norm"])
-            return logs
+            return self.update_once(next(iterator))
 
         return tf.while_loop(lambda done, logs: done < steps, lambda done, logs: (done + 1, one()), (1, one()))[1]
+
+    def update_once(self, batch: Any) -> dict[str, tf.Tensor]:
+        """Gradients and update in the graph that is being traced."""
+        gradients, logs = self._backward(batch)
+        self._update(gradients, logs["gradient_norm"])
+        return logs
 
     def _backward(self, batch):
         """Each replica's gradients, and the logs of the global batch."""

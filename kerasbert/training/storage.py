@@ -12,7 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from kerasbert import files
-from kerasbert.data.records import is_remote
+from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
 
 ERRORS = (OSError, tf.errors.OpError)

@@ -16,3 +16,54 @@ def test_gather_pick_and_project_equal_their_plain_forms():
     np.testing.assert_array_equal(backend.pick_by_contraction(ops.convert_to_tensor(x), positions), plain)
     kernel = generator.normal(size=(3, 6)).astype("float32")
     np.testing.assert_allclose(backend.project(ops.convert_to_tensor(x), kernel), x @ kernel, rtol=1e-5)
+
+
+def test_softmax_for_a_tpu_equals_the_plain_one_and_its_gradient():
+    import tensorflow as tf
+
+    generator = np.random.default_rng(1)
+    scores = tf.constant(generator.normal(size=(2, 3, 5, 7)), tf.float32)
+    upstream = tf.constant(generator.normal(size=(2, 3, 5, 7)), tf.float32)
+
+    def both(dtype):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            p = backend.softmax(scores, dtype)
+            loss = tf.reduce_sum(tf.cast(p, tf.float32) * upstream)
+        return p, tape.gradient(loss, scores).numpy()
+
+    plain, expected = both("float32")
+    with backend.as_tpu():
+        same, found = both("float32")
+        np.testing.assert_array_equal(same, plain)
+        np.testing.assert_array_equal(found, expected)
+        rounded, found = both("bfloat16")
+    assert rounded.dtype == tf.bfloat16
+    np.testing.assert_allclose(tf.cast(rounded, tf.float32), plain, rtol=2**-8)
+    # the upstream gradient is rounded too: two roundings of 2^-9 on numbers of order one
+    np.testing.assert_allclose(found, expected, atol=4e-3)
+    assert np.abs(found).max() > 0.1
+
+
+def test_recomputing_for_a_tpu_gives_the_same_value_and_gradients():
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(3)
+    outer = keras.layers.Dense(3)
+    x = tf.constant(np.random.default_rng(2).normal(size=(4, 5)), tf.float32)
+    outer.build((4, 5))
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = backend.recompute(lambda x: outer(ops.gelu(x)))(x)
+            loss = tf.reduce_sum(y * y)
+        return [y, *tape.gradient(loss, [x, outer.kernel.value, outer.bias.value])]
+
+    plain = tf.function(step, autograph=False, jit_compile=True)(x)
+    with backend.as_tpu():
+        again = tf.function(step, autograph=False, jit_compile=True)
+        for one, other in zip(plain, again(x), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-6)
+        assert "opt-barrier" in again.experimental_get_compiler_ir(tf.TensorSpec([4, 5]))(stage="hlo")

@@ -1,0 +1,234 @@
+"""`kerasbert check-tpu`: lower, refuse, compile, and say what a step costs."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kerasbert import registry
+from kerasbert.errors import InputError
+from kerasbert.tpu_check import chips, compiler
+from kerasbert.tpu_check.chips import GB
+from kerasbert.tpu_check.lower import Lowered, Step
+
+TILE = 8  # a TPU keeps arrays in tiles of 8 x 128: other batches waste part of one
+COMPILES = 4  # in search of the largest batch, each of which takes minutes
+WORTH = 16  # the search ends where the line promises less than a sixteenth more
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A train step on one device of a slice.
+
+    Args:
+        name: str, the model. where: Slice. batch: rows per replica. length: int. precision: str.
+        lowered: Lowered. compiled: Compiled, None with `lower_only`.
+    """
+
+    name: str
+    where: chips.Slice
+    batch: int
+    length: int
+    precision: str
+    lowered: Lowered
+    compiled: compiler.Compiled | None
+
+    @property
+    def capacity(self) -> float:
+        """Bytes of HBM that one device has for programs."""
+        return self.where.chip.device.hbm
+
+    @property
+    def roofline(self) -> chips.Roofline:
+        """The bound of one step."""
+        at = self.compiled
+        return chips.roofline(self.where, flops=at.flops, accessed=at.accessed, reduced=self.lowered.reduced)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: bytes, FLOPs, seconds."""
+        found = {
+            "name": self.name,
+            "topology": str(self.where),
+            "chips": self.where.chips,
+            "replicas": self.where.replicas,
+            "batch": self.batch,
+            "global_batch": self.batch * self.where.replicas,
+            "length": self.length,
+            "precision": self.precision,
+            "problems": [],
+            "hbm": {"state": self.lowered.state, "capacity": self.capacity},
+            "bytes_reduced": self.lowered.reduced,
+        }
+        if self.compiled is None:
+            return found
+        at, bound = self.compiled, self.roofline
+        found["hbm"] |= {
+            "arguments": at.arguments,
+            "temporaries": at.temporaries,
+            "code": at.code,
+            "used": at.used,
+        }
+        return found | {
+            "flops": at.flops,
+            "bytes_accessed": at.accessed,
+            "estimated_cycles": at.cycles,
+            "seconds": dataclasses.asdict(bound) | {"bound": bound.seconds},
+            "limit": bound.limit,
+            "utilisation": bound.utilisation,
+        }
+
+    def __str__(self) -> str:
+        where, lowered, at = self.where, self.lowered, self.compiled
+        rows = [
+            ("slice", f"{where.chips} chips, {where.replicas} replicas, {self.precision}"),
+            (
+                "batch",
+                f"{self.batch} x {self.length} per replica, {self.batch * where.replicas} x {self.length} in all",
+            ),
+            ("lowered", "no dynamic dimension, float64, host operation or unknown custom call"),
+        ]
+        reduced = f"{lowered.reduced / 1e9:.2f} GB summed over the replicas"
+        if at is None:
+            rows += [
+                ("state", f"{lowered.state / GB:.2f} GB of {self.capacity / GB:.2f} GB HBM"),
+                ("one step", reduced),
+                ("not compiled", "temporaries, FLOPs and bytes are unknown (--lower-only)"),
+            ]
+        else:
+            bound = self.roofline
+            rows += [
+                (
+                    "HBM",
+                    f"state and batch {at.arguments / GB:.2f} + temporaries {at.temporaries / GB:.2f} + code "
+                    f"{at.code / GB:.2f} = {at.used / GB:.2f} of {self.capacity / GB:.2f} GB",
+                ),
+                ("one step", f"{at.flops / 1e12:.2f} TFLOP, {at.accessed / 1e9:.1f} GB accessed, {reduced}"),
+                (
+                    "at least",
+                    f"{bound.compute * 1e3:.1f} ms of arithmetic, {bound.memory * 1e3:.1f} ms of memory, "
+                    f"{bound.links * 1e3:.1f} ms of links: {bound.seconds * 1e3:.1f} ms",
+                ),
+                ("utilisation", f"at most {bound.utilisation:.0%}, limited by {bound.limit}"),
+            ]
+        lines = [f"{label:14}{text}" for label, text in rows]
+        return "\n".join([f"{self.name} on {where}", *(f"  {line}" for line in lines)])
+
+
+def check_tpu(
+    model: str,
+    topology: str = "v5e:2x2",
+    *,
+    batch: int = 32,
+    length: int = 128,
+    precision: str = "mixed_bfloat16",
+    accumulate: int = 1,
+    changes: Mapping[str, Any] | None = None,
+    lower_only: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> Check:
+    """Prove that a model's pretraining step runs on a TPU slice that is not here.
+
+    Args:
+        model: `family/size`. topology: `v5e:2x2`, `v4:2x2x1`.
+        batch: rows per replica, which is a chip (on v4 one of its two cores). length: int S.
+        precision: "mixed_bfloat16" or "float32". accumulate: int, micro-batches per update.
+        changes: Spec fields at dotted paths.
+        lower_only: do not compile, for slices that libtpu takes long for. It needs no extra.
+        say: is told what takes minutes.
+
+    Raises:
+        InputError: unsafe operations, with their layers; too large, by how much and which batch fits.
+        ModuleNotFoundError: the extra `tpu-check` is not installed.
+    """
+    where = chips.topology(topology)
+    for name, value in (("batch", batch), ("length", length), ("accumulate", accumulate)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1. Received: {value}")
+    family, spec = registry.find(model)
+    if not lower_only:
+        compiler.require()
+    step = Step(
+        family,
+        spec.derive(changes or {}),
+        length=length,
+        replicas=where.replicas,
+        precision=precision,
+        accumulate=accumulate,
+    )
+    lowered = _lower(step, model, batch)
+    if lower_only:
+        return Check(model, where, batch, length, precision, lowered, None)
+    say(f"compiling {model} for {where}: minutes for twelve layers")
+    try:
+        compiled = compiler.compile_for(where, lowered.module)
+    except compiler.TooLarge as error:
+        say(f"too large: {error}. Looking for the largest batch that fits")
+        fits = largest(
+            lambda rows: compiler.compile_for(where, _lower(step, model, rows).module).used,
+            batch,
+            error,
+            state=lowered.state,
+            multiple=accumulate,
+            say=say,
+        )
+        advice = (
+            f"the largest batch found to fit is {fits}"
+            if fits
+            else "no batch fits: take a smaller model or more memory"
+        )
+        raise InputError(
+            f"{model} at {batch} x {length} per replica needs {error.used / GB:.2f} GB of HBM, {where.kind} has "
+            f"{error.capacity / GB:.2f} GB, {(error.used - error.capacity) / GB:.2f} GB too much: {advice} "
+            "(--batch; --accumulate keeps the update)"
+        ) from error
+    return Check(model, where, batch, length, precision, lowered, compiled)
+
+
+def _lower(step: Step, model: str, batch: int) -> Lowered:
+    lowered = step.lower(batch)
+    if lowered.problems:
+        first = "; ".join(map(str, lowered.problems[:3]))
+        more = f" (and {len(lowered.problems) - 3} more)" if len(lowered.problems) > 3 else ""
+        raise InputError(f"{model} cannot run on a TPU: {first}{more}")
+    return lowered
+
+
+def largest(
+    used: Callable[[int], int],
+    batch: int,
+    error: compiler.TooLarge,
+    *,
+    state: int,
+    multiple: int = 1,
+    say: Callable[[str], None] = lambda line: None,
+) -> int:
+    """The largest batch that fits, by few compilations.
+
+    Memory grows almost linearly with the batch: the next guess lies on the line through the state at batch 0, or the
+    largest that fits, and the smallest that does not.
+
+    Args:
+        used: batch -> bytes, or TooLarge. batch: that does not fit. error: how it did not. state: bytes at batch 0.
+        multiple: the answer is a multiple of it, and of 8 from 8 on.
+
+    Returns:
+        the largest batch that was compiled and fits, 0 where none did.
+    """
+    low, high = (0, state), (batch, error.used)
+    for _ in range(COMPILES):
+        guess = low[0] + (error.capacity - low[1]) * (high[0] - low[0]) / (high[1] - low[1])
+        guess = _round(min(guess, high[0] - 1), multiple)
+        if guess - low[0] <= low[0] // WORTH:
+            break
+        try:
+            low = (guess, used(guess))
+            say(f"batch {guess} fits")
+        except compiler.TooLarge as larger:
+            high = (guess, larger.used)
+            say(f"batch {guess} does not fit: {larger}")
+    return low[0]
+
+
+def _round(batch: float, multiple: int) -> int:
+    """Down to whole tiles where there is one."""
+    unit = TILE * multiple if batch >= TILE * multiple else multiple
+    return int(batch // unit * unit)

@@ -1,0 +1,159 @@
+"""The real train step as HLO: the model, its family's pretraining objective, AdamW, clip and sum over replicas."""
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+from kerasbert import registry
+from kerasbert.errors import InputError
+from kerasbert.layers import backend
+from kerasbert.objectives.masked_lm import MaskedLM
+from kerasbert.spec import Spec
+from kerasbert.tpu_check import hlo
+from kerasbert.training.optimizers import adamw
+from kerasbert.training.step import StepCore
+from kerasbert.training.trainer import precision as in_precision
+
+PRECISIONS = ("float32", "mixed_bfloat16")
+
+
+class ReplicaStep(StepCore):
+    """The step of one replica of many.
+
+    tf.distribute.TPUStrategy cannot be made without a TPU; the sum over the replicas is put in as the operation that
+    the strategy's all-reduce becomes.
+
+    Args:
+        replicas: int. The others are StepCore's.
+    """
+
+    def __init__(self, program: Any, optimizer: Any, replicas: int, **settings: Any):
+        super().__init__(program, optimizer, tf.distribute.get_strategy(), **settings)
+        self.replicas = replicas
+        self.reduced = 0
+
+    def _sum(self, tensors):
+        if self.replicas == 1:
+            return tensors
+        self.reduced += sum(x.dtype.size * x.shape.num_elements() for x in tf.nest.flatten(tensors))
+        group = [list(range(self.replicas))]
+        return tf.nest.map_structure(
+            lambda x: gen_xla_ops.xla_all_reduce(x, group, reduce_op="Add", mode="CrossReplica"), tensors
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """A train step before the compiler.
+
+    Args:
+        module: HloModuleProto, serialized. text: the same to read.
+        state: bytes of weights, optimizer and counters. reduced: bytes that are summed over the replicas.
+        problems: what a TPU cannot run of it.
+    """
+
+    module: bytes
+    text: str
+    state: int
+    reduced: int
+    problems: list[hlo.Problem]
+
+
+class Step:
+    """A model's train step, which is lowered for any batch.
+
+    Args:
+        family, spec: of the model; the vocabulary's size comes from the spec.
+        length: int S. replicas: int. precision: as in `training.trainer`. accumulate: int. clip: float.
+        masking: settings of the masked LM.
+    """
+
+    def __init__(
+        self,
+        family: registry.Family,
+        spec: Spec,
+        *,
+        length: int,
+        replicas: int = 1,
+        precision: str = "mixed_bfloat16",
+        accumulate: int = 1,
+        clip: float = 1.0,
+        masking: MaskedLM | None = None,
+    ):
+        if spec.embeddings.positions and length > spec.embeddings.positions:
+            raise InputError(
+                f"length {length}, expected at most {spec.embeddings.positions} (embeddings.positions): lower --length"
+            )
+        if precision not in PRECISIONS:
+            raise InputError(f"precision {precision!r}, expected one that a TPU has: {', '.join(PRECISIONS)}")
+        # next sentence needs two segments and a vector for the whole: records of pairs have it
+        self.pairs = bool(spec.pooler and spec.embeddings.segments > 1)
+        self.length, self.accumulate = length, accumulate
+        with in_precision(precision):
+            encoder = family.encoder(spec)
+            encoder.build()
+            self.program = registry.objective(family.objective)(
+                encoder, _tokenizer(spec), pairs=self.pairs, masking=masking or MaskedLM(), seed=0
+            )
+        self.core = ReplicaStep(
+            self.program,
+            adamw(learning_rate=1e-4, steps=1000, warmup=100),
+            replicas,
+            clip=clip,
+            accumulate=accumulate,
+        )
+
+    @property
+    def state(self) -> int:
+        """Bytes of weights, optimizer and counters."""
+        kept = {id(v): v for v in (*self.program.model.variables, *self.core.optimizer.variables)}
+        return sum(tf.as_dtype(v.dtype).size * int(tf.TensorShape(v.shape).num_elements()) for v in kept.values())
+
+    def signature(self, batch: int) -> dict[str, tf.TensorSpec]:
+        """What the step takes: the shapes that the objective's `prepare` makes of records' features."""
+        rows = {name: tf.TensorSpec([batch], tf.int32) for name in ("step", "row", "example", "epoch")}
+        features = rows | {
+            "token_ids": tf.TensorSpec([batch, self.length], tf.int32),
+            "segment_lengths": tf.TensorSpec([batch, 2], tf.int32),
+        }
+        if self.pairs:
+            features["next_label"] = rows["row"]
+        made = tf.function(self.program.prepare, autograph=False).get_concrete_function(features).structured_outputs
+        return {name: tf.TensorSpec(value.shape, value.dtype, name=name) for name, value in made.items()}
+
+    def lower(self, batch: int) -> Lowered:
+        """The step on a replica's `batch` rows.
+
+        Raises:
+            InputError: rows that the micro-batches cannot divide.
+        """
+        if batch % self.accumulate:
+            raise InputError(f"batch {batch} is not a multiple of {self.accumulate} micro-batches: change one")
+        self.core.reduced = 0
+        with backend.as_tpu():
+            module, text, problems = lower(self.core.update_once, self.signature(batch))
+        return Lowered(module, text, self.state, self.core.reduced, problems)
+
+
+def lower(function: Callable, signature: Mapping[str, tf.TensorSpec]) -> tuple[bytes, str, list[hlo.Problem]]:
+    """function(dict of tensors) -> its HLO module, serialized and as text, and what a TPU cannot run of it.
+
+    The arguments are TensorSpecs: constants would hide shapes that depend on values.
+    """
+    names = list(signature)  # flat: TensorFlow takes no specs inside of a dict here
+    compiled = tf.function(lambda *flat: function(dict(zip(names, flat))), autograph=False, jit_compile=True)
+    try:
+        stages = compiled.experimental_get_compiler_ir(*signature.values())
+        module, text = stages(stage="hlo_serialized"), stages(stage="hlo")
+    except (ValueError, TypeError, NotImplementedError, tf.errors.OpError) as error:
+        return b"", "", [hlo.lowering_problem(str(error))]
+    return module, text, hlo.problems(text)
+
+
+def _tokenizer(spec: Spec) -> Any:
+    """Stands for a tokenizer: the step's shapes depend on the vocabulary's size alone."""
+    return types.SimpleNamespace(size=spec.embeddings.vocabulary, mask_id=4, special_ids=(0, 1, 2, 3, 4))

@@ -1,0 +1,57 @@
+"""Compiled by libtpu for topologies that are not here."""
+
+import pytest
+import tensorflow as tf
+
+from kerasbert.errors import InputError
+from kerasbert.tpu_check import chips, compiler
+from kerasbert.tpu_check.check import check_tpu
+from kerasbert.tpu_check.chips import GB
+from kerasbert.tpu_check.lower import lower
+from tests.tpu_check.test_lower import TINY, specs
+
+pytestmark = pytest.mark.slow
+for needed in ("jax", "libtpu"):
+    pytest.importorskip(needed)
+
+
+def program(size: int) -> bytes:
+    """A product whose result, [size, size] float32, cannot be fused away."""
+
+    def step(batch):
+        x = batch["x"]
+        y = tf.matmul(x, x, transpose_a=True)
+        return tf.matmul(y, tf.sin(y))[:2, :2]
+
+    module, _, problems = lower(step, {"x": tf.TensorSpec([8, size], tf.float32)})
+    assert problems == []
+    return module
+
+
+@pytest.mark.parametrize("kind", chips.CHIPS)
+def test_the_table_has_the_memory_that_libtpu_has(kind):
+    """Of each chip, from the compiler's own refusal; and a small program compiles for it."""
+    where = chips.topology(f"{kind}:2x2x1" if kind in ("v4", "v5p") else f"{kind}:2x2")
+    small = compiler.compile_for(chips.Slice(kind, where.shape), program(256))
+    assert small.flops >= 2 * 2 * 8 * 256 * 256
+    with pytest.raises(compiler.TooLarge) as caught:
+        compiler.compile_for(where, program(400_000))
+    assert caught.value.capacity == pytest.approx(where.chip.device.hbm, rel=1e-3)
+    assert caught.value.used > caught.value.capacity
+
+
+def test_a_topology_that_cannot_be_wired():
+    with pytest.raises(InputError, match="libtpu has no topology v5e:3x3: .*not divisible"):
+        compiler.compile_for(chips.topology("v5e:3x3"), b"")
+
+
+@pytest.mark.parametrize("name", list(specs())[:3])
+def test_train_steps_compile(name):
+    """Three architectures at toy size, on two chips."""
+    found = check_tpu(name, "v5e:2x2", batch=8, length=24, changes=TINY)
+    at = found.compiled
+    # the state is updated in place: it is there once, beside the batch
+    assert found.lowered.state <= at.arguments < 1.5 * found.lowered.state + 2**20
+    assert at.used < GB
+    assert 0 < found.roofline.utilisation <= 1
+    assert "all-reduce" in at.text
