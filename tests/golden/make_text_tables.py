@@ -1,4 +1,4 @@
-"""Write kerasbert/text/tables.py: what Hugging Face's BertNormalizer, BertPreTokenizer and ByteLevel do to every code point.
+"""Write kerasbert/text/tables.py: what Hugging Face's BERT normaliser and splitters do to every code point.
 
 The tables are observed, not copied: each of the 1,112,064 code points goes through `tokenizers` alone. So the tokenizer
 does not depend on the Unicode version of Python, of ICU or of tensorflow-text. Run again only to follow a new

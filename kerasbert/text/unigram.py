@@ -1,0 +1,364 @@
+"""SentencePiece's unigram tokenizer in pure Python: ALBERT's, XLM-R's, T5's and XLNet's, and the phone's.
+
+sentencepiece adds up scores in float32 from the beginning of the text, so that rounding decides between paths that are
+nearly equal. A word is therefore looked up in the cache only where the best path wins by more than rounding can change;
+a text with another word is segmented as a whole, with sentencepiece's own rounding.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kerasbert.errors import InputError
+from kerasbert.text.base import Cache, Inseparable, Tokenizer, Tokens, to_text
+from kerasbert.text.sentencepiece import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    USER_DEFINED,
+    Charsmap,
+    Model,
+    read_model,
+    write_model,
+)
+
+SPACE = "\u2581"
+UNKNOWN_PENALTY = 10.0
+FLOAT = struct.Struct("f")
+
+
+class Layout(NamedTuple):
+    """Special tokens and template of a family of models."""
+
+    specials: dict[str, str]
+    template: tuple[str, str]
+
+
+ALBERT = Layout(
+    {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+    ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"),
+)
+XLM_R = Layout(
+    {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"},
+    ("<s> $A </s>", "<s> $A </s> </s> $B </s>"),
+)
+XLNET = Layout(
+    {"pad": "<pad>", "unk": "<unk>", "cls": "<cls>", "sep": "<sep>", "mask": "<mask>"},
+    ("$A <sep> <cls>:2", "$A <sep> $B:1 <sep>:1 <cls>:2"),
+)
+T5 = Layout({"pad": "<pad>", "unk": "<unk>", "sep": "</s>"}, ("$A </s>", "$A </s> $B </s>"))
+
+
+class Normalized(NamedTuple):
+    """A normalised text, where each of its characters comes from, and the end of what was read of the text."""
+
+    text: str
+    sources: list[int]
+    end: int
+
+
+class Unigram(Tokenizer):
+    """SentencePiece's unigram model (Kudo, 2018), identical to the library: ids, and its offsets counted in characters.
+
+    A piece's offsets take in the blank that its U+2581 stands for. Special tokens inside a text are ordinary text.
+
+    Args:
+        model: Model, or the bytes of a .model file.
+        specials: part -> piece; ALBERT's by default.
+        template: what stands around one text and two; ALBERT's by default.
+    Raises:
+        InputError: a damaged .model, a special token is missing.
+
+    >>> pieces = (*ALBERT.specials.values(), "\u2581", "\u2581low", "er", "e", "r")
+    >>> types = (CONTROL, UNKNOWN, CONTROL, CONTROL, CONTROL, *[NORMAL] * 5)
+    >>> Unigram(Model(pieces, (0.0,) * 5 + (-5.0, -3.0, -4.0, -3.0, -3.0), types)).tokenize("lower").pieces
+    ['▁low', 'er']
+    """
+
+    kind = "unigram"
+
+    def __init__(
+        self,
+        model: Model | bytes,
+        *,
+        specials: Mapping[str, str] = ALBERT.specials,
+        template: Sequence[str] = ALBERT.template,
+    ):
+        model = read_model(model) if isinstance(model, bytes) else model
+        super().__init__(model.pieces, specials, template)
+        # no text gives a special token, so that nobody types one
+        types = list(model.types)
+        for part, piece in self.specials.items():
+            types[self._ids[piece]] = UNKNOWN if part == "unk" else CONTROL
+        if types.count(UNKNOWN) != 1:
+            raise InputError(f"the model has {types.count(UNKNOWN)} unknown pieces, expected one: specials' unk")
+        self.model = model._replace(types=tuple(types))
+        controls = [i for i, kind in enumerate(types) if kind == CONTROL]
+        self.special_ids = tuple(dict.fromkeys((*self.special_ids, *controls)))
+        self._prepare()
+        self._chunks = Cache(self._tokenize_chunk)
+
+    def _prepare(self) -> None:
+        model = self.model
+        self._charsmap = Charsmap(model.charsmap)
+        self._steps: dict[tuple[int, str], tuple[int, int]] = {}
+        normal = [score for score, kind in zip(model.scores, model.types) if kind == NORMAL]
+        lowest, highest = (min(normal), max(normal)) if normal else (0.0, 0.0)
+        self._unknown_score = _float32(lowest - UNKNOWN_PENALTY)
+        self._scores: dict[str, tuple[int, float]] = {}  # piece -> (id, score)
+        self._longest: dict[str, int] = {}  # first character -> characters of the longest piece
+        self._user: dict[str, list[str]] = {}  # first character -> user-defined pieces, longest first
+        self._byte_ids: dict[int, int] = {}
+        for i, (piece, score, kind) in enumerate(zip(model.pieces, model.scores, model.types)):
+            if kind == USER_DEFINED:
+                self._user.setdefault(piece[0], []).append(piece)
+                score = _float32(len(piece.encode()) * highest) - 0.1  # in double precision, as it happens to be there
+            elif kind == BYTE:
+                self._byte_ids[int(piece[3:5], 16)] = i
+            if kind in (NORMAL, USER_DEFINED):
+                self._scores[piece] = i, score
+                self._longest[piece[0]] = max(len(piece), self._longest.get(piece[0], 0))
+        for pieces in self._user.values():
+            pieces.sort(key=len, reverse=True)
+        if model.byte_fallback and len(self._byte_ids) < 256:
+            raise InputError(
+                f"a model with byte fallback has {len(self._byte_ids)} of the 256 byte pieces, expected all"
+            )
+        inner = any(SPACE in piece[1:] or " " in piece for piece in self._scores)
+        # nothing reaches across a blank then
+        self._separable = (
+            SPACE in self._scores
+            and not inner
+            and not any(SPACE in pieces for pieces in self._user)
+            and model.dummy_prefix
+            and model.remove_extra
+            and model.escape
+            and not any(" " in piece for pieces in self._user.values() for piece in pieces)
+        )
+
+    def settings(self) -> dict:
+        """Constructor arguments but the model, for json."""
+        return {"specials": self.specials, "template": list(self.template)}
+
+    def _content(self) -> list:
+        model = self.model._replace(charsmap=self.model.charsmap.hex())
+        return [self.kind, self.settings(), list(model)]
+
+    def save(self, directory: str | os.PathLike) -> None:
+        """Write `tokenizer.json` (kind and settings) and `spiece.model`; `text.load_tokenizer` reads them."""
+        from kerasbert.files import write_atomic, write_json
+
+        write_atomic(Path(directory) / "spiece.model", write_model(self.model))
+        write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
+
+    def encode(self, text: str | bytes) -> list[int]:
+        """Ids of a text, without special tokens. Bytes are UTF-8; what is invalid there counts as U+FFFD."""
+        text = to_text(text)
+        try:
+            chunks, total = self._chunks, 0.0
+            ids: list[int] = []
+            for chunk in text.split(" "):
+                chunk_ids, _, _, score, limit = chunks[chunk]
+                total += score
+                if total < limit:
+                    raise Inseparable
+                ids += chunk_ids
+            return ids
+        except Inseparable:
+            return self._segment(self.normalize(text))[0]
+
+    def tokenize(self, text: str | bytes) -> Tokens:
+        """Ids, pieces and character offsets of a text, without special tokens."""
+        normalized = self.normalize(to_text(text))
+        ids, begins, stops, _, _ = self._segment(normalized)
+        places = [*normalized.sources, normalized.end]
+        starts, ends = [places[begin] for begin in begins], [places[stop] for stop in stops]
+        return Tokens(ids, [self.vocabulary[i] for i in ids], starts, ends)
+
+    def _tokenize_chunk(self, chunk: str) -> tuple:
+        """Tokens of a chunk with a blank before it and a blank or the end after it."""
+        if not self._separable:
+            raise Inseparable
+        if not chunk:
+            return (), (), (), 0.0, -1e30
+        node, _ = self._step(self._charsmap.root, " ")
+        if self._step(node, chunk[0])[0] >= 0 or self._open(chunk):
+            raise Inseparable  # a rule takes in the blank
+        normalized = self.normalize(chunk)
+        words = normalized.text
+        if self._outer_blanks(chunk) or not words:
+            raise Inseparable
+        ids, begins, stops, score, gap = self._segment(normalized)
+        # each of at most n + 1 additions on both paths is off by at most 2^-24 of the sum; four times as much to be safe
+        return tuple(ids), begins, stops, score, -gap * 2.0**21 / (len(words) + 1)
+
+    def _outer_blanks(self, chunk: str) -> bool:
+        """Whether the chunk's normal form begins or ends with a blank: it would join the blank beside it."""
+        parts = [part for _, part in self._parts(chunk)]
+        whole = "".join(parts)
+        return not whole or whole[0] in (" ", SPACE) or whole[-1] in (" ", SPACE)
+
+    def _open(self, chunk: str) -> bool:
+        """Whether a rule that begins in the chunk may go on with a blank after it."""
+        for begin in range(max(0, len(chunk) - 8), len(chunk)):
+            node = self._charsmap.root
+            for character in chunk[begin:] + " ":
+                node, _ = self._step(node, character)
+            if node >= 0:
+                return True
+        return False
+
+    def _step(self, node: int, character: str) -> tuple[int, int]:
+        key = (node, character)
+        found = self._steps.get(key)
+        if found is None:
+            if len(self._steps) > 1 << 16:
+                self._steps.clear()
+            found = self._steps[key] = self._charsmap.step(node, character)
+        return found
+
+    def _parts(self, text: str) -> Iterable[tuple[int, str]]:
+        """(characters read, what becomes of them): the longest user-defined piece, the longest rule, or one character."""
+        at, length, root = 0, len(text), self._charsmap.root
+        while at < length:
+            if user := self._user.get(text[at]):
+                piece = next((piece for piece in user if text.startswith(piece, at)), None)
+                if piece:
+                    yield len(piece), piece
+                    at += len(piece)
+                    continue
+            node, value = self._step(root, text[at])
+            end = at + 1
+            read, found = (1, value) if value >= 0 else (0, -1)
+            while node >= 0 and end < length:
+                node, value = self._step(node, text[end])
+                end += 1
+                if value >= 0:
+                    read, found = end - at, value
+            if read:
+                yield read, self._charsmap.value(found)
+                at += read
+            else:
+                yield 1, text[at]
+                at += 1
+
+    def normalize(self, text: str) -> Normalized:
+        """sentencepiece's `Normalizer::Normalize`."""
+        model = self.model
+        blank = SPACE if model.escape else " "
+        out: list[str] = []
+        sources: list[int] = []
+        at, previous, begun = 0, model.remove_extra, False
+        for read, part in self._parts(text):
+            if not begun:
+                if model.remove_extra and part == " ":
+                    at += read
+                    continue
+                begun = True
+                if model.dummy_prefix:
+                    out.append(blank)
+                    sources.append(at)
+            if previous:
+                part = part.lstrip(" ")
+            if part:
+                previous = part[-1] == " "
+                out.append(part.replace(" ", blank))
+                sources += [at] * len(part)
+            at += read
+            if not model.remove_extra:
+                previous = False
+        joined = "".join(out)
+        if model.remove_extra:
+            kept = joined.rstrip(blank)
+            if len(kept) < len(joined):
+                at = sources[len(kept)]
+                del sources[len(kept) :]
+            joined = kept
+        return Normalized(joined, sources, at)
+
+    def _segment(self, normalized: Normalized) -> tuple[list[int], list[int], list[int], float, float]:
+        """The best path.
+
+        Returns:
+            ids, where each begins and ends in the normalised text, the path's score, and the smallest distance by which
+            a node on the path beat another way to its place.
+        """
+        text = normalized.text
+        length, scores, longest, round_ = len(text), self._scores, self._longest, _float32
+        best: list[float | None] = [0.0] + [None] * length
+        begins, ids, gaps = [0] * (length + 1), [self.unk_id] * (length + 1), [1e30] * (length + 1)
+        for begin in range(length):
+            here = best[begin]
+            single = False
+            for end in range(begin + 1, min(length, begin + longest.get(text[begin], 0)) + 1):
+                known = scores.get(text[begin:end])
+                if known is None:
+                    continue
+                single = single or end == begin + 1
+                candidate = round_(known[1] + here)
+                if best[end] is None:
+                    best[end], begins[end], ids[end] = round_(candidate), begin, known[0]
+                elif candidate > best[end]:
+                    gaps[end] = candidate - best[end]
+                    best[end], begins[end], ids[end] = round_(candidate), begin, known[0]
+                else:
+                    gaps[end] = min(gaps[end], best[end] - candidate)
+            if not single:
+                end = begin + 1
+                candidate = round_(self._unknown_score + here)
+                if best[end] is None or candidate > best[end]:
+                    gaps[end] = 1e30 if best[end] is None else candidate - best[end]
+                    best[end], begins[end], ids[end] = round_(candidate), begin, self.unk_id
+                else:
+                    gaps[end] = min(gaps[end], best[end] - candidate)
+        path = []
+        end, gap = length, 1e30
+        while end > 0:
+            path.append((ids[end], begins[end], end))
+            gap = min(gap, gaps[end])
+            end = begins[end]
+        return *self._surface(path[::-1], text), best[length], gap
+
+    def _surface(self, path: list[tuple[int, int, int]], text: str) -> tuple[list[int], list[int], list[int]]:
+        """Runs of unknown pieces are one, or go up in bytes (all but the last are empty)."""
+        ids: list[int] = []
+        begins: list[int] = []
+        ends: list[int] = []
+        previous = False
+        for i, begin, end in path:
+            unknown = i == self.unk_id
+            if unknown and self.model.byte_fallback:
+                some = text[begin:end].encode()
+                ids += [self._byte_ids[byte] for byte in some]
+                begins += [begin] * len(some)
+                ends += [begin] * (len(some) - 1) + [end]
+            elif unknown and previous:
+                ends[-1] = end
+            else:
+                ids.append(i)
+                begins.append(begin)
+                ends.append(end)
+            previous = unknown
+        return ids, begins, ends
+
+    def continues(self, token_id: int) -> bool:
+        """Whether a piece continues a word: it does not begin with U+2581 and is no special token."""
+        return token_id not in self.special_ids and self.vocabulary[token_id][0] != SPACE
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of ids; special tokens but `unk` and `mask` left out."""
+        hidden = set(self.special_ids) - {self.unk_id, self.mask_id}
+        parts = []
+        for i in ids:
+            if i not in hidden:
+                piece = self.vocabulary[i]
+                is_byte = self.model.types[i] == BYTE
+                parts.append(bytes([int(piece[3:5], 16)]) if is_byte else piece.replace(SPACE, " ").encode())
+        return b"".join(parts).decode("utf-8", "replace").removeprefix(" ")
+
+
+def _float32(value: float) -> float:
+    return FLOAT.unpack(FLOAT.pack(value))[0]
