@@ -132,7 +132,7 @@ class BytePairEncoding(Tokenizer):
                 ids += known[chunk][0]
             return ids
         except Inseparable:
-            return [i for word in self._words_of(text)[0].findall(text) for i in self._words[word][0]]
+            return [i for word in split_words(text) for i in self._words[word][0]]
 
     def tokenize(self, text: str | bytes) -> Tokens:
         """Ids, pieces and character offsets (without blanks around words) of a text, without special tokens."""
@@ -142,7 +142,7 @@ class BytePairEncoding(Tokenizer):
         starts: list[int] = []
         ends: list[int] = []
         offset = len(text) - len(prefixed)
-        for word in self._words_of(prefixed)[0].findall(prefixed):
+        for word in split_words(prefixed):
             word_ids, word_starts, word_ends = self._words[word]
             ids += word_ids
             starts += [offset + start for start in word_starts]
@@ -163,19 +163,16 @@ class BytePairEncoding(Tokenizer):
     def _prefixed(self, text: str) -> str:
         return " " + text if self.add_prefix_space and text and text[0] != " " else text
 
-    def _words_of(self, text: str) -> tuple[re.Pattern, re.Pattern]:
-        return _ascii() if text.isascii() else _unicode()
-
     def _first(self, chunk: str) -> tuple:
         """Tokens of a chunk without a blank before it."""
-        words, blanks = self._words_of(chunk)
+        words, blanks = _patterns(chunk)
         if blanks.search(chunk):
             raise Inseparable
         return (tuple(i for word in words.findall(chunk) for i in self._words[word][0]),)
 
     def _tokenize_chunk(self, chunk: str) -> tuple:
         """Tokens of a chunk with one blank before it."""
-        words, blanks = self._words_of(chunk)
+        words, blanks = _patterns(chunk)
         if not chunk or blanks.search(chunk):
             raise Inseparable
         return (tuple(i for word in words.findall(" " + chunk) for i in self._words[word][0]),)
@@ -240,6 +237,15 @@ def _to_bytes(piece: str) -> bytes:
 
 def _bad_merge(merge: Sequence[str]) -> tuple[str, str]:
     raise InputError(f"merge {' '.join(merge)!r} has {len(merge)} pieces, expected two with a blank between them")
+
+
+def split_words(text: str) -> list[str]:
+    """Words of GPT-2's expression, most with the blank before them; joined they are the text."""
+    return _patterns(text)[0].findall(text)
+
+
+def _patterns(text: str) -> tuple[re.Pattern, re.Pattern]:
+    return _ascii() if text.isascii() else _unicode()
 
 
 _ascii = functools.cache(lambda: _expressions(0x80))

@@ -4,6 +4,7 @@ Sources: sentencepiece_model.proto and normalizer.cc of google/sentencepiece; th
 """
 
 import struct
+import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -14,6 +15,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 LEAF, MATCH = 0x100, 0x800000FF  # bits of a unit: a value is below; what must equal the byte read
 FREE = 1 << 31  # a unit that no byte matches
+STEPS = 1 << 16  # kept in memory, at most
 LIMIT = 1 << 21  # of the relative positions that a unit holds as they are
 
 
@@ -143,9 +145,8 @@ class Charsmap:
     """Compiled normalisation rules: the longest of its strings that a text continues with becomes another string.
 
     >>> rules = Charsmap(compile_charsmap({"``": '"', "E": "e"}))
-    >>> node, value = rules.step(rules.root, "E")
-    >>> rules.value(value)
-    'e'
+    >>> rules.longest("``E", 0), rules.longest("``E", 2), rules.longest("x", 0)
+    ((2, '"'), (1, 'e'), (1, 'x'))
     """
 
     def __init__(self, data: bytes):
@@ -156,24 +157,45 @@ class Charsmap:
         if struct.pack("=I", 1) != struct.pack("<I", 1):
             self._units.byteswap()
         self._values = data[4 + size :]
+        self._steps: dict[tuple[int, str], tuple[int, str | None]] = {}
         self.root = _relative(self._units[0]) if self._units else -1
 
-    def step(self, node: int, character: str) -> tuple[int, int]:
-        """(node, value) after one more character; -1 for no string that begins like this, and for no string that ends here."""
+    def step(self, node: int, character: str) -> tuple[int, str | None]:
+        """(node, replacement) after one more character; -1 where no string begins like this, None where none ends here."""
+        found = self._steps.get((node, character))
+        if found is None:
+            if len(self._steps) > STEPS:
+                self._steps.clear()
+            found = self._steps[node, character] = self._step(node, character)
+        return found
+
+    def _step(self, node: int, character: str) -> tuple[int, str | None]:
         units, unit = self._units, 0
         if node < 0:
-            return -1, -1
+            return -1, None
         for byte in character.encode():
             node ^= byte
             if node >= len(units) or units[node] & MATCH != byte:
-                return -1, -1
+                return -1, None
             unit = units[node]
             node ^= _relative(unit)
-        return node, units[node] & 0x7FFFFFFF if unit & LEAF else -1
+        return node, self._value(units[node] & 0x7FFFFFFF) if unit & LEAF else None
 
-    def value(self, position: int) -> str:
-        """The string that replaces."""
+    def _value(self, position: int) -> str:
         return self._values[position : self._values.index(0, position)].decode()
+
+    def longest(self, text: str, at: int) -> tuple[int, str]:
+        """(characters read, what becomes of them) by the longest string; one character stays as it is without one."""
+        begin, end = at, len(text)
+        node, value = self.step(self.root, text[at])
+        at += 1
+        read, found = 1, text[begin] if value is None else value
+        while node >= 0 and at < end:
+            node, value = self.step(node, text[at])
+            at += 1
+            if value is not None:
+                read, found = at - begin, value
+        return read, found
 
     def rules(self) -> dict[str, str]:
         """All of it as string -> string (takes a tenth of a second)."""
@@ -190,7 +212,7 @@ class Charsmap:
                     continue
                 longer, below = key + bytes([unit & 0xFF]), i ^ _relative(unit)
                 if unit & LEAF:
-                    rules[longer.decode()] = self.value(self._units[below] & 0x7FFFFFFF)
+                    rules[longer.decode()] = self._value(self._units[below] & 0x7FFFFFFF)
                 stack.append((longer, below))
         return rules
 
@@ -245,3 +267,45 @@ def compile_charsmap(rules: dict[str, str]) -> bytes:
         stack += [(base ^ child, node[child], child) for child in children]
     packed = struct.pack(f"<{len(units)}I", *units)
     return struct.pack("<I", len(packed)) + packed + bytes(values)
+
+
+def preprocessed(text: str, lowercase: bool, strip_accents: bool) -> str:
+    """ALBERT's and XLNet's preprocessing of a text; the accents are all marks of its NFKD form.
+
+    >>> preprocessed("``Élan''", lowercase=True, strip_accents=True)
+    '"elan"'
+    """
+    text = text.replace("``", '"').replace("''", '"')
+    if strip_accents:
+        text = "".join(c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c)[0] != "M")
+    return "".join(c.lower() for c in text) if lowercase else text
+
+
+def folded(model: Model, lowercase: bool, strip_accents: bool) -> Model:
+    """A model whose normalisation begins with `preprocessed`.
+
+    The preprocessing becomes part of the character map, so that every tokenizer made of the model, the graph's too, does
+    it. Lower case is by character, as in Hugging Face's AlbertTokenizer.
+    """
+    charsmap = Charsmap(model.charsmap)
+
+    def before(text: str) -> str:
+        return preprocessed(text, lowercase, strip_accents)
+
+    def after(text: str) -> str:
+        parts, at = [], 0
+        while at < len(text):
+            read, part = charsmap.longest(text, at)
+            parts.append(part)
+            at += read
+        return "".join(parts)
+
+    rules = {text: result for text, result in charsmap.rules().items() if before(text) == text}
+    for code in range(0x80 if lowercase or strip_accents else 0x110000, 0x110000):
+        character = chr(code)
+        if not 0xD800 <= code < 0xE000 and (changed := before(character)) != character:
+            rules[character] = after(changed)
+    if lowercase:
+        rules |= {chr(code): after(chr(code + 32)) for code in range(ord("A"), ord("Z") + 1)}
+    rules |= {"``": after('"'), "''": after('"')}
+    return model._replace(charsmap=compile_charsmap(rules))

@@ -7,7 +7,7 @@ a text with another word is segmented as a whole, with sentencepiece's own round
 
 import os
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +50,21 @@ XLNET = Layout(
     ("$A <sep> <cls>:2", "$A <sep> $B:1 <sep>:1 <cls>:2"),
 )
 T5 = Layout({"pad": "<pad>", "unk": "<unk>", "sep": "</s>"}, ("$A </s>", "$A </s> $B </s>"))
+
+
+BERT = Layout(
+    {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"},
+    ALBERT.template,
+)
+
+
+def layout_of(pieces: Sequence[str]) -> Layout:
+    """The layout whose special tokens a vocabulary has; XLM-R's where it has only SentencePiece's own <unk> <s> </s>."""
+    known = set(pieces)
+    for layout in (ALBERT, XLNET, BERT, XLM_R):
+        if known.issuperset(layout.specials.values()):
+            return layout
+    return T5 if known.issuperset(T5.specials.values()) else XLM_R
 
 
 class Normalized(NamedTuple):
@@ -104,10 +119,9 @@ class Unigram(Tokenizer):
     def _prepare(self) -> None:
         model = self.model
         self._charsmap = Charsmap(model.charsmap)
-        self._steps: dict[tuple[int, str], tuple[int, int]] = {}
         normal = [score for score, kind in zip(model.scores, model.types) if kind == NORMAL]
         lowest, highest = (min(normal), max(normal)) if normal else (0.0, 0.0)
-        self._unknown_score = _float32(lowest - UNKNOWN_PENALTY)
+        self._unknown_score = float32(lowest - UNKNOWN_PENALTY)
         self._scores: dict[str, tuple[int, float]] = {}  # piece -> (id, score)
         self._longest: dict[str, int] = {}  # first character -> characters of the longest piece
         self._user: dict[str, list[str]] = {}  # first character -> user-defined pieces, longest first
@@ -115,7 +129,7 @@ class Unigram(Tokenizer):
         for i, (piece, score, kind) in enumerate(zip(model.pieces, model.scores, model.types)):
             if kind == USER_DEFINED:
                 self._user.setdefault(piece[0], []).append(piece)
-                score = _float32(len(piece.encode()) * highest) - 0.1  # in double precision, as it happens to be there
+                score = float32(len(piece.encode()) * highest) - 0.1  # in double precision, as it happens to be there
             elif kind == BYTE:
                 self._byte_ids[int(piece[3:5], 16)] = i
             if kind in (NORMAL, USER_DEFINED):
@@ -184,8 +198,8 @@ class Unigram(Tokenizer):
             raise Inseparable
         if not chunk:
             return (), (), (), 0.0, -1e30
-        node, _ = self._step(self._charsmap.root, " ")
-        if self._step(node, chunk[0])[0] >= 0 or self._open(chunk):
+        node, _ = self._charsmap.step(self._charsmap.root, " ")
+        if self._charsmap.step(node, chunk[0])[0] >= 0 or self._open(chunk):
             raise Inseparable  # a rule takes in the blank
         normalized = self.normalize(chunk)
         words = normalized.text
@@ -206,44 +220,20 @@ class Unigram(Tokenizer):
         for begin in range(max(0, len(chunk) - 8), len(chunk)):
             node = self._charsmap.root
             for character in chunk[begin:] + " ":
-                node, _ = self._step(node, character)
+                node, _ = self._charsmap.step(node, character)
             if node >= 0:
                 return True
         return False
 
-    def _step(self, node: int, character: str) -> tuple[int, int]:
-        key = (node, character)
-        found = self._steps.get(key)
-        if found is None:
-            if len(self._steps) > 1 << 16:
-                self._steps.clear()
-            found = self._steps[key] = self._charsmap.step(node, character)
-        return found
-
     def _parts(self, text: str) -> Iterable[tuple[int, str]]:
-        """(characters read, what becomes of them): the longest user-defined piece, the longest rule, or one character."""
-        at, length, root = 0, len(text), self._charsmap.root
-        while at < length:
-            if user := self._user.get(text[at]):
-                piece = next((piece for piece in user if text.startswith(piece, at)), None)
-                if piece:
-                    yield len(piece), piece
-                    at += len(piece)
-                    continue
-            node, value = self._step(root, text[at])
-            end = at + 1
-            read, found = (1, value) if value >= 0 else (0, -1)
-            while node >= 0 and end < length:
-                node, value = self._step(node, text[end])
-                end += 1
-                if value >= 0:
-                    read, found = end - at, value
-            if read:
-                yield read, self._charsmap.value(found)
-                at += read
-            else:
-                yield 1, text[at]
-                at += 1
+        """(characters read, what becomes of them): a user-defined piece as it is, or by the character map."""
+        at, longest, user = 0, self._charsmap.longest, self._user
+        while at < len(text):
+            pieces = user.get(text[at], ()) if user else ()
+            piece = next((piece for piece in pieces if text.startswith(piece, at)), None)
+            part = longest(text, at) if piece is None else (len(piece), piece)
+            yield part
+            at += part[0]
 
     def normalize(self, text: str) -> Normalized:
         """sentencepiece's `Normalizer::Normalize`."""
@@ -287,7 +277,7 @@ class Unigram(Tokenizer):
             a node on the path beat another way to its place.
         """
         text = normalized.text
-        length, scores, longest, round_ = len(text), self._scores, self._longest, _float32
+        length, scores, longest, round_ = len(text), self._scores, self._longest, float32
         best: list[float | None] = [0.0] + [None] * length
         begins, ids, gaps = [0] * (length + 1), [self.unk_id] * (length + 1), [1e30] * (length + 1)
         for begin in range(length):
@@ -360,5 +350,6 @@ class Unigram(Tokenizer):
         return b"".join(parts).decode("utf-8", "replace").removeprefix(" ")
 
 
-def _float32(value: float) -> float:
+def float32(value: float) -> float:
+    """The nearest float32."""
     return FLOAT.unpack(FLOAT.pack(value))[0]
