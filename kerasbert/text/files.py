@@ -36,8 +36,7 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool | None = None) -> To
     path = Path(path)
     file = path
     if path.is_dir():
-        models = sorted(file for file in path.iterdir() if file.suffix in SENTENCEPIECE)
-        file = next((path / name for name in NAMES if (path / name).exists()), models[0] if models else None)
+        file = tokenizer_file(path)
         if file is None:
             raise InputError(
                 f"no tokenizer in {path}, expected tokenizer.json or vocab.txt there (or vocab.json, or a .model)"
@@ -48,6 +47,12 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool | None = None) -> To
         return _load(file, lowercase)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
+
+
+def tokenizer_file(directory: Path) -> Path | None:
+    """The file of a directory that a tokenizer can be read from; None where there is none."""
+    models = sorted(file for file in directory.iterdir() if file.suffix in SENTENCEPIECE)
+    return next((directory / name for name in NAMES if (directory / name).is_file()), models[0] if models else None)
 
 
 def _load(file: Path, lowercase: bool | None) -> Tokenizer:

@@ -5,7 +5,9 @@ nearly equal. A word is therefore looked up in the cache only where the best pat
 a text with another word is segmented as a whole, with sentencepiece's own rounding.
 """
 
+import functools
 import os
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -175,45 +177,49 @@ class Unigram(Tokenizer):
             chunks, total = self._chunks, 0.0
             ids: list[int] = []
             for chunk in text.split(" "):
-                chunk_ids, _, _, score, limit = chunks[chunk]
+                chunk_ids, score, limit = chunks[chunk]
                 total += score
                 if total < limit:
                     raise Inseparable
                 ids += chunk_ids
             return ids
         except Inseparable:
-            return self._segment(self.normalize(text))[0]
+            return self._segment(self.normalize(text).text)[0]
 
     def tokenize(self, text: str | bytes) -> Tokens:
         """Ids, pieces and character offsets of a text, without special tokens."""
         normalized = self.normalize(to_text(text))
-        ids, begins, stops, _, _ = self._segment(normalized)
+        ids, begins, stops, _, _ = self._segment(normalized.text)
         places = [*normalized.sources, normalized.end]
         starts, ends = [places[begin] for begin in begins], [places[stop] for stop in stops]
         return Tokens(ids, [self.vocabulary[i] for i in ids], starts, ends)
 
-    def _tokenize_chunk(self, chunk: str) -> tuple:
-        """Tokens of a chunk with a blank before it and a blank or the end after it."""
+    def _tokenize_chunk(self, chunk: str) -> tuple[tuple[int, ...], float, float]:
+        """Ids of a chunk between blanks, the score of its path, and how low the text's score may be for them to hold."""
         if not self._separable:
             raise Inseparable
-        if not chunk:
-            return (), (), (), 0.0, -1e30
-        node, _ = self._charsmap.step(self._charsmap.root, " ")
-        if self._charsmap.step(node, chunk[0])[0] >= 0 or self._open(chunk):
-            raise Inseparable  # a rule takes in the blank
-        normalized = self.normalize(chunk)
-        words = normalized.text
-        if self._outer_blanks(chunk) or not words:
-            raise Inseparable
-        ids, begins, stops, score, gap = self._segment(normalized)
+        if self._plain.fullmatch(chunk):
+            words = SPACE + chunk if chunk else ""
+        else:
+            node, _ = self._charsmap.step(self._charsmap.root, " ")
+            if SPACE in chunk or self._charsmap.step(node, chunk[0])[0] >= 0 or self._open(chunk):
+                raise Inseparable  # U+2581 is no blank to be dropped, and a rule may take in the blank
+            words = self.normalize(chunk).text
+        ids, _, _, score, gap = self._segment(words)
         # each of at most n + 1 additions on both paths is off by at most 2^-24 of the sum; four times as much to be safe
-        return tuple(ids), begins, stops, score, -gap * 2.0**21 / (len(words) + 1)
+        return tuple(ids), score, -gap * 2.0**21 / (len(words) + 1)
 
-    def _outer_blanks(self, chunk: str) -> bool:
-        """Whether the chunk's normal form begins or ends with a blank: it would join the blank beside it."""
-        parts = [part for _, part in self._parts(chunk)]
-        whole = "".join(parts)
-        return not whole or whole[0] in (" ", SPACE) or whole[-1] in (" ", SPACE)
+    @functools.cached_property
+    def _plain(self) -> re.Pattern:
+        """Chunks of ASCII that normalisation leaves alone."""
+        visible = [chr(code) for code in range(0x21, 0x7F)]
+        plain = []
+        for character in visible:
+            node, value = self._charsmap.step(self._charsmap.root, character)
+            grows = node >= 0 and any(self._charsmap.step(node, other)[0] >= 0 for other in (*visible, " "))
+            if value in (None, character) and not grows and character not in self._user:
+                plain.append(character)
+        return re.compile(f"[{re.escape(''.join(plain))}]*" if plain else "")
 
     def _open(self, chunk: str) -> bool:
         """Whether a rule that begins in the chunk may go on with a blank after it."""
@@ -269,15 +275,17 @@ class Unigram(Tokenizer):
             joined = kept
         return Normalized(joined, sources, at)
 
-    def _segment(self, normalized: Normalized) -> tuple[list[int], list[int], list[int], float, float]:
-        """The best path.
+    def _segment(self, text: str) -> tuple[list[int], list[int], list[int], float, float]:
+        """The best path through a normalised text.
+
+        Candidates are compared before they are rounded, kept ones are rounded: so does sentencepiece 0.1 (and with it
+        tensorflow-text); 0.2 rounds first, which decides differently between some paths of equal score.
 
         Returns:
             ids, where each begins and ends in the normalised text, the path's score, and the smallest distance by which
             a node on the path beat another way to its place.
         """
-        text = normalized.text
-        length, scores, longest, round_ = len(text), self._scores, self._longest, float32
+        length, scores, longest, pack, unpack = len(text), self._scores, self._longest, FLOAT.pack, FLOAT.unpack
         best: list[float | None] = [0.0] + [None] * length
         begins, ids, gaps = [0] * (length + 1), [self.unk_id] * (length + 1), [1e30] * (length + 1)
         for begin in range(length):
@@ -288,20 +296,20 @@ class Unigram(Tokenizer):
                 if known is None:
                     continue
                 single = single or end == begin + 1
-                candidate = round_(known[1] + here)
+                candidate = known[1] + here
                 if best[end] is None:
-                    best[end], begins[end], ids[end] = round_(candidate), begin, known[0]
+                    best[end], begins[end], ids[end] = unpack(pack(candidate))[0], begin, known[0]
                 elif candidate > best[end]:
                     gaps[end] = candidate - best[end]
-                    best[end], begins[end], ids[end] = round_(candidate), begin, known[0]
+                    best[end], begins[end], ids[end] = unpack(pack(candidate))[0], begin, known[0]
                 else:
                     gaps[end] = min(gaps[end], best[end] - candidate)
             if not single:
                 end = begin + 1
-                candidate = round_(self._unknown_score + here)
+                candidate = self._unknown_score + here
                 if best[end] is None or candidate > best[end]:
                     gaps[end] = 1e30 if best[end] is None else candidate - best[end]
-                    best[end], begins[end], ids[end] = round_(candidate), begin, self.unk_id
+                    best[end], begins[end], ids[end] = unpack(pack(candidate))[0], begin, self.unk_id
                 else:
                     gaps[end] = min(gaps[end], best[end] - candidate)
         path = []
