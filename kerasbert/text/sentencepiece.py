@@ -6,7 +6,7 @@ Sources: sentencepiece_model.proto and normalizer.cc of google/sentencepiece; th
 import struct
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kerasbert.errors import InputError
@@ -16,6 +16,8 @@ KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 LEAF, MATCH = 0x100, 0x800000FF  # bits of a unit: a value is below; what must equal the byte read
 FREE = 1 << 31  # a unit that no byte matches
 STEPS = 1 << 16  # kept in memory, at most
+VALUE = -1  # label of a string's end in the tree
+BLOCK, WINDOW = 256, 4096  # units: what an array grows by, where a free place is looked for
 LIMIT = 1 << 21  # of the relative positions that a unit holds as they are
 
 
@@ -223,7 +225,7 @@ def _relative(unit: int) -> int:
 
 
 def compile_charsmap(rules: dict[str, str]) -> bytes:
-    """String -> string as a double array, the inverse of `Charsmap.rules`. Every value is stored once."""
+    """String -> string as a double array, the inverse of `Charsmap.rules`. Equal subtrees and values are stored once."""
     values, places = bytearray(), {}
     for value in sorted(set(rules.values())):
         places[value] = len(values)
@@ -233,39 +235,60 @@ def compile_charsmap(rules: dict[str, str]) -> bytes:
         node = tree
         for byte in key.encode():
             node = node.setdefault(byte, {})
-        node[-1] = places[value]
-    units, taken, bases, lowest = [FREE] * 256, {0}, {0}, 1
+        node[VALUE] = places[value]
 
-    def place(labels: Iterable[int]) -> int:
-        """A base whose slots for these labels are all free."""
-        nonlocal lowest
+    numbers: dict[tuple, int] = {}  # what is below a node -> its number
+    nodes: list[tuple] = []
+
+    def intern(node: dict) -> int:
+        content = tuple((label, below if label == VALUE else intern(below)) for label, below in node.items())
+        if content not in numbers:
+            numbers[content] = len(nodes)
+            nodes.append(content)
+        return numbers[content]
+
+    root = intern(tree)
+    units = array("I", [FREE]) * BLOCK
+    taken, bases = bytearray(BLOCK), set()
+    taken[0] = 1  # the root's unit, which has no label
+
+    def place(labels: list[int]) -> int:
+        """A base whose units for these labels are all free, near the end."""
         first, *others = labels
-        while lowest in taken:
-            lowest += 1
-        at = lowest
+        at = max(1, len(units) - WINDOW)
         while True:
+            if at + BLOCK > len(taken):
+                units.extend([FREE] * BLOCK)
+                taken.extend(bytes(BLOCK))
+            at = taken.find(0, at)
             base = at ^ first
-            if at not in taken and base not in bases and not any(base ^ label in taken for label in others):
+            if at >= 0 and base and base not in bases and not any(taken[base ^ label] for label in others):
+                for label in labels:
+                    taken[base ^ label] = 1
                 bases.add(base)
-                taken.update(base ^ label for label in (first, *others))
-                while len(units) <= base | 0xFF:
-                    units.extend([FREE] * 256)
                 return base
-            at += 1
+            at = at + 1 if at >= 0 else len(taken)
 
-    stack = [(0, tree, 0)]  # the root's unit has no label
+    base_of: dict[int, int] = {}
+    stack = [(0, root, 0)]
     while stack:
-        at, node, label = stack.pop()
-        children = [child for child in node if child >= 0]
-        base = place([0] * (-1 in node) + children)
-        relative = at ^ base
-        if relative >= LIMIT:
+        at, number, label = stack.pop()
+        node = nodes[number]
+        new = number not in base_of
+        if new:
+            base_of[number] = place([0 if child == VALUE else child for child, _ in node])
+        base = base_of[number]
+        if at ^ base >= LIMIT:
             raise InputError(f"{len(rules)} normalisation rules are too many for a character map")
-        units[at] = relative << 10 | label | LEAF * (-1 in node)
-        if -1 in node:
-            units[base] = node[-1] | 1 << 31
-        stack += [(base ^ child, node[child], child) for child in children]
-    packed = struct.pack(f"<{len(units)}I", *units)
+        ends = dict(node).get(VALUE)
+        units[at] = (at ^ base) << 10 | label | (LEAF if ends is not None else 0)
+        if new:
+            if ends is not None:
+                units[base] = ends | 1 << 31
+            stack += [(base ^ child, below, child) for child, below in node if child != VALUE]
+    if struct.pack("=I", 1) != struct.pack("<I", 1):
+        units.byteswap()
+    packed = units.tobytes()
     return struct.pack("<I", len(packed)) + packed + bytes(values)
 
 
@@ -304,7 +327,9 @@ def folded(model: Model, lowercase: bool, strip_accents: bool) -> Model:
     for code in range(0x80 if lowercase or strip_accents else 0x110000, 0x110000):
         character = chr(code)
         if not 0xD800 <= code < 0xE000 and (changed := before(character)) != character:
-            rules[character] = after(changed)
+            result = after(changed)
+            if result != character:
+                rules[character] = result
     if lowercase:
         rules |= {chr(code): after(chr(code + 32)) for code in range(ord("A"), ord("Z") + 1)}
     rules |= {"``": after('"'), "''": after('"')}
