@@ -38,10 +38,11 @@ def in_graph(tokenizer: Tokenizer, texts: list[str]) -> list[tuple]:
 
 
 def equally_good(tokenizer: Unigram, ours: Tokens, theirs: Tokens) -> bool:
-    """Whether two paths over the same text have one score, but for what float32 rounds."""
+    """Whether two paths over the same text have one score, but for what float32 rounds in as many additions."""
     score = [sum(tokenizer.model.scores[i] for i in tokens.ids) for tokens in (ours, theirs)]
     same_text = [[tokens.starts[:1], tokens.ends[-1:], tokens.ids.count(tokenizer.unk_id)] for tokens in (ours, theirs)]
-    return abs(score[0] - score[1]) <= 1e-6 * abs(score[0]) and same_text[0] == same_text[1]
+    bound = max(len(ours.ids), len(theirs.ids)) * 2.0**-24 * abs(score[0])
+    return abs(score[0] - score[1]) <= bound and same_text[0] == same_text[1]
 
 
 def differences(tokenizer: Tokenizer, texts: list[str]) -> tuple[list[str], int]:
@@ -74,7 +75,7 @@ def test_byte_level_on_generated_strings(prefix):
 def test_unigram_on_generated_strings(lowercase):
     wrong, equal = differences(small_unigram(lowercase), generate(200, seed=7))
     assert wrong == []
-    assert equal <= 4
+    assert equal <= 8
 
 
 @pytest.mark.slow
