@@ -87,7 +87,7 @@ class BytePairEncoding(Tokenizer):
         self._merged: list[int] = []  # rank -> id
         self._fit()
         self._words = Cache(self._tokenize_word)
-        self._chunks = Cache(self._tokenize_chunk)
+        self._chunks, self._firsts = Cache(self._tokenize_chunk), Cache(self._tokenize_first)
 
     def _fit(self) -> None:
         ids, size = self._ids, self.size
@@ -127,7 +127,7 @@ class BytePairEncoding(Tokenizer):
         first, *chunks = text.split(" ")
         try:  # nothing reaches across a single blank
             known = self._chunks
-            ids = list(self._first(first)[0]) if first else []
+            ids = list(self._firsts[first][0]) if first else []
             for chunk in chunks:
                 ids += known[chunk][0]
             return ids
@@ -148,22 +148,16 @@ class BytePairEncoding(Tokenizer):
             starts += [offset + start for start in word_starts]
             ends += [offset + end for end in word_ends]
             offset += len(word)
-        if self.add_prefix_space and ids:
-            self._first_offsets(text, prefixed, ids[0], starts, ends)
+        if self.add_prefix_space and ids and self.vocabulary[ids[0]][0] == BLANK:
+            # Hugging Face leaves the first token's leading blank, which it may have put there itself
+            starts[0] = 0
+            ends[0] = ends[0] if self.vocabulary[ids[0]].strip(BLANK) else 0
         return Tokens(ids, [self.vocabulary[i] for i in ids], starts, ends)
-
-    def _first_offsets(self, text: str, prefixed: str, first: int, starts: list[int], ends: list[int]) -> None:
-        """Hugging Face does not trim the first token's leading blanks if it may have put one there, only its trailing ones."""
-        piece = self.vocabulary[first]
-        leading, trailing = (len(piece) - len(s) for s in (piece.lstrip(BLANK), piece.rstrip(BLANK)))
-        if leading:
-            length = max(ends[0], 1) if text is not prefixed or leading < len(piece) else len(piece)
-            starts[0], ends[0] = 0, length - trailing
 
     def _prefixed(self, text: str) -> str:
         return " " + text if self.add_prefix_space and text and text[0] != " " else text
 
-    def _first(self, chunk: str) -> tuple:
+    def _tokenize_first(self, chunk: str) -> tuple:
         """Tokens of a chunk without a blank before it."""
         words, blanks = _patterns(chunk)
         if blanks.search(chunk):

@@ -84,7 +84,7 @@ class BytePairGraph(GraphTokenizer):
         if not self._prefix:
             none = tf.zeros([tf.size(strings)], tf.int64)
             return tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD), none
-        bare = ~tf.strings.regex_full_match(strings, r"(?s)(?: .*)?") & (tf.strings.length(strings) > 0)
+        bare = (tf.strings.substr(strings, 0, 1) != " ") & (tf.strings.length(strings) > 0)
         strings = tf.where(bare, tf.strings.join([" ", strings]), strings)
         codes = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
         return codes, tf.cast(bare, tf.int64)

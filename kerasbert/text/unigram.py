@@ -78,7 +78,7 @@ class Normalized(NamedTuple):
 
 
 class Unigram(Tokenizer):
-    """SentencePiece's unigram model (Kudo, 2018), identical to the library: ids, and its offsets counted in characters.
+    """SentencePiece's unigram model (Kudo, 2018), identical to tensorflow-text's: ids, and its offsets in characters.
 
     A piece's offsets take in the blank that its U+2581 stands for. Special tokens inside a text are ordinary text.
 
@@ -146,13 +146,7 @@ class Unigram(Tokenizer):
         inner = any(SPACE in piece[1:] or " " in piece for piece in self._scores)
         # nothing reaches across a blank then
         self._separable = (
-            SPACE in self._scores
-            and not inner
-            and not any(SPACE in pieces for pieces in self._user)
-            and model.dummy_prefix
-            and model.remove_extra
-            and model.escape
-            and not any(" " in piece for pieces in self._user.values() for piece in pieces)
+            SPACE in self._scores and not inner and model.dummy_prefix and model.remove_extra and model.escape
         )
 
     def settings(self) -> dict:
