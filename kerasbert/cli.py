@@ -99,8 +99,10 @@ def _list(options: argparse.Namespace) -> None:
                 rows.append(row | {"objective": family.objective, "parameters": _count(row["name"])})
         lines = [f"{row['name']:36}{row['parameters']:>14,}  {row['paper']}" for row in rows]
     elif options.what == "tokenizers":
-        rows = [{"name": "wordpiece"}]
-        lines = ["wordpiece"]
+        from kerasbert.text.files import KINDS
+
+        rows = [{"name": name} for name in sorted(KINDS)]
+        lines = [row["name"] for row in rows]
     else:
         rows = [{"name": name} for name in sorted(getattr(registry, options.what)())]
         lines = [row["name"] for row in rows]
@@ -134,16 +136,18 @@ def _show_model(options: argparse.Namespace) -> None:
 
 def _vocab(options: argparse.Namespace) -> None:
     from kerasbert.errors import unknown
-    from kerasbert.text.train import train_wordpiece
+    from kerasbert.text.files import KINDS
+    from kerasbert.text.train import train
 
-    if options.kind != "wordpiece":
-        raise unknown("tokenizer kind", options.kind, ["wordpiece"], "kerasbert list tokenizers")
+    if options.kind not in KINDS:
+        raise unknown("tokenizer kind", options.kind, KINDS, "kerasbert list tokenizers")
     out = Path(options.out)
     if out.exists() and not options.overwrite and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
     from kerasbert import files
 
-    tokenizer = train_wordpiece([Path(file) for file in options.files], options.size, lowercase=not options.cased)
+    text = [Path(file) for file in options.files]
+    tokenizer = train(options.kind, text, options.size, lowercase=not options.cased)
     with files.new_directory(out, replace=options.overwrite) as folder:
         tokenizer.save(folder)
     print(f"{out}: {tokenizer.size} pieces")

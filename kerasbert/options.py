@@ -27,9 +27,9 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
 
     add = command("vocab", "learn a vocabulary; the folder is a --tokenizer")
     add.add_argument("files", nargs="+", metavar="FILE")
-    add.add_argument("--kind", default="wordpiece")
+    add.add_argument("--kind", default="wordpiece", help="wordpiece, bpe or unigram")
     add.add_argument("--size", type=int, default=30000)
-    add.add_argument("--cased", action="store_true", help="keep case and accents")
+    add.add_argument("--cased", action="store_true", help="keep case and accents (bpe always does)")
     _out(add)
 
     add = command("data", "text -> records: tokenized, packed, sharded")

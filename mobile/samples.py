@@ -7,7 +7,8 @@ from typing import Any
 def generated(tokenizer: Any, count: int, pair: bool = False, seed: int = 1) -> list:
     """Texts (or pairs) of 1 to 40 random pieces of the vocabulary; the same ones every time."""
     draw = random.Random(seed)
-    pieces = [piece for index, piece in enumerate(tokenizer.vocabulary) if index not in tokenizer.special_ids]
+    ordinary = set(range(tokenizer.size)).difference(tokenizer.special_ids)
+    pieces = [tokenizer.decode([i]).strip() for i in sorted(ordinary)]
     words = [piece for piece in pieces if piece.isalpha()] or pieces or ["a"]
 
     def text() -> str:

@@ -136,6 +136,16 @@ def test_a_vocabulary_is_learned_from_the_files_and_makes_records(capsys, place)
     assert (status, "absent.txt" in err, (place / "other").exists()) == (2, True, False), err
 
 
+@pytest.mark.parametrize(("kind", "size", "asset"), [("bpe", 290, "merges.txt"), ("unigram", 60, "spiece.model")])
+def test_other_kinds_of_vocabulary_make_records_too(capsys, place, kind, size, asset):
+    out = place / kind
+    status, printed, _ = run(capsys, "vocab", place / "corpus.txt", "--kind", kind, "--size", size, "--out", out)
+    assert (status, "pieces" in printed, (out / asset).exists()) == (0, True, True)
+    assert run(capsys, *data(place, **{"--tokenizer": out}))[0] == 0
+    status, _, err = run(capsys, "vocab", place / "corpus.txt", "--kind", kind, "--size", 7, "--out", place / "small")
+    assert (status, err.count("\n"), (place / "small").exists()) == (2, 1, False), err
+
+
 def test_show_and_list(capsys):
     shown = json.loads(run(capsys, "show", "bert/base", "--json")[1])
     assert (shown["name"], shown["parameters"], shown["spec"]["hidden"]) == ("bert/base", 109482240, 768)

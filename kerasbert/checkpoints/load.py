@@ -14,6 +14,7 @@ from kerasbert.checkpoints.directory import built, named_weights, save_model
 from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
 from kerasbert.checkpoints.readers import Reader, open_checkpoint
 from kerasbert.errors import InputError, unknown
+from kerasbert.text.files import tokenizer_file
 
 
 def import_checkpoint(
@@ -185,7 +186,7 @@ def _assign(reader: Reader, coverage: Coverage, weights: Mapping[str, Any]) -> d
 
 
 def _tokenizer(place: Path, spec: specs.Spec, required: bool) -> Any:
-    if not required and not any((place / file).is_file() for file in ("tokenizer.json", "vocab.txt")):
+    if not required and not (place.is_dir() and tokenizer_file(place)):
         return None
     tokenizer = text.load_tokenizer(place)
     if tokenizer.size > spec.embeddings.vocabulary:

@@ -54,7 +54,7 @@ def export_checkpoint(
     with files.new_directory(path, overwrite) as folder:
         writers[target](folder, info, dialect, config, tensors, shapes, read)
         if tokenizer is not None:
-            files.write_atomic(folder / "vocab.txt", "\n".join(tokenizer.vocabulary) + "\n")
+            _write_vocabulary(folder, tokenizer)
             if target == "hf":
                 _write_hf_tokenizer(folder, tokenizer, info.spec.embeddings.positions)
 
@@ -86,16 +86,23 @@ def _write_hf(
     write_safetensors(folder / "model.safetensors", shapes, read, metadata={"format": "pt"})
 
 
+def _write_vocabulary(folder: Path, tokenizer: Any) -> None:
+    """vocab.txt, vocab.json and merges.txt, or spiece.model: the files of the tokenizer's kind, by their usual names."""
+    tokenizer.save(folder)
+    (folder / "tokenizer.json").unlink()  # ours; Hugging Face has another under this name
+
+
 def _write_hf_tokenizer(folder: Path, tokenizer: Any, positions: int) -> None:
     text.save_hf(tokenizer, folder / "tokenizer.json")
-    settings = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": tokenizer.lowercase,
-        "strip_accents": tokenizer.strip_accents,
-        "tokenize_chinese_chars": tokenizer.split_cjk,
-        "model_max_length": positions,
-    }
-    names = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "mask", "pad", "sep", "unk")}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": positions}
+    if tokenizer.kind == "wordpiece":
+        settings |= {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": tokenizer.lowercase,
+            "strip_accents": tokenizer.strip_accents,
+            "tokenize_chinese_chars": tokenizer.split_cjk,
+        }
+    names = {f"{part}_token": piece for part, piece in tokenizer.specials.items()}
     files.write_json(folder / "tokenizer_config.json", settings | names)
 
 

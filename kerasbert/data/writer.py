@@ -323,9 +323,9 @@ def batch_encoder(tokenizer: Any) -> Callable[[list[str]], tuple[np.ndarray, np.
 
     import tensorflow as tf
 
-    from kerasbert.text.graph import GraphTokenizer
+    from kerasbert.text.graph import graph_tokenizer
 
-    graph = GraphTokenizer(tokenizer)
+    graph = graph_tokenizer(tokenizer)
     run = tf.function(graph.encode, input_signature=[tf.TensorSpec([None], tf.string)])
 
     def encode(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:

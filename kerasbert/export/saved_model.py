@@ -13,7 +13,7 @@ from keras import ops
 from kerasbert import files
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
-from kerasbert.text.graph import GraphTokenizer
+from kerasbert.text.graph import graph_tokenizer
 
 TOLERANCE = 1e-4
 # Short, long, empty, accents, another script: what the file is compared on before it is put in place.
@@ -78,7 +78,7 @@ def answers(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(model: Any, folder: Path, longest: int) -> None:
-    tokenizer = GraphTokenizer(model.tokenizer)
+    tokenizer = graph_tokenizer(model.tokenizer)
     archive = keras.export.ExportArchive()
     archive.track(model)
     archive.track(tokenizer)

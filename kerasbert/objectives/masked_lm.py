@@ -84,6 +84,8 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
     column = tf.range(length)[None, :]
     inside = column < total[:, None]
     special = sorted(set(tokenizer.special_ids))
+    if tokenizer.mask_id is None:
+        raise InputError("the tokenizer has no mask token, expected one: T5's and GPT-2's have none")
 
     if settings.static is None:
         words = (features["step"], features["row"])

@@ -1,7 +1,22 @@
 """Text <-> ids. Nothing here imports TensorFlow; `kerasbert.text.graph` and `kerasbert.text.train` do, when called."""
 
 from kerasbert.text.answers import Classification, Regression, Vector
-from kerasbert.text.files import load_tokenizer, save_hf
-from kerasbert.text.wordpiece import Tokens, WordPiece
+from kerasbert.text.base import Tokenizer, Tokens
+from kerasbert.text.bpe import BytePairEncoding
+from kerasbert.text.files import load_tokenizer
+from kerasbert.text.hf import save_hf
+from kerasbert.text.unigram import Unigram
+from kerasbert.text.wordpiece import WordPiece
 
-__all__ = ["Classification", "Regression", "Tokens", "Vector", "WordPiece", "load_tokenizer", "save_hf"]
+__all__ = [
+    "BytePairEncoding",
+    "Classification",
+    "Regression",
+    "Tokenizer",
+    "Tokens",
+    "Unigram",
+    "Vector",
+    "WordPiece",
+    "load_tokenizer",
+    "save_hf",
+]

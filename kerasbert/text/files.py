@@ -1,22 +1,33 @@
-"""Read a tokenizer directory of ours, a Hugging Face directory or tokenizer.json, or a vocab.txt; write Hugging Face's."""
+"""Read a tokenizer: a directory of ours, a Hugging Face directory or tokenizer.json, or the vocabulary's own files."""
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError, unknown
-from kerasbert.text.wordpiece import SPECIALS, WordPiece
+from kerasbert.text import hf, unigram
+from kerasbert.text.base import Tokenizer
+from kerasbert.text.bpe import BytePairEncoding
+from kerasbert.text.sentencepiece import CONTROL, UNKNOWN, Model, folded, read_model
+from kerasbert.text.unigram import Unigram
+from kerasbert.text.wordpiece import WordPiece
 
-KINDS = {WordPiece.kind: WordPiece}
+KINDS = {kind.kind: kind for kind in (WordPiece, BytePairEncoding, Unigram)}
+# what a directory may hold, the most telling first
+NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
+SENTENCEPIECE = (".model", ".spm")
 
 
-def load_tokenizer(path: str | os.PathLike, lowercase: bool | None = None) -> WordPiece:
+def load_tokenizer(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
     """The tokenizer at `path`.
 
     Args:
-        path: a directory that `save` wrote, a Hugging Face directory (tokenizer.json, or vocab.txt with
-            tokenizer_config.json), a tokenizer.json or a vocab.txt.
+        path: a directory that `save` wrote, a Hugging Face directory (tokenizer.json, or the vocabulary's files with
+            tokenizer_config.json), a tokenizer.json, a vocab.txt (WordPiece), a vocab.json or encoder.json beside
+            merges.txt or vocab.bpe (byte-level BPE), or SentencePiece's .model (ALBERT's, XLNet's, XLM-R's or T5's,
+            told by its special tokens).
         lowercase: bool, overrides what the files say. None: what they say; of a vocab.txt alone it is inferred,
             because a cased vocabulary has pieces with upper-case letters.
     Raises:
@@ -25,9 +36,11 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool | None = None) -> Wo
     path = Path(path)
     file = path
     if path.is_dir():
-        file = next((path / name for name in ("tokenizer.json", "vocab.txt") if (path / name).exists()), None)
+        file = tokenizer_file(path)
         if file is None:
-            raise InputError(f"no tokenizer in {path}, expected tokenizer.json or vocab.txt there")
+            raise InputError(
+                f"no tokenizer in {path}, expected tokenizer.json or vocab.txt there (or vocab.json, or a .model)"
+            )
     elif not path.exists():
         raise InputError(f"no tokenizer at {path}, expected a tokenizer directory, a tokenizer.json or a vocab.txt")
     try:
@@ -36,28 +49,52 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool | None = None) -> Wo
         raise InputError(f"{file}: {error}") from None
 
 
-def _load(file: Path, lowercase: bool | None) -> WordPiece:
+def tokenizer_file(directory: Path) -> Path | None:
+    """The file of a directory that a tokenizer can be read from; None where there is none."""
+    models = sorted(file for file in directory.iterdir() if file.suffix in SENTENCEPIECE)
+    return next((directory / name for name in NAMES if (directory / name).is_file()), models[0] if models else None)
+
+
+def _load(file: Path, lowercase: bool | None) -> Tokenizer:
+    if file.suffix in SENTENCEPIECE:
+        return _from_sentencepiece(file, lowercase)
     if file.suffix != ".json":
         return _from_vocabulary(file, lowercase)
     content = _read_json(file)
+    if file.name in ("vocab.json", "encoder.json"):
+        return _from_merges(file, content, lowercase)
     if "kind" not in content:
-        return _from_hf(content, lowercase)
-    if content["kind"] not in KINDS:
-        raise unknown("tokenizer", content["kind"], KINDS, "kerasbert list tokenizers")
+        return hf.from_hf(content, lowercase)
+    kind = content["kind"]
+    if kind not in KINDS:
+        raise unknown("tokenizer", kind, KINDS, "kerasbert list tokenizers")
     settings = content.get("settings", {})
     if lowercase is not None and lowercase != settings.get("lowercase"):
+        _only_wordpiece(kind)
         settings |= {"lowercase": lowercase, "strip_accents": None}
     try:
-        return KINDS[content["kind"]](_read_vocabulary(file.parent / "vocab.txt"), **settings)
+        return KINDS[kind](*ASSETS[kind](file.parent), **settings)
     except TypeError as error:
         raise InputError(f"settings do not fit: {error}. Write the directory again with this version") from None
 
 
-def _read_text(file: Path) -> str:
+def _only_wordpiece(kind: str) -> None:
+    if kind != WordPiece.kind:
+        raise InputError(
+            f"lowercase cannot be changed for a tokenizer of kind {kind!r}: its pieces have the case they have"
+        )
+
+
+def _read_bytes(file: Path) -> bytes:
     try:
-        return file.read_bytes().decode()
+        return file.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {file.name}: {error.strerror}") from None
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return _read_bytes(file).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name} is not UTF-8 (byte {error.start}). Save it as UTF-8") from None
 
@@ -72,6 +109,12 @@ def _read_json(file: Path) -> dict:
     return content
 
 
+def _config(file: Path) -> dict | None:
+    """Hugging Face's tokenizer_config.json beside a file."""
+    config = file.parent / "tokenizer_config.json"
+    return _read_json(config) if config.exists() else None
+
+
 def _read_vocabulary(file: Path) -> list[str]:
     """One piece a line; only a line feed ends one, because a piece may be another kind of line break."""
     pieces = [line.rstrip(" \t\r") for line in _read_text(file).split("\n")]
@@ -80,12 +123,24 @@ def _read_vocabulary(file: Path) -> list[str]:
     return pieces
 
 
+def _read_merges(file: Path) -> list[list[str]]:
+    """One merge a line; a first line that begins with #version is none."""
+    lines = [line.rstrip("\r") for line in _read_text(file).split("\n")]
+    return [line.split(" ") for i, line in enumerate(lines) if line and not (i == 0 and line.startswith("#version"))]
+
+
+ASSETS: dict[str, Callable[[Path], tuple]] = {
+    "wordpiece": lambda folder: (_read_vocabulary(folder / "vocab.txt"),),
+    "bpe": lambda folder: (hf.by_id(_read_json(folder / "vocab.json")), _read_merges(folder / "merges.txt")),
+    "unigram": lambda folder: (_read_bytes(folder / "spiece.model"),),
+}
+
+
 def _from_vocabulary(file: Path, lowercase: bool | None) -> WordPiece:
     pieces = _read_vocabulary(file)
-    config = file.parent / "tokenizer_config.json"
     settings: dict[str, Any] = {}
-    if config.exists():
-        given = _read_json(config)
+    given = _config(file)
+    if given is not None:
         settings = {
             "lowercase": given.get("do_lower_case", True),
             "strip_accents": given.get("strip_accents"),
@@ -99,88 +154,37 @@ def _from_vocabulary(file: Path, lowercase: bool | None) -> WordPiece:
     return WordPiece(pieces, **settings)
 
 
-def _from_hf(content: dict, lowercase: bool | None) -> WordPiece:
-    """A tokenizer.json of Hugging Face `tokenizers`."""
-    model = content.get("model") or {}
-    normalizer = content.get("normalizer") or {}
-    splitter = content.get("pre_tokenizer") or {}
-    expected = (
-        ("model.type", model.get("type"), "WordPiece"),
-        ("model.unk_token", model.get("unk_token"), "[UNK]"),
-        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix"), "##"),
-        ("normalizer.type", normalizer.get("type"), "BertNormalizer"),
-        ("normalizer.clean_text", normalizer.get("clean_text"), True),
-        ("pre_tokenizer.type", splitter.get("type"), "BertPreTokenizer"),
+def _from_merges(file: Path, ids: dict, lowercase: bool | None) -> BytePairEncoding:
+    """vocab.json with merges.txt, or GPT-2's own names for them."""
+    if lowercase is not None:
+        _only_wordpiece("bpe")
+    merges = file.with_name("merges.txt" if file.name == "vocab.json" else "vocab.bpe")
+    prefix = bool((_config(file) or {}).get("add_prefix_space", False))
+    return hf.byte_level(hf.by_id(ids), _read_merges(merges), add_prefix_space=prefix)
+
+
+def _from_sentencepiece(file: Path, lowercase: bool | None) -> Unigram:
+    model = read_model(_read_bytes(file))
+    given = _config(file) or {}
+    layout = unigram.layout_of(model.pieces)
+    if layout in (unigram.ALBERT, unigram.XLNET):
+        lower = given.get("do_lower_case", layout == unigram.ALBERT) if lowercase is None else lowercase
+        model = folded(model, lower, not given.get("keep_accents", False))
+    elif lowercase is not None:
+        _only_wordpiece("unigram")
+    if layout == unigram.XLM_R and "<pad>" not in model.pieces:
+        model = fairseq_order(model)
+    return Unigram(model, specials=layout.specials, template=layout.template)
+
+
+def fairseq_order(model: Model) -> Model:
+    """XLM-R's ids: fairseq puts <s> <pad> </s> <unk> first and <mask> last, so that the others are one more than in the file."""
+    if model.pieces[:3] != ("<unk>", "<s>", "</s>"):
+        raise InputError(
+            f"the first pieces are {' '.join(model.pieces[:3])}, expected <unk> <s> </s> as in XLM-R's model"
+        )
+    return model._replace(
+        pieces=("<s>", "<pad>", "</s>", "<unk>", *model.pieces[3:], "<mask>"),
+        scores=(0.0,) * 4 + (*model.scores[3:], 0.0),
+        types=(CONTROL, CONTROL, CONTROL, UNKNOWN, *model.types[3:], CONTROL),
     )
-    for name, received, wanted in expected:
-        if received != wanted:
-            raise InputError(f"{name} is {received!r}, expected {wanted!r}: only BERT's WordPiece can be read")
-    ids = dict(model.get("vocab") or {})
-    ids |= {token["content"]: token["id"] for token in content.get("added_tokens") or []}
-    pieces = sorted(ids, key=ids.__getitem__)
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise InputError(f"the {len(ids)} ids of the vocabulary are not 0 to {len(ids) - 1}, each once")
-    return WordPiece(
-        pieces,
-        lowercase=normalizer.get("lowercase", True) if lowercase is None else lowercase,
-        strip_accents=normalizer.get("strip_accents") if lowercase is None else None,
-        split_cjk=normalizer.get("handle_chinese_chars", True),
-        max_word_chars=model.get("max_input_chars_per_word", 100),
-    )
-
-
-def save_hf(tokenizer: WordPiece, path: str | os.PathLike) -> None:
-    """Write a tokenizer.json for Hugging Face: `tokenizers.Tokenizer.from_file` gives the same ids.
-
-    With special tokens it adds [CLS] and [SEP] as `pack` does. Differs: theirs reads a literal "[MASK]" in a text as
-    the mask, ours as text.
-    """
-    from kerasbert.files import write_json
-
-    ids = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
-    special = [
-        {
-            "id": ids[t],
-            "content": t,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for t in sorted(SPECIALS, key=ids.__getitem__)
-    ]
-
-    def token(name: str, segment: int) -> dict:
-        return {"SpecialToken": {"id": name, "type_id": segment}}
-
-    single = [token("[CLS]", 0), {"Sequence": {"id": "A", "type_id": 0}}, token("[SEP]", 0)]
-    content = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": special,
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": tokenizer.split_cjk,
-            "strip_accents": tokenizer.strip_accents,
-            "lowercase": tokenizer.lowercase,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": single,
-            "pair": [*single, {"Sequence": {"id": "B", "type_id": 1}}, token("[SEP]", 1)],
-            "special_tokens": {t: {"id": t, "ids": [ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]")},
-        },
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": tokenizer.max_word_chars,
-            "vocab": ids,
-        },
-    }
-    write_json(path, content)

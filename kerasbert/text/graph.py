@@ -1,242 +1,95 @@
-"""WordPiece in the graph, ids and character offsets equal to `wordpiece.WordPiece`, for tf.data and for SavedModels.
+"""Tokenizers as TensorFlow operations, for tf.data and for SavedModels: packing, and the choice by kind.
 
-Strings -> code points -> one table gather per code point (the same normaliser as in pure Python, as a table) -> text whose
-words tensorflow-text's FastWordpieceTokenizer splits as we do. A row of plain ASCII, common punctuation and ideographs
-needs nothing of this but lower-casing. A SavedModel holds tables as constants and loads with `import tensorflow_text` alone.
+A SavedModel holds the tables and loads with `import tensorflow_text` alone.
 """
 
+import importlib
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from kerasbert.errors import InputError
-from kerasbert.text.normalize import TABLES, Normalizer, inside, parse_ranges
-from kerasbert.text.wordpiece import WordPiece
+from kerasbert.errors import unknown
+from kerasbert.text.base import Tokenizer, room
 
-LIMIT = 0x110000
-BREAK = 1 << 21  # flag of a code point that is a blank or a word of its own
-MOVABLE = 1 << 22  # flag of a code point that NFD may move
-CODE = BREAK - 1
-DROPPED, MARK = -(1 << 24), -(1 << 25)  # first column of the table: nothing is left of the code point
-LONG = 0xE000  # stands for each character of a too long word: private use, so in no text and in no piece
-STAND_INS = 0xF0000  # from here on: private use too
-
-# Characters that tensorflow-text 2.20 takes for punctuation or ideographs and Hugging Face's older tables for letters ...
-CONTESTED_LETTERS = """
-61d 9fd a76 c77 c84 1b4e-1b4f 1b7d-1b7f 2e43-2e4f 2e52-2e5d 10d6e 10ead 10f55-10f59 10f86-10f89 113d4-113d5 113d7-113d8
-1144b-1144f 1145a-1145b 1145d 11660-1166c 116b9 1183b 11944-11946 119e2 11a3f-11a46 11a9a-11a9c 11a9e-11aa2 11b00-11b09
-11be1 11c41-11c45 11c70-11c71 11ef7-11ef8 11f43-11f4f 11fff 12ff1-12ff2 16d6d-16d6f 16e97-16e9a 16fe2 1e5ff 1e95e-1e95f
-2b820-2b91f
-"""
-# ... and the other way round; the contested letters' own code points are free to stand for these
-CONTESTED_PUNCTUATION = {0x166D: 0x2E43, 0x111C9: 0x2E44}
-
-# Characters that keep their form (but for ASCII capitals) and that tensorflow-text splits as we do
-BLANKS = r"\t\n\r "
-ALONE = r"!-/:-@\[-`{-~\x{2010}-\x{2027}\x{3001}-\x{3003}\x{3008}-\x{3011}\x{ff01}\x{ff0c}\x{ff1a}\x{ff1b}\x{ff1f}"
-IDEOGRAPHS = r"\x{4e00}-\x{9fff}"
-
-
-def _members(bounds: list[int]) -> list[int]:
-    """Code points of a range table."""
-    return [code for first, last in zip(bounds[::2], bounds[1::2]) for code in range(first, last)]
-
-
-def stand_ins(split_cjk: bool) -> dict[int, int]:
-    """Contested code points -> what stands for them, in texts and in pieces, before tensorflow-text."""
-    letters = _members(parse_ranges(CONTESTED_LETTERS))
-    if not split_cjk:
-        letters = sorted({*letters, *_members(TABLES.cjk)})
-    return {code: STAND_INS + i for i, code in enumerate(letters)} | CONTESTED_PUNCTUATION
-
-
-def character_table(normalizer: Normalizer) -> tuple[np.ndarray, np.ndarray]:
-    """The normaliser as a table of two levels.
-
-    Returns:
-        blocks: [LIMIT / 256] int32, the row in `entries` of each block of 256 code points.
-        entries: [rows, W] int32; column 0 is relative to the code point (so that most blocks are equal) and holds
-            the flags, or is DROPPED or MARK; the others are further code points, 0 for none.
-    """
-    others = stand_ins(normalizer.split_cjk)
-    width = 3 if normalizer.strip_accents else 2
-    table = np.zeros([LIMIT, width], np.int32)
-    for first, last in zip(TABLES.drop[::2], TABLES.drop[1::2]):
-        table[first:last, 0] = DROPPED
-    if normalizer.split_cjk:
-        for first, last in zip(TABLES.cjk[::2], TABLES.cjk[1::2]):
-            table[first:last, 0] = BREAK
-    changed = {*TABLES.lower, *TABLES.strip, *others, 0x130, *range(0xAC00, 0xD7A4)}
-    for bounds in (TABLES.space, TABLES.punctuation, TABLES.marks):
-        changed.update(_members(bounds))
-    for code in sorted(changed):
-        if inside(code, TABLES.drop):
-            continue
-        normal = normalizer[chr(code)]
-        if not normal:
-            table[code, 0] = MARK
-            continue
-        alone = normal[0] == " "
-        codes = [others.get(ord(c), ord(c)) for c in normal.strip(" ") or " "]
-        table[code, : len(codes)] = codes
-        table[code, 0] += alone * BREAK + (chr(code) in normalizer.movable) * MOVABLE - code
-    numbers: dict[bytes, int] = {}
-    blocks = [numbers.setdefault(block.tobytes(), len(numbers)) for block in table.reshape(LIMIT // 256, 256, width)]
-    entries = np.frombuffer(b"".join(numbers), np.int32).reshape(-1, width)
-    return np.array(blocks, np.int32) * 256, entries
+GRAPHS = {
+    "wordpiece": ("kerasbert.text.wordpiece_graph", "WordPieceGraph"),
+    "bpe": ("kerasbert.text.bpe_graph", "BytePairGraph"),
+    "unigram": ("kerasbert.text.unigram_graph", "UnigramGraph"),
+}
 
 
 class GraphTokenizer(tf.Module):
-    """A WordPiece tokenizer as TensorFlow operations.
+    """Base of the graph's tokenizers; ids and character offsets are the pure-Python tokenizer's.
+
+    A subclass has `encode(strings)` -> ids [B, (tokens)] and `tokenize(strings)` -> (ids, starts, ends), ragged int32.
+    `strings` [B] are UTF-8; what is invalid there counts as U+FFFD, as many as Python's "replace" gives.
 
     Args:
-        tokenizer: the pure-Python tokenizer; ids and offsets are the same.
-    Call: strings [B] of UTF-8; what is invalid there counts as U+FFFD, as many as Python's "replace" gives.
-
-    >>> tok = GraphTokenizer(WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able"]))
-    >>> tok.encode(["Unaffable", ""]).to_list()
-    [[5, 6, 7], []]
+        tokenizer: the pure-Python tokenizer.
     """
 
-    def __init__(self, tokenizer: WordPiece):
-        import tensorflow_text
-
+    def __init__(self, tokenizer: Tokenizer):
         super().__init__(name="tokenizer")
-        self._lowercase, self._strip = tokenizer.lowercase, tokenizer.strip_accents
-        self._limit = tokenizer.max_word_chars
-        self._cls, self._sep, self._pad = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
-        others = stand_ins(tokenizer.split_cjk)
-        self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-            _pieces(tokenizer.vocabulary, others),
-            max_bytes_per_word=4 * self._limit,  # the limit is in characters: `_long_words`
-            token_out_type=tf.int32,
-        )
-        alone = ALONE + IDEOGRAPHS * tokenizer.split_cjk
-        word = f"[0-9A-Za-z]{{0,{min(self._limit, 100)}}}"  # RE2 keeps a state per count
-        self._simple = f"(?:{word}[{BLANKS}{alone}])*{word}"
-        with tf.init_scope():
-            blocks, entries = character_table(Normalizer(self._lowercase, self._strip, tokenizer.split_cjk))
-            self._blocks, self._entries = tf.constant(blocks), tf.constant(entries)
-            codes, classes = _class_steps()
-            self._class_codes, self._classes = tf.constant(codes), tf.constant(classes)
+        self._single, self._pair, self._pad = tokenizer.single, tokenizer.pair, tokenizer.pad_id
 
     def encode(self, strings: Any) -> tf.RaggedTensor:
         """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""
-        strings = tf.convert_to_tensor(strings, tf.string)
-        simple = tf.strings.regex_full_match(strings, self._simple)
-        text = tf.strings.lower(strings) if self._lowercase else strings  # ASCII only; other rows are replaced
-
-        def replace() -> tf.Tensor:
-            rows = tf.where(~simple)
-            items, splits, _, _ = self._normalize(tf.gather_nd(strings, rows))
-            return tf.tensor_scatter_nd_update(text, rows, _to_strings(items, splits))
-
-        text = tf.cond(tf.reduce_all(simple), lambda: text, replace)
-        return self._wordpiece.tokenize(text)
+        raise NotImplementedError
 
     def tokenize(self, strings: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original string."""
-        strings = tf.convert_to_tensor(strings, tf.string)
-        items, splits, sources, first = self._normalize(strings)
-        ids, starts, ends = self._wordpiece.tokenize_with_offsets(_to_strings(items, splits))
-        # byte in the normalised row -> item -> character of the original row
-        widths = sum(tf.cast(items >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
-        bytes_before = tf.concat([[0], tf.cumsum(widths)], 0)
-        rows = ids.value_rowids()
-        row_bytes = tf.gather(tf.gather(bytes_before, splits), rows)
-        row_first = tf.gather(first, rows)
-
-        def characters(row_byte: tf.Tensor) -> tf.Tensor:
-            item = tf.searchsorted(bytes_before, row_bytes + tf.cast(row_byte, tf.int64), side="right") - 1
-            return tf.cast(tf.gather(sources, item) - row_first, tf.int32)
-
-        starts = characters(starts.flat_values)
-        ends = characters(ends.flat_values - 1) + 1
-        return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
+        """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original text."""
+        raise NotImplementedError
 
     def pack(self, text_a: Any, text_b: Any = None, length: int = 128) -> dict[str, tf.Tensor]:
-        """[CLS] a [SEP] (b [SEP]) as token_ids, padding_mask, segment_ids [B, length] int32; truncated as `WordPiece.pack`."""
-        specials = 2 if text_b is None else 3
-        if length < specials:
-            raise InputError(f"length is {length}, expected at least {specials}: room for the special tokens")
-        budget = length - specials
-        a = self.encode(text_a)
-        rows = a.nrows()
-        cls, sep = (tf.fill([rows, 1], tf.constant(i, tf.int32)) for i in (self._cls, self._sep))
+        """One or two texts [B] with special tokens as token_ids, padding_mask, segment_ids [B, length] int32.
+
+        The template and the truncation are those of `Tokenizer.pack`.
+        """
+        items = self._single if text_b is None else self._pair
+        budget = room(items, length)
+        texts = {"A": self.encode(text_a)}
+        rows = texts["A"].nrows()
         if text_b is None:
-            token_ids = tf.concat([cls, _first(a, budget), sep], 1)
-            segment_ids = tf.zeros_like(token_ids)
+            texts["A"] = _first(texts["A"], budget)
         else:
-            b = self.encode(text_b)
-            kept_a = tf.maximum(budget - budget // 2, budget - tf.cast(b.row_lengths(), tf.int32))
-            kept_b = tf.maximum(budget // 2, budget - tf.cast(a.row_lengths(), tf.int32))
-            first, second = tf.concat([cls, _first(a, kept_a), sep], 1), tf.concat([_first(b, kept_b), sep], 1)
-            token_ids = tf.concat([first, second], 1)
-            segment_ids = tf.concat([tf.zeros_like(first), tf.ones_like(second)], 1)
+            texts["B"] = self.encode(text_b)
+            a, b = (tf.cast(texts[name].row_lengths(), tf.int32) for name in "AB")
+            kept_a = tf.maximum(budget - budget // 2, budget - b)
+            kept_b = tf.maximum(budget // 2, budget - a)
+            texts = {"A": _first(texts["A"], kept_a), "B": _first(texts["B"], kept_b)}
+        token_ids, segment_ids = [], []
+        for text, special, segment in items:
+            ids = (
+                texts[text] if text else tf.RaggedTensor.from_tensor(tf.fill([rows, 1], tf.constant(special, tf.int32)))
+            )
+            token_ids.append(ids)
+            segment_ids.append(tf.zeros_like(ids) + segment)
+        packed, segments = tf.concat(token_ids, 1), tf.concat(segment_ids, 1)
         shape = [None, length]
         return {
-            "token_ids": token_ids.to_tensor(self._pad, shape=shape),
-            "padding_mask": tf.ones_like(token_ids).to_tensor(0, shape=shape),
-            "segment_ids": segment_ids.to_tensor(0, shape=shape),
+            "token_ids": packed.to_tensor(self._pad, shape=shape),
+            "padding_mask": tf.ones_like(packed).to_tensor(0, shape=shape),
+            "segment_ids": segments.to_tensor(0, shape=shape),
         }
 
-    def _normalize(self, strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Strings [B] -> normalised code points, their rows, where they come from.
 
-        Returns:
-            items: [n] int32 code points. splits: [B + 1] int64, where rows begin in `items`.
-            sources: [n] int64, the character (counted over the whole batch) that an item came from.
-            first: [B + 1] int64, the number of a row's first character.
-        """
-        decoded = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
-        codes, first = decoded.flat_values, decoded.row_splits
-        entries = tf.gather(self._entries, tf.gather(self._blocks, tf.bitwise.right_shift(codes, 8)) + (codes & 255))
-        entries = tf.concat([entries[:, :1] + codes[:, None], entries[:, 1:]], 1)
+def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
+    """The graph's form of a tokenizer, by its kind.
 
-        def plain() -> tuple[tf.Tensor, tf.Tensor]:
-            places = tf.where(entries > 0)
-            return tf.gather_nd(entries, places), places[:, 0]
+    Raises:
+        InputError: a kind that has none.
+    """
+    if tokenizer.kind not in GRAPHS:
+        raise unknown("graph tokenizer", tokenizer.kind, GRAPHS, "kerasbert list tokenizers")
+    module, name = GRAPHS[tokenizer.kind]
+    return getattr(importlib.import_module(module), name)(tokenizer)
 
-        if self._strip:
-            movable = (entries[:, 0] > 0) & (entries[:, 0] & MOVABLE > 0)
-            items, sources = tf.cond(tf.reduce_any(movable), lambda: self._sort(codes, entries, first), plain)
-        else:
-            items, sources = plain()
-        splits = tf.searchsorted(sources, first, out_type=tf.int64)
-        items = self._long_words(items, splits)
-        return items & CODE, splits, sources, first
 
-    def _sort(self, codes: tf.Tensor, entries: tf.Tensor, first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """NFD's sorting of combining characters: see `Normalizer._sorted`."""
-        mark = entries < MARK // 2
-        places = tf.where((entries > 0) | mark)
-        sources, takes = places[:, 0], tf.cast(places[:, 1] == 0, tf.int64)
-        items = tf.gather_nd(entries, places)
-        item_codes = tf.where(items < 0, tf.gather(codes, sources), items & CODE)
-        classes = tf.gather(self._classes, tf.searchsorted(self._class_codes, item_codes, side="right") - 1)
-        # a run begins with each class 0 and with each row
-        row = tf.searchsorted(first, sources, side="right", out_type=tf.int64)
-        run = tf.cumsum(tf.cast(classes == 0, tf.int64)) + row
-        order = tf.argsort(run * 256 + classes, stable=True)
-        taken = tf.boolean_mask(sources, takes > 0)
-        items = tf.gather(items, order)
-        sources = tf.gather(taken, tf.cumsum(tf.gather(takes, order)) - 1)
-        kept = items > 0
-        return tf.boolean_mask(items, kept), tf.boolean_mask(sources, kept)
-
-    def _long_words(self, items: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-        """Words of more than the allowed number of characters become [UNK]: characters that no piece has."""
-
-        def replace() -> tf.Tensor:
-            letter = tf.cast(items & BREAK == 0, tf.int64)
-            row = tf.cast(tf.ragged.row_splits_to_segment_ids(splits), tf.int64)
-            word = tf.cumsum(1 - letter) + row  # a new number at each break and at each row
-            lengths = tf.math.unsorted_segment_sum(letter, word, tf.reduce_max(word) + 1)
-            return tf.where((tf.gather(lengths, word) > self._limit) & (letter > 0), LONG, items)
-
-        longest_row = tf.reduce_max(tf.concat([[0], splits[1:] - splits[:-1]], 0))
-        return tf.cond(longest_row > self._limit, replace, lambda: items)
+def characters_before(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Valid strings [B] -> code points [B, (characters)], and bytes [characters + 1] int64 before each in the whole batch."""
+    codes = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
+    widths = sum(tf.cast(codes.flat_values >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
+    return codes, tf.concat([[0], tf.cumsum(widths)], 0)
 
 
 def _first(tokens: tf.RaggedTensor, counts: Any) -> tf.RaggedTensor:
@@ -244,27 +97,3 @@ def _first(tokens: tf.RaggedTensor, counts: Any) -> tf.RaggedTensor:
     position = tf.ragged.range(tokens.row_lengths())
     counts = tf.cast(tf.broadcast_to(counts, [tokens.nrows()]), position.dtype)
     return tf.ragged.boolean_mask(tokens, position < counts[:, None])
-
-
-def _to_strings(items: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-    """Code points and row splits -> strings [B]."""
-    rows = tf.RaggedTensor.from_row_splits(items, splits, validate=False)
-    return tf.strings.unicode_encode(rows, "UTF-8")
-
-
-def _pieces(vocabulary: tuple[str, ...], others: dict[int, int]) -> list[str]:
-    """The vocabulary for tensorflow-text; a piece that no text can hold must not match a stand-in."""
-    pieces = []
-    for i, piece in enumerate(vocabulary):
-        if not (piece.isascii() and piece.isalnum()):
-            unreachable = any(inside(ord(c), TABLES.drop) or inside(ord(c), TABLES.space) for c in piece)
-            piece = "" if unreachable else piece.translate(others)
-        pieces.append(f"[unreachable {i}]" if piece in ("", "##") else piece)
-    return pieces
-
-
-def _class_steps() -> tuple[np.ndarray, np.ndarray]:
-    """Combining classes as a step function: codes [n] int32 where it changes, classes [n] int64 from there on."""
-    classes = TABLES.classes
-    edges = sorted({0, *classes, *(code + 1 for code in classes)})
-    return np.array(edges, np.int32), np.array([classes.get(code, 0) for code in edges], np.int64)

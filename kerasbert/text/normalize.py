@@ -55,6 +55,9 @@ class Tables:
     cjk = functools.cached_property(lambda self: parse_ranges(tables.CJK))
     punctuation = functools.cached_property(lambda self: parse_ranges(tables.PUNCTUATION))
     marks = functools.cached_property(lambda self: parse_ranges(tables.MARKS))
+    letters = functools.cached_property(lambda self: parse_ranges(tables.LETTERS))
+    numbers = functools.cached_property(lambda self: parse_ranges(tables.NUMBERS))
+    blanks = functools.cached_property(lambda self: parse_ranges(tables.BLANKS))
 
     @functools.cached_property
     def classes(self) -> dict[int, int]:

@@ -1,11 +1,13 @@
-"""Learn a WordPiece vocabulary by likelihood, with tensorflow-text's learner and our own words."""
+"""Learn a vocabulary: WordPiece by likelihood, with tensorflow-text's learner and our own words; the others by name."""
 
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, unknown
+from kerasbert.text.base import Tokenizer
+from kerasbert.text.files import KINDS
 from kerasbert.text.normalize import Normalizer
 from kerasbert.text.wordpiece import SPECIALS, WordPiece
 
@@ -68,7 +70,7 @@ def train_wordpiece(
 def count_words(text: Iterable[str | bytes | os.PathLike], normalizer: Normalizer) -> Counter[str]:
     """How often each normalised word occurs."""
     chunks = Counter[str]()
-    for line in _lines(text):
+    for line in lines_of(text):
         chunks.update(line.split(" "))
     words = Counter[str]()
     for chunk, count in chunks.items():
@@ -77,7 +79,25 @@ def count_words(text: Iterable[str | bytes | os.PathLike], normalizer: Normalize
     return words
 
 
-def _lines(text: Iterable[str | bytes | os.PathLike]) -> Iterator[str]:
+def train(kind: str, text: Iterable[str | bytes | os.PathLike], size: int, *, lowercase: bool = True) -> Tokenizer:
+    """A tokenizer of a kind (wordpiece, bpe or unigram); `lowercase` has no meaning for bpe, which keeps every byte.
+
+    Raises:
+        InputError: no such kind, and what the kind's own function raises.
+    """
+    from kerasbert.text import train_bpe, train_unigram  # they import this file
+
+    if kind == "bpe":
+        return train_bpe.train_bpe(text, size)
+    if kind == "unigram":
+        return train_unigram.train_unigram(text, size, lowercase=lowercase)
+    if kind == "wordpiece":
+        return train_wordpiece(text, size, lowercase=lowercase)
+    raise unknown("tokenizer kind", kind, KINDS, "kerasbert list tokenizers")
+
+
+def lines_of(text: Iterable[str | bytes | os.PathLike]) -> Iterator[str]:
+    """Lines of strings, bytes and files."""
     for item in text:
         if isinstance(item, os.PathLike):
             try:

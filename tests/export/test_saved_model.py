@@ -12,6 +12,7 @@ import kerasbert as kb
 from kerasbert.errors import InputError
 from kerasbert.export import saved_model
 from tests import tiny
+from tests.text import kinds
 
 TEXTS = ["the happy cat", "", "a SAD dog, very bad", "Ünknown wörds 一二", "old " * 40]
 READER = """
@@ -93,3 +94,17 @@ def test_a_taken_place_is_refused_and_a_wrong_file_is_not_left(classifier, serve
     with pytest.raises(InputError, match="the SavedModel answers differently from the model"):
         kb.export(classifier, tmp_path / "1")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_every_kind_of_tokenizer(kind, tmp_path):
+    """Text in, vectors out; and the tokenizer comes back from the model directory."""
+    import tensorflow as tf
+
+    tokenizer = {"bpe": kinds.small_bpe, "unigram": kinds.small_unigram}[kind]()
+    encoder = kb.build("bert/tiny", **{"embeddings.vocabulary": tokenizer.size})
+    encoder.tokenizer = tokenizer
+    kb.export(encoder, tmp_path / "1")
+    served = tf.saved_model.load(str(tmp_path / "1"))
+    found = served.signatures["serving_default"](text=tf.constant(TEXTS))["vector"]
+    np.testing.assert_allclose(found, kb.encode(encoder, TEXTS), atol=1e-5)

@@ -74,7 +74,7 @@ def test_hugging_face_added_tokens_join_the_vocabulary(tmp_path):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("model", "type"), "BPE", "model.type is 'BPE', expected 'WordPiece'"),
+        (("model", "type"), "WordLevel", "model.type is 'WordLevel', expected one of WordPiece, BPE, Unigram"),
         (("normalizer",), None, "normalizer.type is None, expected 'BertNormalizer'"),
         (("normalizer", "clean_text"), False, "normalizer.clean_text is False, expected True"),
         (("model", "vocab"), {"[PAD]": 7}, "the 5 ids of the vocabulary are not 0 to 4, each once"),

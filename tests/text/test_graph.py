@@ -7,12 +7,12 @@ import tensorflow as tf
 
 from kerasbert.errors import InputError
 from kerasbert.text import WordPiece
-from kerasbert.text.graph import GraphTokenizer
+from kerasbert.text.graph import graph_tokenizer
 from kerasbert.text.wordpiece import SPECIALS
 from tests.support import python
 
 TOKENIZER = WordPiece([*SPECIALS, "un", "##aff", "##able", "a", "##a", "cafe", ",", "中"])
-GRAPH = GraphTokenizer(TOKENIZER)
+GRAPH = graph_tokenizer(TOKENIZER)
 
 
 @pytest.mark.parametrize("length", [3, 4, 7, 8, 11, 30])
@@ -32,7 +32,7 @@ def test_pack_equals_pure_python(length):
 
 def test_pack_pads_with_the_vocabularys_own_id():
     tokenizer = WordPiece(["a", *SPECIALS])
-    assert GraphTokenizer(tokenizer).pack(["a"], length=5)["token_ids"].numpy().tolist() == [[3, 0, 4, 1, 1]]
+    assert graph_tokenizer(tokenizer).pack(["a"], length=5)["token_ids"].numpy().tolist() == [[3, 0, 4, 1, 1]]
 
 
 def test_pack_without_room():

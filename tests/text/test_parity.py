@@ -27,9 +27,9 @@ def differences(tokenizer: WordPiece, texts: list[str]) -> list[str]:
     """Texts on which the four do not agree, in words."""
     import tensorflow as tf
 
-    from kerasbert.text.graph import GraphTokenizer
+    from kerasbert.text.graph import graph_tokenizer
 
-    graph = GraphTokenizer(tokenizer)
+    graph = graph_tokenizer(tokenizer)
     lines = tf.data.Dataset.from_tensor_slices([text.encode() for text in texts]).batch(512)
     batches = lines.map(lambda batch: (graph.encode(batch), *graph.tokenize(batch)))
     in_graph = [row for batch in batches for row in zip(*(part.to_list() for part in batch))]
@@ -79,11 +79,11 @@ def test_generated_strings(settings):
 def test_one_string_at_a_time_gives_what_a_batch_gives():
     import tensorflow as tf
 
-    from kerasbert.text.graph import GraphTokenizer
+    from kerasbert.text.graph import graph_tokenizer
 
     texts = generate(40, seed=8)
     tokenizer = WordPiece(character_vocabulary(texts))
-    graph = GraphTokenizer(tokenizer)
+    graph = graph_tokenizer(tokenizer)
     encode = tf.function(graph.encode, input_signature=[tf.TensorSpec([None], tf.string)])
     for text in texts:
         assert encode(tf.constant([text])).to_list() == [tokenizer.encode(text)]

@@ -50,7 +50,7 @@ def test_the_tables_are_what_the_script_writes():
 
 @pytest.mark.slow
 def test_code_points_on_which_tensorflow_text_and_hugging_face_differ():
-    """The list in graph.py is exact: nothing missing, nothing too much (tensorflow-text 2.20, tokenizers 0.23).
+    """The list in wordpiece_graph.py is exact: nothing missing, nothing too much (tensorflow-text 2.20, tokenizers 0.23).
 
     Punctuation newer than Hugging Face's tables (Unicode 8: U+061D ARABIC END OF TEXT MARK ... U+1E95F ADLAM INITIAL
     QUESTION MARK), the ideographs of extension E that Hugging Face's range leaves out (U+2B820-2B91F), and the other way
@@ -86,14 +86,14 @@ def test_code_points_on_which_tensorflow_text_and_hugging_face_differ():
 def test_every_code_point_in_the_graph(lowercase):
     import tensorflow as tf
 
-    from kerasbert.text.graph import GraphTokenizer
+    from kerasbert.text.wordpiece_graph import WordPieceGraph
 
     pieces = [chr(code) for code in CODE_POINTS if code % 11 == 0 and chr(code).isprintable()]  # known and unknown ones
     tokenizer = WordPiece(
         [*dict.fromkeys([*SPECIALS, "a", "b", "##b", *pieces, *("##" + piece for piece in pieces)])],
         lowercase=lowercase,
     )
-    graph = GraphTokenizer(tokenizer)
+    graph = WordPieceGraph(tokenizer)
     tokenize = tf.function(graph.tokenize, input_signature=[tf.TensorSpec([None], tf.string)])
     wrong = []
     for first in range(0, len(CODE_POINTS), 16_384):

@@ -4,7 +4,8 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.text import WordPiece, load_tokenizer
-from kerasbert.text.wordpiece import CACHED_LENGTH, SPECIALS
+from kerasbert.text.base import CACHED_LENGTH
+from kerasbert.text.wordpiece import SPECIALS
 from tests.support import python, shared
 
 PIECES = [

@@ -1,0 +1,188 @@
+"""What the tokenizers share: special tokens by their part, packing by a template, a bounded cache. Standard library only."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from kerasbert.errors import InputError
+
+PARTS = ("pad", "unk", "cls", "sep", "mask")  # what a special token is for
+SURROGATE = re.compile("[\ud800-\udfff]")
+CACHED_CHUNKS, CACHED_LENGTH = 16_384, 48  # at most about 10 MB
+
+
+class Tokens(NamedTuple):
+    """Tokens of one text. Offsets are characters (code points) of the original text; `ends` are exclusive."""
+
+    ids: list[int]
+    pieces: list[str]
+    starts: list[int]
+    ends: list[int]
+
+
+class Cache(dict):
+    """Chunk of text -> its tokens; computed on demand, bounded."""
+
+    def __init__(self, compute: Callable[[str], tuple]):
+        self._compute = compute
+
+    def __missing__(self, chunk: str) -> tuple:
+        result = self._compute(chunk)
+        if len(chunk) <= CACHED_LENGTH:
+            if len(self) >= CACHED_CHUNKS:
+                self.clear()
+            self[chunk] = result
+        return result
+
+
+class Inseparable(Exception):
+    """A chunk of text that cannot be tokenized without its neighbours."""
+
+
+class Item(NamedTuple):
+    """One item of a template: a text (`text` is "A" or "B") or a special token (`text` is "")."""
+
+    text: str
+    id: int
+    segment: int
+
+
+def parse_template(template: str, ids: Mapping[str, int]) -> tuple[Item, ...]:
+    """Hugging Face's notation for what stands around the texts: special tokens, $A and $B, each with `:segment` (0).
+
+    >>> parse_template("[CLS] $A [SEP] $B:1 [SEP]:1", {"[CLS]": 2, "[SEP]": 3})[3:]
+    (Item(text='B', id=-1, segment=1), Item(text='', id=3, segment=1))
+    """
+    items = []
+    for word in template.split():
+        name, colon, segment = word.rpartition(":")
+        if not colon or not segment.isdecimal():
+            name, segment = word, "0"
+        if name in ("$A", "$B"):
+            items.append(Item(name[1], -1, int(segment)))
+        elif name in ids:
+            items.append(Item("", ids[name], int(segment)))
+        else:
+            raise InputError(f"template {template!r} has {name!r}, expected $A, $B or a piece of the vocabulary")
+    return tuple(items)
+
+
+def kept_tokens(budget: int, a: int, b: int) -> tuple[int, int]:
+    """How many of a and b tokens stay: the longer text loses its end first, as BERT's `_truncate_seq_pair` does.
+
+    >>> kept_tokens(7, 9, 2), kept_tokens(7, 9, 9)
+    ((5, 2), (4, 3))
+    """
+    return min(a, max(budget - budget // 2, budget - b)), min(b, max(budget // 2, budget - a))
+
+
+class Tokenizer:
+    """Base of the tokenizers.
+
+    A subclass has a `kind`, `settings()`, `save(directory)`, `encode`, `tokenize`, `decode` and `continues`.
+
+    Args:
+        vocabulary: strings, one per id.
+        specials: part (of PARTS) -> piece. `pad`, `unk` and `sep` are always there; `cls` and `mask` may be missing
+            (then their id is None), and two parts may be one piece (GPT-2).
+        template: (for one text, for two), see `parse_template`.
+    Attributes:
+        pad_id, unk_id, cls_id, sep_id, mask_id. special_ids: ids that no text gives and no objective selects, in the
+        order of PARTS, each once.
+    Raises:
+        InputError: empty vocabulary, a special token is missing, a piece occurs twice.
+    """
+
+    kind = ""
+
+    def __init__(self, vocabulary: Iterable[str], specials: Mapping[str, str], template: tuple[str, str]):
+        self.vocabulary = tuple(vocabulary)
+        self.size = len(self.vocabulary)
+        self.specials = {part: specials[part] for part in PARTS if part in specials}
+        self._ids = {piece: i for i, piece in enumerate(self.vocabulary)}
+        self._check()
+        self.special_ids = tuple(dict.fromkeys(self._ids[piece] for piece in self.specials.values()))
+        found = (self._ids.get(self.specials.get(part, "")) if part in self.specials else None for part in PARTS)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = found
+        self.template = (template[0], template[1])
+        self.single, self.pair = (parse_template(text, self._ids) for text in self.template)
+
+    def _check(self) -> None:
+        """A vocabulary that cannot work is refused, naming what is wrong."""
+        if not self.vocabulary:
+            raise InputError("the vocabulary is empty, expected one piece a line. Make one with kerasbert vocab")
+        if absent := [part for part in ("pad", "unk", "sep") if part not in self.specials]:
+            raise InputError(f"specials name no {' '.join(absent)}, expected pad, unk and sep at least")
+        wanted = list(dict.fromkeys(self.specials.values()))
+        missing = [token for token in wanted if token not in self._ids]
+        if missing:
+            raise InputError(
+                f"the vocabulary of {self.size} pieces has no {' '.join(missing)}, expected {' '.join(wanted)}: "
+                "add a line for each, or make a vocabulary with kerasbert vocab"
+            )
+        if len(self._ids) < self.size:
+            twice = [piece for piece, count in Counter(self.vocabulary).items() if count > 1]
+            raise InputError(
+                f"{len(twice)} pieces occur more than once in the vocabulary, first {twice[0]!r}, expected each once: "
+                "remove the repeated lines"
+            )
+
+    def settings(self) -> dict:
+        """Constructor arguments but the vocabulary, for json."""
+        raise NotImplementedError
+
+    def _content(self) -> list:
+        """Everything that ids depend on."""
+        return [self.kind, self.settings(), self.vocabulary]
+
+    def digest(self) -> str:
+        """sha256 of kind, settings and vocabulary: two tokenizers with one digest give the same ids."""
+        import hashlib  # here: a phone does without
+
+        return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
+
+    def encode(self, text: str | bytes) -> list[int]:
+        """Ids of a text, without special tokens. Bytes are UTF-8; what is invalid there counts as U+FFFD."""
+        raise NotImplementedError
+
+    def tokenize(self, text: str | bytes) -> Tokens:
+        """Ids, pieces and character offsets of a text, without special tokens."""
+        raise NotImplementedError
+
+    def pack(
+        self, text_a: str | bytes, text_b: str | bytes | None = None, length: int | None = None
+    ) -> tuple[list[int], list[int]]:
+        """Token and segment ids of one or two texts with their special tokens, at most `length`, unpadded.
+
+        The longer text loses tokens at its end first, as BERT's `_truncate_seq_pair` does.
+        """
+        items = self.single if text_b is None else self.pair
+        texts = {"A": self.encode(text_a), "B": [] if text_b is None else self.encode(text_b)}
+        if length is not None:
+            budget = room(items, length)
+            kept = kept_tokens(budget, len(texts["A"]), len(texts["B"]))
+            texts = {name: ids[:count] for (name, ids), count in zip(texts.items(), kept)}
+        token_ids: list[int] = []
+        segment_ids: list[int] = []
+        for text, special, segment in items:
+            ids = texts[text] if text else (special,)
+            token_ids += ids
+            segment_ids += [segment] * len(ids)
+        return token_ids, segment_ids
+
+
+def room(items: tuple[Item, ...], length: int) -> int:
+    """Tokens that a template leaves for the texts."""
+    specials = sum(not item.text for item in items)
+    if length < specials:
+        raise InputError(f"length is {length}, expected at least {specials}: room for the special tokens")
+    return length - specials
+
+
+def to_text(text: str | bytes) -> str:
+    """Text that UTF-8 can hold: invalid bytes and lone surrogates are U+FFFD."""
+    if isinstance(text, bytes):
+        return text.decode("utf-8", "replace")
+    return text if text.isascii() else SURROGATE.sub("\ufffd", text)

@@ -1,0 +1,246 @@
+"""Byte-level BPE (Radford et al., 2019, GPT-2) in pure Python: RoBERTa's, BART's and GPT-2's tokenizer, and the phone's."""
+
+import functools
+import heapq
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kerasbert.errors import InputError
+from kerasbert.text.base import Cache, Inseparable, Tokenizer, Tokens, to_text
+from kerasbert.text.normalize import TABLES
+
+SPECIALS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+TEMPLATE = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
+
+
+def _alphabet() -> str:
+    """Byte -> the character that stands for it in pieces: itself where it is visible, else one from U+0100 on."""
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return "".join(chr(byte if byte in visible else next(others)) for byte in range(256))
+
+
+ALPHABET = _alphabet()
+BYTES = {character: byte for byte, character in enumerate(ALPHABET)}
+BLANK = ALPHABET[0x20]  # a blank in a piece: U+0120
+
+
+def _expressions(last: int) -> tuple[re.Pattern, re.Pattern]:
+    """GPT-2's expression for words, and one for blanks, for text with code points below `last`."""
+
+    def members(bounds: list[int]) -> str:
+        pairs = zip(bounds[::2], bounds[1::2])
+        return "".join(f"\\U{first:08x}-\\U{min(end, last) - 1:08x}" for first, end in pairs if first < last)
+
+    letters, numbers, blanks = (members(bounds) for bounds in (TABLES.letters, TABLES.numbers, TABLES.blanks))
+    words = (
+        f"'(?:[stmd]|re|ve|ll)| ?[{letters}]+| ?[{numbers}]+| ?[^{blanks}{letters}{numbers}]+"
+        f"|[{blanks}]+(?![^{blanks}])|[{blanks}]+"
+    )
+    return re.compile(words), re.compile(f"[{blanks}]")
+
+
+class BytePairEncoding(Tokenizer):
+    """Byte-level BPE, identical to Hugging Face's `ByteLevel` + `BPE` with `trim_offsets` (RoBERTa's tokenizer).
+
+    Special tokens inside a text are ordinary text: `<mask>` typed by a user is never the mask. A character that goes up
+    in several pieces gives each of them the offsets of the whole character. Segment ids are zero.
+
+    Args:
+        vocabulary: pieces by id, bytes written as GPT-2 writes them (ALPHABET); holds all 256 bytes.
+        merges: pairs of pieces, the first to be merged first.
+        add_prefix_space: bool, put a blank before a text that has none, so that its first word is like the others.
+        specials: part -> piece; RoBERTa's by default.
+        template: what stands around one text and two; RoBERTa's by default.
+    Raises:
+        InputError: merges that do not fit the vocabulary, a byte or a special token is missing.
+
+    >>> pieces = [*SPECIALS.values(), *ALPHABET, "lo", "low"]
+    >>> BytePairEncoding(pieces, [("l", "o"), ("lo", "w")]).tokenize("low lower").pieces
+    ['low', 'Ġ', 'low', 'e', 'r']
+    """
+
+    kind = "bpe"
+
+    def __init__(
+        self,
+        vocabulary: Iterable[str],
+        merges: Iterable[Sequence[str]],
+        *,
+        add_prefix_space: bool = False,
+        specials: Mapping[str, str] = SPECIALS,
+        template: Sequence[str] = TEMPLATE,
+    ):
+        super().__init__(vocabulary, specials, template)
+        self.add_prefix_space = bool(add_prefix_space)
+        self.merges = tuple((merge[0], merge[1]) if len(merge) == 2 else _bad_merge(merge) for merge in merges)
+        missing = [byte for byte, character in enumerate(ALPHABET) if character not in self._ids]
+        if missing:
+            raise InputError(
+                f"the vocabulary has no piece for {len(missing)} of the 256 bytes, first 0x{missing[0]:02x} "
+                f"({ALPHABET[missing[0]]!r}), expected all: is it a byte-level vocabulary?"
+            )
+        self._bytes = [self._ids[character] for character in ALPHABET]
+        self._ranks: dict[int, int] = {}  # left id * size + right id -> rank
+        self._merged: list[int] = []  # rank -> id
+        self._fit()
+        self._words = Cache(self._tokenize_word)
+        self._chunks, self._firsts = Cache(self._tokenize_chunk), Cache(self._tokenize_first)
+
+    def _fit(self) -> None:
+        ids, size = self._ids, self.size
+        for rank, (left, right) in enumerate(self.merges):
+            try:
+                self._ranks.setdefault(ids[left] * size + ids[right], rank)
+                self._merged.append(ids[left + right])
+            except KeyError as error:
+                raise InputError(
+                    f"merge {rank + 1} ({left} {right}) needs the piece {error.args[0]!r}, which the vocabulary of {size} "
+                    "pieces has not: the merges belong to another vocabulary"
+                ) from None
+
+    def settings(self) -> dict:
+        """Constructor arguments but vocabulary and merges, for json."""
+        return {
+            "add_prefix_space": self.add_prefix_space,
+            "specials": self.specials,
+            "template": list(self.template),
+        }
+
+    def _content(self) -> list:
+        return [*super()._content(), self.merges]
+
+    def save(self, directory: str | os.PathLike) -> None:
+        """Write `tokenizer.json` (kind and settings), `vocab.json` and `merges.txt`; `text.load_tokenizer` reads them."""
+        from kerasbert.files import write_atomic, write_json
+
+        write_json(Path(directory) / "vocab.json", self._ids)
+        lines = ["#version: 0.2", *(" ".join(merge) for merge in self.merges)]
+        write_atomic(Path(directory) / "merges.txt", "\n".join(lines) + "\n")
+        write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
+
+    def encode(self, text: str | bytes) -> list[int]:
+        """Ids of a text, without special tokens. Bytes are UTF-8; what is invalid there counts as U+FFFD."""
+        text = self._prefixed(to_text(text))
+        first, *chunks = text.split(" ")
+        try:  # nothing reaches across a single blank
+            known = self._chunks
+            ids = list(self._firsts[first][0]) if first else []
+            for chunk in chunks:
+                ids += known[chunk][0]
+            return ids
+        except Inseparable:
+            return [i for word in split_words(text) for i in self._words[word][0]]
+
+    def tokenize(self, text: str | bytes) -> Tokens:
+        """Ids, pieces and character offsets (without blanks around words) of a text, without special tokens."""
+        text = to_text(text)
+        prefixed = self._prefixed(text)
+        ids: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        offset = len(text) - len(prefixed)
+        for word in split_words(prefixed):
+            word_ids, word_starts, word_ends = self._words[word]
+            ids += word_ids
+            starts += [offset + start for start in word_starts]
+            ends += [offset + end for end in word_ends]
+            offset += len(word)
+        if self.add_prefix_space and ids and self.vocabulary[ids[0]][0] == BLANK:
+            # Hugging Face leaves the first token's leading blank, which it may have put there itself
+            starts[0] = 0
+            ends[0] = ends[0] if self.vocabulary[ids[0]].strip(BLANK) else 0
+        return Tokens(ids, [self.vocabulary[i] for i in ids], starts, ends)
+
+    def _prefixed(self, text: str) -> str:
+        return " " + text if self.add_prefix_space and text and text[0] != " " else text
+
+    def _tokenize_first(self, chunk: str) -> tuple:
+        """Tokens of a chunk without a blank before it."""
+        words, blanks = _patterns(chunk)
+        if blanks.search(chunk):
+            raise Inseparable
+        return (tuple(i for word in words.findall(chunk) for i in self._words[word][0]),)
+
+    def _tokenize_chunk(self, chunk: str) -> tuple:
+        """Tokens of a chunk with one blank before it."""
+        words, blanks = _patterns(chunk)
+        if not chunk or blanks.search(chunk):
+            raise Inseparable
+        return (tuple(i for word in words.findall(" " + chunk) for i in self._words[word][0]),)
+
+    def _tokenize_word(self, word: str) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Ids and offsets in the word."""
+        ids = self._merge([self._bytes[byte] for byte in word.encode()])
+        characters = [i for i, character in enumerate(word) for _ in character.encode()]
+        starts, ends = [], []
+        begin = 0
+        for i in ids:
+            piece = self.vocabulary[i]
+            end = begin + len(piece)
+            last = characters[end - 1] + 1
+            starts.append(min(characters[begin] + len(piece) - len(piece.lstrip(BLANK)), last))
+            ends.append(max(last - len(piece) + len(piece.rstrip(BLANK)), starts[-1]))
+            begin = end
+        return tuple(ids), tuple(starts), tuple(ends)
+
+    def _merge(self, symbols: list[int]) -> list[int]:
+        """Merge the pair of the lowest rank, the leftmost of equal ones, until no pair is left to merge."""
+        ranks, merged, size, count = self._ranks, self._merged, self.size, len(symbols)
+        before, after = list(range(-1, count - 1)), list(range(1, count + 1))
+        heap = []
+
+        def consider(i: int, j: int) -> None:
+            rank = ranks.get(symbols[i] * size + symbols[j])
+            if rank is not None:
+                heapq.heappush(heap, (rank, i, symbols[i], symbols[j]))
+
+        for i in range(count - 1):
+            consider(i, i + 1)
+        while heap:
+            rank, i, left, right = heapq.heappop(heap)
+            j = after[i]
+            if symbols[i] != left or j == count or symbols[j] != right:
+                continue  # merged into something else meanwhile
+            symbols[i], symbols[j] = merged[rank], -1
+            after[i] = after[j]
+            if after[i] < count:
+                before[after[i]] = i
+                consider(i, after[i])
+            if before[i] >= 0:
+                consider(before[i], i)
+        return [symbol for symbol in symbols if symbol >= 0]
+
+    def continues(self, token_id: int) -> bool:
+        """Whether a piece continues a word: it does not begin with a blank and is no special token (as in fairseq)."""
+        return token_id not in self.special_ids and not chr(BYTES[self.vocabulary[token_id][0]]).isspace()
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of ids; padding, `cls` and `sep` left out. The inverse of `encode` (with a blank before it if that adds one)."""
+        hidden = {self.pad_id, self.cls_id, self.sep_id}
+        pieces = (self.vocabulary[i] for i in ids if i not in hidden)
+        return b"".join(_to_bytes(piece) for piece in pieces).decode("utf-8", "replace")
+
+
+def _to_bytes(piece: str) -> bytes:
+    """The bytes of a piece; a special token may hold characters that stand for none."""
+    return b"".join(bytes([BYTES[c]]) if c in BYTES else c.encode() for c in piece)
+
+
+def _bad_merge(merge: Sequence[str]) -> tuple[str, str]:
+    raise InputError(f"merge {' '.join(merge)!r} has {len(merge)} pieces, expected two with a blank between them")
+
+
+def split_words(text: str) -> list[str]:
+    """Words of GPT-2's expression, most with the blank before them; joined they are the text."""
+    return _patterns(text)[0].findall(text)
+
+
+def _patterns(text: str) -> tuple[re.Pattern, re.Pattern]:
+    return _ascii() if text.isascii() else _unicode()
+
+
+_ascii = functools.cache(lambda: _expressions(0x80))
+_unicode = functools.cache(lambda: _expressions(0x110000))

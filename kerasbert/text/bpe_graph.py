@@ -1,0 +1,228 @@
+"""Byte-level BPE in the graph, ids and character offsets equal to `bpe.BytePairEncoding`.
+
+Code points -> classes (one gather) -> words by GPT-2's expression as comparisons of neighbours -> each different word of
+the batch once -> merges, one rank per word and round, for all words together. A word that is a piece needs no merging.
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kerasbert.text.bpe import BLANK, BYTES, BytePairEncoding
+from kerasbert.text.graph import GraphTokenizer
+from kerasbert.text.normalize import TABLES
+
+OTHER, LETTER, NUMBER, SPACE = range(4)
+NEVER = np.iinfo(np.int32).max  # rank of a pair that is not merged
+LIMIT = 0x110000
+
+
+def class_table() -> tuple[np.ndarray, np.ndarray]:
+    """Code point -> class, in two levels: blocks [LIMIT / 256] int32 (where a block begins), entries [n] int32."""
+    table = np.full(LIMIT, OTHER, np.int32)
+    for number, bounds in ((LETTER, TABLES.letters), (NUMBER, TABLES.numbers), (SPACE, TABLES.blanks)):
+        for first, end in zip(bounds[::2], bounds[1::2]):
+            table[first:end] = number
+    entries, blocks = np.unique(table.reshape(-1, 256), axis=0, return_inverse=True)
+    return blocks.reshape(-1).astype(np.int32) * 256, entries.reshape(-1)
+
+
+class BytePairGraph(GraphTokenizer):
+    """A byte-level BPE tokenizer as TensorFlow operations; see `GraphTokenizer`."""
+
+    def __init__(self, tokenizer: BytePairEncoding):
+        super().__init__(tokenizer)
+        self._prefix, self._size = tokenizer.add_prefix_space, tokenizer.size
+        pairs = np.fromiter(tokenizer._ranks or [-2], np.int64)
+        ranks = np.fromiter(tokenizer._ranks.values() or [NEVER], np.int32)
+        words, word_ids = _whole_words(tokenizer)
+        pieces = [piece if all(c in BYTES for c in piece) else "" for piece in tokenizer.vocabulary]
+        blocks, entries = class_table()
+        with tf.init_scope():
+            self._blocks, self._entries = tf.constant(blocks), tf.constant(entries)
+            self._bytes = tf.constant(tokenizer._bytes, tf.int32)
+            self._merged = tf.constant(tokenizer._merged or [0], tf.int32)
+            self._ranks = _table(pairs, ranks, NEVER)
+            self._one_by_one = not _in_order(tokenizer)
+            self._words = _table(words, word_ids, -1)
+            self._widths = tf.constant([len(piece) for piece in pieces], tf.int64)
+            self._leading = tf.constant([len(piece) - len(piece.lstrip(BLANK)) for piece in pieces], tf.int64)
+            self._trailing = tf.constant([len(piece) - len(piece.rstrip(BLANK)) for piece in pieces], tf.int64)
+
+    def encode(self, strings: Any) -> tf.RaggedTensor:
+        """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""
+        codes, _ = self._decode(strings)
+        return self._ids(codes)
+
+    def tokenize(self, strings: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original text."""
+        codes, prefixed = self._decode(strings)
+        ids = self._ids(codes)
+        # the pieces tile the batch's bytes: byte -> character of the row
+        character = tf.repeat(tf.range(tf.size(codes.flat_values, tf.int64)), _utf8_widths(codes.flat_values))
+        rows = ids.value_rowids()
+        first = tf.gather(codes.row_splits, rows)
+        end_bytes = tf.cumsum(tf.gather(self._widths, ids.flat_values))
+        start_bytes = end_bytes - tf.gather(self._widths, ids.flat_values)
+        starts = tf.gather(character, start_bytes) - first
+        ends = tf.gather(character, end_bytes - 1) + 1 - first
+        # a blank that was put before the text has the offsets of its first character
+        shift = tf.gather(prefixed, rows)
+        starts, ends = tf.maximum(starts - shift, 0), tf.maximum(ends - shift, 1)
+        # blanks are trimmed, but for the first token's leading ones where one may have been put there
+        leading = tf.gather(self._leading, ids.flat_values)
+        if self._prefix:
+            leading = tf.where(starts == 0, tf.zeros_like(leading), leading)
+        starts = tf.minimum(starts + leading, ends)
+        ends = tf.maximum(ends - tf.gather(self._trailing, ids.flat_values), starts)
+        return ids, *(ids.with_flat_values(tf.cast(values, tf.int32)) for values in (starts, ends))
+
+    def _decode(self, strings: Any) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Strings [B] -> code points [B, (characters)] int32, and whether [B] int64 a blank was put before each."""
+        strings = tf.convert_to_tensor(strings, tf.string)
+        if not self._prefix:
+            none = tf.zeros([tf.size(strings)], tf.int64)
+            return tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD), none
+        bare = (tf.strings.substr(strings, 0, 1) != " ") & (tf.strings.length(strings) > 0)
+        strings = tf.where(bare, tf.strings.join([" ", strings]), strings)
+        codes = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
+        return codes, tf.cast(bare, tf.int64)
+
+    def _ids(self, codes: tf.RaggedTensor) -> tf.RaggedTensor:
+        begins = self._word_starts(codes.flat_values, codes.row_splits)
+        words = tf.RaggedTensor.from_row_starts(codes.flat_values, tf.where(begins)[:, 0], validate=False)
+        # the number of words before each row
+        before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
+        strings = tf.strings.unicode_encode(words, "UTF-8")
+        different, index = tf.unique(strings, out_idx=tf.int64)
+        tokens = tf.gather(self._merge(different), index)
+        splits = tf.gather(tokens.row_splits, tf.gather(before, codes.row_splits))
+        return tf.RaggedTensor.from_row_splits(tokens.flat_values, splits, validate=False)
+
+    def _word_starts(self, codes: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
+        """Whether [n] a word of GPT-2's expression begins at each code point. Rows begin at `splits`."""
+        count = tf.size(codes)
+        kind = tf.gather(self._entries, tf.gather(self._blocks, tf.bitwise.right_shift(codes, 8)) + (codes & 255))
+        row = tf.cast(tf.ragged.row_splits_to_segment_ids(splits), tf.int32)
+
+        def shifted(values: tf.Tensor, by: int, fill: int) -> tf.Tensor:
+            """values[i + by], `fill` outside."""
+            ends = tf.fill([abs(by)], tf.constant(fill, values.dtype))
+            return tf.concat([ends, values], 0)[:count] if by < 0 else tf.concat([values, ends], 0)[by:]
+
+        new_row = row != shifted(row, -1, -1)
+        before = tf.where(new_row, -1, shifted(kind, -1, -1))
+        after_blank = (before == SPACE) & (shifted(codes, -1, 0) == 0x20)
+        last = row != shifted(row, 1, -1)
+        blank = kind == SPACE
+        begins = tf.where(
+            blank,
+            # a run of blanks gives its last one to the next word, if there is one
+            (before != SPACE) | (~last & (shifted(kind, 1, SPACE) != SPACE)),
+            (before != kind) & ~after_blank,
+        )
+        # 's 't 're 've 'm 'll 'd: only where the apostrophe begins a word
+        quote = (codes == 0x27) & begins
+        one, two = (tf.where(shifted(row, by, -1) == row, shifted(codes, by, 0), 0) for by in (1, 2))
+        short = quote & tf.reduce_any(one[:, None] == [ord(c) for c in "stmd"], 1)
+        pair = one * 256 + two
+        long = quote & tf.reduce_any(pair[:, None] == [ord(a) * 256 + ord(b) for a, b in ("re", "ve", "ll")], 1)
+        inside = shifted(short | long, -1, False) | shifted(long, -2, False)
+        ended = shifted(short, -2, False) | shifted(long, -3, False)
+        return (begins & ~inside) | ended | new_row
+
+    def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Words [W] -> ids [W, (tokens)] int32."""
+        whole = self._words.lookup(words)
+        found = tf.where(whole >= 0)[:, 0]
+        others = tf.where(whole < 0)[:, 0]
+        codes = tf.strings.unicode_decode(tf.gather(words, others), "UTF-8")
+        ids = tf.gather(self._bytes, _utf8_bytes(codes.flat_values))
+        word = tf.repeat(tf.gather(others, codes.value_rowids()), _utf8_widths(codes.flat_values))
+        done_ids, done_words = tf.gather(whole, found), found
+
+        def step(ids: tf.Tensor, word: tf.Tensor, done_ids: tf.Tensor, done_words: tf.Tensor) -> tuple:
+            """Merge the pairs of the lowest rank in each word; a word without one is done."""
+            joined = word[:-1] == word[1:]
+            left, right = tf.cast(ids[:-1], tf.int64), tf.cast(ids[1:], tf.int64)
+            pairs = tf.where(joined, left * self._size + right, -1)
+            ranks = tf.concat([self._ranks.lookup(pairs), tf.fill([tf.minimum(tf.size(ids), 1)], NEVER)], 0)
+            # a segment for each word that is left
+            segment = tf.cumsum(tf.cast(tf.concat([[False], ~joined], 0), tf.int32))[: tf.size(ids)]
+            lowest = tf.gather(tf.math.segment_min(ranks, segment), segment)
+            going = lowest < NEVER
+            merge = (ranks == lowest) & going
+            position = tf.range(tf.size(ids))
+            if self._one_by_one:
+                leftmost = tf.math.segment_min(tf.where(merge, position, NEVER), segment)
+                merge &= position == tf.gather(leftmost, segment)
+            else:  # of overlapping pairs (a a a) the first, third, ... are merged
+                run_begins = merge & ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
+                run = tf.cumsum(tf.cast(run_begins, tf.int32)) - 1
+                run_first = tf.gather(tf.concat([tf.where(run_begins)[:, 0], [0]], 0), tf.maximum(run, 0))
+                merge &= (position - tf.cast(run_first, tf.int32)) % 2 == 0
+            merged = tf.where(merge, tf.gather(self._merged, tf.where(merge, lowest, 0)), ids)
+            kept = ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
+            finished = ~going
+            stays = kept & going
+            return (
+                tf.boolean_mask(merged, stays),
+                tf.boolean_mask(word, stays),
+                tf.concat([done_ids, tf.boolean_mask(ids, finished)], 0),
+                tf.concat([done_words, tf.boolean_mask(word, finished)], 0),
+            )
+
+        flat = (tf.TensorShape([None]),) * 4
+        loop = (ids, word, done_ids, done_words)
+        loop = tf.while_loop(lambda ids, *_: tf.size(ids) > 0, step, loop, shape_invariants=flat)
+        order = tf.argsort(loop[3], stable=True)
+        return tf.RaggedTensor.from_value_rowids(
+            tf.gather(loop[2], order), tf.gather(loop[3], order), tf.size(words, tf.int64), validate=False
+        )
+
+
+def _utf8_widths(codes: tf.Tensor) -> tf.Tensor:
+    """Bytes of each code point, int64."""
+    return sum(tf.cast(codes >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
+
+
+def _utf8_bytes(codes: tf.Tensor) -> tf.Tensor:
+    """Code points [n] -> the bytes of all, one after the other, int32."""
+    tail = [0x80 | tf.bitwise.right_shift(codes, shift) & 0x3F for shift in (0, 6, 12)]
+    none = tf.fill(tf.shape(codes), -1)
+    two, three, four = codes >= 0x80, codes >= 0x800, codes >= 0x10000
+    lead = tf.where(two, 0xC0 | tf.bitwise.right_shift(codes, 6), codes)
+    lead = tf.where(three, 0xE0 | tf.bitwise.right_shift(codes, 12), lead)
+    lead = tf.where(four, 0xF0 | tf.bitwise.right_shift(codes, 18), lead)
+    columns = [lead, tf.where(four, tail[2], none), tf.where(three, tail[1], none), tf.where(two, tail[0], none)]
+    flat = tf.reshape(tf.stack(columns, 1), [-1])
+    return tf.boolean_mask(flat, flat >= 0)
+
+
+def _whole_words(tokenizer: BytePairEncoding) -> tuple[list[bytes], list[int]]:
+    """Strings that are one piece after all merges, and their ids."""
+    words, ids = [], []
+    for i, piece in enumerate(tokenizer.vocabulary):
+        if i not in tokenizer.special_ids and all(c in BYTES for c in piece):
+            word = bytes(BYTES[c] for c in piece)
+            if tokenizer._merge([tokenizer._bytes[byte] for byte in word]) == [i]:
+                words.append(word)
+                ids.append(i)
+    return words, ids
+
+
+def _in_order(tokenizer: BytePairEncoding) -> bool:
+    """Whether merges only use what earlier ones made, each piece made once: then all pairs of one rank merge at once."""
+    made = set(tokenizer._bytes)
+    for key, merged in zip(tokenizer._ranks, tokenizer._merged):
+        if merged in made or not {key // tokenizer.size, key % tokenizer.size} <= made:
+            return False
+        made.add(merged)
+    return len(tokenizer._ranks) == len(tokenizer._merged)
+
+
+def _table(keys: Any, values: Any, default: int) -> tf.lookup.StaticHashTable:
+    """A lookup table; a module that holds it takes it into a SavedModel."""
+    content = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values, tf.int32))
+    return tf.lookup.StaticHashTable(content, default)

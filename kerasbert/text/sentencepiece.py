@@ -1,0 +1,336 @@
+"""SentencePiece's .model file (a protocol buffer) and its character map (a double array), standard library only.
+
+Sources: sentencepiece_model.proto and normalizer.cc of google/sentencepiece; the unit layout of darts-clone.
+"""
+
+import struct
+import unicodedata
+from array import array
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kerasbert.errors import InputError
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+LEAF, MATCH = 0x100, 0x800000FF  # bits of a unit: a value is below; what must equal the byte read
+FREE = 1 << 31  # a unit that no byte matches
+STEPS = 1 << 16  # kept in memory, at most
+VALUE = -1  # label of a string's end in the tree
+BLOCK, WINDOW = 256, 4096  # units: what an array grows by, where a free place is looked for
+LIMIT = 1 << 21  # of the relative positions that a unit holds as they are
+
+
+class Model(NamedTuple):
+    """What a unigram .model says.
+
+    Attributes:
+        pieces, scores, types: one per id; scores are float32 values.
+        charsmap: bytes, the compiled normalisation rules; empty for none.
+        dummy_prefix: bool, a blank is put before the text. remove_extra: bool, blanks are trimmed and runs are one.
+        escape: bool, a blank becomes U+2581. byte_fallback: bool, an unknown character becomes its bytes' pieces.
+    """
+
+    pieces: tuple[str, ...]
+    scores: tuple[float, ...]
+    types: tuple[int, ...]
+    charsmap: bytes = b""
+    dummy_prefix: bool = True
+    remove_extra: bool = True
+    escape: bool = True
+    byte_fallback: bool = False
+
+
+def read_model(data: bytes) -> Model:
+    """Parse a .model file.
+
+    Raises:
+        InputError: damaged, no unigram model, or blanks at the end of words.
+    """
+    try:
+        fields = list(_fields(data))
+        items = [dict(_fields(value)) for number, value in fields if number == 1]
+        trainer, normalizer = (dict(_fields(dict(fields).get(number, b""))) for number in (2, 3))
+        model = Model(
+            pieces=tuple(item[1].decode() for item in items),
+            scores=tuple(struct.unpack("<f", item.get(2, bytes(4)))[0] for item in items),
+            types=tuple(item.get(3, NORMAL) for item in items),
+            charsmap=bytes(normalizer.get(2, b"")),
+            dummy_prefix=bool(normalizer.get(3, 1)),
+            remove_extra=bool(normalizer.get(4, 1)),
+            escape=bool(normalizer.get(5, 1)),
+            byte_fallback=bool(trainer.get(35, 0)),
+        )
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError, struct.error):
+        raise InputError("damaged: not a SentencePiece model. Download it again") from None
+    if not model.pieces:
+        raise InputError("damaged: a SentencePiece model without pieces. Download it again")
+    kind = trainer.get(3, 1)
+    if kind != 1:
+        raise InputError(f"a SentencePiece model of type {KINDS.get(kind, kind)!r}, expected 'unigram'")
+    if trainer.get(24, 0):
+        raise InputError(
+            "a SentencePiece model with blanks at the end of words (suffix mode), expected them before words"
+        )
+    Charsmap(model.charsmap)
+    return model
+
+
+def write_model(model: Model) -> bytes:
+    """The .model file of a model, as `read_model`, sentencepiece and tensorflow-text read it."""
+    parts = []
+    for piece, score, kind in zip(model.pieces, model.scores, model.types):
+        parts.append(_bytes(1, _bytes(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind)))
+    special = {UNKNOWN: 40}
+    trainer = _number(3, 1) + _number(35, model.byte_fallback)
+    for i, kind in enumerate(model.types):
+        if number := special.pop(kind, None):
+            trainer += _number(number, i) + _bytes(45, model.pieces[i].encode())
+    # no piece plays the parts of <s>, </s> and <pad>: templates are ours
+    trainer += b"".join(_number(number, (1 << 64) - 1) for number in (41, 42, 43))
+    normalizer = _bytes(1, b"kerasbert") + _bytes(2, model.charsmap)
+    normalizer += _number(3, model.dummy_prefix) + _number(4, model.remove_extra) + _number(5, model.escape)
+    return b"".join(parts) + _bytes(2, trainer) + _bytes(3, normalizer)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """(number, value) of a message's fields; groups are not used."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        if wire == 2:
+            size, at = _varint(data, at)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise ValueError(wire)
+        if at + size > len(data):
+            raise ValueError(size)
+        yield number, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _number(field: int, value: int) -> bytes:
+    return _to_varint(field << 3) + _to_varint(int(value))
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _to_varint(field << 3 | 2) + _to_varint(len(value)) + value
+
+
+def _to_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+class Charsmap:
+    """Compiled normalisation rules: the longest of its strings that a text continues with becomes another string.
+
+    >>> rules = Charsmap(compile_charsmap({"``": '"', "E": "e"}))
+    >>> rules.longest("``E", 0), rules.longest("``E", 2), rules.longest("x", 0)
+    ((2, '"'), (1, 'e'), (1, 'x'))
+    """
+
+    def __init__(self, data: bytes):
+        size = int.from_bytes(data[:4], "little")
+        if data and (size % 4 or not 0 < size <= len(data) - 4):
+            raise InputError("damaged: the character map of the SentencePiece model is cut off. Download it again")
+        self._units = array("I", data[4 : 4 + size])
+        if struct.pack("=I", 1) != struct.pack("<I", 1):
+            self._units.byteswap()
+        self._values = data[4 + size :]
+        self._steps: dict[tuple[int, str], tuple[int, str | None]] = {}
+        self.root = _relative(self._units[0]) if self._units else -1
+
+    def step(self, node: int, character: str) -> tuple[int, str | None]:
+        """(node, replacement) after one more character; -1 where no string begins like this, None where none ends here."""
+        found = self._steps.get((node, character))
+        if found is None:
+            if len(self._steps) > STEPS:
+                self._steps.clear()
+            found = self._steps[node, character] = self._step(node, character)
+        return found
+
+    def _step(self, node: int, character: str) -> tuple[int, str | None]:
+        units, unit = self._units, 0
+        if node < 0:
+            return -1, None
+        for byte in character.encode():
+            node ^= byte
+            if node >= len(units) or units[node] & MATCH != byte:
+                return -1, None
+            unit = units[node]
+            node ^= _relative(unit)
+        return node, self._value(units[node] & 0x7FFFFFFF) if unit & LEAF else None
+
+    def _value(self, position: int) -> str:
+        return self._values[position : self._values.index(0, position)].decode()
+
+    def longest(self, text: str, at: int) -> tuple[int, str]:
+        """(characters read, what becomes of them) by the longest string; one character stays as it is without one."""
+        begin, end = at, len(text)
+        node, value = self.step(self.root, text[at])
+        at += 1
+        read, found = 1, text[begin] if value is None else value
+        while node >= 0 and at < end:
+            node, value = self.step(node, text[at])
+            at += 1
+            if value is not None:
+                read, found = at - begin, value
+        return read, found
+
+    def rules(self) -> dict[str, str]:
+        """All of it as string -> string (takes a tenth of a second)."""
+        children: dict[int, list[int]] = {}
+        for i, unit in enumerate(self._units):
+            if not unit >> 31:
+                children.setdefault(i ^ unit & 0xFF, []).append(i)
+        rules, stack = {}, [(b"", self.root)] if self._units else []
+        while stack:
+            key, base = stack.pop()
+            for i in children.get(base, ()):
+                unit = self._units[i]
+                if i == 0 or not unit & 0xFF:
+                    continue
+                longer, below = key + bytes([unit & 0xFF]), i ^ _relative(unit)
+                if unit & LEAF:
+                    rules[longer.decode()] = self._value(self._units[below] & 0x7FFFFFFF)
+                stack.append((longer, below))
+        return rules
+
+
+def _relative(unit: int) -> int:
+    """Distance (exclusive or) from a unit to its children."""
+    return (unit >> 10) << ((unit & 0x200) >> 6)
+
+
+def compile_charsmap(rules: dict[str, str]) -> bytes:
+    """String -> string as a double array, the inverse of `Charsmap.rules`. Equal subtrees and values are stored once."""
+    values, places = bytearray(), {}
+    for value in sorted(set(rules.values())):
+        places[value] = len(values)
+        values += value.encode() + b"\0"
+    tree: dict = {}
+    for key, value in sorted(rules.items()):
+        node = tree
+        for byte in key.encode():
+            node = node.setdefault(byte, {})
+        node[VALUE] = places[value]
+
+    numbers: dict[tuple, int] = {}  # what is below a node -> its number
+    nodes: list[tuple] = []
+
+    def intern(node: dict) -> int:
+        content = tuple((label, below if label == VALUE else intern(below)) for label, below in node.items())
+        if content not in numbers:
+            numbers[content] = len(nodes)
+            nodes.append(content)
+        return numbers[content]
+
+    root = intern(tree)
+    units = array("I", [FREE]) * BLOCK
+    taken, bases = bytearray(BLOCK), set()
+    taken[0] = 1  # the root's unit, which has no label
+
+    def place(labels: list[int]) -> int:
+        """A base whose units for these labels are all free, near the end."""
+        first, *others = labels
+        at = max(1, len(units) - WINDOW)
+        while True:
+            if at + BLOCK > len(taken):
+                units.extend([FREE] * BLOCK)
+                taken.extend(bytes(BLOCK))
+            at = taken.find(0, at)
+            base = at ^ first
+            if at >= 0 and base and base not in bases and not any(taken[base ^ label] for label in others):
+                for label in labels:
+                    taken[base ^ label] = 1
+                bases.add(base)
+                return base
+            at = at + 1 if at >= 0 else len(taken)
+
+    base_of: dict[int, int] = {}
+    stack = [(0, root, 0)]
+    while stack:
+        at, number, label = stack.pop()
+        node = nodes[number]
+        new = number not in base_of
+        if new:
+            base_of[number] = place([0 if child == VALUE else child for child, _ in node])
+        base = base_of[number]
+        if at ^ base >= LIMIT:
+            raise InputError(f"{len(rules)} normalisation rules are too many for a character map")
+        ends = dict(node).get(VALUE)
+        units[at] = (at ^ base) << 10 | label | (LEAF if ends is not None else 0)
+        if new:
+            if ends is not None:
+                units[base] = ends | 1 << 31
+            stack += [(base ^ child, below, child) for child, below in node if child != VALUE]
+    if struct.pack("=I", 1) != struct.pack("<I", 1):
+        units.byteswap()
+    packed = units.tobytes()
+    return struct.pack("<I", len(packed)) + packed + bytes(values)
+
+
+def preprocessed(text: str, lowercase: bool, strip_accents: bool) -> str:
+    """ALBERT's and XLNet's preprocessing of a text; the accents are all marks of its NFKD form.
+
+    >>> preprocessed("``Élan''", lowercase=True, strip_accents=True)
+    '"elan"'
+    """
+    text = text.replace("``", '"').replace("''", '"')
+    if strip_accents:
+        text = "".join(c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c)[0] != "M")
+    return "".join(c.lower() for c in text) if lowercase else text
+
+
+def folded(model: Model, lowercase: bool, strip_accents: bool) -> Model:
+    """A model whose normalisation begins with `preprocessed`.
+
+    The preprocessing becomes part of the character map, so that every tokenizer made of the model, the graph's too, does
+    it. Lower case is by character, as in Hugging Face's AlbertTokenizer.
+    """
+    charsmap = Charsmap(model.charsmap)
+
+    def before(text: str) -> str:
+        return preprocessed(text, lowercase, strip_accents)
+
+    def after(text: str) -> str:
+        parts, at = [], 0
+        while at < len(text):
+            read, part = charsmap.longest(text, at)
+            parts.append(part)
+            at += read
+        return "".join(parts)
+
+    rules = {text: result for text, result in charsmap.rules().items() if before(text) == text}
+    for code in range(0x80 if lowercase or strip_accents else 0x110000, 0x110000):
+        character = chr(code)
+        if not 0xD800 <= code < 0xE000 and (changed := before(character)) != character:
+            result = after(changed)
+            if result != character:
+                rules[character] = result
+    if lowercase:
+        rules |= {chr(code): after(chr(code + 32)) for code in range(ord("A"), ord("Z") + 1)}
+    rules |= {"``": after('"'), "''": after('"')}
+    return model._replace(charsmap=compile_charsmap(rules))

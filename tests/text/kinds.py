@@ -1,0 +1,80 @@
+"""Tokenizers for the tests: small ones learned from generated words, the shared vocabularies, and the references."""
+
+import json
+from functools import cache
+
+import sentencepiece
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from kerasbert.text import BytePairEncoding, Tokens, Unigram, load_tokenizer
+from kerasbert.text.bpe import SPECIALS
+from kerasbert.text.sentencepiece import write_model
+from kerasbert.text.train_bpe import train_bpe
+from kerasbert.text.train_unigram import train_unigram
+from tests.support import shared
+from tests.text.strings import generate
+
+SENTENCEPIECE = ["t5-base", "sentencepiece-1k", "sentencepiece-8k-ja", "sentencepiece-tflite", "cluecorpussmall-spm"]
+
+
+def lines() -> list[str]:
+    """Text with many alphabets, the same one every time."""
+    return [text for text in generate(600, seed=3)[:-1] if text.strip()] + ["the unaffable embeddings don't"] * 9
+
+
+@cache
+def small_bpe(add_prefix_space: bool = False) -> BytePairEncoding:
+    """600 pieces."""
+    return train_bpe(lines(), 600, add_prefix_space=add_prefix_space)
+
+
+@cache
+def small_unigram(lowercase: bool = False) -> Unigram:
+    """At most 1,500 pieces; only some characters of each alphabet, so that there are unknown ones too."""
+    text = ["".join(c for c in line if ord(c) < 0x180 or ord(c) % 16 == 0) for line in lines()]
+    return train_unigram(text, 1500, lowercase=lowercase)
+
+
+@cache
+def gpt2_bpe(add_prefix_space: bool = False) -> BytePairEncoding:
+    """GPT-2's merges and pieces between RoBERTa's special tokens."""
+    folder = shared("data/vocab/gpt2-roberta-bpe")
+    ids = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+    merges = [line.split(" ") for line in (folder / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:] if line]
+    first = [SPECIALS[part] for part in ("cls", "pad", "sep", "unk")]
+    pieces = [*first, *sorted(ids, key=ids.__getitem__), SPECIALS["mask"]]
+    return BytePairEncoding(pieces, merges, add_prefix_space=add_prefix_space)
+
+
+@cache
+def shared_unigram(name: str) -> Unigram:
+    """A SentencePiece model beside the project."""
+    return load_tokenizer(shared(f"data/vocab/{name}"))
+
+
+def byte_level_reference(tokenizer: BytePairEncoding) -> Tokenizer:
+    """Hugging Face's ByteLevel + BPE with RoBERTa's offsets."""
+    ids = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
+    reference = Tokenizer(models.BPE(ids, list(tokenizer.merges)))
+    reference.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=tokenizer.add_prefix_space)
+    reference.post_processor = processors.RobertaProcessing(
+        ("</s>", tokenizer.sep_id),
+        ("<s>", tokenizer.cls_id),
+        trim_offsets=True,
+        add_prefix_space=tokenizer.add_prefix_space,
+    )
+    return reference
+
+
+def sentencepiece_tokens(tokenizer: Unigram, texts: list[str]) -> list[Tokens]:
+    """What sentencepiece gives on the same model, its offsets (bytes) as characters."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=write_model(tokenizer.model))
+    found = []
+    for text in texts:
+        pieces = processor.encode(text, return_type="proto").pieces
+        characters = [i for i, c in enumerate(text) for _ in c.encode()] + [len(text)]
+        ids = [piece.id for piece in pieces]
+        starts = [characters[piece.begin] for piece in pieces]
+        ends = [characters[piece.end] for piece in pieces]
+        found.append(Tokens(ids, [tokenizer.vocabulary[i] for i in ids], starts, ends))
+    return found

@@ -1,0 +1,139 @@
+"""The graph's byte-level BPE and unigram: packing, invalid bytes, empty batches, SavedModels, the phone."""
+
+import itertools
+
+import pytest
+import tensorflow as tf
+
+from kerasbert.errors import InputError
+from kerasbert.text import BytePairEncoding, load_tokenizer
+from kerasbert.text.bpe import ALPHABET
+from kerasbert.text.graph import graph_tokenizer
+from tests.support import python
+from tests.text.kinds import small_bpe, small_unigram
+from tests.text.strings import generate
+
+KINDS = {"bpe": small_bpe, "bpe with prefix": lambda: small_bpe(True), "unigram": small_unigram}
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def pair(request):
+    """(pure-Python tokenizer, its graph form)."""
+    tokenizer = KINDS[request.param]()
+    return tokenizer, graph_tokenizer(tokenizer)
+
+
+@pytest.mark.parametrize("length", [4, 7, 12])
+def test_pack_equals_pure_python(pair, length):
+    tokenizer, graph = pair
+    texts = [("the " * a, "don't " * b) for a, b in itertools.product([0, 1, 2, 5], repeat=2)]
+    for second in (None, [b for _, b in texts]):
+        packed = graph.pack([a for a, _ in texts], second, length)
+        assert all(part.shape == (16, length) and part.dtype == tf.int32 for part in packed.values())
+        for row, (a, b) in enumerate(texts):
+            token_ids, segment_ids = tokenizer.pack(a, None if second is None else b, length)
+            padding = [0] * (length - len(token_ids))
+            pads = [tokenizer.pad_id] * len(padding)
+            assert packed["token_ids"][row].numpy().tolist() == token_ids + pads
+            assert packed["segment_ids"][row].numpy().tolist() == segment_ids + padding
+            assert packed["padding_mask"][row].numpy().tolist() == [1] * len(token_ids) + padding
+
+
+def test_invalid_utf8_as_python_replaces_it(pair):
+    """Every pair of bytes where the rules of UTF-8 change, and three and four of some."""
+    tokenizer, graph = pair
+    edges = [0x00, 0x20, 0x41, 0x80, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xE0, 0xED, 0xEF, 0xF0, 0xF4, 0xF5, 0xFF]
+    data = [bytes(some) for n in (2, 3) for some in itertools.product(edges, repeat=n)]
+    ids, starts, ends = (part.to_list() for part in graph.tokenize(tf.constant(data)))
+    encoded = graph.encode(tf.constant(data)).to_list()
+    for row, some in enumerate(data):
+        expected = tokenizer.tokenize(some)
+        assert (ids[row], starts[row], ends[row]) == (expected.ids, expected.starts, expected.ends), some
+        assert encoded[row] == tokenizer.encode(some) == expected.ids, some
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", " ", "\u0301"], ["", "a", ""]])
+def test_empty_texts_and_batches(pair, texts):
+    tokenizer, graph = pair
+    batch = tf.constant(texts, tf.string, shape=[len(texts)])
+    expected = [tokenizer.tokenize(text) for text in texts]
+    assert graph.encode(batch).to_list() == [tokens.ids for tokens in expected]
+    ids, starts, ends = graph.tokenize(batch)
+    assert [ids.to_list(), starts.to_list(), ends.to_list()] == [
+        [getattr(tokens, name) for tokens in expected] for name in ("ids", "starts", "ends")
+    ]
+    assert ids.dtype == starts.dtype == tf.int32
+
+
+def test_one_string_at_a_time_gives_what_a_batch_gives(pair):
+    tokenizer, graph = pair
+    encode = tf.function(graph.encode, input_signature=[tf.TensorSpec([None], tf.string)])
+    for text in generate(40, seed=8):
+        assert encode(tf.constant([text])).to_list() == [tokenizer.encode(text)]
+
+
+def test_merges_out_of_order_and_a_piece_made_twice():
+    """abc is made of a bc and of ab c: then one pair a round is merged."""
+    merges = [("b", "c"), ("a", "bc"), ("ab", "c"), ("abc", "ab"), ("a", "b"), ("a", "a")]
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *ALPHABET, "bc", "abc", "abcab", "ab", "aa", "<mask>"]
+    tokenizer = BytePairEncoding(pieces, merges)
+    texts = ["".join(some) for n in range(8) for some in itertools.product("abc", repeat=n)]
+    assert graph_tokenizer(tokenizer).encode(texts).to_list() == [tokenizer.encode(text) for text in texts]
+
+
+def test_a_saved_model_loads_without_kerasbert(pair, tmp_path):
+    tokenizer, graph = pair
+
+    class Model(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokenizer = graph
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def __call__(self, text):
+            ids, starts, ends = graph.tokenize(text)
+            offsets = {"starts": starts.to_tensor(-1), "ends": ends.to_tensor(-1), "ids": ids.to_tensor(-1)}
+            return graph.pack(text, length=8) | offsets
+
+    texts = ["the unaffable, Café", "中 e.g.", ""]
+    tf.saved_model.save(Model(), str(tmp_path / "model"))
+    code = f"""
+import sys
+sys.modules["kerasbert"] = None
+import tensorflow as tf, tensorflow_text
+found = tf.saved_model.load({str(tmp_path / "model")!r})(tf.constant({texts!r}))
+print({{name: value.numpy().tolist() for name, value in found.items()}})
+"""
+    found = eval(python("-c", code).stdout.strip().splitlines()[-1])
+    for row, text in enumerate(texts):
+        tokens = tokenizer.tokenize(text)
+        token_ids, _ = tokenizer.pack(text, length=8)
+        assert found["token_ids"][row] == token_ids + [tokenizer.pad_id] * (8 - len(token_ids))
+        for name in ("ids", "starts", "ends"):
+            assert [x for x in found[name][row] if x >= 0] == getattr(tokens, name)
+
+
+def test_the_phone_loads_every_kind_with_the_standard_library_only(tmp_path):
+    texts = ["the unaffable, Café 中", "don't"]
+    expected = []
+    for name, make in KINDS.items():
+        make().save(tmp_path / name)
+        expected.append([make().pack(text) for text in texts])
+    code = f"""
+import sys
+from kerasbert.text import load_tokenizer
+found = [[load_tokenizer({str(tmp_path)!r} + "/" + name).pack(text) for text in {texts!r}] for name in {list(KINDS)!r}]
+print((found, {{m.split('.')[0] for m in sys.modules}} - sys.stdlib_module_names))
+"""
+    found, modules = eval(python("-S", "-c", code).stdout)
+    assert found == expected
+    assert modules <= {"kerasbert", "__main__"}
+    assert load_tokenizer(tmp_path / "unigram").kind == "unigram"
+
+
+def test_a_kind_without_a_graph():
+    class Other:
+        kind = "words"
+
+    with pytest.raises(InputError, match="no graph tokenizer 'words'"):
+        graph_tokenizer(Other())
