@@ -21,7 +21,6 @@ from kerasbert.tasks.load import load
 from kerasbert.tasks.task import Rows, Task, find_labels, find_task, hold_out, read_rows, split_files
 from kerasbert.training import results
 from kerasbert.training.feed import Feed, Part
-from kerasbert.training.optimizers import averaged
 from kerasbert.training.runs import Run, open_run
 from kerasbert.training.step import check_batch, distribute
 from kerasbert.training.strategy import parse
@@ -138,9 +137,7 @@ def finetune(
     evaluation = _Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
     feed = _Texts(encoded[0], train.targets, settings, longest, devices, paths["train"])
     habits = Habits(save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet)
-    trainer = Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits)
-    evaluation.optimizer = trainer.core.optimizer
-    trainer.train()
+    Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits).train()
     return _finish(program.model, evaluation, run, name, longest)
 
 
@@ -204,16 +201,11 @@ class _Evaluation:
         self, model: Any, task: Task, encoded: Encoded, rows: Rows, longest: int, folder: Path, patience: int | None
     ):
         self.model, self.task, self.rows, self.longest = model, task, rows, longest
-        self.optimizer: Any = None  # whose average of the weights is evaluated, set when there is one
         self.encoded, self.best, self.patience = encoded, folder / "checkpoints" / "best.safetensors", patience
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
         self.function = predict.graph(model, "outputs", predict.task_output)
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
-        with averaged(self.optimizer):
-            return self._evaluate(step)
-
-    def _evaluate(self, step: int) -> tuple[dict[str, float], bool]:
         outputs = None
         for indices, inputs in ordered_batches(self.encoded, self.longest):
             values = self.function({name: tf.convert_to_tensor(value) for name, value in inputs.items()}).numpy()

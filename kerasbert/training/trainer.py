@@ -17,7 +17,7 @@ from kerasbert.layers.naming import names, values
 from kerasbert.training import explosion, flops, storage
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.feed import Feed, Part
-from kerasbert.training.optimizers import check_optimizer, make_optimizer
+from kerasbert.training.optimizers import averaged, check_optimizer, make_optimizer
 from kerasbert.training.progress import Meter, Progress
 from kerasbert.training.runs import Run
 from kerasbert.training.schedules import make_schedule
@@ -283,7 +283,8 @@ class Trainer:
         self.progress.update(step, logs, self.meter.left(step))
 
     def _evaluate(self, step: int) -> None:
-        found, self.stopped = self.evaluate(step)
+        with averaged(self.core.optimizer):
+            found, self.stopped = self.evaluate(step)
         self._log(step, found)
         self.progress.say(f"step {step}: " + "  ".join(f"{name} {value:.4f}" for name, value in found.items()))
         self.meter.begin()
