@@ -33,12 +33,12 @@ class Chip:
 
 # Google Cloud, "TPU system architecture", one page per version: HBM capacity, peak compute (bf16), HBM bandwidth,
 # inter-chip interconnect bandwidth (per chip, both directions together). The memory is what libtpu lets a program
-# have, from its own CompileTimeHbmOom: 0.25 GB of v5e's 16 GB are its own.
+# have, from its own CompileTimeHbmOom (a slow test): of v5e's 16 GB it keeps 0.25.
 CHIPS = {
-    "v4": Chip(32 * GB, 275e12, 1228e9, 300e9, devices=2),
+    "v4": Chip(30.5 * GB, 275e12, 1228e9, 300e9, devices=2),
     "v5e": Chip(15.75 * GB, 197e12, 819e9, 200e9),
-    "v5p": Chip(95 * GB, 459e12, 2765e9, 600e9),
-    "v6e": Chip(32 * GB, 918e12, 1640e9, 448e9),
+    "v5p": Chip(95.73 * GB, 459e12, 2765e9, 600e9),
+    "v6e": Chip(31.24 * GB, 918e12, 1640e9, 448e9),
 }
 
 

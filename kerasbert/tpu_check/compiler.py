@@ -129,8 +129,10 @@ def _fold_copies(operation: Any) -> None:
 
 
 def _too_large(message: str) -> TooLarge | None:
-    """The figures of CompileTimeHbmOom: `Used 20.1G of 15.75G hbm`."""
-    match = re.search(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm", message)
+    """The figures of CompileTimeHbmOom, which it words in one of two ways; arguments are in both."""
+    size = r"([\d.]+)([KMGT]?)"
+    match = re.search(rf"\({size}\) exceeds available HBM \({size}\)", message)
+    match = match or re.search(rf"Used {size} of {size} hbm", message)
     if not match:
         return None
     return TooLarge(float(match[1]) * _UNITS[match[2]], float(match[3]) * _UNITS[match[4]])

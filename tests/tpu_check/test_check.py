@@ -149,7 +149,18 @@ def test_unsafe_models_are_refused_with_the_layer(monkeypatch):
         check.check_tpu("bert/base", lower_only=True)
 
 
-def test_the_compilers_words_are_read():
-    found = compiler._too_large("RESOURCE_EXHAUSTED: ... Used 181.25G of 15.75G hbm. Exceeded hbm capacity by 165.50G.")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries "
+        "(181.25G) exceeds available HBM (15.75G). HLO module: a.6556.",
+        "RESOURCE_EXHAUSTED: ... Used 181.25G of 15.75G hbm. Exceeded hbm capacity by 165.50G.",
+    ],
+)
+def test_the_compilers_words_are_read(message):
+    found = compiler._too_large(message)
     assert (found.used, found.capacity) == (181.25 * GB, 15.75 * GB)
+
+
+def test_another_failure_of_the_compiler_is_not_called_too_large():
     assert compiler._too_large("INTERNAL: something else") is None
