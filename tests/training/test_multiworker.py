@@ -26,7 +26,8 @@ ARGUMENTS = [
 
 def command(data, out, steps):
     head = [sys.executable, "-m", "kerasbert.cli", "pretrain", "bert/tiny", f"--data={data}", f"--out={out}"]
-    return [*head, f"--steps={steps}", "--warmup=2", *ARGUMENTS, *(f"--set={k}={v}" for k, v in tiny.SPEC.items())]
+    rates = ["--warmup=2", "--schedule=inverse_square_root"]  # the same whatever the number of steps
+    return [*head, f"--steps={steps}", *rates, *ARGUMENTS, *(f"--set={k}={v}" for k, v in tiny.SPEC.items())]
 
 
 def together(line, workers=2):
