@@ -61,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--quantize", default="dynamic_int8", metavar="none|fp16|dynamic_int8")
     part.add_argument("--target", metavar="kerasbert|mediapipe")
     part.add_argument("--length", type=int, metavar="TOKENS", help="longest text; longer ones lose their end")
-    part.add_argument("--lengths", type=_numbers, metavar="8,16,32", help="fixed length buckets instead of any length")
+    part.add_argument(
+        "--lengths", type=_lengths, metavar="8,16,32", help="the length buckets, or `any`: one for all, least memory"
+    )
     part.add_argument("--min-agreement", type=float, default=0.985, metavar="SHARE")
     part.add_argument("--data", metavar="FILE", help="rows of the task to compare the file and the model on")
     part.add_argument("--texts", metavar="FILE", help="the same, one text a line")
@@ -84,8 +86,8 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
+def _lengths(text: str) -> list[int] | str:
+    return text if text == "any" else [int(part) for part in text.split(",")]
 
 
 def _compress(options: argparse.Namespace) -> None:

@@ -81,7 +81,7 @@ def any_file(run, tmp_path_factory):
     from kerasbert.mobile import compress
 
     path = tmp_path_factory.mktemp("any") / "any.tflite"
-    return path, compress(run, "float32", path, length=24, texts=TEXTS)
+    return path, compress(run, "float32", path, lengths="any", length=24, texts=TEXTS)
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +90,7 @@ def int8_file(run, tmp_path_factory):
     from kerasbert.mobile import compress
 
     path = tmp_path_factory.mktemp("int8") / "int8.tflite"
-    return path, compress(run, out=path, length=24, min_agreement=0.9)
+    return path, compress(run, out=path, lengths="any", length=24, min_agreement=0.9)
 
 
 @pytest.fixture(scope="session")
