@@ -1,6 +1,5 @@
 """Errors that a user can act on: what, received, expected, what to do, in one line."""
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -18,6 +17,8 @@ class Exploded(InputError):
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to `name`, or None where nothing is known."""
+    import difflib  # here: a phone that makes no mistake does without
+
     known = list(known)
     close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
     return close[0] if close else None

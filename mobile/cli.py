@@ -61,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--quantize", default="dynamic_int8", metavar="none|fp16|dynamic_int8")
     part.add_argument("--target", metavar="kerasbert|mediapipe")
     part.add_argument("--length", type=int, metavar="TOKENS", help="longest text; longer ones lose their end")
-    part.add_argument("--lengths", type=_numbers, metavar="8,16,32", help="the length buckets")
+    part.add_argument(
+        "--lengths", type=_lengths, metavar="8,16,32", help="the length buckets, or `any`: one for all, least memory"
+    )
     part.add_argument("--min-agreement", type=float, default=0.985, metavar="SHARE")
     part.add_argument("--data", metavar="FILE", help="rows of the task to compare the file and the model on")
     part.add_argument("--texts", metavar="FILE", help="the same, one text a line")
@@ -84,8 +86,8 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
+def _lengths(text: str) -> list[int] | str:
+    return text if text == "any" else [int(part) for part in text.split(",")]
 
 
 def _compress(options: argparse.Namespace) -> None:
@@ -106,10 +108,10 @@ def _compress(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(report))
         return
-    lengths = ", ".join(map(str, report["lengths"]))
-    print(
-        f"{report['out']}: {report['bytes'] / 1e6:.2f} MB, {report['quantize']}, for {report['target']}, lengths {lengths}"
-    )
+    lengths = f"any length up to {max(report['lengths'])}"
+    if not report["any_length"]:
+        lengths = f"lengths {', '.join(map(str, report['lengths']))}"
+    print(f"{report['out']}: {report['bytes'] / 1e6:.2f} MB, {report['quantize']}, for {report['target']}, {lengths}")
     print(
         f"against the Keras model, {report['texts']} texts ({report['texts_from']}): agreement {report['agreement']:.4f}, "
         f"mean difference {report['mean_difference']:.2g}, largest {report['max_difference']:.2g}"
@@ -177,7 +179,7 @@ def _benchmark(options: argparse.Namespace) -> None:
         raise InputError(f"{len(texts)} texts and {options.rounds} rounds, expected at least one of each")
     model(texts[:1])
     first = time.perf_counter()
-    for text in texts:  # every bucket once: its memory is taken then
+    for text in texts:  # every length once: its memory is taken then
         model([text])
     times = []
     for _ in range(options.rounds):
@@ -227,6 +229,7 @@ def _inspect(options: argparse.Namespace) -> None:
         "inputs": "pair" if bundle.pair else "text",
         "labels": list(bundle.labels),
         "lengths": list(bundle.lengths),
+        "any_length": bundle.any_length,
         "quantization": bundle.quantization,
         "signatures": list(bundle.signatures.values()),
         "versions": bundle.versions,

@@ -1,4 +1,4 @@
-"""Keras model -> .tflite: one signature per length, the weights shared, never a Flex operator."""
+"""Keras model -> .tflite: signatures of several lengths that share the weights, never a Flex operator."""
 
 import re
 import tempfile
@@ -24,16 +24,16 @@ def quantization(name: str | None) -> str:
 def convert(
     model: Any,
     function: Callable[[dict], dict],
-    signatures: dict[int, str],
+    signatures: dict[int | None, str],
     inputs: tuple[str, ...] = ("token_ids", "padding_mask", "segment_ids"),
     quantize: str = "dynamic_int8",
 ) -> bytes:
-    """The bytes of a .tflite that computes `function` at fixed lengths.
+    """The bytes of a .tflite that computes `function` at the lengths of its signatures.
 
     Args:
         model: built Keras model that owns the weights.
         function: dict of int32 [1, S] -> dict of float32; calls `model`.
-        signatures: dict of length S -> name of the signature.
+        signatures: dict of length S -> name of the signature; S None, alone, is a length chosen at run time.
         inputs: tuple of str, the names in the dict and in the signature.
         quantize: str, one of QUANTIZATIONS. `dynamic_int8`: int8 weights with a scale per output channel (embedding
             tables: one scale), float activations quantized per token while it runs. `fp16`: weights in half precision.
@@ -41,8 +41,8 @@ def convert(
         InputError: an operator has no TFLite form; names it and the layer that asked for it.
     """
     quantize = quantization(quantize)
-    longest = max(signatures)
     if len(signatures) > 2:
+        longest = max(signatures)
         other = min(signatures.keys() - {longest}, key=lambda length: (abs(length - buckets.SAMPLED), length))
         sample = {length: signatures[length] for length in (other, longest)}
         data = buckets.add(_file(model, function, sample, inputs, quantize), signatures)
@@ -51,13 +51,17 @@ def convert(
     return repack.slim(_file(model, function, signatures, inputs, quantize))
 
 
-def _file(model: Any, function: Callable, signatures: dict[int, str], inputs: tuple[str, ...], quantize: str) -> bytes:
+def _file(
+    model: Any, function: Callable, signatures: dict[int | None, str], inputs: tuple[str, ...], quantize: str
+) -> bytes:
     with tempfile.TemporaryDirectory() as directory, captured() as log:
         _save(model, function, signatures, inputs, directory)
         return _convert(directory, list(signatures.values()), quantize, log)
 
 
-def _save(model: Any, function: Callable, signatures: dict[int, str], inputs: tuple[str, ...], directory: str) -> None:
+def _save(
+    model: Any, function: Callable, signatures: dict[int | None, str], inputs: tuple[str, ...], directory: str
+) -> None:
     """A SavedModel by ExportArchive: every other route to the converter loses the weights of a Keras 3 model."""
     import keras
     import tensorflow as tf

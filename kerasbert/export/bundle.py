@@ -16,7 +16,7 @@ from typing import Any
 
 from kerasbert.errors import InputError
 
-FORMAT = 1
+FORMATS = (1, 2)  # 2 takes any length, which readers of 1 would not do
 SETTINGS = "bundle.json"
 LABELS = "labels.txt"
 KINDS = ("classification", "regression", "embedding")
@@ -33,10 +33,12 @@ class Bundle:
         labels: tuple of str, the names of a classification's outputs, in their order.
         pair: bool, whether an input is two texts.
         model: str, such as "bert/base".
-        target: str, the reader that the file is for: "kerasbert" (length buckets) or "mediapipe" (one length).
+        target: str, the reader that the file is for: "kerasbert" (our runtime) or "mediapipe" (one length).
         quantization: str, "float32", "fp16" or "dynamic_int8".
-        signatures: dict of length -> signature name. inputs: dict of our input name -> the signature's.
-        output: str, the signature's output. digest: str, hex sha256 of the .tflite without the bundle.
+        signatures: dict of length -> signature name, the length buckets.
+        any_length: bool, whether there is one signature, which takes every length up to its own.
+        inputs: dict of our input name -> the signature's. output: str, the signature's output.
+        digest: str, hex sha256 of the .tflite without the bundle.
         versions: dict of package -> version that wrote the file.
         tokenizer: dict of file name -> bytes, as the tokenizer's `save` writes them.
     """
@@ -46,6 +48,7 @@ class Bundle:
     signatures: dict[int, str]
     inputs: dict[str, str]
     output: str
+    any_length: bool = False
     labels: tuple[str, ...] = ()
     pair: bool = False
     model: str = ""
@@ -56,15 +59,21 @@ class Bundle:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The lengths in tokens that the file can run, ascending."""
+        """The buckets' lengths in tokens, ascending; the last is the longest text's."""
         return tuple(sorted(self.signatures))
+
+    def signature(self, length: int) -> str:
+        """The name of the signature that runs a length."""
+        return self.signatures[self.lengths[-1] if self.any_length else length]
 
     def to_zip(self) -> bytes:
         """The same bundle gives the same bytes: fixed dates, fixed order, nothing compressed."""
-        settings = {"format": FORMAT}
+        settings = {"format": 2 if self.any_length else 1}
         for field in dataclasses.fields(self):
             if field.name != "tokenizer":
                 settings[field.name] = getattr(self, field.name)
+        if not self.any_length:
+            del settings["any_length"]
         settings["signatures"] = {str(length): self.signatures[length] for length in self.lengths}
         files = dict(sorted(self.tokenizer.items()))
         if self.labels:
@@ -133,9 +142,9 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
     try:
         settings = json.loads(files.pop(SETTINGS))
         number = settings.pop("format")
-        if number != FORMAT:
+        if number not in FORMATS:
             raise InputError(
-                f"{where} has bundle format {number}, expected {FORMAT}: install the kerasbert that wrote it"
+                f"{where} has bundle format {number}, expected {FORMATS[0]} or {FORMATS[1]}: install the kerasbert that wrote it"
             )
         settings["signatures"] = {int(length): str(name) for length, name in settings["signatures"].items()}
         settings["labels"] = tuple(settings["labels"])

@@ -57,11 +57,12 @@ def tokenizer_of(bundle: bundles.Bundle) -> Any:
 class Runner:
     """Call it on a list of texts (or of pairs of texts): one answer each, the objects of `kb.predict`.
 
-    Each text runs alone, in the shortest bucket that holds it; the memory of a bucket is taken when it is first used.
-    A text longer than the longest bucket loses its end. Threads may share a Runner; they take turns.
+    Each text runs alone, at its own length where the file takes any length, else in the shortest bucket that holds it;
+    memory is taken when a length is first used. A text longer than the longest bucket loses its end.
+    Threads may share a Runner; they take turns.
 
     Attributes:
-        bundle: Bundle; labels: tuple of str; lengths: tuple of int, the buckets in tokens; tokenizer.
+        bundle: Bundle; labels: tuple of str; lengths: tuple of int, the buckets in tokens, or the longest; tokenizer.
     """
 
     def __init__(self, bundle: bundles.Bundle, model: Any):
@@ -81,11 +82,12 @@ class Runner:
         """Texts -> float32 [texts, outputs]: probabilities, values or vectors."""
         if isinstance(texts, (str, bytes)):
             raise InputError("texts is one string, expected a list of strings: put it in brackets")
-        rows = [self._row(text) for text in texts]
+        packed = [self.tokenizer.pack(*self._parts(text), length=self.lengths[-1]) for text in texts]
+        rows: list[Any] = [None] * len(packed)
+        # by length: a change of length costs 0.2-0.6 ms
+        for place in sorted(range(len(packed)), key=lambda place: len(packed[place][0])):
+            rows[place] = self.run(*packed[place])
         return np.stack(rows) if rows else np.zeros((0, max(1, len(self.labels))), np.float32)
-
-    def _row(self, text: Text | tuple[Text, Text]) -> np.ndarray:
-        return self.run(*self.tokenizer.pack(*self._parts(text), length=self.lengths[-1]))
 
     def _parts(self, text: Any) -> tuple[Text, ...]:
         """(text,) or (text_a, text_b), checked against what the model was trained on."""
@@ -100,7 +102,7 @@ class Runner:
     def run(self, token_ids: Sequence[int], segment_ids: Sequence[int]) -> np.ndarray:
         """Ids of one packed text, at most `lengths[-1]` -> float32 [outputs]."""
         used = len(token_ids)
-        length = self.lengths[bisect.bisect_left(self.lengths, used)]
+        length = used if self.bundle.any_length else self.lengths[bisect.bisect_left(self.lengths, used)]
         inputs = {name: np.zeros((1, length), np.int32) for name in self._names}
         for name, values in zip(self._names, (token_ids, 1, segment_ids)):
             inputs[name][0, :used] = values

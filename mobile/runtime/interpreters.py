@@ -1,7 +1,7 @@
 """The interpreters that may be on a device, behind one method: run(length, inputs) -> output.
 
-ai-edge-litert's CompiledModel comes first: with a weight cache all buckets share one set of packed weights (100 MB for
-MiniLM with 17 buckets; its plain Interpreter packs them for every bucket: 260 MB). tflite-runtime comes last.
+ai-edge-litert's CompiledModel comes first: with a weight cache all signatures share one set of packed weights (100 MB
+for MiniLM with 17 fixed buckets; its plain Interpreter packs them for each: 260 MB). tflite-runtime comes last.
 """
 
 import atexit
@@ -34,10 +34,12 @@ def _leave() -> None:
 
 
 class Compiled:
-    """ai-edge-litert's CompiledModel; buffers are made when a length is first used.
+    """ai-edge-litert's CompiledModel; buffers are made when a signature is first used or its length changes.
 
     Args:
         weight_cache: str, a file's path, ":memory" or "" for none.
+    Raises:
+        AttributeError: the file has a signature of any length, and this litert cannot resize.
     """
 
     name = "ai-edge-litert CompiledModel"
@@ -45,11 +47,13 @@ class Compiled:
     def __init__(self, path: Path, bundle: Bundle, threads: int, weight_cache: str):
         from ai_edge_litert.compiled_model import CompiledModel, CpuOptions, Options
 
+        if bundle.any_length and not hasattr(CompiledModel, "resize_input_tensor"):
+            raise AttributeError("CompiledModel has no resize_input_tensor")
         options = CpuOptions(num_threads=threads, xnnpack_weight_cache_path=weight_cache)
         self.model = CompiledModel.from_file(str(path), options=Options(cpu_options=options))
         self.bundle = bundle
         self.signatures = self.model.get_signature_list()
-        self.buffers: dict[int, tuple] = {}
+        self.buffers: dict[str, tuple] = {}  # by signature
         if not _OPEN:
             atexit.unregister(_leave)
             atexit.register(_leave)
@@ -65,45 +69,55 @@ class Compiled:
         if getattr(self, "model", None) is not None:
             self.close()
 
-    def _prepare(self, length: int) -> tuple:
-        name = self.bundle.signatures[length]
+    def _prepare(self, name: str, length: int) -> tuple:
+        """Buffers of a signature; one of any length gets this length."""
         index = self.model.get_signature_index(name)
+        if self.bundle.any_length:
+            for place in range(len(self.signatures[name]["inputs"])):
+                self.model.resize_input_tensor(place, [1, length], index)
         details = self.model.get_output_tensor_details(name)[self.bundle.output]
         inputs, outputs = self.model.create_input_buffers(index), self.model.create_output_buffers(index)
         named = dict(zip(self.signatures[name]["inputs"], inputs))
-        return index, named, inputs, outputs, int(np.prod(details["shape"]))
+        return length, index, named, inputs, outputs, int(np.prod(details["shape"]))
 
     def run(self, length: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
         """Inputs by the signature's names, int32 [1, length] -> float32 [outputs]."""
-        if length not in self.buffers:
+        name = self.bundle.signature(length)
+        if name not in self.buffers:
             with captured():  # litert makes its default environment at the first write
-                self.buffers[length] = self._prepare(length)
-                return self._compute(length, inputs)
-        return self._compute(length, inputs)
+                return self._compute(name, length, inputs)
+        return self._compute(name, length, inputs)
 
-    def _compute(self, length: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
-        index, named, buffers, outputs, size = self.buffers[length]
-        for name, values in inputs.items():
-            named[name].write(values)
+    def _compute(self, name: str, length: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        if self.buffers.get(name, (0,))[0] != length:
+            self.buffers[name] = self._prepare(name, length)
+        _, index, named, buffers, outputs, size = self.buffers[name]
+        for part, values in inputs.items():
+            named[part].write(values)
         self.model.run_by_index(index, buffers, outputs)
         return outputs[0].read(size, np.float32)
 
 
 class Plain:
-    """A TFLite Interpreter: of ai-edge-litert without CompiledModel, or of tflite-runtime."""
+    """A TFLite Interpreter: of ai-edge-litert without CompiledModel, or of tflite-runtime. It resizes by itself."""
 
     def __init__(self, interpreter: Any, name: str, path: Path, bundle: Bundle, threads: int):
         self.name = name
         self.model = interpreter(model_path=str(path), num_threads=threads)
         self.bundle = bundle
-        self.runners: dict[int, Any] = {}
+        self.runners: dict[str, Any] = {}
 
     def run(self, length: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
         """Inputs by the signature's names, int32 [1, length] -> float32 [outputs]."""
-        if length not in self.runners:
+        name = self.bundle.signature(length)
+        if name not in self.runners:
             with captured():
-                self.runners[length] = self.model.get_signature_runner(self.bundle.signatures[length])
-        return self.runners[length](**inputs)[self.bundle.output].reshape(-1)
+                self.runners[name] = self.model.get_signature_runner(name)
+                return self._compute(name, inputs)
+        return self._compute(name, inputs)
+
+    def _compute(self, name: str, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        return self.runners[name](**inputs)[self.bundle.output].reshape(-1)
 
 
 def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None) -> Compiled | Plain:

@@ -76,11 +76,29 @@ def float_file(run, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def any_file(run, tmp_path_factory):
+    """(path, report) of a float32 file of any length up to 24."""
+    from kerasbert.mobile import compress
+
+    path = tmp_path_factory.mktemp("any") / "any.tflite"
+    return path, compress(run, "float32", path, lengths="any", length=24, texts=TEXTS)
+
+
+@pytest.fixture(scope="session")
 def int8_file(run, tmp_path_factory):
-    """(path, report) of a dynamic_int8 file."""
+    """(path, report) of a dynamic_int8 file of any length up to 24."""
     from kerasbert.mobile import compress
 
     path = tmp_path_factory.mktemp("int8") / "int8.tflite"
+    return path, compress(run, out=path, lengths="any", length=24, min_agreement=0.9)
+
+
+@pytest.fixture(scope="session")
+def int8_buckets(run, tmp_path_factory):
+    """(path, report) of a dynamic_int8 file with two buckets."""
+    from kerasbert.mobile import compress
+
+    path = tmp_path_factory.mktemp("buckets") / "int8.tflite"
     return path, compress(run, out=path, lengths=[8, 24], min_agreement=0.9)
 
 

@@ -26,6 +26,17 @@ def test_what_is_written_is_read():
     assert BUNDLE.lengths == (8, 16)
 
 
+def test_any_length_is_format_2_and_files_of_format_1_still_open():
+    free = dataclasses.replace(BUNDLE, signatures={16: "any_length"}, any_length=True)
+    assert bundle.read(free.to_zip()) == free
+    assert [free.signature(length) for length in (2, 9, 16)] == ["any_length"] * 3
+    assert [BUNDLE.signature(length) for length in (8, 16)] == ["length_8", "length_16"]
+    settings = [json.loads(bundle.unpack(b.to_zip())["bundle.json"]) for b in (BUNDLE, free)]
+    assert [s["format"] for s in settings] == [1, 2]
+    assert "any_length" not in settings[0]
+    assert bundle.read(BUNDLE.to_zip()).any_length is False
+
+
 def test_the_same_bundle_is_the_same_bytes_without_dates():
     other = dataclasses.replace(BUNDLE, tokenizer=dict(reversed(BUNDLE.tokenizer.items())))
     assert BUNDLE.to_zip() == other.to_zip()
@@ -72,7 +83,7 @@ def test_files_of_others_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"format": 2}, "bundle format 2, expected 1"),
+        ({"format": 3}, "bundle format 3, expected 1 or 2"),
         ({"kind": "song"}, "damaged .*song"),
         ({"surprise": 1}, "damaged .*surprise"),
         ({"signatures": {"x": "y"}}, "damaged"),

@@ -26,14 +26,19 @@ def test_run_reads_lines(float_file, capsys, monkeypatch):
     assert {row[0] for row in rows} <= {"negative", "neutral", "positive"}
 
 
-def test_inspect_says_what_a_file_is(float_file, mediapipe_file, capsys):
+def test_inspect_says_what_a_file_is(float_file, any_file, mediapipe_file, capsys):
     assert main(["inspect", str(float_file[0]), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["lengths"] == [8, 12, 24]
+    assert found["any_length"] is False
     assert found["target"] == "kerasbert"
     assert found["quantization"] == "float32"
     assert found["operators"]["FULLY_CONNECTED"] > 0
     assert not [name for name in found["operators"] if name.startswith("Flex")]
+    assert main(["inspect", str(any_file[0]), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["lengths"], found["any_length"]) == ([24], True)
+    assert found["signatures"] == ["any_length"]
     assert main(["inspect", str(mediapipe_file[0])]) == 0
     assert "mediapipe" in capsys.readouterr().out
 
@@ -89,5 +94,7 @@ def test_compress_by_command(run, tmp_path, capsys):
     pytest.importorskip("tensorflow")
     out = tmp_path / "x.tflite"
     assert main(["compress", str(run), "--out", str(out), "--quantize", "fp16", "--lengths", "16"]) == 0
-    assert "agreement 1.0000" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "agreement 1.0000" in printed
+    assert "lengths 16\n" in printed
     assert out.exists()

@@ -19,6 +19,25 @@ def test_float_file_equals_the_model(float_file):
     assert report["bytes"] == path.stat().st_size
 
 
+def test_any_length_is_one_signature(run, any_file, int8_buckets):
+    from kerasbert.export import bundle
+    from kerasbert.mobile.compression import _lengths
+    from kerasbert.tasks.load import load
+
+    path, report = any_file
+    assert report["max_difference"] <= 1e-4
+    assert (report["lengths"], report["any_length"]) == ([24], True)
+    found = bundle.read(path)
+    assert (found.signatures, found.any_length) == ({24: "any_length"}, True)
+    assert int8_buckets[1]["any_length"] is False
+    assert bundle.read(int8_buckets[0]).signatures == {8: "length_8", 24: "length_24"}
+    model = load(run)
+    assert _lengths(model, "kerasbert", None, None) == (8, 12, 16, 24, 32, 40)
+    assert _lengths(model, "kerasbert", None, "any") == (40,)
+    assert _lengths(model, "kerasbert", 30, [8, 16, 36]) == (8, 16, 30)
+    assert _lengths(model, "mediapipe", None, None) == (40,)
+
+
 def test_int8_file_agrees_and_says_on_what(int8_file):
     _, report = int8_file
     assert report["agreement"] >= 0.9
@@ -137,6 +156,6 @@ def test_pairs_regression_and_vectors(tmp_path):
         runner(["one text"])
 
     model.encoder.tokenizer = model.tokenizer
-    compress(model.encoder, "float32", tmp_path / "vectors.tflite", lengths=[24], texts=TEXTS)
+    compress(model.encoder, "float32", tmp_path / "vectors.tflite", lengths="any", length=24, texts=TEXTS)
     vectors = [answer.values for answer in load(tmp_path / "vectors.tflite", cache=False)(TEXTS)]
     np.testing.assert_allclose(vectors, predict.encode(model, TEXTS), atol=1e-4)

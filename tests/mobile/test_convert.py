@@ -20,7 +20,7 @@ def program():
     return model, lambda batch: {"p": ops.softmax(model(batch, read="first")["pooled"])}
 
 
-def outputs(data, length, seed=0):
+def outputs(data, length, seed=0, name=None):
     from ai_edge_litert.interpreter import Interpreter
 
     generator = np.random.default_rng(seed)
@@ -29,7 +29,7 @@ def outputs(data, length, seed=0):
         "padding_mask": (np.arange(length) < length - 2).astype("int32")[None],
         "segment_ids": generator.integers(0, 2, (1, length), dtype="int32"),
     }
-    return Interpreter(model_content=data).get_signature_runner(f"length_{length}")(**inputs)["p"], inputs
+    return Interpreter(model_content=data).get_signature_runner(name or f"length_{length}")(**inputs)["p"], inputs
 
 
 def test_derived_buckets_equal_converted_ones(program):
@@ -53,6 +53,16 @@ def test_float_file_equals_keras(program):
     data = convert.convert(model, function, {9: "length_9", 20: "length_20", 70: "length_70"}, quantize="float32")
     for length in (9, 20, 70):
         received, inputs = outputs(data, length)
+        np.testing.assert_allclose(received, function(inputs)["p"].numpy(), atol=1e-5)
+
+
+def test_any_length_equals_keras(program):
+    from kerasbert.mobile import convert
+
+    model, function = program
+    data = convert.convert(model, function, {None: "any_length"}, quantize="float32")
+    for length in (3, 8, 9, 31, 95, 96, 3):
+        received, inputs = outputs(data, length, name="any_length")
         np.testing.assert_allclose(received, function(inputs)["p"].numpy(), atol=1e-5)
 
 

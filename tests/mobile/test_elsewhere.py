@@ -97,7 +97,7 @@ def _path():
 
 def test_another_process_writes_the_same_bytes(run, int8_file, tmp_path):
     out = tmp_path / "again.tflite"
-    call = "mobile.compress(sys.argv[1], out=sys.argv[2], lengths=[8, 24], min_agreement=0.9)"
+    call = "mobile.compress(sys.argv[1], out=sys.argv[2], lengths='any', length=24, min_agreement=0.9)"
     code = f"import sys; from kerasbert import mobile; {call}"
     python("-c", code, run, out, PYTHONHASHSEED="7")
     assert out.read_bytes() == int8_file[0].read_bytes()

@@ -1,4 +1,4 @@
-"""The phone side: the same answers as kb.predict, the shortest bucket, a cache that never hurts, no TensorFlow."""
+"""The phone side: the same answers as kb.predict, any length or the shortest bucket, a cache that never hurts, no TensorFlow."""
 
 import json
 import threading
@@ -50,7 +50,69 @@ def test_buckets_are_prepared_on_first_use(runner):
     prepared = runner.model.buffers
     assert not prepared
     runner(["a"])
-    assert list(prepared) == [8]
+    assert list(prepared) == ["length_8"]
+
+
+def packed(runner, length, seed=0):
+    """Token and segment ids of `length` random words between the special tokens."""
+    draw = np.random.default_rng([seed, length])
+    tokenizer = runner.tokenizer
+    words = draw.integers(5, tokenizer.size, length - 2).tolist()
+    return [tokenizer.cls_id, *words, tokenizer.sep_id], [0] * length
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [("float32", 1e-5), ("dynamic_int8", 0.02)])
+def test_any_length_equals_the_buckets(kind, tolerance, any_file, float_file, int8_file, int8_buckets):
+    from kerasbert.mobile.runtime import load
+
+    files = (any_file, float_file) if kind == "float32" else (int8_file, int8_buckets)
+    exact, buckets = (load(path, cache=False) for path, _ in files)
+    lengths = (3, 5, 7, 8, 11, 17, 23, 24)
+    rows = [(exact.run(*packed(exact, n)), buckets.run(*packed(buckets, n))) for n in lengths]
+    received, expected = map(np.stack, zip(*rows))
+    np.testing.assert_allclose(received, expected, atol=tolerance)
+    assert expected.std(axis=0).max() > 0.05
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_lengths_in_any_order_give_the_same_answers(int8_file, plain, tmp_path):
+    from ai_edge_litert.interpreter import Interpreter
+
+    from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.runtime.interpreters import Plain
+
+    exact = load(int8_file[0], cache=tmp_path)
+    if plain:
+        exact.model = Plain(Interpreter, "plain", int8_file[0], exact.bundle, 1)
+    first = {n: exact.run(*packed(exact, n)) for n in (24, 5, 3, 23)}
+    for n in (3, 24, 23, 5, 5, 24, 3, 23, 3):
+        np.testing.assert_array_equal(exact.run(*packed(exact, n)), first[n])
+        exact.run(*packed(exact, n, seed=1))
+
+
+def test_texts_run_at_their_own_length_in_order_of_length(any_file, monkeypatch):
+    from kerasbert.mobile.runtime import load
+
+    exact, used = load(any_file[0], cache=False), []
+    texts = ["good " * n for n in (7, 0, 23, 6, 22, 21, 1000, 7)]
+    expected = [exact([text])[0] for text in texts]
+    real = exact.model.run
+    monkeypatch.setattr(exact.model, "run", lambda length, inputs: used.append(length) or real(length, inputs))
+    assert exact(texts) == expected
+    assert used == [2, 8, 9, 9, 23, 24, 24, 24]
+
+
+def test_a_litert_that_cannot_resize_is_not_asked_to(any_file, float_file, monkeypatch):
+    from ai_edge_litert.compiled_model import CompiledModel
+
+    from kerasbert.mobile.runtime import load
+
+    expected = load(any_file[0], cache=False).outputs(TEXTS)
+    monkeypatch.delattr(CompiledModel, "resize_input_tensor")
+    plain = load(any_file[0], cache=False)
+    assert plain.model.name == "ai-edge-litert Interpreter"
+    np.testing.assert_allclose(plain.outputs(TEXTS), expected, atol=1e-6)
+    assert load(float_file[0], cache=False).model.name == "ai-edge-litert CompiledModel"
 
 
 def test_what_is_not_a_list_of_texts_is_refused(runner):
@@ -61,7 +123,11 @@ def test_what_is_not_a_list_of_texts_is_refused(runner):
     assert runner([]) == []
 
 
-def test_threads_share_a_runner(runner):
+@pytest.mark.parametrize("lengths", ["buckets", "any"])
+def test_threads_share_a_runner(lengths, float_file, any_file):
+    from kerasbert.mobile.runtime import load
+
+    runner = load((float_file if lengths == "buckets" else any_file)[0], cache=False)
     texts = TEXTS * 10
     expected = [answer.score for answer in runner(texts)]
     results = {}
@@ -154,14 +220,14 @@ def test_damaged_files_are_one_line(float_file, tmp_path):
         load(float_file[0], threads=0)
 
 
-def test_no_tensorflow_and_no_noise(float_file):
+def test_no_tensorflow_and_no_noise(any_file):
     code = (
         "import sys, json\n"
         "from kerasbert.mobile.runtime import load\n"
-        f"answers = load({str(float_file[0])!r}, cache=False)(['a good film', 'bad'])\n"
+        f"answers = load({str(any_file[0])!r}, cache=False)(['a good film', 'bad', 'good ' * 40])\n"
         "print(json.dumps([answer.to_json() for answer in answers]))\n"
         "assert not {'tensorflow', 'keras', 'torch', 'tokenizers'} & set(sys.modules)\n"
     )
     done = python("-c", code)
     assert done.stderr == ""
-    assert [set(answer) for answer in json.loads(done.stdout)] == [{"label", "score", "scores"}] * 2
+    assert [set(answer) for answer in json.loads(done.stdout)] == [{"label", "score", "scores"}] * 3
