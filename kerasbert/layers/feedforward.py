@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import island, project, recompute
+from kerasbert.layers.backend import island, on_tpu, project, recompute
 
 ACTIVATIONS = {
     "gelu": lambda x: ops.gelu(x, approximate=False),
@@ -73,9 +73,9 @@ class FeedForward(keras.layers.Layer):
         self.outer.build((*shape[:-1], self.width))
 
     def call(self, x):
-        # on TPU what is cheap to repeat is not kept
-        outer = recompute(lambda y: self.outer(activate(y, self.inner.bias, activation=self.activation)))
-        return outer(project(x, self.inner.kernel))
+        if on_tpu():  # what is cheap to repeat is not kept
+            return recompute(lambda y: self.outer(ACTIVATIONS[self.activation](y)))(self.inner(x))
+        return self.outer(self.inner(x, activation=self.activation))
 
     def get_config(self):
         config = {"width": self.width, "activation": self.activation, "initializer": self.initializer}

@@ -96,6 +96,7 @@ def test_a_taken_place_is_refused_and_a_wrong_file_is_not_left(classifier, serve
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_every_kind_of_tokenizer(kind, tmp_path):
     """Text in, vectors out; and the tokenizer comes back from the model directory."""

@@ -81,6 +81,7 @@ def test_merges_out_of_order_and_a_piece_made_twice():
     assert graph_tokenizer(tokenizer).encode(texts).to_list() == [tokenizer.encode(text) for text in texts]
 
 
+@pytest.mark.slow
 def test_a_saved_model_loads_without_kerasbert(pair, tmp_path):
     tokenizer, graph = pair
 
