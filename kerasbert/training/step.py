@@ -5,6 +5,7 @@ Keras' own loop divides by the replica's count, clips before the all-reduce and 
 here one replica equals N replicas equals any accumulation.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -71,7 +72,8 @@ class StepCore:
         """
         shape = local_shape(batch)
         if shape not in self.backward:
-            self.backward[shape] = tf.function(self._backward, autograph=False)
+            # a partial: TensorFlow counts traces by the code of a function and would warn of too many
+            self.backward[shape] = tf.function(functools.partial(self._backward), autograph=False)
         gradients, logs = self.backward[shape](batch)
         if self.scale is not None or finite(logs):  # loss scaling leaves an update out by itself
             self.update(gradients, logs["gradient_norm"])
