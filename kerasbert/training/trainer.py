@@ -162,7 +162,8 @@ class Trainer:
             seed=settings.seed,
             loss_scaling=settings.precision == "mixed_float16",
             compile_update=compiled,
-            compile_islands=compiled and feed.fixed,
+            # in float32 the matrix products are nearly all of the time, and compiling the rest gains nothing
+            compile_islands=compiled and feed.fixed and settings.precision == "mixed_bfloat16",
         )
         self.checkpoints = Checkpoints(run.directory)
         self.chief = strategy.extended.should_checkpoint  # of several machines one writes
