@@ -59,7 +59,7 @@ def test_code_points_on_which_tensorflow_text_and_hugging_face_differ():
     import tensorflow as tf
     import tensorflow_text
 
-    from kerasbert.text import graph
+    from kerasbert.text import wordpiece_graph
 
     codes = [code for code in CODE_POINTS if not inside(code, TABLES.drop)]
     plain = tensorflow_text.FastWordpieceTokenizer(["[UNK]", "zz"], token_out_type=tf.int32)
@@ -73,11 +73,11 @@ def test_code_points_on_which_tensorflow_text_and_hugging_face_differ():
         else 1
         for code in codes
     }
-    bounds = parse_ranges(graph.CONTESTED_LETTERS)
+    bounds = parse_ranges(wordpiece_graph.CONTESTED_LETTERS)
     assert [code for code in codes if (ours[code], theirs[code]) == (1, 3)] == [
         code for code in codes if inside(code, bounds)
     ]
-    assert [code for code in codes if (ours[code], theirs[code]) == (3, 1)] == sorted(graph.CONTESTED_PUNCTUATION)
+    assert [code for code in codes if (ours[code], theirs[code]) == (3, 1)] == sorted(wordpiece_graph.CONTESTED_PUNCTUATION)
     assert all(ours[code] == theirs[code] for code in codes if 2 in (ours[code], theirs[code]))
 
 
