@@ -42,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fault of ours; 75 after a SIGTERM: the same command goes on.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # off by default below AVX512: 20% of a training step
     options = parser().parse_args(arguments)
     try:
         options.plugins = _plugins(options.plugin)

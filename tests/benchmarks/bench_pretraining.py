@@ -190,7 +190,6 @@ def main() -> None:
     found: dict[str, list[dict]] = {name: [] for name in options.only}
     sizes = [f"--{name}={getattr(options, name)}" for name in ("layers", "hidden", "length", "batch", "steps")]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
-    environment["TF_ENABLE_ONEDNN_OPTS"] = "1"  # as our command line sets it; the peers on TensorFlow gain from it too
     for _ in range(options.rounds):
         for name in options.only:
             command = [sys.executable, "-m", "tests.benchmarks.bench_pretraining", "--one", name, *sizes]

@@ -77,7 +77,9 @@ def test_code_points_on_which_tensorflow_text_and_hugging_face_differ():
     assert [code for code in codes if (ours[code], theirs[code]) == (1, 3)] == [
         code for code in codes if inside(code, bounds)
     ]
-    assert [code for code in codes if (ours[code], theirs[code]) == (3, 1)] == sorted(wordpiece_graph.CONTESTED_PUNCTUATION)
+    assert [code for code in codes if (ours[code], theirs[code]) == (3, 1)] == sorted(
+        wordpiece_graph.CONTESTED_PUNCTUATION
+    )
     assert all(ours[code] == theirs[code] for code in codes if 2 in (ours[code], theirs[code]))
 
 
