@@ -197,6 +197,7 @@ def _pretrain(options: argparse.Namespace) -> None:
     missing = [name for name in ("model", "data", "steps", "out") if settings.get(name) is None]
     if missing:
         raise InputError(f"pretrain needs {', '.join(missing)}: on the command line or in a --recipe")
+    from kerasbert.options import read_profile
     from kerasbert.training.pretrain import pretrain
 
     if options.set:
@@ -204,19 +205,11 @@ def _pretrain(options: argparse.Namespace) -> None:
     if options.static_masks:
         settings["masking"] = settings.get("masking", {}) | {"static": options.static_masks}
     if "profile" in settings:
-        settings["profile"] = _profile(settings["profile"])
+        settings["profile"] = read_profile(settings["profile"])
     if hasattr(options, "peak_tflops"):
         settings["peak"] = options.peak_tflops * 1e12
     pretrain(**settings, plugin=options.plugins)
     print(settings["out"])
-
-
-def _profile(given: str) -> tuple[int, int]:
-    """`START:COUNT` -> (first update from 0, number of updates)."""
-    start, colon, count = given.partition(":")
-    if not (colon and start.isdecimal() and count.isdecimal()):
-        raise InputError(f"--profile {given!r}, expected START:COUNT such as 100:5")
-    return int(start), int(count)
 
 
 def _replay(options: argparse.Namespace) -> None:

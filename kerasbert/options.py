@@ -2,6 +2,8 @@
 
 import argparse
 
+from kerasbert.errors import InputError
+
 
 def add_commands(commands: argparse._SubParsersAction, shared: argparse.ArgumentParser) -> None:
     """Declare every command of `kerasbert`."""
@@ -186,3 +188,11 @@ def _training(add: argparse.ArgumentParser, required: bool = True) -> None:
     option("--save-every", int, "updates between checkpoints")
     option("--log-every", int)
     add.add_argument("--quiet", action="store_true")
+
+
+def read_profile(given: str) -> tuple[int, int]:
+    """`START:COUNT` -> (first update from 0, number of updates)."""
+    start, colon, count = given.partition(":")
+    if not (colon and start.isdecimal() and count.isdecimal()):
+        raise InputError(f"--profile {given!r}, expected START:COUNT such as 100:5")
+    return int(start), int(count)

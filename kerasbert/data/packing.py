@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -50,6 +50,14 @@ def _below(rng: random.Random, n: int) -> int:
     return int(rng.random() * n)
 
 
+def _turns(documents: Documents, seed: int, dupe_factor: int) -> Iterator[tuple[random.Random, int, int, int]]:
+    """Every document, `dupe_factor` times: its generator, its index, its first segment and the one after its last."""
+    firsts = documents.firsts.tolist()
+    for copy in range(dupe_factor):
+        for index, digest in enumerate(documents.digests):
+            yield document_random(digest, seed, copy), index, firsts[index], firsts[index + 1]
+
+
 def pack_pairs(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Spans:
     """Sentence pairs (Devlin et al., 2019, section 3.1 and A.2; create_instances_from_document of BERT's code).
 
@@ -62,28 +70,25 @@ def pack_pairs(documents: Documents, *, length: int, seed: int, dupe_factor: int
     bounds, firsts = documents.bounds.tolist(), documents.firsts.tolist()
     room = length - 3
     spans: list[tuple[int, int, int, int, int]] = []
-    for copy in range(dupe_factor):
-        for index, digest in enumerate(documents.digests):
-            rng = document_random(digest, seed, copy)
-            first, end = firsts[index], firsts[index + 1]
-            while first < end:
-                short = rng.random() < SHORT
-                target = 2 + _below(rng, room - 1) if short else room
-                # The fewest segments that reach the target, or all that are left.
-                last = bisect.bisect_left(bounds, bounds[first] + target, first + 1, end)
-                split = first + 1 + (_below(rng, last - first - 1) if last - first > 1 else 0)
-                is_random = int(last - first == 1 or rng.random() < 0.5)
-                a = bounds[first], bounds[split]
-                if is_random:
-                    other, start = _elsewhere(rng, index, firsts)
-                    wanted = bounds[start] + max(1, target - (a[1] - a[0]))
-                    stop = bisect.bisect_left(bounds, wanted, start + 1, firsts[other + 1])
-                    b = bounds[start], bounds[stop]
-                    first = split
-                else:
-                    b = bounds[split], bounds[last]
-                    first = last
-                spans.append((*_cut(rng, a, b, room), is_random))
+    for rng, index, first, end in _turns(documents, seed, dupe_factor):
+        while first < end:
+            short = rng.random() < SHORT
+            target = 2 + _below(rng, room - 1) if short else room
+            # The fewest segments that reach the target, or all that are left.
+            last = bisect.bisect_left(bounds, bounds[first] + target, first + 1, end)
+            split = first + 1 + (_below(rng, last - first - 1) if last - first > 1 else 0)
+            is_random = int(last - first == 1 or rng.random() < 0.5)
+            a = bounds[first], bounds[split]
+            if is_random:
+                other, start = _elsewhere(rng, index, firsts)
+                wanted = bounds[start] + max(1, target - (a[1] - a[0]))
+                stop = bisect.bisect_left(bounds, wanted, start + 1, firsts[other + 1])
+                b = bounds[start], bounds[stop]
+                first = split
+            else:
+                b = bounds[split], bounds[last]
+                first = last
+            spans.append((*_cut(rng, a, b, room), is_random))
     return _pairs(documents.ids, spans)
 
 
@@ -96,16 +101,13 @@ def pack_sentences(documents: Documents, *, length: int, seed: int, dupe_factor:
     """
     bounds, firsts = documents.bounds.tolist(), documents.firsts.tolist()
     spans: list[tuple[int, int, int, int, int]] = []
-    for copy in range(dupe_factor):
-        for index, digest in enumerate(documents.digests):
-            rng = document_random(digest, seed, copy)
-            first, end = firsts[index], firsts[index + 1]
-            while first < end:
-                is_random = int(first + 1 == end or rng.random() < 0.5)
-                second = _elsewhere(rng, index, firsts)[1] if is_random else first + 1
-                a, b = ((bounds[segment], bounds[segment + 1]) for segment in (first, second))
-                spans.append((*_cut(rng, a, b, length - 3), is_random))
-                first += 2 - is_random
+    for rng, index, first, end in _turns(documents, seed, dupe_factor):
+        while first < end:
+            is_random = int(first + 1 == end or rng.random() < 0.5)
+            second = _elsewhere(rng, index, firsts)[1] if is_random else first + 1
+            a, b = ((bounds[segment], bounds[segment + 1]) for segment in (first, second))
+            spans.append((*_cut(rng, a, b, length - 3), is_random))
+            first += 2 - is_random
     return _pairs(documents.ids, spans)
 
 

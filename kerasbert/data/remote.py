@@ -12,9 +12,9 @@ def is_remote(path: str | os.PathLike) -> bool:
     return "://" in os.fspath(path)
 
 
-def join(directory: str | os.PathLike, name: str) -> str:
-    """Path or address of a file in a directory."""
-    return posixpath.join(os.fspath(directory), name)
+def join(directory: str | os.PathLike, *names: str) -> str:
+    """Path or address of something in a directory."""
+    return posixpath.join(os.fspath(directory), *names)
 
 
 def _gfile() -> Any:

@@ -125,7 +125,7 @@ def finetune(
             "patience": patience,
             "changes": dict(changes or {}),
         }
-        check_batch(settings.batch, settings.accumulate, devices)
+        check_batch(settings.batch, settings.accumulate, devices.num_replicas_in_sync)
         encoded = [encode_texts(encoder.tokenizer, rows.texts, longest) for rows in (train, dev)]
         run = open_run(out, "finetune", description, overwrite=overwrite)
         if run.finished:

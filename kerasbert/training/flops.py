@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from kerasbert.training.step import on_cpu
+
 # Peak of bfloat16 (float16 where there is none) products without sparsity, in FLOP/s per chip or GPU: vendors' data sheets
 GPUS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12, "V100": 125e12, "T4": 65e12}
 TPUS = {"v6e": 918e12, "v5p": 459e12, "v5litepod": 197e12, "v4": 275e12, "v3": 123e12, "v2": 45e12}
@@ -43,7 +45,7 @@ def peak(strategy: tf.distribute.Strategy) -> float | None:
         kind = os.environ.get("TPU_ACCELERATOR_TYPE", "").partition("-")[0]
         cores = 2 if kind in ("v2", "v3") else 1  # there a replica is half a chip
         return replicas * TPUS[kind] / cores if kind in TPUS else None
-    if strategy is tf.distribute.get_strategy() or "GPU" not in "".join(strategy.extended.worker_devices):
+    if on_cpu(strategy):
         return None
     name = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0]).get("device_name", "")
     found = next((rate for part, rate in GPUS.items() if part in name.replace("-", " ").split()), None)

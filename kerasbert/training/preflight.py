@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import Place, parse
 
 GB = 1e9
@@ -47,11 +48,8 @@ def preflight(
             if warning:
                 warnings.warn(warning, stacklevel=2)
     for batch, accumulate in batches:
-        if place.count and batch % (place.count * accumulate):
-            raise InputError(
-                f"batch {batch} is not a multiple of {place.count} replica(s) x {accumulate} micro-batch(es): "
-                "change --batch or --accumulate"
-            )
+        if place.count:
+            check_batch(batch, accumulate, place.count)
     return place
 
 

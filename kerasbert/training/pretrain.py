@@ -132,13 +132,13 @@ def pretrain(
         "masking": {name: getattr(masking, name) for name in masking.__dataclass_fields__},
         "data": records.digest,
         "phases": [phase.to_json() | {"data": opened[phase.data].digest} for phase in stretches] if phases else None,
-        "held_out": Records(held_out).digest if held_out else "last shard" if evaluated else None,
+        "held_out": evaluated[0].digest if held_out else "last shard" if evaluated else None,
         "plugin": dict(plugin) if plugin else None,
     }
     with devices.scope():
         program = source.program(records, tokenizer, masking, settings)
         for phase in stretches:
-            check_batch(phase.batch, phase.accumulate, devices)
+            check_batch(phase.batch, phase.accumulate, devices.num_replicas_in_sync)
         check_rules(settings.optimizer_options, program.model.trainable_variables)
         for phase in stretches:
             rows = phase.batch // (devices.num_replicas_in_sync * phase.accumulate)

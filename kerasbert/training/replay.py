@@ -54,8 +54,6 @@ def replay(dump: str | os.PathLike) -> dict[str, Any]:
 
 def _program(content: dict[str, Any], pairs: bool) -> Any:
     settings = content["settings"]
-    for path in settings.get("plugin") or {}:
-        registry.load_plugin(path)
     family = registry.family(settings["model"].partition("/")[0])
     keras.utils.set_random_seed(settings["seed"])
     with precision(settings["precision"]):

@@ -204,9 +204,8 @@ def finite(logs: Mapping[str, Any]) -> bool:
     return math.isfinite(float(logs["loss"]) + float(logs["gradient_norm"]))
 
 
-def check_batch(batch: int, accumulate: int, strategy: tf.distribute.Strategy) -> None:
+def check_batch(batch: int, accumulate: int, replicas: int) -> None:
     """Refuse a global batch that replicas and micro-batches cannot divide."""
-    replicas = strategy.num_replicas_in_sync
     if batch % (replicas * accumulate):
         raise InputError(
             f"batch {batch} is not a multiple of {replicas} replica(s) x {accumulate} micro-batch(es): "

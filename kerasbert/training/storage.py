@@ -12,24 +12,19 @@ from pathlib import Path
 import tensorflow as tf
 
 from kerasbert import files
-from kerasbert.data.remote import is_remote
+from kerasbert.data import remote
+from kerasbert.data.remote import is_remote, join
 from kerasbert.errors import InputError
 
 ERRORS = (OSError, tf.errors.OpError)
 
 
-def join(folder: str | os.PathLike, *names: str) -> str:
-    """Path or address of something in a folder."""
-    return posixpath.join(os.fspath(folder), *names)
-
-
 def read(path: str | os.PathLike) -> bytes | None:
     """The content of a file; None where there is none."""
-    if not is_remote(path):
-        return Path(path).read_bytes() if Path(path).is_file() else None
+    if not is_remote(path) and not Path(path).is_file():
+        return None
     try:
-        with tf.io.gfile.GFile(os.fspath(path), "rb") as file:
-            return file.read()
+        return remote.read(path)
     except tf.errors.NotFoundError:
         return None
 

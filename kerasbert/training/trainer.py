@@ -14,7 +14,7 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import Exploded, InputError
 from kerasbert.layers.naming import names, values
-from kerasbert.training import explosion, flops, storage
+from kerasbert.training import explosion, flops, multiworker, storage
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.optimizers import averaged, check_optimizer, make_optimizer
@@ -166,7 +166,7 @@ class Trainer:
             compile_islands=compiled and feed.fixed and settings.precision == "mixed_bfloat16",
         )
         self.checkpoints = Checkpoints(run.directory)
-        self.chief = strategy.extended.should_checkpoint  # of several machines one writes
+        self.chief = multiworker.is_chief(strategy)
         self.stopped, self.interrupted, self.skipped, self.saved = False, False, 0, -1
         self.alone_until = 0  # updates before this one are made one by one, to find the one that exploded
         self.tracing = False
@@ -250,7 +250,7 @@ class Trainer:
     def _explode(self, step: int, logs: Mapping[str, float]) -> Mapping[str, float]:
         """No weight has changed. Write the dump; stop, or go on where updates may be left out."""
         self.checkpoints.wait()
-        state = {"iterations": int(self.core.optimizer.iterations), "checkpoint": max(0, self.saved)}
+        state = {"iterations": self._iterations(), "checkpoint": max(0, self.saved)}
         if self.core.scale is not None:
             state["scale"] = float(self.core.scale)
         line = "another process writes the dump"
@@ -306,7 +306,7 @@ class Trainer:
         state = {"scale": None, "evaluation": getattr(self.evaluate, "state", None), "stopped": self.stopped}
         if self.core.scale is not None:
             state["scale"] = [float(self.core.scale), int(self.core.good_steps)]
-        state["iterations"] = int(tf.convert_to_tensor(self.core.optimizer.iterations.value))
+        state["iterations"] = self._iterations()
         state["skipped"] = self.skipped
         state["data"] = self.feed.position(step)
         # copies: the next update changes the variables' own memory
@@ -314,6 +314,10 @@ class Trainer:
         self.checkpoints.begin(step, {"weights": values(self.program.model), "optimizer": slots}, state)
         self.run.flush()
         self.saved = step
+
+    def _iterations(self) -> int:
+        """The optimizer's own count. `int` of the variable itself fails under MultiWorkerMirroredStrategy."""
+        return int(tf.convert_to_tensor(self.core.optimizer.iterations.value))
 
     def _slot_variables(self) -> list[tuple[int, Any]]:
         iterations = self.core.optimizer.iterations

@@ -9,7 +9,7 @@ from kerasbert.errors import InputError
 from kerasbert.text import WordPiece
 from kerasbert.text.graph import graph_tokenizer
 from kerasbert.text.wordpiece import SPECIALS
-from tests.support import python
+from tests.text.saved import assert_it_loads_without_kerasbert
 
 TOKENIZER = WordPiece([*SPECIALS, "un", "##aff", "##able", "a", "##a", "cafe", ",", "中"])
 GRAPH = graph_tokenizer(TOKENIZER)
@@ -92,34 +92,6 @@ def test_rows_do_not_leak_into_each_other():
 
 
 def test_a_saved_model_loads_without_kerasbert(tmp_path):
-    class Model(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokenizer = GRAPH
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def __call__(self, text):
-            ids, starts, ends = GRAPH.tokenize(text)
-            return {
-                **GRAPH.pack(text, length=8),
-                "starts": starts.to_tensor(-1),
-                "ends": ends.to_tensor(-1),
-                "ids": ids.to_tensor(-1),
-            }
-
+    assert TOKENIZER.pad_id == 0
     texts = ["Unaffable, Café", "\U0001d165\u302ea 中", ""]
-    tf.saved_model.save(Model(), str(tmp_path / "model"))
-    code = f"""
-import sys
-sys.modules["kerasbert"] = None
-import tensorflow as tf, tensorflow_text
-found = tf.saved_model.load({str(tmp_path / "model")!r})(tf.constant({texts!r}))
-print({{name: value.numpy().tolist() for name, value in found.items()}})
-"""
-    found = eval(python("-c", code).stdout.strip().splitlines()[-1])
-    for row, text in enumerate(texts):
-        tokens = TOKENIZER.tokenize(text)
-        token_ids, _ = TOKENIZER.pack(text, length=8)
-        assert found["token_ids"][row] == token_ids + [0] * (8 - len(token_ids))
-        for name in ("ids", "starts", "ends"):
-            assert [x for x in found[name][row] if x >= 0] == getattr(tokens, name)
+    assert_it_loads_without_kerasbert(TOKENIZER, GRAPH, texts, tmp_path)

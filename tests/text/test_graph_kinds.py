@@ -11,6 +11,7 @@ from kerasbert.text.bpe import ALPHABET
 from kerasbert.text.graph import graph_tokenizer
 from tests.support import python
 from tests.text.kinds import small_bpe, small_unigram
+from tests.text.saved import assert_it_loads_without_kerasbert
 from tests.text.strings import generate
 
 KINDS = {"bpe": small_bpe, "bpe with prefix": lambda: small_bpe(True), "unigram": small_unigram}
@@ -83,35 +84,7 @@ def test_merges_out_of_order_and_a_piece_made_twice():
 
 @pytest.mark.slow
 def test_a_saved_model_loads_without_kerasbert(pair, tmp_path):
-    tokenizer, graph = pair
-
-    class Model(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokenizer = graph
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def __call__(self, text):
-            ids, starts, ends = graph.tokenize(text)
-            offsets = {"starts": starts.to_tensor(-1), "ends": ends.to_tensor(-1), "ids": ids.to_tensor(-1)}
-            return graph.pack(text, length=8) | offsets
-
-    texts = ["the unaffable, Café", "中 e.g.", ""]
-    tf.saved_model.save(Model(), str(tmp_path / "model"))
-    code = f"""
-import sys
-sys.modules["kerasbert"] = None
-import tensorflow as tf, tensorflow_text
-found = tf.saved_model.load({str(tmp_path / "model")!r})(tf.constant({texts!r}))
-print({{name: value.numpy().tolist() for name, value in found.items()}})
-"""
-    found = eval(python("-c", code).stdout.strip().splitlines()[-1])
-    for row, text in enumerate(texts):
-        tokens = tokenizer.tokenize(text)
-        token_ids, _ = tokenizer.pack(text, length=8)
-        assert found["token_ids"][row] == token_ids + [tokenizer.pad_id] * (8 - len(token_ids))
-        for name in ("ids", "starts", "ends"):
-            assert [x for x in found[name][row] if x >= 0] == getattr(tokens, name)
+    assert_it_loads_without_kerasbert(*pair, ["the unaffable, Café", "中 e.g.", ""], tmp_path)
 
 
 def test_the_phone_loads_every_kind_with_the_standard_library_only(tmp_path):
