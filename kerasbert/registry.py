@@ -103,8 +103,9 @@ def families() -> dict[str, Family]:
 
 
 def objectives() -> dict[str, Any]:
-    """Every known pretraining objective by name."""
+    """Every known pretraining objective by name; some stand in their paper's file."""
     _load("kerasbert.objectives")
+    _load("kerasbert.models")
     _entry_points()
     return OBJECTIVES
 

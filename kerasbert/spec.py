@@ -19,13 +19,15 @@ class Embeddings:
     Args:
         vocabulary: int V, rows of the token table.
         width: int E, or None for E = H; another width is projected to H.
-        positions: int, longest sequence with learned positions.
-        segments: int, rows of the segment table; 0 for no segments.
+        positions: int, rows of the table of learned positions.
+        offset: int, rows in front of the first position (RoBERTa and its heirs: 2, never read).
+        segments: int, rows of the segment table; 0 for no segments, with 1 every token is of the first.
     """
 
     vocabulary: int = 30522
     width: int | None = None
     positions: int = 512
+    offset: int = 0
     segments: int = 2
 
 
@@ -63,9 +65,17 @@ class Blocks:
 
     Args:
         layers: int, number of transformer layers.
+        norm: "post" (after each sublayer, as in Vaswani et al., 2017) or "pre" (before it, and once at the end).
+        share: what all layers have in common: "none", "all", "attention" or "ffn" (Lan et al., 2020, section 3.1).
     """
 
     layers: int = 12
+    norm: str = "post"
+    share: str = "none"
+
+
+# fields with few values
+CHOICES = {"blocks.norm": ("post", "pre"), "blocks.share": ("none", "all", "attention", "ffn")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,8 +130,20 @@ class Spec:
         for path in ("hidden", "embeddings.vocabulary", "embeddings.positions", "blocks.layers"):
             if get(self, path) < 1:
                 raise InputError(f"{path} must be at least 1. Received: {get(self, path)}")
+        for path, known in CHOICES.items():
+            if get(self, path) not in known:
+                raise InputError(f"{path} must be one of {', '.join(known)}. Received: {get(self, path)!r}")
+        if not 0 <= self.embeddings.offset < self.embeddings.positions:
+            raise InputError(
+                f"embeddings.offset must be in [0, embeddings.positions = {self.embeddings.positions}). "
+                f"Received: {self.embeddings.offset}"
+            )
         for path in ("attention.heads", "feedforward.width"):
             value = get(self, path)
+            if isinstance(value, tuple) and self.blocks.share != "none":
+                raise InputError(
+                    f"{path} must be one number where layers share weights (blocks.share). Received: {value}"
+                )
             if isinstance(value, tuple) and len(value) != self.blocks.layers:
                 raise InputError(f"{path} has {len(value)} values, expected one per layer: {self.blocks.layers}")
             if min(value if isinstance(value, tuple) else (value,)) < 1:
@@ -139,6 +161,11 @@ class Spec:
             if rate is not None and not 0 <= rate < 1:
                 raise InputError(f"{path} must be in [0, 1). Received: {rate}")
         return self
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence that has positions."""
+        return self.embeddings.positions - self.embeddings.offset
 
     @property
     def head_size(self) -> int:

@@ -153,7 +153,7 @@ def _kind(model: Any) -> tuple[str, bool]:
 
 def _lengths(model: Any, target: str, length: int | None, lengths: Sequence[int] | str | None) -> tuple[int, ...]:
     """The buckets, ascending, none longer than the model's positions; of "any" the longest alone."""
-    most = getattr(model.spec.embeddings, "positions", None) or 512
+    most = model.spec.longest
     if isinstance(lengths, str) and lengths != ANY:
         raise InputError(f"lengths is {lengths!r}, expected numbers of tokens or {ANY!r}")
     fixed = () if lengths == ANY else tuple(lengths or ())

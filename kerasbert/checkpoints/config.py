@@ -49,9 +49,9 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         if config.get(key, only) != only:
             raise InputError(f"{where} has {key} {config[key]!r}, expected {only!r}: no such model here")
     kinds, changes, absent = specs.paths(type(base)), {}, []
-    for path, key in dialect.config:
+    for path, key, *factor in dialect.config:
         if key in config:
-            changes[path] = config[key]
+            changes[path] = config[key] * factor[0] if factor else config[key]
             if isinstance(config[key], int) and config[key] < 0:
                 raise InputError(f"the configuration of {where} has {key} {config[key]}, expected at least 0")
         elif int in (kinds[path], *getattr(kinds[path], "__args__", ())):
@@ -77,18 +77,19 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     Raises:
         InputError: the Spec has something that their configuration cannot say.
     """
-    config = {key: specs.get(spec, path) for path, key in dialect.config}
+    named = [(path, key) for path, key, *factor in dialect.config if not factor]
+    config = {key: specs.get(spec, path) for path, key in named}
     # what the dialect leaves out follows from the rest in their models
     implied = {"attention.dropout": spec.dropout, "embeddings.width": spec.hidden}
     if isinstance(spec.attention.heads, int):
         implied["attention.head_size"] = spec.hidden // spec.attention.heads
     plain = spec.derive({path: None for path, value in implied.items() if specs.get(spec, path) == value})
-    for path, key in dialect.config:
+    for path, key in named:
         if path == "attention.dropout" and config[key] is None:
             config[key] = spec.dropout
         if path == "feedforward.activation":
             config[key] = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config[key])
-    lost = {path: config[key] for path, key in dialect.config if isinstance(config[key], tuple)}
+    lost = {path: config[key] for path, key in named if isinstance(config[key], tuple)}
     if not lost:
         back = to_spec(config, dialect, base, "the export").derive({"pooler": spec.pooler})
         lost = {path: pair[0] for path, pair in specs.differences(plain, back).items()}

@@ -57,6 +57,7 @@ def import_checkpoint(
         raise unknown(f"checkpoint format of {family.name}", source, family.names, ", ".join(family.names) or "none")
     dialect: Dialect = family.names[source]
     content = content or {}
+    dialect = dialect.of(_architecture(content))
     found = {name: reader.shape(name) for name in reader.names()}
     kept = {name: shape for name, shape in found.items() if not matches(name, (*dialect.ignore, *ignore))}
     spec = configs.to_spec(content, dialect, family.spec, folder) if content else named

@@ -24,7 +24,7 @@ class Dialect:
             number of the block.
         leaves: what the weights of a layer are called: our leaf -> (their suffix,) or (their suffix, "T").
         heads: head name -> {weight: shape}, the shape in the letters E, H, V, L (labels) or numbers.
-        config: (path in the Spec, their key).
+        config: (path in the Spec, their key), or with a third item n where ours is n times theirs (and is not written).
         fixed: their key -> the only value that this family can compute.
         architectures: their class name -> heads it has (the first that fits is written on export).
         without_pooler: class names of theirs that have no pooler.
@@ -32,12 +32,13 @@ class Dialect:
         renames: (older spelling, today's spelling) of a part of their names.
         tied: their name -> the name it must be an equal copy of.
         ignore: patterns of tensors that are no weights (buffers, optimizer slots).
+        rows_of: class name of theirs -> rows that go before the others in its files.
     """
 
     rows: tuple[tuple[str, ...], ...]
     leaves: Mapping[str, tuple[str, ...]]
     heads: Mapping[str, Mapping[str, str]]
-    config: tuple[tuple[str, str], ...]
+    config: tuple[tuple, ...]
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     architectures: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     without_pooler: tuple[str, ...] = ()
@@ -45,6 +46,33 @@ class Dialect:
     renames: tuple[tuple[str, str], ...] = ()
     tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ignore: tuple[str, ...] = ()
+    rows_of: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
+
+    def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> "Dialect":
+        """Another family's names as a difference: parts of their names replaced, rows that go before the others.
+
+        >>> BERT = Dialect(rows=(("pooler", "bert.pooler.dense"),), leaves={"bias": (".bias",)}, heads={}, config=())
+        >>> BERT.derive(("bert.", "electra.")).theirs("pooler/bias")
+        ('electra.pooler.dense.bias', False)
+        """
+
+        def renamed(name: str) -> str:
+            for old, new in replace:
+                name = name.replace(old, new)
+            return name
+
+        names = {
+            "rows": (*rows, *((ours, renamed(theirs), *rule) for ours, theirs, *rule in self.rows)),
+            "tied": {renamed(copy): renamed(original) for copy, original in self.tied.items()},
+            "prefix": renamed(self.prefix),
+            "ignore": tuple(map(renamed, self.ignore)),
+        }
+        return dataclasses.replace(self, **(names | changes))
+
+    def of(self, architecture: str | None) -> "Dialect":
+        """The names in files of one class of theirs."""
+        first = self.rows_of.get(architecture or "", ())
+        return dataclasses.replace(self, rows=(*first, *self.rows), rows_of={}) if first else self
 
     def theirs(self, name: str) -> tuple[str, bool]:
         """Their name of our weight, and whether their matrix is ours transposed.

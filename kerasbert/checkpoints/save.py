@@ -37,6 +37,8 @@ def export_checkpoint(
     if target not in writers or target not in family.names:
         raise unknown("checkpoint format", target, family.names or writers, ", ".join(family.names) or "none")
     dialect: Dialect = family.names[target]
+    kind = _class(dialect, tensors) if target == "hf" else None
+    dialect = dialect.of(kind)
     sources, shapes = {}, {}
     for name in tensors.names():
         theirs, transpose = dialect.theirs(name)
@@ -52,35 +54,49 @@ def export_checkpoint(
     vocabulary = Path(run) / "tokenizer"
     tokenizer = text.load_tokenizer(vocabulary) if vocabulary.is_dir() else None
     with files.new_directory(path, overwrite) as folder:
-        writers[target](folder, info, dialect, config, tensors, shapes, read)
+        if kind:
+            config = _described(config, kind, info, family, dialect, tensors)
+        if kind and tokenizer is not None:
+            config["pad_token_id"] = tokenizer.pad_id
+        writers[target](folder, config, shapes, read)
         if tokenizer is not None:
             _write_vocabulary(folder, tokenizer)
             if target == "hf":
-                _write_hf_tokenizer(folder, tokenizer, info.spec.embeddings.positions)
+                _write_hf_tokenizer(folder, tokenizer, info.spec.longest)
 
 
-def _write_hf(
-    folder: Path, info: ModelInfo, dialect: Dialect, config: dict, tensors: Safetensors, shapes: dict, read: Any
-) -> None:
+def _class(dialect: Dialect, tensors: Safetensors) -> str:
+    """Their class with exactly the heads that the model has."""
     heads = set(head_names(tensors))
     classes = [name for name, has in dialect.architectures.items() if set(has) == heads]
     if not classes:
         raise InputError(
             f"no class of theirs has exactly the heads {', '.join(sorted(heads))}: export a model without one of them"
         )
+    return classes[0]
+
+
+def _described(
+    config: dict, kind: str, info: ModelInfo, family: registry.Family, dialect: Dialect, tensors: Safetensors
+) -> dict:
+    """A Hugging Face configuration with its class, its labels and whether it has a pooler."""
     config = {"model_type": info.family, "dtype": "float32", "pad_token_id": 0} | config
-    config["architectures"] = classes[:1]
-    if not info.spec.pooler:
-        if classes[0] not in (*dialect.without_pooler, "BertModel"):
-            raise InputError(f"{classes[0]} has a pooler, this model has none: export it without its heads")
+    config["architectures"] = [kind]
+    if family.spec.pooler and not info.spec.pooler:
+        if dialect.architectures[kind] and kind not in dialect.without_pooler:
+            raise InputError(f"{kind} has a pooler, this model has none: export it without its heads")
         config["add_pooling_layer"] = False  # read by us; theirs is BertModel(config, add_pooling_layer=False)
-    if "classifier" in heads:
+    if "classifier" in head_names(tensors):
         count = tensors.shape("heads/classifier/bias")[0]
         labels = info.labels or [f"LABEL_{i}" for i in range(count)]
         config["id2label"] = {str(i): label for i, label in enumerate(labels)}
         config["label2id"] = {label: i for i, label in enumerate(labels)}
         if info.task and info.task.get("kind") == "regression":
             config["problem_type"] = "regression"
+    return config
+
+
+def _write_hf(folder: Path, config: dict, shapes: dict, read: Any) -> None:
     files.write_json(folder / "config.json", dict(sorted(config.items())))
     # transformers refuses a file that does not say which framework's layout it has
     write_safetensors(folder / "model.safetensors", shapes, read, metadata={"format": "pt"})
@@ -106,9 +122,7 @@ def _write_hf_tokenizer(folder: Path, tokenizer: Any, positions: int) -> None:
     files.write_json(folder / "tokenizer_config.json", settings | names)
 
 
-def _write_tf1(
-    folder: Path, info: ModelInfo, dialect: Dialect, config: dict, tensors: Safetensors, shapes: dict, read: Any
-) -> None:
+def _write_tf1(folder: Path, config: dict, shapes: dict, read: Any) -> None:
     import tensorflow as tf
 
     files.write_json(folder / "bert_config.json", dict(sorted(config.items())))

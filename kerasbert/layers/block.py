@@ -14,6 +14,8 @@ class Block(keras.layers.Layer):
 
     Args:
         heads, head_size, width: int N, D, F. activation, dropout, attention_dropout, epsilon, initializer: as in Spec.
+    A sublayer that is set before `build` is used as it is: another layer's, shared.
+
     Call: x [B, S, H], bias [B, 1, Q or 1, S], read="first" computes the first token alone
         -> (y [B, S or 1, H], probabilities [B, N, Q, S]).
     """
@@ -35,17 +37,22 @@ class Block(keras.layers.Layer):
 
     def build(self, shape):
         at, kwargs = self.settings, {"dtype": self.dtype_policy}
-        self.attention = Attention(
-            at["heads"], at["head_size"], at["attention_dropout"], at["initializer"], name="attention", **kwargs
-        )
-        self.feedforward = FeedForward(at["width"], at["activation"], at["initializer"], name="feedforward", **kwargs)
-        self.attention_norm = LayerNorm(at["epsilon"], name="attention_norm", **kwargs)
-        self.feedforward_norm = LayerNorm(at["epsilon"], name="feedforward_norm", **kwargs)
+        if not hasattr(self, "attention"):
+            self.attention = Attention(
+                at["heads"], at["head_size"], at["attention_dropout"], at["initializer"], name="attention", **kwargs
+            )
+            self.attention_norm = LayerNorm(at["epsilon"], name="attention_norm", **kwargs)
+        if not hasattr(self, "feedforward"):
+            self.feedforward = FeedForward(
+                at["width"], at["activation"], at["initializer"], name="feedforward", **kwargs
+            )
+            self.feedforward_norm = LayerNorm(at["epsilon"], name="feedforward_norm", **kwargs)
         self.attention_dropout = Dropout(at["dropout"], name="attention_dropout", **kwargs)
         self.feedforward_dropout = Dropout(at["dropout"], name="feedforward_dropout", **kwargs)
         parts = (self.attention, self.feedforward, self.attention_norm, self.feedforward_norm)
         for part in (*parts, self.attention_dropout, self.feedforward_dropout):
-            part.build(shape)
+            if not part.built:
+                part.build(shape)
 
     def call(self, x, bias=None, read=None, training=False):
         source = x
@@ -58,6 +65,43 @@ class Block(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), **self.settings}
+
+
+class PreNormBlock(Block):
+    """Transformer encoder layer with the norms in front of its sublayers (Xiong et al., 2020, table 1).
+
+    The sum of the sublayers is never normalised: whoever stacks such layers does it once, at the end.
+    """
+
+    def call(self, x, bias=None, read=None, training=False):
+        source = y = self.attention_norm(x)
+        if read == "first":
+            x, y = x[:, :1], y[:, :1]
+        y, probabilities = self.attention(y, bias, source, training=training)
+        x = x + self.attention_dropout(y, training=training)
+        y = self.feedforward(self.feedforward_norm(x))
+        return x + self.feedforward_dropout(y, training=training), probabilities
+
+
+def stack(spec: Spec, kind: type | None = None, **kwargs) -> list[Block]:
+    """The built blocks of a Spec; shared weights are the first one's (ALBERT: Lan et al., 2020, section 3.1).
+
+    Args:
+        kind: a family's own class of blocks; by default the one of `blocks.norm`.
+    """
+    blocks: list[Block] = []
+    for layer in range(spec.blocks.layers):
+        if blocks and spec.blocks.share == "all":
+            blocks.append(blocks[0])
+            continue
+        made = block(spec, layer, kind or (PreNormBlock if spec.blocks.norm == "pre" else Block), **kwargs)
+        if blocks and spec.blocks.share != "none":
+            part = {"attention": "attention", "ffn": "feedforward"}[spec.blocks.share]
+            for name in (part, f"{part}_norm"):
+                setattr(made, name, getattr(blocks[0], name))
+        made.build((None, None, spec.hidden))
+        blocks.append(made)
+    return blocks
 
 
 def block(spec: Spec, layer: int, kind: type = Block, **kwargs) -> Block:

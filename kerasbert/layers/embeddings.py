@@ -28,12 +28,12 @@ class Table(keras.layers.Layer):
 
 
 class Embeddings(keras.layers.Layer):
-    """BERT's input representation (Devlin et al., 2019, figure 2).
+    """BERT's input representation (Devlin et al., 2019, figure 2); where the blocks are pre-norm there is no norm here.
 
     Args:
         spec: Spec; `embeddings`, `hidden`, `epsilon`, `dropout` and `initializer` are read.
     Call: token_ids [B, S], segment_ids [B, S] or None, position_ids [B, S] or None (0, 1, ...) -> [B, S, H].
-    Trainable weights: (V + positions + segments)*E + 2*E, and E*H + H where E differs from H.
+    Trainable weights: (V + positions + segments)*E, 2*E for the norm, and E*H + H where E differs from H.
     """
 
     def __init__(self, spec, **kwargs):
@@ -49,8 +49,10 @@ class Embeddings(keras.layers.Layer):
             if rows:
                 setattr(self, name, Table(rows, width, self.spec.initializer, name=name, **kwargs))
                 getattr(self, name).build()
-        self.norm = LayerNorm(self.spec.epsilon, name="norm", **kwargs)
-        self.norm.build((None, None, width))
+        self.norm = None
+        if self.spec.blocks.norm == "post":
+            self.norm = LayerNorm(self.spec.epsilon, name="norm", **kwargs)
+            self.norm.build((None, None, width))
         self.dropout = Dropout(self.spec.dropout, name="dropout", **kwargs)
         self.dropout.build()
         self.projection = None
@@ -59,12 +61,18 @@ class Embeddings(keras.layers.Layer):
             self.projection.build((None, None, width))
 
     def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
+        parts = self.spec.embeddings
         x = self.tokens(token_ids)
-        if self.spec.embeddings.segments:
+        if parts.segments:
             # without segments every token is of the first, as in BERT
-            x = x + (self.segments.table[0] if segment_ids is None else self.segments(segment_ids))
-        if self.spec.embeddings.positions:
-            length = ops.shape(token_ids)[1]
-            x = x + (self.positions.table[:length] if position_ids is None else self.positions(position_ids))
-        x = self.norm(x, dropout=self.dropout, training=training)
+            alone = segment_ids is None or parts.segments == 1
+            x = x + (self.segments.table[0] if alone else self.segments(segment_ids))
+        if position_ids is None:
+            x = x + self.positions.table[parts.offset : parts.offset + ops.shape(token_ids)[1]]
+        else:
+            x = x + self.positions(position_ids + parts.offset if parts.offset else position_ids)
+        if self.norm is None:
+            x = self.dropout(x, training=training)
+        else:
+            x = self.norm(x, dropout=self.dropout, training=training)
         return x if self.projection is None else self.projection(x)

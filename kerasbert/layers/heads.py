@@ -80,15 +80,30 @@ class LabelHead(Linear):
 
     Args:
         width: int L. initializer: float. dropout: float, before the map.
+        activation: of a hidden layer of H units before it (for encoders without a pooler), or None for no such layer.
     """
 
-    def __init__(self, width: int, initializer: float = 0.02, dropout: float = 0.0, **kwargs):
+    def __init__(
+        self,
+        width: int,
+        initializer: float = 0.02,
+        dropout: float = 0.0,
+        activation: str | None = None,
+        **kwargs,
+    ):
         super().__init__(width, initializer, **kwargs)
+        self.activation = activation
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
     def build(self, shape):
         super().build(shape)
+        self.inner = None
+        if self.activation:
+            self.inner = Linear(shape[-1], self.initializer, name="inner", dtype=self.dtype_policy)
+            self.inner.build(shape)
         self.dropout.build()
 
     def call(self, x, training=False):
+        if self.inner is not None:
+            x = self.inner(self.dropout(x, training=training), activation=self.activation)
         return ops.cast(super().call(self.dropout(x, training=training)), "float32")

@@ -7,9 +7,10 @@ import keras
 
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.layers import visibility
-from kerasbert.layers.block import Block, block
+from kerasbert.layers.block import stack
 from kerasbert.layers.embeddings import Embeddings
-from kerasbert.layers.heads import Pooler
+from kerasbert.layers.heads import MaskedLM, Pooler
+from kerasbert.layers.norms import LayerNorm
 from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
 
@@ -26,7 +27,9 @@ class Encoder(keras.Model):
         `read="first"` computes the last layer for the first token alone: sequence is [B, 1, H].
     """
 
-    block_class = Block
+    block_class: type | None = None  # a family's own block
+    token_head: type = MaskedLM  # predicts tokens
+    label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
 
     def __init__(self, spec: Spec, name: str = "encoder", **kwargs):
         super().__init__(name=name, **kwargs)
@@ -38,9 +41,11 @@ class Encoder(keras.Model):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         self.embeddings = Embeddings(spec, name="embeddings", **kwargs)
         self.embeddings.build()
-        self.blocks = [block(spec, layer, self.block_class, **kwargs) for layer in range(spec.blocks.layers)]
-        for part in self.blocks:
-            part.build((None, None, spec.hidden))
+        self.blocks = stack(spec, self.block_class, **kwargs)
+        self.norm = None
+        if spec.blocks.norm == "pre":
+            self.norm = LayerNorm(spec.epsilon, name="norm", **kwargs)
+            self.norm.build((None, None, spec.hidden))
         self.pooler = None
         if spec.pooler:
             self.pooler = Pooler(spec.hidden, spec.initializer, name="pooler", **kwargs)
@@ -64,6 +69,8 @@ class Encoder(keras.Model):
         for layer, part in enumerate(self.blocks):
             last = layer + 1 == len(self.blocks)
             x, probabilities = part(x, bias, read=read if last else None, training=training)
+            if last and self.norm is not None:
+                x = self.norm(x)
             hidden.append(x)
             seen.append(probabilities)
         outputs = {"sequence": x, "hidden": tuple(hidden)}
@@ -75,8 +82,8 @@ class Encoder(keras.Model):
 
     def check(self, inputs):
         """Refuse what would fail later with a message about matrices."""
-        length, longest = inputs["token_ids"].shape[1], self.spec.embeddings.positions
-        if longest and length and length > longest and "position_ids" not in inputs:
+        length, longest = inputs["token_ids"].shape[1], self.spec.longest
+        if length and length > longest and "position_ids" not in inputs:
             raise ValueError(
                 f"token_ids has length {length}, expected at most {longest} (embeddings.positions): truncate"
             )

@@ -1,4 +1,10 @@
-"""BERT's pretraining: masked LM, and next sentence where the records hold pairs (Devlin et al., 2019, section 3.1)."""
+"""BERT's pretraining: masked LM, and next sentence where the records hold pairs (Devlin et al., 2019, section 3.1).
+
+Its heirs change what is selected and rendered, what is asked about the pair, or add a loss: each is a subclass.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from keras import ops
 
@@ -9,53 +15,80 @@ from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
 from kerasbert.objectives.program import Program, label_sums
 from kerasbert.registry import register_objective
 
+# what a feature of the records asks about a pair: (head, number of classes)
+SENTENCES = {
+    "next_label": ("nsp", 2),  # BERT: does b follow a?
+    "order_label": ("sop", 2),  # ALBERT: does b follow a, or a follow b?
+    "place_label": ("place", 3),  # StructBERT: is b the next, the one before, or of another document?
+}
+
 
 class PretrainingModel(heads.HeadedModel):
-    """Encoder with masked-LM and next-sentence heads.
+    """Encoder with masked-LM and, for pairs, sentence heads.
 
     Call: the encoder's inputs and mlm_positions [B, P] -> the encoder's outputs, mlm_logits [B, P, V] float32
-        and, with a next-sentence head, nsp_logits [B, 2] float32.
+        and, with a head for pairs, `<head>_logits` [B, C] float32 (nsp_logits, sop_logits, place_logits).
     """
 
     def call(self, inputs, training=False):
         outputs = self.encoder(inputs, training=training)
-        picked = pick(outputs["sequence"], inputs["mlm_positions"])
-        outputs["mlm_logits"] = self.heads["mlm"](picked, self.encoder.embeddings.tokens.table)
-        if "nsp" in self.heads:
-            outputs["nsp_logits"] = ops.cast(self.heads["nsp"](outputs["pooled"]), "float32")
+        outputs["mlm_logits"] = self.tokens(outputs["sequence"], inputs["mlm_positions"])
+        for head, _ in SENTENCES.values():
+            if head in self.heads:
+                outputs[f"{head}_logits"] = ops.cast(self.heads[head](outputs["pooled"]), "float32")
         return outputs
+
+    def tokens(self, sequence, positions):
+        """Masked-LM logits [B, P, V] of the vectors at positions [B, P]; the product with the table is made there alone."""
+        return self.heads["mlm"](pick(sequence, positions), self.encoder.embeddings.tokens.table)
 
 
 class BertPretraining(Program):
-    """Masked LM + next sentence as a training program.
+    """Masked LM + a question about the pair as a training program.
 
     Args:
-        encoder: Encoder. tokenizer: whose special tokens are never masked. pairs: bool, whether the batches hold
-        `next_label`. masking: objectives.masked_lm.MaskedLM, how tokens are selected and rendered. seed: int.
+        encoder: Encoder. tokenizer: whose special tokens are never masked. features: names of what a batch of the
+            records holds; those of SENTENCES bring a head. masking: objectives.masked_lm.MaskedLM, how tokens are
+            selected and rendered. seed: int.
     """
 
-    def __init__(self, encoder, tokenizer, *, pairs: bool, masking: MaskedLM | None = None, seed: int = 0):
-        spec, dtype = encoder.spec, encoder.dtype_policy
-        self.tokenizer, self.masking, self.seed = tokenizer, masking or MaskedLM(), seed
-        width = spec.embeddings.width or spec.hidden
-        parts = {
-            "mlm": heads.MaskedLM(
-                spec.embeddings.vocabulary,
-                width,
-                spec.feedforward.activation,
-                spec.epsilon,
-                spec.initializer,
-                name="mlm",
-                dtype=dtype,
-            )
-        }
-        shapes = {"mlm": (None, None, spec.hidden), "nsp": (None, spec.hidden)}
-        self.scales = {"mlm": 1.0}
-        if pairs:
-            parts["nsp"] = Linear(2, spec.initializer, name="nsp", dtype=dtype)
-            self.scales["nsp"] = 1.0
-        self.model = PretrainingModel(encoder, parts, shapes, name="pretraining", dtype=dtype)
+    packing = "pairs"
+    model_class = PretrainingModel
+
+    def __init__(
+        self,
+        encoder: Any,
+        tokenizer: Any,
+        *,
+        features: Collection[str] = (),
+        masking: MaskedLM | None = None,
+        seed: int = 0,
+    ):
+        self.tokenizer, self.seed = tokenizer, seed
+        self.masking = masking or MaskedLM(**self.masking_defaults)
+        self.sentences = {feature: SENTENCES[feature] for feature in SENTENCES if feature in features}
+        parts, shapes = self.parts(encoder)
+        self.scales = dict.fromkeys(parts, 1.0)
+        self.model = self.model_class(encoder, parts, shapes, name="pretraining", dtype=encoder.dtype_policy)
         self.model.build()
+
+    def parts(self, encoder: Any) -> tuple[dict[str, Any], dict[str, tuple]]:
+        """The heads by name, and the shapes they are built with."""
+        spec, dtype = encoder.spec, encoder.dtype_policy
+        token_head = encoder.token_head(
+            spec.embeddings.vocabulary,
+            spec.embeddings.width or spec.hidden,
+            spec.feedforward.activation,
+            spec.epsilon,
+            spec.initializer,
+            name="mlm",
+            dtype=dtype,
+        )
+        parts, shapes = {"mlm": token_head}, {"mlm": (None, None, spec.hidden)}
+        for head, classes in self.sentences.values():
+            parts[head] = Linear(classes, spec.initializer, name=head, dtype=dtype)
+            shapes[head] = (None, spec.hidden)
+        return parts, shapes
 
     def prepare(self, features):
         """Records' features of one global batch -> the batch that `losses` takes; runs in the input pipeline."""
@@ -63,18 +96,21 @@ class BertPretraining(Program):
 
     def weights(self, batch):
         counts = {"mlm": ops.sum(batch["mlm_weights"])}
-        if "nsp" in self.scales:
-            counts["nsp"] = ops.cast(ops.shape(batch["next_label"])[0], "float32")
+        for feature, (head, _) in self.sentences.items():
+            counts[head] = ops.cast(ops.shape(batch[feature])[0], "float32")
         return counts
 
     def losses(self, batch, training=True):
-        outputs = self.model(batch, training=training)
+        return self.sums(self.model(batch, training=training), batch)
+
+    def sums(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Loss and metric sums of the model's outputs."""
         sums = {}
         sums["mlm"], sums["mlm/accuracy"] = label_sums(outputs["mlm_logits"], batch["mlm_labels"], batch["mlm_weights"])
-        if "nsp" in self.scales:
-            labels = batch["next_label"]
+        for feature, (head, _) in self.sentences.items():
+            labels = batch[feature]
             ones = ops.ones(ops.shape(labels), "float32")
-            sums["nsp"], sums["nsp/accuracy"] = label_sums(outputs["nsp_logits"], labels, ones)
+            sums[head], sums[f"{head}/accuracy"] = label_sums(outputs[f"{head}_logits"], labels, ones)
         return sums
 
 

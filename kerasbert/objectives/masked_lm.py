@@ -67,7 +67,7 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
 
     Args:
         features: what `Records.dataset` gives: token_ids [B, S], segment_lengths [B, 2], step, row, example, epoch [B],
-            and next_label or pieces [B] where the records have it.
+            and next_label (or another `*_label`) or pieces [B] where the records have it.
         settings: MaskedLM.
         tokenizer: for its size, mask_id and special_ids.
         seed: int >= 0.
@@ -75,7 +75,7 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
     Returns:
         dict of token_ids, padding_mask, segment_ids int32 [B, S]; mlm_positions, mlm_labels int32 [B, P] and
         mlm_weights float32 [B, P] (1 = predict; unused places have position 0, label 0, weight 0); row int32 [B];
-        next_label int32 [B] where given; packed_ids, position_ids int32 [B, S] for packed rows. No
+        every `*_label` int32 [B] that is given; packed_ids, position_ids int32 [B, S] for packed rows. No
         special token is ever selected or drawn as a random token.
     """
     token_ids, lengths = features["token_ids"], features["segment_lengths"]
@@ -116,8 +116,7 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
         "mlm_weights": tf.cast(chosen, tf.float32),
         "row": features["row"],
     }
-    if "next_label" in features:
-        batch["next_label"] = features["next_label"]
+    batch |= {name: labels for name, labels in features.items() if name.endswith("_label")}
     if "pieces" in features:
         batch["packed_ids"], batch["position_ids"] = _pieces(token_ids, inside, tokenizer.cls_id)
     return batch

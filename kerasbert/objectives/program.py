@@ -21,10 +21,14 @@ class Program:
         model: keras.Model with names of weights as `layers.naming` gives them.
         scales: loss name -> factor. Other keys that `losses` returns are metrics, `<loss>/<metric>`, divided by
             the count of their loss.
+        packing: of a pretraining objective, the name of the packing that its paper uses.
+        masking_defaults: of a pretraining objective, the fields of MaskedLM that differ from BERT's.
     """
 
     model: keras.Model
     scales: Mapping[str, float]
+    packing: str = "full"
+    masking_defaults: Mapping[str, Any] = {}
 
     def weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Loss name -> number of targets in the batch (float32 scalar), from the targets alone."""

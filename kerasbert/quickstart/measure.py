@@ -32,7 +32,7 @@ WITHOUT_TENSORFLOW = "import sys; sys.modules.update(tensorflow=None, keras=None
 def masked(run: Path, records: Records, rate: float, seed: int) -> dict[str, float]:
     """Accuracy and loss of a pretrained run's masked LM and next sentence on records, beside the unigram baseline."""
     model, tokenizer = kerasbert.load(run), text.load_tokenizer(run / "tokenizer")
-    program = BertPretraining(model, tokenizer, pairs=True, masking=MaskedLM(rate=rate), seed=seed)
+    program = BertPretraining(model, tokenizer, features=["next_label"], masking=MaskedLM(rate=rate), seed=seed)
     results.load_heads(run, program.model.heads)
     sums: Counter = Counter()
     counts: Counter = Counter()
@@ -63,7 +63,7 @@ def keras_model(run: Path, texts: list[str], authors: list[str]) -> dict[str, fl
     model = kerasbert.load(run)
     labels = [answer.label for answer in kerasbert.predict(model, texts)]
     function = tf.function(lambda inputs: model(inputs)["logits"], reduce_retracing=True, autograph=False)
-    length = model.spec.embeddings.positions
+    length = model.spec.longest
 
     def one(sentence: str) -> None:
         inputs = encode_texts(model.tokenizer, [sentence], length).arrays([0], length)

@@ -26,7 +26,7 @@ def as_model(model: Any) -> Any:
 
 def longest(model: Any, length: int | None = None) -> int:
     """Tokens a text may have: what was asked for, or all the positions that the model has."""
-    most = model.spec.embeddings.positions or 512
+    most = model.spec.longest
     if length is None:
         return most
     if not 3 <= length <= most:

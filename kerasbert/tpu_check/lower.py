@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from kerasbert import registry
+from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
 from kerasbert.layers import backend
 from kerasbert.objectives.masked_lm import MaskedLM
@@ -84,21 +85,18 @@ class Step:
         clip: float = 1.0,
         masking: MaskedLM | None = None,
     ):
-        if spec.embeddings.positions and length > spec.embeddings.positions:
-            raise InputError(
-                f"length {length}, expected at most {spec.embeddings.positions} (embeddings.positions): lower --length"
-            )
+        if length > spec.longest:
+            raise InputError(f"length {length}, expected at most {spec.longest} (embeddings.positions): lower --length")
         if precision not in PRECISIONS:
             raise InputError(f"precision {precision!r}, expected one that a TPU has: {', '.join(PRECISIONS)}")
-        # next sentence needs two segments and a vector for the whole: records of pairs have it
-        self.pairs = bool(spec.pooler and spec.embeddings.segments > 1)
+        objective = registry.objective(family.objective)
+        self.feature = PACKINGS[objective.packing].feature if spec.pooler else None
         self.length, self.accumulate = length, accumulate
         with in_precision(precision):
             encoder = family.encoder(spec)
             encoder.build()
-            self.program = registry.objective(family.objective)(
-                encoder, _tokenizer(spec), pairs=self.pairs, masking=masking or MaskedLM(), seed=0
-            )
+            features = [self.feature] if self.feature else []
+            self.program = objective(encoder, _tokenizer(spec), features=features, masking=masking, seed=0)
         self.core = ReplicaStep(
             self.program,
             adamw(learning_rate=1e-4, steps=1000, warmup=100),
@@ -120,8 +118,8 @@ class Step:
             "token_ids": tf.TensorSpec([batch, self.length], tf.int32),
             "segment_lengths": tf.TensorSpec([batch, 2], tf.int32),
         }
-        if self.pairs:
-            features["next_label"] = rows["row"]
+        if self.feature:
+            features[self.feature] = rows["row"]
         made = tf.function(self.program.prepare, autograph=False).get_concrete_function(features).structured_outputs
         return {name: tf.TensorSpec(value.shape, value.dtype, name=name) for name, value in made.items()}
 

@@ -113,7 +113,7 @@ def finetune(
     devices = find_strategy(strategy)
     with devices.scope():
         encoder, name, digest = _encoder(model, changes, settings.precision)
-        longest = predict.longest(encoder, min(length, encoder.spec.embeddings.positions or length))
+        longest = predict.longest(encoder, min(length, encoder.spec.longest))
         # the warm-up that was asked for: a tenth of the steps grows with them
         description = settings.to_json() | {
             "warmup": warmup,

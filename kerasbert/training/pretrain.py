@@ -73,7 +73,8 @@ def pretrain(
         precision: "float32", "mixed_bfloat16" or "mixed_float16".
         changes: Spec fields at dotted paths, over the named model's. A named model takes its vocabulary's size from the
             tokenizer unless `embeddings.vocabulary` is among them.
-        masking: settings of the masked LM. init: a model directory to start from (the same as `model`=directory).
+        masking: settings of the masked LM, over the objective's own.
+        init: a model directory to start from (the same as `model`=directory).
         phases: stretches of the run with their own records, batch and accumulate (training.phases), for instance 90% of
             the steps on records of 128 tokens and the rest on 512; what a phase leaves out is this call's.
         held_out: records for evaluation; evaluate_every: int, updates. With evaluate_every alone the last shard of the
@@ -104,7 +105,6 @@ def pretrain(
         schedule_options=dict(schedule_options or {}),
     )
     habits = Habits(save_every, log_every, evaluate_every, skip_bad_steps, profile, peak, quiet)
-    masking = masking if isinstance(masking, MaskedLM) else MaskedLM(**(masking or {}))
     if not phases and batch % accumulate:
         raise InputError(
             f"batch {batch} is not a multiple of {accumulate} micro-batches: change --batch or --accumulate"
@@ -118,6 +118,8 @@ def pretrain(
     records = opened[stretches[0].data]
     tokenizer = text.load_tokenizer(os.path.join(records.directory, "tokenizer"))
     source = _Source(model, init, changes, tokenizer)
+    if not isinstance(masking, MaskedLM):
+        masking = MaskedLM(**(dict(source.objective.masking_defaults) | dict(masking or {})))
     evaluated = _held_out(stretches, opened, held_out, evaluate_every)
     for held in {id(held): held for held in [*opened.values(), *(evaluated or [])]}.values():
         _check(held, tokenizer, source, records)
@@ -199,8 +201,8 @@ def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) 
     """Refuse records that do not go with the model, or with the run's first ones."""
     for known in (tokenizer, source.tokenizer):
         records.check(known or tokenizer, source.spec.embeddings.vocabulary)
-    positions = source.spec.embeddings.positions
-    if positions and records.length > positions:
+    positions = source.spec.longest
+    if records.length > positions:
         raise InputError(
             f"records have {records.length} tokens, the model {positions} positions: set embeddings.positions"
         )
@@ -255,6 +257,11 @@ class _Source:
                 raise InputError(f"no family has the encoder {type(model).__name__}: register one")
             self.name, self.digest = self.family.name, results.digest_of(model)
 
+    @property
+    def objective(self) -> Any:
+        """The class of the family's pretraining program."""
+        return registry.objective(self.family.objective)
+
     def program(self, records: Records, tokenizer: Any, masking: MaskedLM, settings: Settings) -> Any:
         """The training program, built under the strategy's scope that is open."""
         keras.utils.set_random_seed(settings.seed)
@@ -262,9 +269,8 @@ class _Source:
             if self.encoder is None:
                 self.encoder = self.family.encoder(self.spec)
                 self.encoder.build()
-            objective = registry.objective(self.family.objective)
-            program = objective(
-                self.encoder, tokenizer, pairs="next_label" in records.features, masking=masking, seed=settings.seed
+            program = self.objective(
+                self.encoder, tokenizer, features=records.features, masking=masking, seed=settings.seed
             )
         if self.directory is not None:
             checkpoints.load_weights(self.directory, self.encoder)

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +45,14 @@ def replay(dump: str | os.PathLike) -> dict[str, Any]:
         raise InputError(f"{folder} has format {content['format']}, this version reads {FORMAT}")
     with np.load(folder / "batch.npz") as arrays:
         batch = {name: tf.convert_to_tensor(arrays[name]) for name in arrays.files}
-    program = _program(content, pairs="next_label" in batch)
+    program = _program(content, batch)
     variables = names(program.model)
     assign(Safetensors(folder / "weights.safetensors"), variables)
     again = _Again(program, batch, content)
     return {"step": content["step"], "weights": _bad((n, v.value) for n, v in variables.items()), **again.report()}
 
 
-def _program(content: dict[str, Any], pairs: bool) -> Any:
+def _program(content: dict[str, Any], features: Collection[str]) -> Any:
     settings = content["settings"]
     family = registry.family(settings["model"].partition("/")[0])
     keras.utils.set_random_seed(settings["seed"])
@@ -62,7 +62,7 @@ def _program(content: dict[str, Any], pairs: bool) -> Any:
         if content["kind"] == "finetune":
             return LabelProgram(encoder, Task.from_json(settings["task"]))
         objective = registry.objective(settings["objective"])
-        return objective(encoder, None, pairs=pairs, seed=settings["seed"])
+        return objective(encoder, None, features=features, seed=settings["seed"])
 
 
 class _Again:

@@ -65,7 +65,7 @@ def kerasbert(options: argparse.Namespace, precision: str, islands: bool):
     devices = strategy("cpu")
     with devices.scope(), trainer.precision(precision):
         encoder = kb.build("bert/tiny", **changes)
-        program = BertPretraining(encoder, tokenizer, pairs=False)
+        program = BertPretraining(encoder, tokenizer)
     with devices.scope():
         optimizer = adamw(learning_rate=1e-4, steps=1000)
     core = StepCore(program, optimizer, devices, compile_update=True, compile_islands=islands)

@@ -48,7 +48,7 @@ def program():
     small = {"embeddings.vocabulary": TOKENIZER.size, "initializer": 0.3, "dropout": 0.0}
     encoder = Encoder(Spec().derive(tiny.SPEC | small))
     encoder.build()
-    return BertPretraining(encoder, TOKENIZER, pairs=False)
+    return BertPretraining(encoder, TOKENIZER)
 
 
 def test_the_loss_of_a_packed_row_is_that_of_its_pieces_alone(program, tmp_path):

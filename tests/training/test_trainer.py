@@ -322,9 +322,7 @@ def test_perplexity_by_hand(short):
         def weights(self, batch):
             return {"mlm": feed.tf.reduce_sum(batch["mlm_weights"])}
 
-    program = Program(
-        kb.build("bert/tiny", **tiny.SPEC | {"embeddings.vocabulary": 100}), tiny.tokenizer(), pairs=False
-    )
+    program = Program(kb.build("bert/tiny", **tiny.SPEC | {"embeddings.vocabulary": 100}), tiny.tokenizer())
     devices = feed.tf.distribute.get_strategy()
     evaluate = held_out.HeldOut([Phase(None, "x", 8)], [Records(short)], program, seed=0, devices=devices)
     found, stop = evaluate(3)

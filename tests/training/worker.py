@@ -56,7 +56,7 @@ def run(settings: dict) -> dict:
     with strategy.scope():
         encoder = Encoder(spec, dtype=settings.get("precision", "float32"))
         encoder.build()
-        program = BertPretraining(encoder, None, pairs=True)
+        program = BertPretraining(encoder, None, features=["next_label"])
         steps = settings.get("steps", 10)
         rows, named = settings.get("rows", 16), settings.get("optimizer", {})
         optimizer = make_optimizer(Settings(steps, rows, 1e-3, warmup=2, **named))
