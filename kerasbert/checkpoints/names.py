@@ -33,6 +33,7 @@ class Dialect:
         tied: their name -> the name it must be an equal copy of.
         ignore: patterns of tensors that are no weights (buffers, optimizer slots).
         rows_of: class name of theirs -> rows that go before the others in its files.
+        spec: what the family's Spec is in these files where it is not the usual one.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -47,6 +48,7 @@ class Dialect:
     tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     rows_of: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
+    spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> "Dialect":
         """Another family's names as a difference: parts of their names replaced, rows that go before the others.
