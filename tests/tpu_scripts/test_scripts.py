@@ -48,6 +48,17 @@ def test_bert_is_the_papers(name, chips, monkeypatch):
     assert (found["weight_decay"], found["changes"]["dropout"], found["steps"]) == (0.01, 0.1, 1_000_000)
 
 
+@phased
+@pytest.mark.parametrize(
+    ("name", "row"), [("256", (256, 1_000_000, 1e-4)), ("2k", (2048, 125_000, 7e-4)), ("8k", (8192, 31_000, 1e-3))]
+)
+def test_roberta_is_table_3(name, row, monkeypatch):
+    monkeypatch.setenv("BUCKET", "gs://bucket")
+    monkeypatch.setenv("TPU_NAME", "mine")
+    found = kb.read_recipe(SCRIPTS / "recipes" / f"roberta_base_{name}.yaml").pretrain
+    assert (found["phases"][0]["batch"], found["steps"], found["learning_rate"]) == row
+
+
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.name)
 def test_scripts_are_thin(path):
     """Only the public API, the command line and the novels."""
@@ -70,7 +81,7 @@ def script(name, *arguments, check=True):
 def test_an_unknown_recipe_is_one_line(name):
     done = script(name, "--recipe", "smok", check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: no recipe 'smok': neither a file nor one of bert_base, bert_large, smoke\n"
+    assert done.stderr == f"error: no recipe 'smok': neither a file nor one of {', '.join(RECIPES)}\n"
 
 
 SHORT = """
