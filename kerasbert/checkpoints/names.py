@@ -33,6 +33,7 @@ class Dialect:
         tied: their name -> the name it must be an equal copy of.
         ignore: patterns of tensors that are no weights (buffers, optimizer slots).
         rows_of: class name of theirs -> rows that go before the others in its files.
+        dropped: heads of ours that are left out on export: they serve pretraining alone and their files have no place.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -47,6 +48,7 @@ class Dialect:
     tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     rows_of: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
 
     def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> "Dialect":
         """Another family's names as a difference: parts of their names replaced, rows that go before the others.

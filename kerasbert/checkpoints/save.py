@@ -41,6 +41,8 @@ def export_checkpoint(
     dialect = dialect.of(kind)
     sources, shapes = {}, {}
     for name in tensors.names():
+        if name.startswith(tuple(f"heads/{head}/" for head in dialect.dropped)):
+            continue
         theirs, transpose = dialect.theirs(name)
         sources[theirs] = name, transpose
         shapes[theirs] = tuple(reversed(tensors.shape(name))) if transpose else tensors.shape(name)
@@ -67,7 +69,7 @@ def export_checkpoint(
 
 def _class(dialect: Dialect, tensors: Safetensors) -> str:
     """Their class with exactly the heads that the model has."""
-    heads = set(head_names(tensors))
+    heads = set(head_names(tensors)) - set(dialect.dropped)
     classes = [name for name, has in dialect.architectures.items() if set(has) == heads]
     if not classes:
         raise InputError(

@@ -61,6 +61,10 @@ class Embeddings(keras.layers.Layer):
             self.projection.build((None, None, width))
 
     def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
+        return self.finish(self.sum(token_ids, segment_ids, position_ids), training)
+
+    def sum(self, token_ids, segment_ids, position_ids):
+        """The sum of the tables' rows: [B, S, E]."""
         parts = self.spec.embeddings
         x = self.tokens(token_ids)
         if parts.segments:
@@ -71,8 +75,15 @@ class Embeddings(keras.layers.Layer):
             x = x + self.positions.table[parts.offset : parts.offset + ops.shape(token_ids)[1]]
         else:
             x = x + self.positions(position_ids + parts.offset if parts.offset else position_ids)
-        if self.norm is None:
-            x = self.dropout(x, training=training)
-        else:
-            x = self.norm(x, dropout=self.dropout, training=training)
+        return x
+
+    def finish(self, x, training):
+        """Norm, dropout and, where E differs from H, the projection: [B, S, E] -> [B, S, H]."""
+        x = self.normalise(x, training)
         return x if self.projection is None else self.projection(x)
+
+    def normalise(self, x, training):
+        """Norm and dropout: [B, S, E] -> [B, S, E], what two networks with projections of their own may share."""
+        if self.norm is None:
+            return self.dropout(x, training=training)
+        return self.norm(x, dropout=self.dropout, training=training)
