@@ -50,7 +50,8 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument(
         "--packing",
         default="pairs",
-        help="pairs (BERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, FULL-SENTENCES, DOC-SENTENCES); packed (best fit)",
+        help="pairs (BERT), order (ALBERT), place (StructBERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, "
+        "FULL-SENTENCES, DOC-SENTENCES); packed (best fit)",
     )
     add.add_argument("--seed", type=int, default=0)
     add.add_argument("--shards", type=int)
@@ -69,6 +70,7 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument(
         "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
     )
+    add.add_argument("--select", metavar="NAME", help="what is masked: tokens, words, ngrams or spans")
     hidden = {"default": argparse.SUPPRESS}  # so that a recipe's value holds where none is given
     add.add_argument("--evaluate-every", type=int, **hidden, help="updates between evaluations on held-out records")
     add.add_argument(

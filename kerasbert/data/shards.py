@@ -57,7 +57,7 @@ class ShardWriter:
     Args:
         directory: where the shards go, a local path or an address.
         shards, length, packing, seed, dupe_factor: see `write_records`.
-        vocabulary: int V. cls_id, sep_id, pad_id: int.
+        vocabulary: int V. cls_id, sep_id, pad_id: int. separators: int, between the two parts of a pair.
     """
 
     directory: str
@@ -70,14 +70,21 @@ class ShardWriter:
     cls_id: int
     sep_id: int
     pad_id: int
+    separators: int = 1
 
     def write(self, number: int, data: bytes, repeats: Mapping[int, float] | None = None) -> Report:
         """Write shard `number` from its documents' entries, in any order; see `spool.gather`."""
         documents, different, duplicates = gather(data, repeats)
-        examples = None
+        examples, pack = None, packing(self.packing, self.length, separators=self.separators)
+        special = {"cls_id": self.cls_id, "sep_id": self.sep_id, "pad_id": self.pad_id}
+        length = self.length
+        if pack.pairs:
+            # further separators take their places from the room that the packing knows
+            length -= self.separators - 1
+            special["separators"] = self.separators
         if documents.digests:
-            examples = packing(self.packing, self.length).pack(
-                documents, length=self.length, seed=self.seed, dupe_factor=self.dupe_factor, sep_id=self.sep_id
+            examples = pack.pack(
+                documents, length=length, seed=self.seed, dupe_factor=self.dupe_factor, sep_id=self.sep_id
             )
         name = f"shard-{number:05d}-of-{self.shards:05d}.bin"
         dtype = np.dtype(row_dtype(self.vocabulary)).newbyteorder("<")
@@ -88,7 +95,7 @@ class ShardWriter:
         with remote.opened(remote.join(self.directory, name), "wb") as file:
             for begin in range(0, len(examples) if examples else 0, ROWS):
                 part = examples.slice(begin, begin + ROWS)
-                rows = part.render(length=self.length, cls_id=self.cls_id, sep_id=self.sep_id, pad_id=self.pad_id)
+                rows = part.render(length=self.length, **special)
                 unigrams += np.bincount(rows[:, : self.length].ravel(), minlength=len(unigrams))
                 tokens += int(rows[:, self.length : self.length + 2].sum())
                 random_next += part.random_next

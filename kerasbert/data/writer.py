@@ -56,8 +56,9 @@ def write_records(
         out: directory to make; it appears when all is written. With Beam also an address such as gs://bucket/records,
             whose manifest is written last.
         length: S, tokens in an example, special tokens included.
-        packing: "pairs" (BERT's segment pairs); RoBERTa's "sentences" (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc"
-            (DOC-SENTENCES); or "packed" (best fit, pieces that do not see each other).
+        packing: "pairs" (BERT's segment pairs), "order" (ALBERT's), "place" (StructBERT's); RoBERTa's "sentences"
+            (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc" (DOC-SENTENCES); or "packed" (best fit, pieces that do not
+            see each other).
         seed: int >= 0, of the packing.
         shards: number of files, by default one for every 64 MB of text.
         dupe_factor: how often each document is packed, each time with other pairs (BERT's option; pairs only).
@@ -82,7 +83,8 @@ def write_records(
             f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
         )
     sources = find_sources(files)
-    find_packing(packing, length, dupe_factor)
+    between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
+    find_packing(packing, length, dupe_factor, between)
     if shards is None:
         shards = max(1, math.ceil(sum(remote.size(source.path) for source in sources) / SHARD_BYTES))
     for name, value, least in (("shards", shards, 1), ("dupe_factor", dupe_factor, 1), ("seed", seed, 0)):
@@ -126,6 +128,7 @@ def write_records(
             cls_id=tokenizer.cls_id,
             sep_id=tokenizer.sep_id,
             pad_id=tokenizer.pad_id,
+            separators=between,
         )
         job = Job(sources, tokenizer, writer, text_field, settings.get("smoothing"))
         if runner == "beam":
@@ -141,6 +144,22 @@ def write_records(
         save_tokenizer(tokenizer, directory)  # pretraining takes it from here
         remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
     return Records(out)
+
+
+def separators(tokenizer: Any) -> int:
+    """How many separators stand between the two parts of a pair: 1, RoBERTa's 2.
+
+    Raises:
+        InputError: the tokenizer's template for pairs is not `cls a sep ... sep b sep`.
+    """
+    items = [item.text or item.id for item in tokenizer.pair]
+    between = len(items) - 4
+    if between < 1 or items != [tokenizer.cls_id, "A", *[tokenizer.sep_id] * between, "B", tokenizer.sep_id]:
+        raise InputError(
+            f"the tokenizer's template for pairs is {tokenizer.template[1]!r}, expected cls $A sep ... $B sep: take "
+            "another tokenizer, or a --packing of single texts (full, doc, packed)"
+        )
+    return between
 
 
 @contextlib.contextmanager
