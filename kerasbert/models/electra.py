@@ -176,7 +176,7 @@ class ElectraPretraining(BertPretraining):
     """The generator's masked LM and the discriminator's replaced token detection (section 2)."""
 
     packing = "full"
-    masking_defaults = {"mask": 0.85, "random": 0.0}
+    masking_defaults: Mapping[str, Any] = {"mask": 0.85, "random": 0.0}
     model_class = ElectraModel
 
     def __init__(self, *args, **kwargs):
@@ -191,6 +191,10 @@ class ElectraPretraining(BertPretraining):
         rtd = heads.LabelHead(1, spec.initializer, activation=activation, name="rtd", dtype=dtype)
         shapes = {"generator": (None, None, smaller.embeddings.width), "rtd": (None, None, spec.hidden)}
         return {"generator": generator, "rtd": rtd}, shapes
+
+    @classmethod
+    def networks(cls, spec, predictions):
+        return [(spec.of_generator(), predictions), (spec, 0.0)]
 
     def weights(self, batch):
         real = ops.sum(ops.cast(batch["padding_mask"], "float32"))

@@ -79,6 +79,15 @@ def test_the_generator_is_the_fraction_of_table_6(size, width, heads, inner):
     assert (half.hidden, half.feedforward.width) == (spec.hidden // 2, spec.feedforward.width // 2)
 
 
+def test_the_arithmetic_is_of_both_networks():
+    from kerasbert.training.flops import update_flops
+
+    spec = registry.find("electra/base")[1]
+    both = sum(update_flops(part, 512.0, 1.0, count) for part, count in ElectraPretraining.networks(spec, 77.0))
+    # the paper's own code counts 6.4e19 for 766,000 updates of 256 sequences (table 1)
+    assert both * 256 * 766_000 == pytest.approx(6.4e19, rel=0.1)
+
+
 def test_labels_by_hand():
     inputs = {
         "token_ids": tf.constant([[2, 4, 11, 4, 3, 0], [2, 20, 21, 22, 4, 3]]),
