@@ -117,7 +117,7 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
 
     add = command("import", "a checkpoint of others -> a model directory")
     add.add_argument("path", metavar="PATH")
-    add.add_argument("--from", dest="source", default="hf", help="hf or tf1")
+    add.add_argument("--from", dest="source", default="hf", help="hf, tf1 or keras_hub")
     add.add_argument("--model", metavar="MODEL/SIZE", help="where the checkpoint has no configuration")
     add.add_argument("--tokenizer", metavar="DIR")
     add.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="tensors to drop")

@@ -28,7 +28,7 @@ class Family:
         paper: str, authors, year, title.
         tokenizer: str, kind of tokenizer.
         objective: str, name of the pretraining objective.
-        names: checkpoint names by dialect ("hf", "tf1"), rows of `checkpoints.names`.
+        names: checkpoint names by dialect ("hf", "tf1", "keras_hub"), rows of `checkpoints.names`.
         aliases: other size name -> size name.
     """
 

@@ -1,4 +1,4 @@
-"""Read a checkpoint of others: Hugging Face (safetensors, by consent torch pickles) and Google's TF1 releases."""
+"""Read a checkpoint of others: Hugging Face (safetensors, by consent torch pickles), Google's TF1 releases, KerasHub presets."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ import numpy as np
 from kerasbert import registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
+from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.directory import built, named_weights, save_model
 from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
 from kerasbert.checkpoints.readers import Reader, open_checkpoint
@@ -33,7 +34,7 @@ def import_checkpoint(
 
     Args:
         path: a folder, a file, or the prefix of a TF1 checkpoint.
-        source: "hf" or "tf1".
+        source: "hf", "tf1" or "keras_hub".
         model: `family` or `family/size`; by default the family is the configuration's `model_type`. A size must agree
             with the configuration and stands in for one that is absent.
         out: a model directory to write.
@@ -51,7 +52,7 @@ def import_checkpoint(
             be computed here; a pickle without consent.
     """
     reader, folder = open_checkpoint(path, source, allow_pickle)
-    content = configs.read_config(folder)
+    content = keras_hub.read_config(folder) if source == "keras_hub" else configs.read_config(folder)
     family, named = _family(content, model, folder)
     if source not in family.names:
         raise unknown(f"checkpoint format of {family.name}", source, family.names, ", ".join(family.names) or "none")
@@ -60,7 +61,7 @@ def import_checkpoint(
     dialect = dialect.of(_architecture(content))
     found = {name: reader.shape(name) for name in reader.names()}
     kept = {name: shape for name, shape in found.items() if not matches(name, (*dialect.ignore, *ignore))}
-    spec = configs.to_spec(content, dialect, family.spec, folder) if content else named
+    spec = configs.to_spec(content, dialect, family.spec.derive(dialect.spec), folder) if content else named
     if content and named:
         _agree(named, spec, model, folder)
     if spec.blocks.layers > len(found):
@@ -82,7 +83,10 @@ def import_checkpoint(
                 f"{copy} in {path} differs from {original}, expected an equal copy: untied weights have no place here"
             )
     task = configs.task_of(content, len(labels)) if "classifier" in heads else None
-    pieces = _tokenizer(Path(tokenizer) if tokenizer else folder, spec, required=bool(tokenizer))
+    if source == "keras_hub" and not tokenizer:
+        pieces = _fitting(keras_hub.read_tokenizer(folder), folder, spec)
+    else:
+        pieces = _tokenizer(Path(tokenizer) if tokenizer else folder, spec, required=bool(tokenizer))
     encoder = built(family, spec)
     encoder.heads = _assign(reader, coverage, named_weights(encoder))
     encoder.task, encoder.tokenizer = task, pieces
@@ -111,7 +115,20 @@ def _family(
         raise InputError(
             f"no config.json or bert_config.json in {folder}: put it there, or name the size: --model bert/base"
         )
+    if model is None and "class_name" in content:
+        return _of_backbone(content["class_name"], folder), None
     return registry.family(model or str(content.get("model_type", "bert"))), None
+
+
+def _of_backbone(name: str, folder: Path) -> registry.Family:
+    """The family of a KerasHub class."""
+    known = {}
+    for family in registry.families().values():
+        if "keras_hub" in family.names:
+            known.setdefault(family.names["keras_hub"].fixed["class_name"], family)
+    if name not in known:
+        raise InputError(f"{folder} holds a {name}, expected one of {', '.join(sorted(known))}")
+    return known[name]
 
 
 def _agree(named: specs.Spec, spec: specs.Spec, model: str | None, folder: Path) -> None:
@@ -127,8 +144,10 @@ def _agree(named: specs.Spec, spec: specs.Spec, model: str | None, folder: Path)
 def _without_pooler(content: Mapping[str, Any], dialect: Dialect, found: Mapping[str, Shape]) -> bool:
     """Whether the file is of a class without a pooler and indeed holds none."""
     declared = content.get("add_pooling_layer") is False or _architecture(content) in dialect.without_pooler
+    if not declared:
+        return False
     pooler = {dialect.theirs(f"pooler/{leaf}")[0] for leaf in ("kernel", "bias")}
-    return declared and not any(dialect.spelled(name, pooler) in pooler for name in found)
+    return not any(dialect.spelled(name, pooler) in pooler for name in found)
 
 
 def _architecture(content: Mapping[str, Any]) -> str | None:
@@ -189,8 +208,11 @@ def _assign(reader: Reader, coverage: Coverage, weights: Mapping[str, Any]) -> d
 def _tokenizer(place: Path, spec: specs.Spec, required: bool) -> Any:
     if not required and not (place.is_dir() and tokenizer_file(place)):
         return None
-    tokenizer = text.load_tokenizer(place)
-    if tokenizer.size > spec.embeddings.vocabulary:
+    return _fitting(text.load_tokenizer(place), place, spec)
+
+
+def _fitting(tokenizer: Any, place: Path, spec: specs.Spec) -> Any:
+    if tokenizer is not None and tokenizer.size > spec.embeddings.vocabulary:
         raise InputError(
             f"the tokenizer in {place} has {tokenizer.size} pieces, the checkpoint only {spec.embeddings.vocabulary}: "
             "they do not belong together"

@@ -34,6 +34,7 @@ class Dialect:
         ignore: patterns of tensors that are no weights (buffers, optimizer slots).
         rows_of: class name of theirs -> rows that go before the others in its files.
         dropped: heads of ours that are left out on export: they serve pretraining alone and their files have no place.
+        spec: what the family's Spec is in these files where it is not the usual one.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -49,6 +50,7 @@ class Dialect:
     ignore: tuple[str, ...] = ()
     rows_of: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
     dropped: tuple[str, ...] = ()
+    spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> "Dialect":
         """Another family's names as a difference: parts of their names replaced, rows that go before the others.

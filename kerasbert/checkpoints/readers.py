@@ -10,6 +10,7 @@ import numpy as np
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, unknown
 
+SOURCES = ("hf", "tf1", "keras_hub")
 _LONGEST_JSON = 64_000_000  # bytes; the index of a sharded model names every tensor once
 
 
@@ -31,15 +32,19 @@ def open_checkpoint(path: str | os.PathLike, source: str, allow_pickle: bool = F
 
     Args:
         path: a folder; for "hf" also a file; for "tf1" also the prefix or the .index file.
-        source: "hf" or "tf1".
+        source: "hf", "tf1" or "keras_hub".
         allow_pickle: bool, whether a torch pickle may be read.
 
     Raises:
         InputError: nothing there, several checkpoints, a damaged file, or a pickle without consent.
     """
     path = Path(path)
-    if source not in ("hf", "tf1"):
-        raise unknown("checkpoint source", source, ["hf", "tf1"], "hf, tf1")
+    if source not in SOURCES:
+        raise unknown("checkpoint source", source, SOURCES, ", ".join(SOURCES))
+    if source == "keras_hub":
+        from kerasbert.checkpoints.keras_hub import Preset
+
+        return Preset(path), path
     if source == "tf1":
         prefix = _tf1_prefix(path)
         return TF1(prefix), prefix.parent

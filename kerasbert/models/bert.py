@@ -5,6 +5,7 @@ The small sizes are of "Well-Read Students Learn Better" (Turc et al., 2019, tab
 
 import keras
 
+from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.layers import visibility
 from kerasbert.layers.block import stack
@@ -27,6 +28,7 @@ class Encoder(keras.Model):
         `read="first"` computes the last layer for the first token alone: sequence is [B, 1, H].
     """
 
+    embeddings_class: type = Embeddings
     block_class: type | None = None  # a family's own block
     token_head: type = MaskedLM  # predicts tokens
     label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
@@ -39,7 +41,7 @@ class Encoder(keras.Model):
 
     def build(self, shape=None):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
-        self.embeddings = Embeddings(spec, name="embeddings", **kwargs)
+        self.embeddings = self.embeddings_class(spec, name="embeddings", **kwargs)
         self.embeddings.build()
         self.blocks = stack(spec, self.block_class, **kwargs)
         self.norm = None
@@ -58,13 +60,16 @@ class Encoder(keras.Model):
             return visibility.packed(inputs["packed_ids"])
         return visibility.padding(inputs["padding_mask"]) if "padding_mask" in inputs else None
 
+    def embed(self, inputs, training=False):
+        """What the tokens start as: [B, S, H]."""
+        places = inputs.get("segment_ids"), inputs.get("position_ids")
+        return self.embeddings(inputs["token_ids"], *places, training=training)
+
     def call(self, inputs, training=False, read=None, attention=False):
         self.check(inputs)
         visible = self.visible(inputs)
         bias = None if visible is None else visibility.bias(visible)
-        x = self.embeddings(
-            inputs["token_ids"], inputs.get("segment_ids"), inputs.get("position_ids"), training=training
-        )
+        x = self.embed(inputs, training)
         hidden, seen = [x], []
         for layer, part in enumerate(self.blocks):
             last = layer + 1 == len(self.blocks)
@@ -187,6 +192,14 @@ TF1 = Dialect(
     **_SHARED,
 )
 
+# KerasHub's BERT, the one with TensorFlow's own code as its model, has the tanh approximation of GELU
+KERAS_HUB = keras_hub.dialect(
+    "BertBackbone",
+    ("pooler", "layers/dense"),
+    config=(("embeddings.segments", "num_segments"),),
+    feedforward__activation="gelu_tanh",
+)
+
 BERT = register(
     Family(
         name="bert",
@@ -203,10 +216,11 @@ BERT = register(
             "mini": _size(4, 256),
             "small": _size(4, 512),
             "medium": _size(8, 512),
+            "xlarge": _size(24, 2048),
         },
         aliases={f"{size}-uncased": size for size in ("base", "large", "tiny", "mini", "small", "medium")},
         encoder=Encoder,
-        names={"hf": HF, "tf1": TF1},
+        names={"hf": HF, "tf1": TF1, "keras_hub": KERAS_HUB},
         paper="Devlin et al., 2019, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
     )
 )

@@ -114,4 +114,11 @@ class BertPretraining(Program):
         return sums
 
 
+class MaskedLMPretraining(BertPretraining):
+    """Masked LM alone, on rows filled with text (Liu et al., 2019, section 4.2: FULL-SENTENCES; no next sentence)."""
+
+    packing = "full"
+
+
 register_objective("bert", BertPretraining)
+register_objective("masked_lm", MaskedLMPretraining)

@@ -77,7 +77,9 @@ def test_nothing_there(tmp_path):
     (tmp_path / "model.h5").write_text("")
     with pytest.raises(InputError, match=r"Expected .safetensors, .index.json or .bin"):
         open_checkpoint(tmp_path / "model.h5", "hf")
-    with pytest.raises(InputError, match=r"no checkpoint source 'hugging'. Nearest: 'hf'. All: hf, tf1"):
+    with pytest.raises(
+        InputError, match=r"no checkpoint source 'hugging'. Nearest: 'keras_hub'. All: hf, tf1, keras_hub"
+    ):
         open_checkpoint(tmp_path, "hugging")
 
 

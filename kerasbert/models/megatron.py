@@ -1,0 +1,45 @@
+"""Megatron-LM's BERT (Shoeybi et al., 2020, Megatron-LM: Training Multi-Billion Parameter Language Models).
+
+The one difference from BERT is in section 5.3, figure 7: the layer norms stand in front of the sublayers, so that the residual
+path is an identity, and one more after the last layer. Larger BERTs then do not become worse. Tensor parallelism, the
+subject of the paper, is not here; the 3.9B size can be counted and built, and needs an accelerator that holds it.
+
+Differs: the paper trains with sentence order prediction and whole word n-gram masking of ALBERT (5.3); the objective here
+is BERT's unless `--select` and the packing say otherwise.
+"""
+
+from kerasbert.models.bert import BERT
+from kerasbert.models.bert import HF as BERT_HF
+from kerasbert.registry import register
+
+HF = BERT_HF.derive(
+    rows=(
+        ("block_{i}/attention_norm", "bert.encoder.layer.{i}.attention.ln"),
+        ("block_{i}/feedforward_norm", "bert.encoder.layer.{i}.ln"),
+        ("norm", "bert.encoder.ln"),
+    ),
+    fixed={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+    architectures={f"Megatron{name}": heads for name, heads in BERT_HF.architectures.items()},
+    without_pooler=tuple(f"Megatron{name}" for name in BERT_HF.without_pooler),
+)
+
+MEGATRON_BERT = register(
+    BERT.derive(
+        "megatron-bert",
+        spec={
+            "blocks.norm": "pre",
+            "embeddings.vocabulary": 29056,
+            "hidden": 1024,
+            "blocks.layers": 24,
+            "attention.heads": 16,
+            "feedforward.width": 4096,
+        },
+        sizes={
+            "345m": {},
+            "3.9b": {"hidden": 2560, "blocks.layers": 48, "attention.heads": 40, "feedforward.width": 10240},
+        },
+        aliases={},
+        names={"hf": HF},
+        paper="Shoeybi et al., 2020, Megatron-LM: Training Multi-Billion Parameter Language Models",
+    )
+)

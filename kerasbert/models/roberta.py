@@ -1,0 +1,80 @@
+"""RoBERTa: A Robustly Optimized BERT Pretraining Approach (Liu et al., 2019), and XLM-R.
+
+Differences from BERT: byte-level BPE of 50K pieces (section 4.4), no next sentence prediction and FULL-SENTENCES inputs
+(4.2; the other three formats of 4.2 are packings: pairs, sentences, doc), dynamic masking (4.1), batches of 8K. Of the
+released code: one segment, and positions counted from 2, for fairseq gives 1 to padding.
+
+XLM-R (Conneau et al., 2020, Unsupervised Cross-lingual Representation Learning at Scale, section 3) is RoBERTa with
+one SentencePiece vocabulary of 250K pieces for 100 languages.
+"""
+
+from kerasbert.checkpoints import keras_hub
+from kerasbert.models.bert import BERT
+from kerasbert.models.bert import HF as BERT_HF
+from kerasbert.registry import register
+
+HF = BERT_HF.derive(
+    ("bert.", "roberta."),
+    rows=(
+        ("heads/mlm/transform", "lm_head.dense"),
+        ("heads/mlm/norm", "lm_head.layer_norm"),
+        ("heads/mlm/bias", "lm_head.bias"),
+    ),
+    heads={name: BERT_HF.heads[name] for name in ("mlm", "classifier")},
+    fixed={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False, "pad_token_id": 1},
+    architectures={
+        "RobertaModel": (),
+        "RobertaForMaskedLM": ("mlm",),
+        "RobertaForSequenceClassification": ("classifier",),
+    },
+    without_pooler=("RobertaForMaskedLM", "RobertaForTokenClassification", "RobertaForQuestionAnswering"),
+    tied={
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+    # their classifier has a tanh layer of its own over the first token, and the class no pooler: it is one
+    rows_of={
+        "RobertaForSequenceClassification": (
+            ("pooler", "classifier.dense"),
+            ("heads/classifier", "classifier.out_proj"),
+        )
+    },
+)
+XLM_R_HF = HF.derive(
+    architectures={name.replace("Roberta", "XLMRoberta"): heads for name, heads in HF.architectures.items()},
+    without_pooler=tuple(name.replace("Roberta", "XLMRoberta") for name in HF.without_pooler),
+    rows_of={name.replace("Roberta", "XLMRoberta"): rows for name, rows in HF.rows_of.items()},
+)
+# KerasHub leaves out the rows before the first position, the one segment and the pooler
+KERAS_HUB, XLM_R_KERAS_HUB = (
+    keras_hub.dialect(name, joined=True, embeddings__offset=0, embeddings__segments=0, pooler=False)
+    for name in ("RobertaBackbone", "XLMRobertaBackbone")
+)
+
+ROBERTA = register(
+    BERT.derive(
+        "roberta",
+        spec={
+            "embeddings.vocabulary": 50265,
+            "embeddings.positions": 514,
+            "embeddings.offset": 2,
+            "embeddings.segments": 1,
+            "epsilon": 1e-5,
+        },
+        sizes={"base": {}, "large": BERT.sizes["large"]},
+        aliases={},
+        tokenizer="bpe",
+        objective="masked_lm",
+        names={"hf": HF, "keras_hub": KERAS_HUB},
+        paper="Liu et al., 2019, RoBERTa: A Robustly Optimized BERT Pretraining Approach",
+    )
+)
+XLM_R = register(
+    ROBERTA.derive(
+        "xlm-roberta",
+        spec={"embeddings.vocabulary": 250002},
+        tokenizer="unigram",
+        names={"hf": XLM_R_HF, "keras_hub": XLM_R_KERAS_HUB},
+        paper="Conneau et al., 2020, Unsupervised Cross-lingual Representation Learning at Scale",
+    )
+)
