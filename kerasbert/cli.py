@@ -172,6 +172,8 @@ def _data(options: argparse.Namespace) -> None:
         dupe_factor=options.dupe_factor,
         text_field=options.text_field,
         smoothing=options.smoothing,
+        words=options.words,
+        entities=options.entities,
         runner=options.runner,
         beam_options=options.beam_options,
         overwrite=options.overwrite,

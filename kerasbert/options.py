@@ -57,6 +57,12 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument("--shards", type=int)
     add.add_argument("--dupe-factor", type=int, default=1, help="how often each document is packed")
     add.add_argument("--text-field", default="text")
+    for level, what in (("words", "words or phrases"), ("entities", "named entities")):
+        add.add_argument(
+            f"--{level}",
+            metavar="SOURCE",
+            help=f"what finds {what} in the text, to be masked whole: a lexicon (one a line), MODULE:FUNCTION or a plug-in's",
+        )
     add.add_argument("--runner", default="local", help="local, or beam (Apache Beam)")
     add.add_argument("--beam-options", default="", metavar="OPTIONS", help='Beam\'s own: "--runner=DataflowRunner ..."')
     _out(add)

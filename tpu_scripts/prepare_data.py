@@ -29,7 +29,7 @@ def main() -> None:
     if not tokenizer.is_dir():
         cased = ["--cased"] if section.get("cased") else []
         command("vocab", *text, "--size", section.get("vocabulary", 30000), "--out", tokenizer, *cased)
-    names = ("packing", "seed", "shards", "dupe_factor")
+    names = ("packing", "seed", "shards", "dupe_factor", "words", "entities")
     settings = [f"--{name.replace('_', '-')}={section[name]}" for name in names if name in section]
     for length in section["lengths"]:
         command("data", *text, "--tokenizer", tokenizer, "--length", length, "--out", out / str(length), *settings)
