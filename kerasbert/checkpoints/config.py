@@ -27,7 +27,7 @@ _TASKS = {"regression": "regression", "single_label_classification": "classifica
 
 def read_config(folder: Path) -> dict[str, Any] | None:
     """The configuration beside a checkpoint, or None where there is none."""
-    for name in ("config.json", "bert_config.json"):
+    for name in ("config.json", "bert_config.json", "albert_config.json"):
         if (folder / name).is_file():
             return read_json(folder / name)
     return None
@@ -89,7 +89,7 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
             config[key] = spec.dropout
         if path == "feedforward.activation":
             config[key] = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config[key])
-    lost = {path: config[key] for path, key in named if isinstance(config[key], tuple)}
+    lost = {path: config[key] for path, key in named if config[key] is None or isinstance(config[key], tuple)}
     if not lost:
         back = to_spec(config, dialect, base, "the export").derive({"pooler": spec.pooler})
         lost = {path: pair[0] for path, pair in specs.differences(plain, back).items()}
