@@ -27,7 +27,7 @@ _TASKS = {"regression": "regression", "single_label_classification": "classifica
 
 def read_config(folder: Path) -> dict[str, Any] | None:
     """The configuration beside a checkpoint, or None where there is none."""
-    for name in ("config.json", "bert_config.json"):
+    for name in ("config.json", "bert_config.json", "albert_config.json"):
         if (folder / name).is_file():
             return read_json(folder / name)
     return None

@@ -32,8 +32,8 @@ class Dialect:
         renames: (older spelling, today's spelling) of a part of their names.
         tied: their name -> the name it must be an equal copy of.
         ignore: patterns of tensors that are no weights (buffers, optimizer slots).
+        own_heads: heads of ours that their format has no place for; they are left out on export.
         rows_of: class name of theirs -> rows that go before the others in its files.
-        dropped: heads of ours that are left out on export: they serve pretraining alone and their files have no place.
         spec: what the family's Spec is in these files where it is not the usual one.
     """
 
@@ -48,8 +48,8 @@ class Dialect:
     renames: tuple[tuple[str, str], ...] = ()
     tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ignore: tuple[str, ...] = ()
+    own_heads: tuple[str, ...] = ()
     rows_of: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
-    dropped: tuple[str, ...] = ()
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> "Dialect":

@@ -253,7 +253,7 @@ ELECTRA_HF = HF.derive(
         "ElectraForSequenceClassification": ("classifier",),
     },
     without_pooler=(),
-    dropped=("generator",),
+    own_heads=("generator",),
 )
 # The generator of a released checkpoint is not read: small's is as large as the discriminator, which no configuration says.
 # Pretraining that goes on from one starts a new generator, and says so.
@@ -267,7 +267,7 @@ ELECTRA_TF1 = TF1.derive(
     heads={"rtd": _RTD},
     config=_CONFIG,
     ignore=(*TF1.ignore, "generator/*", "generator_predictions/*"),
-    dropped=("generator",),
+    own_heads=("generator",),
 )
 
 ELECTRA = register(

@@ -90,18 +90,13 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
     total = lengths[:, 0] + lengths[:, 1]
     column = tf.range(length)[None, :]
     inside = column < total[:, None]
-    special = sorted(set(tokenizer.special_ids))
     if tokenizer.mask_id is None:
         raise InputError("the tokenizer has no mask token, expected one: T5's and GPT-2's have none")
 
-    if settings.static is None:
-        words = (features["step"], features["row"])
-    else:
-        words = (features["example"], features["epoch"] % settings.static)
-    key = random.key(seed, "masked_lm", *words)
+    key = row_keys(features, settings, seed, "masked_lm")
     positions, chosen, first = select(settings.select)(
         random.key(key[:, 0], key[:, 1], "select"),
-        inside & _ordinary(token_ids, special),
+        inside & ordinary(token_ids, tokenizer),
         tf.gather(settings.prediction_counts(length), total),
         settings.width(length),
         functools.partial(units.begins, "words", features, tokenizer),
@@ -112,7 +107,7 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
         positions,
         chosen,
         mask_id=tokenizer.mask_id,
-        ordinary_ids=np.setdiff1d(np.arange(tokenizer.size, dtype=np.int32), special),
+        ordinary_ids=np.setdiff1d(np.arange(tokenizer.size, dtype=np.int32), tokenizer.special_ids),
         shares=(settings.mask, settings.random),
         first=first if settings.render == "span" else None,
     )
@@ -142,9 +137,22 @@ def _pieces(token_ids: Any, inside: Any, cls_id: int) -> tuple[Any, Any]:
     return tf.where(inside, numbers, 0), tf.where(inside, places, 0)
 
 
-def _ordinary(token_ids: Any, special: list[int]) -> Any:
+def ordinary(token_ids: Any, tokenizer: Any) -> Any:
     """Which tokens are not special. A few comparisons cost a tenth of a look-up in a table of the vocabulary."""
-    return functools.reduce(tf.logical_and, [token_ids != token for token in special])
+    return functools.reduce(tf.logical_and, [token_ids != token for token in sorted(set(tokenizer.special_ids))])
+
+
+def masked_columns(batch: Mapping[str, Any]) -> Any:
+    """Which tokens of a batch are predicted: bool [B, S]."""
+    weights = tf.cast(batch["mlm_weights"], tf.int32)
+    return render.add(tf.zeros_like(batch["token_ids"]), batch["mlm_positions"], weights) > 0
+
+
+def row_keys(features: Mapping[str, Any], settings: MaskedLM, seed: int, name: str) -> Any:
+    """The rows' keys [B, 2]: new ones at every step, or `settings.static` fixed ones for each example."""
+    if settings.static is None:
+        return random.key(seed, name, features["step"], features["row"])
+    return random.key(seed, name, features["example"], features["epoch"] % settings.static)
 
 
 def masker(settings: MaskedLM, *, tokenizer: Any, seed: int) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
