@@ -172,6 +172,8 @@ def _data(options: argparse.Namespace) -> None:
         dupe_factor=options.dupe_factor,
         text_field=options.text_field,
         smoothing=options.smoothing,
+        words=options.words,
+        entities=options.entities,
         runner=options.runner,
         beam_options=options.beam_options,
         overwrite=options.overwrite,
@@ -202,8 +204,10 @@ def _pretrain(options: argparse.Namespace) -> None:
 
     if options.set:
         settings["changes"] = settings.get("changes", {}) | _changes(options.set)
-    if options.static_masks:
-        settings["masking"] = settings.get("masking", {}) | {"static": options.static_masks}
+    masking = {"static": options.static_masks, "select": options.select}
+    if any(masking.values()):
+        given = {name: value for name, value in masking.items() if value}
+        settings["masking"] = settings.get("masking", {}) | given
     if "profile" in settings:
         settings["profile"] = read_profile(settings["profile"])
     if hasattr(options, "peak_tflops"):

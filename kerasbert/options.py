@@ -50,12 +50,19 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument(
         "--packing",
         default="pairs",
-        help="pairs (BERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, FULL-SENTENCES, DOC-SENTENCES); packed (best fit)",
+        help="pairs (BERT), order (ALBERT), place (StructBERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, "
+        "FULL-SENTENCES, DOC-SENTENCES); packed (best fit)",
     )
     add.add_argument("--seed", type=int, default=0)
     add.add_argument("--shards", type=int)
     add.add_argument("--dupe-factor", type=int, default=1, help="how often each document is packed")
     add.add_argument("--text-field", default="text")
+    for level, what in (("words", "words or phrases"), ("entities", "named entities")):
+        add.add_argument(
+            f"--{level}",
+            metavar="SOURCE",
+            help=f"what finds {what} in the text, to be masked whole: a lexicon (one a line), MODULE:FUNCTION or a plug-in's",
+        )
     add.add_argument("--runner", default="local", help="local, or beam (Apache Beam)")
     add.add_argument("--beam-options", default="", metavar="OPTIONS", help='Beam\'s own: "--runner=DataflowRunner ..."')
     _out(add)
@@ -69,6 +76,7 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument(
         "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
     )
+    add.add_argument("--select", metavar="NAME", help="what is masked: tokens, words, ngrams or spans")
     hidden = {"default": argparse.SUPPRESS}  # so that a recipe's value holds where none is given
     add.add_argument("--evaluate-every", type=int, **hidden, help="updates between evaluations on held-out records")
     add.add_argument(

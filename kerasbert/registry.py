@@ -58,6 +58,7 @@ class Family:
 FAMILIES: dict[str, Family] = {}
 OBJECTIVES: dict[str, Any] = {}
 TASKS: dict[str, Any] = {}
+SEGMENTERS: dict[str, Callable] = {}
 
 
 def register(family: Family) -> Family:
@@ -73,6 +74,11 @@ def register_objective(name: str, objective: Any) -> Any:
 def register_task(name: str, task: Any) -> Any:
     """Make a task known by its name."""
     return _add(TASKS, name, task)
+
+
+def register_segmenter(name: str, segmenter: Callable) -> Callable:
+    """Make a segmenter known by its name: text -> [(start, end)] of its words, phrases or entities, in characters."""
+    return _add(SEGMENTERS, name, segmenter)
 
 
 def _add(table: dict[str, Any], name: str, value: Any) -> Any:
@@ -115,6 +121,12 @@ def tasks() -> dict[str, Any]:
     _load("kerasbert.tasks")
     _entry_points()
     return TASKS
+
+
+def segmenters() -> dict[str, Callable]:
+    """Every segmenter that a plug-in registered, by name."""
+    _entry_points()
+    return SEGMENTERS
 
 
 def list_models() -> list[str]:

@@ -30,7 +30,7 @@ def main() -> None:
         cased = ["--cased"] if section.get("cased") else []
         learned = ["--kind", section.get("kind", "wordpiece"), "--size", section.get("vocabulary", 30000), *cased]
         command("vocab", *text, *learned, "--out", tokenizer)
-    names = ("packing", "seed", "shards", "dupe_factor")
+    names = ("packing", "seed", "shards", "dupe_factor", "words", "entities")
     settings = [f"--{name.replace('_', '-')}={section[name]}" for name in names if name in section]
     for length in section["lengths"]:
         command("data", *text, "--tokenizer", tokenizer, "--length", length, "--out", out / str(length), *settings)

@@ -27,7 +27,7 @@ _TASKS = {"regression": "regression", "single_label_classification": "classifica
 
 def read_config(folder: Path) -> dict[str, Any] | None:
     """The configuration beside a checkpoint, or None where there is none."""
-    for name in ("config.json", "bert_config.json"):
+    for name in ("config.json", "bert_config.json", "albert_config.json"):
         if (folder / name).is_file():
             return read_json(folder / name)
     return None
@@ -65,6 +65,8 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         changes["feedforward.activation"] = ACTIVATIONS[activation]
     if changes.get("attention.dropout") == changes.get("dropout", base.dropout):
         changes["attention.dropout"] = None
+    if changes.get("embeddings.width") == changes.get("hidden", base.hidden):
+        changes["embeddings.width"] = None
     try:
         return base.derive(changes)
     except InputError as error:
@@ -87,6 +89,8 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     for path, key in named:
         if path == "attention.dropout" and config[key] is None:
             config[key] = spec.dropout
+        if path == "embeddings.width" and config[key] is None:
+            config[key] = spec.hidden
         if path == "feedforward.activation":
             config[key] = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config[key])
     lost = {path: config[key] for path, key in named if isinstance(config[key], tuple)}

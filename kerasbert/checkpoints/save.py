@@ -40,7 +40,10 @@ def export_checkpoint(
     kind = _class(dialect, tensors) if target == "hf" else None
     dialect = dialect.of(kind)
     sources, shapes = {}, {}
+    left_out = tuple(f"heads/{head}/" for head in dialect.own_heads)
     for name in tensors.names():
+        if name.startswith(left_out):
+            continue
         theirs, transpose = dialect.theirs(name)
         sources[theirs] = name, transpose
         shapes[theirs] = tuple(reversed(tensors.shape(name))) if transpose else tensors.shape(name)
@@ -67,7 +70,7 @@ def export_checkpoint(
 
 def _class(dialect: Dialect, tensors: Safetensors) -> str:
     """Their class with exactly the heads that the model has."""
-    heads = set(head_names(tensors))
+    heads = set(head_names(tensors)) - set(dialect.own_heads)
     classes = [name for name, has in dialect.architectures.items() if set(has) == heads]
     if not classes:
         raise InputError(

@@ -30,7 +30,7 @@ class _Read(beam.DoFn):
         self.job = job
 
     def setup(self) -> None:
-        self.encode = batch_encoder(self.job.tokenizer)
+        self.encode = batch_encoder(self.job.tokenizer, self.job.units)
 
     def process(self, source: Source) -> Iterator[tuple[int, bytes]]:
         for data in entries([source], self.job.text_field, self.encode):

@@ -10,41 +10,42 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Spans:
-    """Examples of one or two parts: [CLS] a [SEP] b [SEP], or [CLS] a [SEP] where b is empty.
+    """Examples of one or two parts: [CLS] a [SEP] b [SEP] (RoBERTa: two [SEP] in the middle), or [CLS] a [SEP].
 
     Args:
         ids: int array that the spans refer to.
         a, b: int64 [N, 2], start and end.
-        next_label: int64 [N], 0 = b really follows a, 1 = b is random (Google's and Hugging Face's order), or None.
+        label: int64 [N], what is asked about a pair, 0 = b really follows a (see the packing), or None for single parts.
     """
 
     ids: np.ndarray
     a: np.ndarray
     b: np.ndarray
-    next_label: np.ndarray | None
+    label: np.ndarray | None
 
     def __len__(self) -> int:
         return len(self.a)
 
     @property
     def random_next(self) -> int:
-        """Number of examples with a random next sentence."""
-        return 0 if self.next_label is None else int(self.next_label.sum())
+        """Of sentence pairs: number of examples with a random next sentence."""
+        return 0 if self.label is None else int(self.label.sum())
 
     def slice(self, begin: int, end: int) -> "Spans":
         """Examples begin .. end - 1."""
-        label = None if self.next_label is None else self.next_label[begin:end]
+        label = None if self.label is None else self.label[begin:end]
         return Spans(self.ids, self.a[begin:end], self.b[begin:end], label)
 
-    def render(self, *, length: int, cls_id: int, sep_id: int, pad_id: int) -> np.ndarray:
-        """Rows of token ids [S], segment lengths [2] and, for pairs, the next label [1].
+    def render(self, *, length: int, cls_id: int, sep_id: int, pad_id: int, separators: int = 1) -> np.ndarray:
+        """Rows of token ids [S], segment lengths [2] and, for pairs, the label [1].
 
-        Segment lengths count [CLS] a [SEP] and b [SEP]; the second is 0 where there is no b.
+        Segment lengths count [CLS] a [SEP] and b [SEP], the latter with what separators stand in front of it (there are
+        `separators` between a and b); it is 0 where there is no b.
 
         Returns:
             int64 [N, S + 2] or [N, S + 3].
         """
-        pairs = self.next_label is not None
+        pairs = self.label is not None
         len_a, len_b = (part[:, 1] - part[:, 0] for part in (self.a, self.b))
         first = np.arange(len(self)) * length  # where each row begins in the flattened rows
         rows = np.full(len(self) * length, pad_id, np.int64)
@@ -52,9 +53,11 @@ class Spans:
         _put(rows, first + 1, self.ids, self.a)
         rows[first + len_a + 1] = sep_id
         if pairs:
-            _put(rows, first + len_a + 2, self.ids, self.b)
-            rows[first + len_a + len_b + 2] = sep_id
-        columns = [len_a + 2, len_b + pairs, *([self.next_label] if pairs else [])]
+            for extra in range(1, separators):
+                rows[first + len_a + 1 + extra] = sep_id
+            _put(rows, first + len_a + 1 + separators, self.ids, self.b)
+            rows[first + len_a + len_b + 1 + separators] = sep_id
+        columns = [len_a + 2, len_b + separators * pairs, *([self.label] if pairs else [])]
         return np.concatenate([rows.reshape(-1, length), np.stack(columns, axis=1)], axis=1)
 
 

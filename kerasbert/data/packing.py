@@ -58,6 +58,9 @@ def _turns(documents: Documents, seed: int, dupe_factor: int) -> Iterator[tuple[
             yield document_random(digest, seed, copy), index, firsts[index], firsts[index + 1]
 
 
+FOLLOWS, BEFORE, ELSEWHERE = range(3)  # where b is from, seen from a
+
+
 def pack_pairs(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Spans:
     """Sentence pairs (Devlin et al., 2019, section 3.1 and A.2; create_instances_from_document of BERT's code).
 
@@ -67,6 +70,31 @@ def pack_pairs(documents: Documents, *, length: int, seed: int, dupe_factor: int
     Differs: BERT draws "short" once per document, here once per sequence, so that 10% of the sequences are short also
     where a document is a whole book.
     """
+    return _gathered(documents, length, seed, dupe_factor, (FOLLOWS, ELSEWHERE))
+
+
+def pack_order(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Spans:
+    """Sentence order (Lan et al., 2020, section 3.1): as `pack_pairs`, but a and b always stand side by side in the text.
+
+    In half of the cases they change places; the label is 1 then, as in ALBERT's code and Hugging Face's.
+
+    Differs: where there is one segment only, ALBERT's code takes b from another document and calls that swapped too; here
+    the segment is cut at a random token, and one of a single token is left out.
+    """
+    return _gathered(documents, length, seed, dupe_factor, (FOLLOWS, BEFORE))
+
+
+def pack_place(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Spans:
+    """StructBERT's sentence objective (Wang et al., 2020, section 2.2): as `pack_pairs` with a third kind of b.
+
+    b is what follows a (label 0), what stands before a (1), or of another document (2), a third of the cases each. Where
+    there is one segment only it is always of another document.
+    """
+    return _gathered(documents, length, seed, dupe_factor, (FOLLOWS, BEFORE, ELSEWHERE))
+
+
+def _gathered(documents: Documents, length: int, seed: int, dupe_factor: int, kinds: Sequence[int]) -> Spans:
+    """Pairs of neighbouring runs of segments; the label is the place in `kinds` of what was drawn."""
     bounds, firsts = documents.bounds.tolist(), documents.firsts.tolist()
     room = length - 3
     spans: list[tuple[int, int, int, int, int]] = []
@@ -77,18 +105,27 @@ def pack_pairs(documents: Documents, *, length: int, seed: int, dupe_factor: int
             # The fewest segments that reach the target, or all that are left.
             last = bisect.bisect_left(bounds, bounds[first] + target, first + 1, end)
             split = first + 1 + (_below(rng, last - first - 1) if last - first > 1 else 0)
-            is_random = int(last - first == 1 or rng.random() < 0.5)
-            a = bounds[first], bounds[split]
-            if is_random:
+            begin, border, stop = bounds[first], bounds[split], bounds[last]
+            alone = last - first == 1
+            label = len(kinds) - 1
+            if not alone or ELSEWHERE not in kinds:
+                label -= _below(rng, len(kinds))
+            if kinds[label] == ELSEWHERE:
                 other, start = _elsewhere(rng, index, firsts)
-                wanted = bounds[start] + max(1, target - (a[1] - a[0]))
-                stop = bisect.bisect_left(bounds, wanted, start + 1, firsts[other + 1])
-                b = bounds[start], bounds[stop]
+                wanted = bounds[start] + max(1, target - (border - begin))
+                until = bisect.bisect_left(bounds, wanted, start + 1, firsts[other + 1])
+                a, b = (begin, border), (bounds[start], bounds[until])
                 first = split
             else:
-                b = bounds[split], bounds[last]
                 first = last
-            spans.append((*_cut(rng, a, b, room), is_random))
+                if alone:
+                    if stop - begin == 1:
+                        continue
+                    border = begin + 1 + _below(rng, stop - begin - 1)
+                a, b = (begin, border), (border, stop)
+                if kinds[label] == BEFORE:
+                    a, b = b, a
+            spans.append((*_cut(rng, a, b, room), label))
     return _pairs(documents.ids, spans)
 
 
@@ -247,6 +284,9 @@ class Packing:
         shortest: least length: special tokens and at least one token in each part.
         feature: name of the last column of a row, or None.
         copies: bool, whether packing a document again gives other examples.
+
+    Attributes:
+        pairs: bool, whether an example has two parts.
     """
 
     pack: Callable[..., Spans | Pieces]
@@ -254,9 +294,15 @@ class Packing:
     feature: str | None = None
     copies: bool = False
 
+    @property
+    def pairs(self) -> bool:
+        return self.feature is not None and self.feature.endswith("_label")
+
 
 PACKINGS = {
     "pairs": Packing(pack_pairs, 5, "next_label", copies=True),
+    "order": Packing(pack_order, 5, "order_label", copies=True),
+    "place": Packing(pack_place, 5, "place_label", copies=True),
     "sentences": Packing(pack_sentences, 5, "next_label", copies=True),
     "full": Packing(pack_full, 3),
     "doc": Packing(pack_doc, 3),
@@ -264,8 +310,8 @@ PACKINGS = {
 }
 
 
-def packing(name: str, length: int, dupe_factor: int = 1) -> Packing:
-    """The packing of that name, after a check of what it is asked for.
+def packing(name: str, length: int, dupe_factor: int = 1, separators: int = 1) -> Packing:
+    """The packing of that name, after a check of what it is asked for; `separators` stand between two parts.
 
     Raises:
         InputError: no such packing, a length it cannot fill, or copies that would all be the same.
@@ -273,8 +319,9 @@ def packing(name: str, length: int, dupe_factor: int = 1) -> Packing:
     if name not in PACKINGS:
         raise unknown("packing", name, PACKINGS, "kerasbert data --help")
     found = PACKINGS[name]
-    if not found.shortest <= length <= 65535:
-        raise InputError(f"length {length} with packing {name!r}, expected {found.shortest} to 65535")
+    shortest = found.shortest + (separators - 1) * found.pairs
+    if not shortest <= length <= 65535:
+        raise InputError(f"length {length} with packing {name!r}, expected {shortest} to 65535")
     if dupe_factor != 1 and not found.copies:
         raise InputError(f"dupe_factor {dupe_factor} with packing {name!r} repeats the same examples: leave it at 1")
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.data import remote
+from kerasbert.data import joins, remote
 from kerasbert.data.packing import packing
 from kerasbert.data.records import BLOCK, FORMAT, Shard, row_dtype
 from kerasbert.data.spool import gather
@@ -57,7 +57,8 @@ class ShardWriter:
     Args:
         directory: where the shards go, a local path or an address.
         shards, length, packing, seed, dupe_factor: see `write_records`.
-        vocabulary: int V. cls_id, sep_id, pad_id: int.
+        vocabulary: int V. cls_id, sep_id, pad_id: int. separators: int, between the two parts of a pair.
+        joined: bool, whether the ids are marked (`data.joins`).
     """
 
     directory: str
@@ -70,14 +71,22 @@ class ShardWriter:
     cls_id: int
     sep_id: int
     pad_id: int
+    separators: int = 1
+    joined: bool = False
 
     def write(self, number: int, data: bytes, repeats: Mapping[int, float] | None = None) -> Report:
         """Write shard `number` from its documents' entries, in any order; see `spool.gather`."""
         documents, different, duplicates = gather(data, repeats)
-        examples = None
+        examples, pack = None, packing(self.packing, self.length, separators=self.separators)
+        special = {"cls_id": self.cls_id, "sep_id": self.sep_id, "pad_id": self.pad_id}
+        length = self.length
+        if pack.pairs:
+            # further separators take their places from the room that the packing knows
+            length -= self.separators - 1
+            special["separators"] = self.separators
         if documents.digests:
-            examples = packing(self.packing, self.length).pack(
-                documents, length=self.length, seed=self.seed, dupe_factor=self.dupe_factor, sep_id=self.sep_id
+            examples = pack.pack(
+                documents, length=length, seed=self.seed, dupe_factor=self.dupe_factor, sep_id=self.sep_id
             )
         name = f"shard-{number:05d}-of-{self.shards:05d}.bin"
         dtype = np.dtype(row_dtype(self.vocabulary)).newbyteorder("<")
@@ -88,7 +97,9 @@ class ShardWriter:
         with remote.opened(remote.join(self.directory, name), "wb") as file:
             for begin in range(0, len(examples) if examples else 0, ROWS):
                 part = examples.slice(begin, begin + ROWS)
-                rows = part.render(length=self.length, cls_id=self.cls_id, sep_id=self.sep_id, pad_id=self.pad_id)
+                rows = part.render(length=self.length, **special)
+                if self.joined:
+                    rows = np.concatenate(joins.take_off(rows, self.length), axis=1)
                 unigrams += np.bincount(rows[:, : self.length].ravel(), minlength=len(unigrams))
                 tokens += int(rows[:, self.length : self.length + 2].sum())
                 random_next += part.random_next
@@ -105,17 +116,20 @@ class ShardWriter:
         return Report((shard,), different, duplicates, random_next, unigrams)
 
 
-def features(length: int, name: str) -> dict[str, dict[str, Any]]:
+def features(length: int, name: str, joined: bool = False) -> dict[str, dict[str, Any]]:
     """What a row of that packing holds, in the order of its columns."""
     shapes = {"token_ids": [length], "segment_lengths": [2]}
     if extra := packing(name, length).feature:
         shapes[extra] = []
+    if joined:
+        shapes["joins"] = [joins.columns(length)]
     return {feature: {"dtype": "int32", "shape": shape} for feature, shape in shapes.items()}
 
 
 def manifest(plan: Mapping[str, Any], report: Report, special_ids: Sequence[int]) -> str:
     """The text of manifest.json: what the records were made from and what they hold."""
-    columns = features(plan["settings"]["length"], plan["settings"]["packing"])
+    settings = plan["settings"]
+    columns = features(settings["length"], settings["packing"], any(level in settings for level in joins.LEVELS))
     random_next = {"random_next": report.random_next} if "next_label" in columns else {}
     value = {
         "format": FORMAT,

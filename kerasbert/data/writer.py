@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert import files as whole
-from kerasbert.data import remote, spool
+from kerasbert.data import joins, remote, spool
 from kerasbert.data.packing import packing as find_packing
 from kerasbert.data.records import MANIFEST, Records, differences, read_manifest
 from kerasbert.data.shards import Report, ShardWriter, manifest
@@ -40,6 +40,8 @@ def write_records(
     dupe_factor: int = 1,
     text_field: str = "text",
     smoothing: float = 0.7,
+    words: str | None = None,
+    entities: str | None = None,
     runner: str = "local",
     beam_options: str = "",
     overwrite: bool = False,
@@ -56,14 +58,17 @@ def write_records(
         out: directory to make; it appears when all is written. With Beam also an address such as gs://bucket/records,
             whose manifest is written last.
         length: S, tokens in an example, special tokens included.
-        packing: "pairs" (BERT's segment pairs); RoBERTa's "sentences" (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc"
-            (DOC-SENTENCES); or "packed" (best fit, pieces that do not see each other).
+        packing: "pairs" (BERT's segment pairs), "order" (ALBERT's), "place" (StructBERT's); RoBERTa's "sentences"
+            (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc" (DOC-SENTENCES); or "packed" (best fit, pieces that do not
+            see each other).
         seed: int >= 0, of the packing.
         shards: number of files, by default one for every 64 MB of text.
         dupe_factor: how often each document is packed, each time with other pairs (BERT's option; pairs only).
         text_field: column or field of the text in jsonl, tsv and csv.
         smoothing: exponent on a language's share of the tokens: 1 leaves the shares as they are, 0 makes them equal,
             multilingual BERT took 0.7. The corpus keeps its size.
+        words, entities: what finds words or phrases, and named entities, in the text (see `data.joins.find`): a lexicon
+            file, MODULE:FUNCTION, or a registered segmenter; objectives then select whole ones.
         runner: "local", this machine with one shard in memory at a time, or "beam", Apache Beam.
         beam_options: Beam's own options, such as "--runner=DataflowRunner --project=p".
         overwrite: replace records of other inputs.
@@ -82,7 +87,8 @@ def write_records(
             f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
         )
     sources = find_sources(files)
-    find_packing(packing, length, dupe_factor)
+    between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
+    find_packing(packing, length, dupe_factor, between)
     if shards is None:
         shards = max(1, math.ceil(sum(remote.size(source.path) for source in sources) / SHARD_BYTES))
     for name, value, least in (("shards", shards, 1), ("dupe_factor", dupe_factor, 1), ("seed", seed, 0)):
@@ -100,6 +106,10 @@ def write_records(
     }
     if isinstance(files, Mapping):
         settings["smoothing"] = smoothing
+    units = [joins.find(os.fspath(source)) if source else None for source in (words, entities)]
+    for level, segmenter in zip(joins.LEVELS, units):
+        if segmenter:
+            settings[level] = {"source": segmenter.name, "sha256": segmenter.sha256}
     plan = {
         "sources": sorted(map(_describe, sources), key=lambda s: (s["sha256"], s["format"], s["name"])),
         "tokenizer": {
@@ -126,8 +136,10 @@ def write_records(
             cls_id=tokenizer.cls_id,
             sep_id=tokenizer.sep_id,
             pad_id=tokenizer.pad_id,
+            separators=between,
+            joined=any(units),
         )
-        job = Job(sources, tokenizer, writer, text_field, settings.get("smoothing"))
+        job = Job(sources, tokenizer, writer, text_field, settings.get("smoothing"), tuple(units))
         if runner == "beam":
             from kerasbert.data import beam
 
@@ -141,6 +153,22 @@ def write_records(
         save_tokenizer(tokenizer, directory)  # pretraining takes it from here
         remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
     return Records(out)
+
+
+def separators(tokenizer: Any) -> int:
+    """How many separators stand between the two parts of a pair: 1, RoBERTa's 2.
+
+    Raises:
+        InputError: the tokenizer's template for pairs is not `cls a sep ... sep b sep`.
+    """
+    items = [item.text or item.id for item in tokenizer.pair]
+    between = len(items) - 4
+    if between < 1 or items != [tokenizer.cls_id, "A", *[tokenizer.sep_id] * between, "B", tokenizer.sep_id]:
+        raise InputError(
+            f"the tokenizer's template for pairs is {tokenizer.template[1]!r}, expected cls $A sep ... $B sep: take "
+            "another tokenizer, or a --packing of single texts (full, doc, packed)"
+        )
+    return between
 
 
 @contextlib.contextmanager
@@ -177,13 +205,14 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a runner is given; `smoothing` is None where there are no languages."""
+    """What a runner is given; `smoothing` is None where there are no languages, `units` are segmenters by level or None."""
 
     sources: Sequence[Source]
     tokenizer: Any
     writer: ShardWriter
     text_field: str
     smoothing: float | None
+    units: Sequence[joins.Segmenter | None] = (None, None)
 
     def languages(self, counts: Mapping[int, tuple[int, int]]) -> dict[str, dict[str, float]]:
         """What the manifest says of each language, from its number of (documents, tokens)."""
@@ -270,7 +299,7 @@ def run(job: Job) -> tuple[Report, dict[str, Any]]:
     """Write all shards on this machine: every document goes to the disk once, then one shard is in memory at a time."""
     waiting = Spool(Path(job.writer.directory), job.writer.shards)
     counts: dict[int, tuple[int, int]] = {}
-    for data in entries(job.sources, job.text_field, batch_encoder(job.tokenizer)):
+    for data in entries(job.sources, job.text_field, batch_encoder(job.tokenizer, job.units)):
         waiting.add(data)
         language, tokens = measure(data)
         documents, before = counts.get(language, (0, 0))
@@ -307,29 +336,56 @@ def _describe(source: Source) -> dict[str, Any]:
     return found | {"sha256": digest.hexdigest()} | ({"language": source.language} if source.language else {})
 
 
-def batch_encoder(tokenizer: Any) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray]]:
-    """Lines -> (ids of all, number of ids in each line).
+def batch_encoder(
+    tokenizer: Any, units: Sequence[joins.Segmenter | None] = ()
+) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray]]:
+    """Lines -> (ids of all, number of ids in each line), the ids marked where there are units.
 
     With tensorflow-text where it is installed, else in pure Python (a TPU VM): the ids are the same.
     """
-    if importlib.util.find_spec("tensorflow_text") is None:
+    marked = any(units)
+    graph = importlib.util.find_spec("tensorflow_text") is not None
+    tokenize = (_in_graph if graph else _one_by_one)(tokenizer, marked)
 
-        def encode_one_by_one(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-            pieces = [tokenizer.encode(line) for line in lines]
-            ids = np.fromiter(itertools.chain.from_iterable(pieces), np.int32)
-            return ids, np.fromiter(map(len, pieces), np.int64)
+    def encode(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids, counts, starts = tokenize(lines)
+        return (joins.mark(ids, counts, starts, lines, units) if marked else ids), counts
 
-        return encode_one_by_one
+    return encode
 
+
+def _one_by_one(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
+    """Lines -> ids, counts and, where asked for, the first character of each token."""
+
+    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
+        tokens = [tokenizer.tokenize(line) for line in lines] if offsets else None
+        pieces = [found.ids for found in tokens] if offsets else [tokenizer.encode(line) for line in lines]
+        ids = np.fromiter(itertools.chain.from_iterable(pieces), np.int32)
+        counts = np.fromiter(map(len, pieces), np.int64)
+        starts = itertools.chain.from_iterable(found.starts for found in tokens) if offsets else None
+        return ids, counts, np.fromiter(starts, np.int64) if offsets else None
+
+    return tokenize
+
+
+def _in_graph(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
+    """As `_one_by_one`, with tensorflow-text."""
     import tensorflow as tf
 
     from kerasbert.text.graph import graph_tokenizer
 
     graph = graph_tokenizer(tokenizer)
-    run = tf.function(graph.encode, input_signature=[tf.TensorSpec([None], tf.string)])
 
-    def encode(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        ragged = run(tf.constant(lines, tf.string))
-        return ragged.flat_values.numpy(), np.diff(ragged.row_splits.numpy())
+    def both(lines: Any) -> tuple[Any, Any]:
+        ids, starts, _ = graph.tokenize(lines) if offsets else (graph.encode(lines), None, None)
+        return ids, starts.flat_values if offsets else ()
 
-    return encode
+    run = tf.function(both, input_signature=[tf.TensorSpec([None], tf.string)])
+
+    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
+        ragged, starts = run(tf.constant(lines, tf.string))
+        # a copy: marks are set in it
+        ids = np.array(ragged.flat_values.numpy()) if offsets else ragged.flat_values.numpy()
+        return ids, np.diff(ragged.row_splits.numpy()), starts.numpy() if offsets else None
+
+    return tokenize

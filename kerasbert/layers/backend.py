@@ -58,6 +58,18 @@ def pick_by_contraction(x: Any, positions: Any) -> Any:
     return ops.matmul(ops.one_hot(positions, x.shape[1], dtype=x.dtype), x)
 
 
+def argmax(x: Any) -> Any:
+    """Index of the largest on the last axis, the first of equal ones: [..., V] -> int32 [...].
+
+    For a TPU, which has no int64, it is the least index at which the maximum stands: XLA's argmax counts in int64.
+    """
+    if on_tpu():
+        column = ops.arange(x.shape[-1], dtype="int32")
+        largest = ops.equal(x, ops.max(x, axis=-1, keepdims=True))
+        return ops.min(ops.where(largest, column, x.shape[-1] - 1), axis=-1)
+    return tf.argmax(x, axis=-1, output_type=tf.int32) if TENSORFLOW else ops.cast(ops.argmax(x, axis=-1), "int32")
+
+
 def reshape(x: Any, shape: tuple) -> Any:
     """`ops.reshape` whose only unknown size is -1: computed sizes are operators of the device graph, 25 a layer."""
     known = tuple(size if isinstance(size, int) else -1 for size in shape)

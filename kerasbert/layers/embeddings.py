@@ -79,8 +79,11 @@ class Embeddings(keras.layers.Layer):
 
     def finish(self, x, training):
         """Norm, dropout and, where E differs from H, the projection: [B, S, E] -> [B, S, H]."""
-        if self.norm is None:
-            x = self.dropout(x, training=training)
-        else:
-            x = self.norm(x, dropout=self.dropout, training=training)
+        x = self.normalise(x, training)
         return x if self.projection is None else self.projection(x)
+
+    def normalise(self, x, training):
+        """Norm and dropout: [B, S, E] -> [B, S, E], what two networks with projections of their own may share."""
+        if self.norm is None:
+            return self.dropout(x, training=training)
+        return self.norm(x, dropout=self.dropout, training=training)

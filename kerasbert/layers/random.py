@@ -16,6 +16,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from kerasbert.layers.backend import argmax
+
 _GOLDEN, _SECOND, _FIRST = 0x9E3779B9, 0x846CA68B, 0x7FEB352D
 
 
@@ -105,6 +107,23 @@ def scope(words: Any, rows: Any) -> Iterator[None]:
         yield
     finally:
         _scopes.pop()
+
+
+def rows_key(name: str, rows: Any) -> Any:
+    """The rows' keys [B, 2] for what is called `name`: the open scope's, outside of one those of rows 0 to `rows` - 1."""
+    return _scopes[-1].key(name) if _scopes else key(0, name, ops.arange(rows, dtype="int32"))
+
+
+def sample(logits: Any, key: Any) -> Any:
+    """One draw from each softmax: logits [B, ..., V] float32, the rows' keys uint32 [B, 2] -> int32 [B, ...].
+
+    The largest of logit + Gumbel noise (Gumbel, 1954; Maddison et al., 2014, section 2). The noise is -log of an
+    exponential number, which has 31 bits and is finest near 0, where the noise is large and decides. No gradient.
+    """
+    logits = ops.stop_gradient(logits)
+    drawn = ops.cast(ops.right_shift(bits(key, tuple(ops.shape(logits)[1:])), _word(1)), "int32")
+    uniform = (ops.cast(drawn, "float32") + 0.5) * np.float32(2**-31)
+    return argmax(logits - ops.log(-ops.log1p(-uniform)))
 
 
 def drop(x: Any, key: Any, rate: float) -> Any:

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, unknown
 from kerasbert.layers import random
-from kerasbert.objectives import render
+from kerasbert.objectives import render, units
 from kerasbert.objectives.select import select
+
+RENDER = ("token", "span")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +31,9 @@ class MaskedLM:
         static: None draws new masks at every step (dynamic); a number d gives each example d sets of masks, one per
             epoch in turn: BERT's dupe_factor, with nothing stored.
         predictions: P, the most predictions in a sequence, by default ceil(rate * S).
-        select: name of the select function.
+        select: what is selected: "tokens", "words" (whole words), "ngrams" (of words) or "spans" (of words).
+        render: "token" draws for each token what the model sees of it, "span" once for all tokens of a unit (Joshi et
+            al., 2020, section 3.1); random tokens are drawn one by one either way.
     """
 
     rate: float = 0.15
@@ -38,6 +42,7 @@ class MaskedLM:
     static: int | None = None
     predictions: int | None = None
     select: str = "tokens"
+    render: str = "token"
 
     def __post_init__(self):
         if not 0 < self.rate < 1:
@@ -49,6 +54,8 @@ class MaskedLM:
         if self.predictions is not None and self.predictions < 1:
             raise InputError(f"predictions {self.predictions}, expected at least 1")
         select(self.select)
+        if self.render not in RENDER:
+            raise unknown("way to render", self.render, RENDER, ", ".join(RENDER))
 
     def prediction_counts(self, length: int) -> np.ndarray:
         """n for a sequence of 0 .. S tokens: round(rate * tokens), at least 1, at most P: int32 [S + 1]."""
@@ -69,7 +76,7 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
         features: what `Records.dataset` gives: token_ids [B, S], segment_lengths [B, 2], step, row, example, epoch [B],
             and next_label (or another `*_label`) or pieces [B] where the records have it.
         settings: MaskedLM.
-        tokenizer: for its size, mask_id and special_ids.
+        tokenizer: for its size, mask_id and special_ids, and `continues` where words are selected.
         seed: int >= 0.
 
     Returns:
@@ -83,20 +90,16 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
     total = lengths[:, 0] + lengths[:, 1]
     column = tf.range(length)[None, :]
     inside = column < total[:, None]
-    special = sorted(set(tokenizer.special_ids))
     if tokenizer.mask_id is None:
         raise InputError("the tokenizer has no mask token, expected one: T5's and GPT-2's have none")
 
-    if settings.static is None:
-        words = (features["step"], features["row"])
-    else:
-        words = (features["example"], features["epoch"] % settings.static)
-    key = random.key(seed, "masked_lm", *words)
-    positions, chosen = select(settings.select)(
+    key = row_keys(features, settings, seed, "masked_lm")
+    positions, chosen, first = select(settings.select)(
         random.key(key[:, 0], key[:, 1], "select"),
-        inside & _ordinary(token_ids, special),
+        inside & ordinary(token_ids, tokenizer),
         tf.gather(settings.prediction_counts(length), total),
         settings.width(length),
+        functools.partial(units.begins, "words", features, tokenizer),
     )
     masked, labels = render.in_place(
         random.key(key[:, 0], key[:, 1], "render"),
@@ -104,8 +107,9 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
         positions,
         chosen,
         mask_id=tokenizer.mask_id,
-        ordinary_ids=np.setdiff1d(np.arange(tokenizer.size, dtype=np.int32), special),
+        ordinary_ids=np.setdiff1d(np.arange(tokenizer.size, dtype=np.int32), tokenizer.special_ids),
         shares=(settings.mask, settings.random),
+        first=first if settings.render == "span" else None,
     )
     batch = {
         "token_ids": masked,
@@ -133,9 +137,22 @@ def _pieces(token_ids: Any, inside: Any, cls_id: int) -> tuple[Any, Any]:
     return tf.where(inside, numbers, 0), tf.where(inside, places, 0)
 
 
-def _ordinary(token_ids: Any, special: list[int]) -> Any:
+def ordinary(token_ids: Any, tokenizer: Any) -> Any:
     """Which tokens are not special. A few comparisons cost a tenth of a look-up in a table of the vocabulary."""
-    return functools.reduce(tf.logical_and, [token_ids != token for token in special])
+    return functools.reduce(tf.logical_and, [token_ids != token for token in sorted(set(tokenizer.special_ids))])
+
+
+def masked_columns(batch: Mapping[str, Any]) -> Any:
+    """Which tokens of a batch are predicted: bool [B, S]."""
+    weights = tf.cast(batch["mlm_weights"], tf.int32)
+    return render.add(tf.zeros_like(batch["token_ids"]), batch["mlm_positions"], weights) > 0
+
+
+def row_keys(features: Mapping[str, Any], settings: MaskedLM, seed: int, name: str) -> Any:
+    """The rows' keys [B, 2]: new ones at every step, or `settings.static` fixed ones for each example."""
+    if settings.static is None:
+        return random.key(seed, name, features["step"], features["row"])
+    return random.key(seed, name, features["example"], features["epoch"] % settings.static)
 
 
 def masker(settings: MaskedLM, *, tokenizer: Any, seed: int) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

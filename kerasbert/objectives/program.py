@@ -30,6 +30,11 @@ class Program:
     packing: str = "full"
     masking_defaults: Mapping[str, Any] = {}
 
+    @classmethod
+    def networks(cls, spec: Any, predictions: float) -> list[tuple[Any, float]]:
+        """What an update runs, for the estimate of its arithmetic: (Spec, masked tokens predicted) of each network."""
+        return [(spec, predictions)]
+
     def weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Loss name -> number of targets in the batch (float32 scalar), from the targets alone."""
         raise NotImplementedError

@@ -18,6 +18,7 @@ def in_place(
     mask_id: int,
     ordinary_ids: np.ndarray,
     shares: Sequence[float] = (0.8, 0.1),
+    first: Any = None,
 ) -> tuple[Any, Any]:
     """[MASK], a random token or the token itself, drawn for each chosen position (Devlin et al., 2019, 3.1).
 
@@ -29,6 +30,7 @@ def in_place(
         mask_id: id of [MASK].
         ordinary_ids: int32 [n], what a random token is drawn from (no special token).
         shares: of [MASK] and of random tokens, 80% and 10% in the paper; the rest stays as it is.
+        first: int32 [B, P]: one draw for all positions that have the same number, a place in P; None draws for each.
 
     Returns:
         token_ids [B, S] as the model sees them, labels [B, P]: the tokens that stood at the positions.
@@ -37,6 +39,8 @@ def in_place(
     labels = take(token_ids, positions)
     draws = random.bits(key, (2 * width,))
     kind = tf.cast(tf.bitwise.right_shift(draws[:, :width], tf.constant(8, tf.uint32)), tf.int32)
+    if first is not None:
+        kind = tf.gather(kind, first, batch_dims=1)
     # The remainder favours an id by at most n / 2^32 of its share.
     other = tf.gather(ordinary_ids, tf.bitcast(draws[:, width:] % np.uint32(len(ordinary_ids)), tf.int32))
     masked, replaced = (round(share * 2**24) for share in (shares[0], shares[0] + shares[1]))

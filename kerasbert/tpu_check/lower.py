@@ -154,4 +154,6 @@ def lower(function: Callable, signature: Mapping[str, tf.TensorSpec]) -> tuple[b
 
 def _tokenizer(spec: Spec) -> Any:
     """Stands for a tokenizer: the step's shapes depend on the vocabulary's size alone."""
-    return types.SimpleNamespace(size=spec.embeddings.vocabulary, mask_id=4, special_ids=(0, 1, 2, 3, 4))
+    return types.SimpleNamespace(
+        size=spec.embeddings.vocabulary, mask_id=4, special_ids=(0, 1, 2, 3, 4), continues=lambda token: False
+    )

@@ -170,7 +170,7 @@ def pretrain(
         steps=steps,
         seed=settings.seed,
         devices=devices,
-        flops=[_flops(source.spec, phase, held, masking) for phase, held in zip(stretches, read)],
+        flops=[_flops(source, phase, held, masking) for phase, held in zip(stretches, read)],
     )
     loop = TPU_LOOP if strategy.startswith("tpu") else 1
     trainer = Trainer(program, settings, devices, run, feed, evaluate=evaluate, habits=habits, loop=loop)
@@ -213,11 +213,12 @@ def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) 
         )
 
 
-def _flops(spec: Any, phase: Phase, records: Records, masking: MaskedLM) -> float:
+def _flops(source: "_Source", phase: Phase, records: Records, masking: MaskedLM) -> float:
     """Arithmetic of an update of a phase, on average."""
     mean = records.tokens / records.examples
-    predicted = min(masking.width(records.length), masking.rate * mean)
-    return flops.update_flops(spec, phase.batch * mean, phase.batch, phase.batch * predicted)
+    predicted = phase.batch * min(masking.width(records.length), masking.rate * mean)
+    networks = source.objective.networks(source.spec, predicted)
+    return sum(flops.update_flops(spec, phase.batch * mean, phase.batch, count) for spec, count in networks)
 
 
 class _Source:

@@ -34,7 +34,7 @@ class Prepare:
         lengths: tokens in an example, one set of records each.
         text: files; or None for the novels that ship with the package.
         tokenizer: a folder; or None to learn one of `kind` with `vocabulary` pieces into out/tokenizer.
-        vocabulary: int. cased: bool. packing, seed, shards, dupe_factor: see `kerasbert data`.
+        vocabulary: int. cased: bool. packing, seed, shards, dupe_factor, words, entities: see `kerasbert data`.
     """
 
     out: str
@@ -48,6 +48,8 @@ class Prepare:
     seed: int = 0
     shards: int | None = None
     dupe_factor: int = 1
+    words: str | None = None
+    entities: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -73,7 +73,7 @@ def test_pairs_follow_or_come_from_another_document():
     spans = pack_pairs(flat, length=48, seed=3, dupe_factor=1, sep_id=SEP)
     owner = np.repeat(np.arange(200), [sum(map(len, document)) for document in documents])
     cut = 0
-    for (a0, a1), (b0, b1), label in zip(spans.a, spans.b, spans.next_label):
+    for (a0, a1), (b0, b1), label in zip(spans.a, spans.b, spans.label):
         total = a1 - a0 + b1 - b0
         assert a0 < a1
         assert b0 < b1
@@ -91,7 +91,7 @@ def test_pairs_use_every_token_when_nothing_is_cut():
     flat = make(documents)
     spans = pack_pairs(flat, length=200, seed=0, dupe_factor=1, sep_id=SEP)
     used = np.zeros(len(flat.ids), int)
-    for (a0, a1), (b0, b1), label in zip(spans.a, spans.b, spans.next_label):
+    for (a0, a1), (b0, b1), label in zip(spans.a, spans.b, spans.label):
         used[a0:a1] += 1
         used[b0:b1] += label == 0
     assert set(used) == {1}
@@ -104,8 +104,8 @@ def test_half_of_the_pairs_are_random_and_a_tenth_is_short():
     spans = pack_pairs(make(documents), length=64, seed=6, dupe_factor=1, sep_id=SEP)
     n = len(spans.a)
     assert n > 5000
-    assert abs(spans.next_label.mean() - 0.5) < 3 * 0.5 / n**0.5
-    total = (spans.a[:, 1] - spans.a[:, 0] + spans.b[:, 1] - spans.b[:, 0])[spans.next_label == 0]
+    assert abs(spans.label.mean() - 0.5) < 3 * 0.5 / n**0.5
+    total = (spans.a[:, 1] - spans.a[:, 0] + spans.b[:, 1] - spans.b[:, 0])[spans.label == 0]
     share = 0.1 * 59 / 60  # a "short" target is uniform in 2 .. 61, and 61 is the full length
     assert abs((total < 61).mean() - share) < 3 * (share * (1 - share) / len(total)) ** 0.5
     assert total.min() == 2
@@ -113,7 +113,7 @@ def test_half_of_the_pairs_are_random_and_a_tenth_is_short():
 
 def test_a_document_of_one_segment_gets_a_random_next():
     spans = pack_pairs(make([[[10, 11]], [[20]]]), length=16, seed=0, dupe_factor=1, sep_id=SEP)
-    assert spans.next_label.tolist() == [1, 1]
+    assert spans.label.tolist() == [1, 1]
     assert rows(spans, 8).tolist() == [
         [CLS, 10, 11, SEP, 20, SEP, 0, 0, 4, 2, 1],
         [CLS, 20, SEP, 10, 11, SEP, 0, 0, 3, 3, 1],
@@ -191,18 +191,18 @@ def test_a_sentence_pair_is_one_segment_each():
     whole = set(zip(flat.bounds[:-1].tolist(), flat.bounds[1:].tolist()))
     place = {begin: number for number, begin in enumerate(flat.bounds[:-1].tolist())}
     owner = np.repeat(np.arange(200), [len(document) for document in documents])
-    for a, b, label in zip(spans.a.tolist(), spans.b.tolist(), spans.next_label):
+    for a, b, label in zip(spans.a.tolist(), spans.b.tolist(), spans.label):
         assert {tuple(a), tuple(b)} <= whole
         if label == 0:
             assert place[b[0]] == place[a[0]] + 1
             assert owner[place[a[0]]] == owner[place[b[0]]]
         else:
             assert owner[place[a[0]]] != owner[place[b[0]]]
-    follows = [label for (a, _), label in zip(spans.a.tolist(), spans.next_label) if place[a] + 1 not in flat.firsts]
+    follows = [label for (a, _), label in zip(spans.a.tolist(), spans.label) if place[a] + 1 not in flat.firsts]
     assert abs(np.mean(follows) - 0.5) < 3 * 0.5 / len(follows) ** 0.5
     # every segment is an a, or the b that follows one
     used = {place[a] for a in spans.a[:, 0].tolist()} | {
-        place[b] for b, label in zip(spans.b[:, 0].tolist(), spans.next_label) if label == 0
+        place[b] for b, label in zip(spans.b[:, 0].tolist(), spans.label) if label == 0
     }
     assert used == set(range(len(place)))
 

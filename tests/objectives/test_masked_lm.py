@@ -233,7 +233,7 @@ def test_the_unigram_baseline_is_that_of_the_maskable_tokens(tmp_path):
 
 def test_select_tokens_takes_all_where_there_are_fewer():
     eligible = tf.constant([[False, True, False, True, False], [False] * 5, [True] * 5])
-    positions, chosen = tokens(random.key(1, np.arange(3)), eligible, tf.constant([3, 2, 0]), 3)
+    positions, chosen, _ = tokens(random.key(1, np.arange(3)), eligible, tf.constant([3, 2, 0]), 3)
     assert positions.numpy()[0][chosen.numpy()[0]].tolist() == [1, 3]
     assert chosen.numpy().sum(1).tolist() == [2, 0, 0]
     for row in positions.numpy():

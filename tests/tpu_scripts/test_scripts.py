@@ -59,6 +59,23 @@ def test_roberta_is_table_3(name, row, monkeypatch):
     assert (found["phases"][0]["batch"], found["steps"], found["learning_rate"]) == row
 
 
+@phased
+@pytest.mark.parametrize(
+    ("name", "steps", "batch", "rate"), [("small", 1_000_000, 128, 5e-4), ("base", 766_000, 256, 2e-4)]
+)
+def test_electra_is_the_papers(name, steps, batch, rate, monkeypatch):
+    from kerasbert.objectives.masked_lm import MaskedLM
+    from kerasbert.registry import objective
+
+    monkeypatch.setenv("BUCKET", "gs://bucket")
+    monkeypatch.setenv("TPU_NAME", "mine")
+    found = kb.read_recipe(SCRIPTS / "recipes" / f"electra_{name}.yaml").pretrain
+    # Clark et al., table 6
+    assert (found["steps"], found["learning_rate"], found["warmup"]) == (steps, rate, 10_000)
+    assert [phase["batch"] for phase in found["phases"]] == [batch]
+    assert MaskedLM(**found["masking"]) == MaskedLM(**objective("electra").masking_defaults)
+
+
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.name)
 def test_scripts_are_thin(path):
     """Only the public API, the command line and the novels."""

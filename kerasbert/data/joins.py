@@ -1,0 +1,184 @@
+"""Units that records bring along: which tokens belong to one word, phrase or entity of the raw text.
+
+Chinese whole words (Cui et al., 2021, section 3.1) and ERNIE's phrases and entities (Sun et al., 2019, section 4.2) cannot be
+told from the pieces: a lexicon or a segmenter finds them in the text, as spans of characters. A token that goes on with the
+unit of the token before it is marked: two bits a token, one for each of LEVELS. The bits travel in the high bits of the ids
+up to the shard, where a row gets them as the feature `joins`, eight tokens to a number.
+"""
+
+import dataclasses
+import hashlib
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert import registry
+from kerasbert.errors import InputError, nearest
+
+LEVELS = ("words", "entities")  # bit 0 (words or phrases) and bit 1
+BITS = 28  # of an id; the marks stand above them
+GROUP = 8  # tokens to a number of a row, two bits each
+
+Spans = Sequence[tuple[int, int]]
+
+
+class Lexicon:
+    """Forward maximum matching: at each character the longest entry that begins there, then on behind it.
+
+    A file has an entry a line, UTF-8. Columns after a tab are ignored, and behind a Chinese word those after a blank too
+    (frequencies, as in jieba's dictionary). Matching is exact, on the raw text. Where words are written with blanks, an
+    entry never begins or ends inside a word.
+
+    >>> Lexicon(["研究", "研究生", "生命", "New York"])("研究生命 in New York")
+    [(0, 3), (8, 16)]
+    """
+
+    def __init__(self, entries: Sequence[str]):
+        self.entries = {entry for entry in entries if len(entry) > 1}
+        lengths: dict[str, set[int]] = {}
+        for entry in self.entries:
+            lengths.setdefault(entry[0], set()).add(len(entry))
+        self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+
+    @classmethod
+    def read(cls, path: str | os.PathLike) -> "Lexicon":
+        """The lexicon of a file.
+
+        Raises:
+            InputError: a file that is not UTF-8, or without an entry of two characters.
+        """
+        try:
+            lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read the lexicon {path}: {error}. Expected UTF-8, an entry a line") from error
+        entries = [line.partition("\t")[0].strip() for line in lines]
+        made = cls([entry.split()[0] if entry and _without_blanks(entry[0]) else entry for entry in entries])
+        if not made.entries:
+            raise InputError(f"the lexicon {path} has no entry of two characters or more, expected one a line")
+        return made
+
+    def __call__(self, text: str) -> Spans:
+        found, place = [], 0
+        while place < len(text):
+            end = next((end for end in self._ends(text, place) if self._apart(text, place, end)), None)
+            if end is not None:
+                found.append((place, end))
+            place = end or place + 1
+        return found
+
+    def _ends(self, text: str, place: int) -> list[int]:
+        lengths = self.lengths.get(text[place], ())
+        return [place + length for length in lengths if text[place : place + length] in self.entries]
+
+    def _apart(self, text: str, begin: int, end: int) -> bool:
+        return not any(0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at]) for at in (begin, end))
+
+
+def _without_blanks(character: str) -> bool:
+    # Thai and most of what follows it in Unicode: Lao, Khmer, kana, ideographs (and Hangul, where endings join words)
+    return character >= "\u0e00"
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() and not _without_blanks(character)
+
+
+@dataclasses.dataclass(frozen=True)
+class Segmenter:
+    """What finds the units of one level.
+
+    Args:
+        name: str, as the manifest says it. sha256: of the lexicon, or of the file that holds the function.
+        spans: text -> [(start, end)], characters; they ascend and do not overlap.
+    """
+
+    name: str
+    sha256: str
+    spans: Callable[[str], Spans]
+
+    def __call__(self, text: str) -> np.ndarray:
+        """Checked spans of a text: int64 [U, 2]."""
+        found = np.asarray(list(self.spans(text)), np.int64).reshape(-1, 2)
+        flat = found.ravel()
+        if len(flat) and (flat[0] < 0 or flat[-1] > len(text) or (np.diff(flat) < 0).any()):
+            raise InputError(
+                f"segmenter {self.name} gave {found.tolist()[:8]} for a text of {len(text)} characters, expected "
+                "(start, end) pairs that ascend and do not overlap"
+            )
+        return found
+
+
+def find(source: str) -> Segmenter:
+    """The segmenter of a SOURCE: a lexicon file, the name a plug-in registered, or `module:function`.
+
+    Raises:
+        InputError: none of these.
+    """
+    path = Path(source)
+    if path.is_file():
+        return Segmenter(path.name, hashlib.sha256(path.read_bytes()).hexdigest(), Lexicon.read(path))
+    known = registry.segmenters()
+    if source in known:
+        return Segmenter(source, _source_digest(known[source]), known[source])
+    module, colon, name = source.partition(":")
+    if not colon:
+        near = f" Nearest registered: {nearest(source, known)!r}." if known else ""
+        raise InputError(f"no lexicon file or segmenter {source!r}.{near} Expected a file, or MODULE:FUNCTION")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot import the segmenter {source}: {error}") from error
+    return Segmenter(source, _source_digest(function), function)
+
+
+def _source_digest(function: Any) -> str:
+    """sha256 of the file that holds a function; of its name where there is none."""
+    try:
+        content = Path(inspect.getsourcefile(function)).read_bytes()
+    except (TypeError, OSError):
+        content = getattr(function, "__qualname__", repr(type(function))).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
+def mark(
+    ids: np.ndarray, counts: np.ndarray, starts: np.ndarray, texts: Sequence[str], units: Sequence[Segmenter | None]
+) -> np.ndarray:
+    """Ids with a bit set where a token goes on with the unit of the one before it.
+
+    Args:
+        ids: int32 [T], of all texts. counts: int [G], tokens of each. starts: int [T], each token's first character.
+        texts: G strings. units: of each of LEVELS, or None.
+    """
+    offsets = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.int64)
+    starts = starts + np.repeat(offsets[:-1], counts)  # characters of all texts counted through
+    for level, segmenter in enumerate(units):
+        if segmenter is None:
+            continue
+        spans = np.concatenate(
+            [np.zeros((0, 2), np.int64), *(segmenter(text) + offset for text, offset in zip(texts, offsets))]
+        )
+        if len(spans):
+            unit = np.searchsorted(spans[:, 0], starts, side="right") - 1
+            inside = (unit >= 0) & (starts < spans[unit, 1])
+            goes_on = inside[1:] & inside[:-1] & (unit[1:] == unit[:-1])
+            ids[1:] |= goes_on.astype(ids.dtype) << (BITS + level)
+    return ids
+
+
+def take_off(rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rendered rows [N, C] whose first `length` columns are marked ids -> the rows without marks, and joins [N, ceil(S/8)]."""
+    marks = np.zeros((len(rows), -(-length // GROUP) * GROUP), np.int64)
+    marks[:, :length] = rows[:, :length] >> BITS
+    rows[:, :length] &= (1 << BITS) - 1
+    shifts = len(LEVELS) * np.arange(GROUP)
+    return rows, (marks.reshape(len(rows), -1, GROUP) << shifts).sum(-1)
+
+
+def columns(length: int) -> int:
+    """Numbers of a row that `joins` takes."""
+    return -(-length // GROUP)

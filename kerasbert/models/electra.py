@@ -1,0 +1,289 @@
+"""ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators (Clark et al., 2020).
+
+A generator, which is a small masked language model, fills the masked places with samples; the encoder, the paper's
+discriminator, tells of every token whether it was replaced (section 2, replaced token detection).
+
+- Section 2: the generator is trained by maximum likelihood and not against the discriminator: no gradient goes through the
+  samples. Where a sample equals the original token, the token counts as original. Loss: mlm + 50 * rtd.
+- Section 3.2 (weight sharing): both read the same embeddings of width E, and the generator's logits are the product with
+  the token table. In the released code the norm of the embeddings is shared too; each network has a projection of its own
+  where its hidden size is not E.
+- Section 3.2 (smaller generators), table 6: layers as many, hidden size, feed-forward width and heads a fraction: 1/4 for
+  small and large, 1/3 for base.
+- No pooler: fine-tuning puts a layer of H units with gelu on the first token (section A.2; the released code and
+  transformers agree on gelu, BERT has tanh).
+- Released code, pretrain_helpers.py: 85% of the selected tokens are [MASK] for the generator and the others stay; all of
+  them are replaced by samples. The detection loss is of every real token, [CLS] and [SEP] included (run_pretraining.py).
+
+Differs: the released code draws positions with replacement, so that some fall together; here they are all different.
+Differs: it cuts the text of an example into two segments nine times of ten; the default packing is "full", one segment.
+Records with pairs are taken too, their labels are not asked for.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from kerasbert.layers import heads, random, visibility
+from kerasbert.layers.backend import pick
+from kerasbert.layers.block import stack
+from kerasbert.layers.feedforward import Linear
+from kerasbert.models.bert import BERT, HF, TF1, Encoder
+from kerasbert.objectives.bert import BertPretraining
+from kerasbert.objectives.program import label_sums
+from kerasbert.registry import register, register_objective
+from kerasbert.spec import Spec
+
+RTD_WEIGHT = 50.0  # section 3.1 and table 6
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorSize:
+    """How large the generator is.
+
+    Args:
+        share: float, of the discriminator's H, N and F (table 6, "generator size"); None for the paper's, 1/3 where H is
+            768 and 1/4 elsewhere.
+    """
+
+    share: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ElectraSpec(Spec):
+    """A discriminator and the size of its generator, which lives in pretraining alone."""
+
+    generator: GeneratorSize = GeneratorSize()
+
+    def of_generator(self) -> "ElectraSpec":
+        """The Spec of the generator's blocks; its heads are as wide as the discriminator's."""
+        share = self.generator.share or (1 / 3 if self.hidden == 768 else 1 / 4)
+
+        def scaled(value: Any) -> Any:
+            return tuple(map(scaled, value)) if isinstance(value, tuple) else max(1, round(share * value))
+
+        return self.derive(
+            {
+                "hidden": scaled(self.hidden),
+                "attention.heads": scaled(self.attention.heads),
+                "attention.head_size": self.head_size,
+                "feedforward.width": scaled(self.feedforward.width),
+                "embeddings.width": self.embeddings.width or self.hidden,
+            }
+        )
+
+
+class ElectraEncoder(Encoder):
+    """The discriminator, a BERT without a pooler."""
+
+    label_activation = "gelu"
+
+
+class Generator(keras.layers.Layer):
+    """The masked language model whose samples replace tokens (section 2): projection, blocks and token head.
+
+    Args:
+        spec: Spec, the generator's own. block_class: a family's own blocks, or None. token_head: class of the head.
+    Call: x [B, S, E], the embeddings; bias [B, 1, Q or 1, S] or None; positions [B, P]; table [V, E]
+        -> logits [B, P, V] float32.
+    """
+
+    def __init__(self, spec: Spec, block_class: type | None, token_head: type, **kwargs):
+        super().__init__(**kwargs)
+        self.spec, self.block_class, self.token_head = spec, block_class, token_head
+
+    def build(self, shape):
+        spec, kwargs = self.spec, {"dtype": self.dtype_policy}
+        self.projection = None
+        if spec.embeddings.width != spec.hidden:
+            self.projection = Linear(spec.hidden, spec.initializer, name="projection", **kwargs)
+            self.projection.build(shape)
+        self.blocks = stack(spec, self.block_class, **kwargs)
+        self.mlm = self.token_head(
+            spec.embeddings.vocabulary,
+            spec.embeddings.width,
+            spec.feedforward.activation,
+            spec.epsilon,
+            spec.initializer,
+            name="mlm",
+            **kwargs,
+        )
+        self.mlm.build((None, None, spec.hidden))
+
+    def call(self, x, bias=None, positions=None, table=None, training=False):
+        if self.projection is not None:
+            x = self.projection(x)
+        for block in self.blocks:
+            x, _ = block(x, bias, training=training)
+        return self.mlm(pick(x, positions), table)
+
+
+class ElectraModel(heads.HeadedModel):
+    """Generator, samples, discriminator.
+
+    Call: the encoder's inputs with masked token_ids, mlm_positions, mlm_labels [B, P] int and mlm_weights [B, P] -> the
+        encoder's outputs on the corrupted tokens, mlm_logits [B, P, V] float32, sampled [B, P] int32, corrupted_ids
+        [B, S] int32, replaced [B, S] bool and rtd_logits [B, S] float32.
+    """
+
+    def call(self, inputs, training=False):
+        encoder = self.encoder
+        encoder.check(inputs)
+        visible = encoder.visible(inputs)
+        summed = encoder.embeddings.sum(inputs["token_ids"], inputs.get("segment_ids"), inputs.get("position_ids"))
+        logits = self.heads["generator"](
+            encoder.embeddings.normalise(summed, training),
+            None if visible is None else visibility.bias(visible),
+            positions=inputs["mlm_positions"],
+            table=encoder.embeddings.tokens.table,
+            training=training,
+        )
+        sampled = random.sample(logits, random.rows_key("replaced tokens", ops.shape(logits)[0]))
+        corrupted, replaced = substitute(inputs, sampled)
+        outputs = encoder({**inputs, "token_ids": corrupted}, training=training)
+        return outputs | {
+            "mlm_logits": logits,
+            "sampled": sampled,
+            "corrupted_ids": corrupted,
+            "replaced": replaced,
+            "rtd_logits": self.heads["rtd"](outputs["sequence"])[..., 0],
+        }
+
+
+def substitute(inputs: Mapping[str, Any], sampled: Any) -> tuple[Any, Any]:
+    """Put samples in the places that were selected.
+
+    Args:
+        inputs: token_ids int32 [B, S]; mlm_positions, mlm_labels int32 [B, P]; mlm_weights [B, P], 1 = selected.
+        sampled: int32 [B, P].
+
+    Returns:
+        token_ids [B, S] with the samples, and bool [B, S]: the sample is not the token that stood there.
+    """
+    token_ids, selected = inputs["token_ids"], inputs["mlm_weights"] > 0
+    column = ops.arange(token_ids.shape[1], dtype="int32")
+    # [B, P, S], which a compiler never stores; a scatter would be slow on TPU
+    here = ops.logical_and(ops.equal(inputs["mlm_positions"][..., None], column), selected[..., None])
+    other = ops.not_equal(sampled, inputs["mlm_labels"])[..., None]
+    new = ops.sum(ops.where(here, sampled[..., None], 0), axis=1)
+    return ops.where(ops.any(here, axis=1), new, token_ids), ops.any(ops.logical_and(here, other), axis=1)
+
+
+class ElectraPretraining(BertPretraining):
+    """The generator's masked LM and the discriminator's replaced token detection (section 2)."""
+
+    packing = "full"
+    masking_defaults: Mapping[str, Any] = {"mask": 0.85, "random": 0.0}
+    model_class = ElectraModel
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.scales = {"mlm": 1.0, "rtd": RTD_WEIGHT}
+
+    def parts(self, encoder):
+        spec, dtype = encoder.spec, encoder.dtype_policy
+        smaller = spec.of_generator()
+        generator = Generator(smaller, encoder.block_class, encoder.token_head, name="generator", dtype=dtype)
+        activation = spec.feedforward.activation
+        rtd = heads.LabelHead(1, spec.initializer, activation=activation, name="rtd", dtype=dtype)
+        shapes = {"generator": (None, None, smaller.embeddings.width), "rtd": (None, None, spec.hidden)}
+        return {"generator": generator, "rtd": rtd}, shapes
+
+    @classmethod
+    def networks(cls, spec, predictions):
+        return [(spec.of_generator(), predictions), (spec, 0.0)]
+
+    def weights(self, batch):
+        real = ops.sum(ops.cast(batch["padding_mask"], "float32"))
+        return {"mlm": ops.sum(batch["mlm_weights"]), "rtd": real}
+
+    def sums(self, outputs, batch):
+        labels, weights = batch["mlm_labels"], batch["mlm_weights"]
+        mlm, accuracy = label_sums(outputs["mlm_logits"], labels, weights)
+        original = ops.cast(ops.equal(outputs["sampled"], labels), "float32")
+        real = ops.cast(batch["padding_mask"], "float32")
+        logits, replaced = outputs["rtd_logits"], ops.cast(outputs["replaced"], "float32")
+        # -log sigmoid(x) of what is replaced, -log sigmoid(-x) of the others, without overflow
+        nats = ops.relu(logits) - logits * replaced + ops.log1p(ops.exp(-ops.abs(logits)))
+        right = ops.cast(ops.equal(logits > 0, outputs["replaced"]), "float32")
+        return {
+            "mlm": mlm,
+            "mlm/accuracy": accuracy,
+            "mlm/sampled_original": ops.sum(original * weights),
+            "rtd": ops.sum(nats * real),
+            "rtd/accuracy": ops.sum(right * real),
+            "rtd/replaced": ops.sum(replaced * real),
+        }
+
+
+register_objective("electra", ElectraPretraining)
+
+_RTD = {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H 1", "bias": "1"}
+_CLASSIFIER = {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"}
+_CONFIG = (
+    *HF.config,
+    ("embeddings.width", "embedding_size"),
+    ("generator.share", "generator_hidden_size"),  # what the released configure_pretraining.py calls it
+)
+# The classes of transformers: a discriminator, or a generator as an encoder of its own (ElectraForMaskedLM), whose token
+# head is always gelu there and has the encoder's activation here and in the released code.
+ELECTRA_HF = HF.derive(
+    ("bert.", "electra."),
+    ("cls.predictions.transform.dense", "generator_predictions.dense"),
+    ("cls.predictions.transform.LayerNorm", "generator_predictions.LayerNorm"),
+    ("cls.predictions.decoder", "generator_lm_head"),
+    ("cls.predictions.bias", "generator_lm_head.bias"),
+    rows=(
+        ("embeddings/projection", "electra.embeddings_project"),
+        ("heads/rtd/inner", "discriminator_predictions.dense"),
+        ("heads/rtd", "discriminator_predictions.dense_prediction"),
+        ("heads/classifier/inner", "classifier.dense"),
+        ("heads/classifier", "classifier.out_proj"),
+    ),
+    heads={"mlm": HF.heads["mlm"], "rtd": _RTD, "classifier": _CLASSIFIER},
+    config=_CONFIG,
+    fixed=HF.fixed | {"model_type": "electra"},
+    architectures={
+        "ElectraModel": (),
+        "ElectraForPreTraining": ("rtd",),
+        "ElectraForMaskedLM": ("mlm",),
+        "ElectraForSequenceClassification": ("classifier",),
+    },
+    without_pooler=(),
+    own_heads=("generator",),
+)
+# The generator of a released checkpoint is not read: small's is as large as the discriminator, which no configuration says.
+# Pretraining that goes on from one starts a new generator, and says so.
+ELECTRA_TF1 = TF1.derive(
+    ("bert/", "electra/"),
+    rows=(
+        ("embeddings/projection", "electra/embeddings_project"),
+        ("heads/rtd/inner", "discriminator_predictions/dense"),
+        ("heads/rtd", "discriminator_predictions/dense_1"),
+    ),
+    heads={"rtd": _RTD},
+    config=_CONFIG,
+    ignore=(*TF1.ignore, "generator/*", "generator_predictions/*"),
+    own_heads=("generator",),
+)
+
+ELECTRA = register(
+    dataclasses.replace(
+        BERT,
+        name="electra",
+        spec=ElectraSpec(pooler=False),
+        sizes={
+            "small": {"hidden": 256, "attention.heads": 4, "feedforward.width": 1024, "embeddings.width": 128},
+            "base": {},
+            "large": BERT.sizes["large"],
+        },
+        aliases={},
+        encoder=ElectraEncoder,
+        names={"hf": ELECTRA_HF, "tf1": ELECTRA_TF1},
+        objective="electra",
+        paper="Clark et al., 2020, ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators",
+    )
+)
