@@ -61,18 +61,20 @@ class Embeddings(keras.layers.Layer):
             self.projection.build((None, None, width))
 
     def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
-        parts = self.spec.embeddings
-        x = self.tokens(token_ids)
-        if parts.segments:
-            # without segments every token is of the first, as in BERT
-            alone = segment_ids is None or parts.segments == 1
-            x = x + (self.segments.table[0] if alone else self.segments(segment_ids))
-        if position_ids is None:
-            x = x + self.positions.table[parts.offset : parts.offset + ops.shape(token_ids)[1]]
-        else:
-            x = x + self.positions(position_ids + parts.offset if parts.offset else position_ids)
+        x = self.placed(self.tokens(token_ids), segment_ids, position_ids)
         if self.norm is None:
             x = self.dropout(x, training=training)
         else:
             x = self.norm(x, dropout=self.dropout, training=training)
         return x if self.projection is None else self.projection(x)
+
+    def placed(self, x, segment_ids, position_ids):
+        """x [B, S, E] with the vectors of segments and positions added."""
+        parts = self.spec.embeddings
+        if parts.segments:
+            # without segments every token is of the first, as in BERT
+            alone = segment_ids is None or parts.segments == 1
+            x = x + (self.segments.table[0] if alone else self.segments(segment_ids))
+        if position_ids is None:
+            return x + self.positions.table[parts.offset : parts.offset + ops.shape(x)[1]]
+        return x + self.positions(position_ids + parts.offset if parts.offset else position_ids)

@@ -3,6 +3,8 @@
 The small sizes are of "Well-Read Students Learn Better" (Turc et al., 2019, table 1).
 """
 
+from collections.abc import Callable
+
 import keras
 
 from kerasbert.checkpoints.names import Dialect
@@ -27,7 +29,9 @@ class Encoder(keras.Model):
         `read="first"` computes the last layer for the first token alone: sequence is [B, 1, H].
     """
 
-    block_class: type | None = None  # a family's own block
+    embeddings_class: type = Embeddings
+    block_class: Callable | None = None  # a family's own block
+    pooler_class: type = Pooler
     token_head: type = MaskedLM  # predicts tokens
     label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
 
@@ -39,7 +43,7 @@ class Encoder(keras.Model):
 
     def build(self, shape=None):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
-        self.embeddings = Embeddings(spec, name="embeddings", **kwargs)
+        self.embeddings = self.embeddings_class(spec, name="embeddings", **kwargs)
         self.embeddings.build()
         self.blocks = stack(spec, self.block_class, **kwargs)
         self.norm = None
@@ -48,7 +52,7 @@ class Encoder(keras.Model):
             self.norm.build((None, None, spec.hidden))
         self.pooler = None
         if spec.pooler:
-            self.pooler = Pooler(spec.hidden, spec.initializer, name="pooler", **kwargs)
+            self.pooler = self.pooler_class(spec.hidden, spec.initializer, name="pooler", **kwargs)
             self.pooler.build((None, spec.hidden))
         self.built = True
 
@@ -58,13 +62,17 @@ class Encoder(keras.Model):
             return visibility.packed(inputs["packed_ids"])
         return visibility.padding(inputs["padding_mask"]) if "padding_mask" in inputs else None
 
+    def embed(self, inputs, training):
+        """[B, S, H]: what the first block reads."""
+        return self.embeddings(
+            inputs["token_ids"], inputs.get("segment_ids"), inputs.get("position_ids"), training=training
+        )
+
     def call(self, inputs, training=False, read=None, attention=False):
         self.check(inputs)
         visible = self.visible(inputs)
         bias = None if visible is None else visibility.bias(visible)
-        x = self.embeddings(
-            inputs["token_ids"], inputs.get("segment_ids"), inputs.get("position_ids"), training=training
-        )
+        x = self.embed(inputs, training)
         hidden, seen = [x], []
         for layer, part in enumerate(self.blocks):
             last = layer + 1 == len(self.blocks)
