@@ -23,8 +23,8 @@ class Attention(keras.layers.Layer):
 
     Args:
         heads: int N. head_size: int D. dropout: float, on the probabilities. initializer: float.
-    Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] (x itself by default)
-        -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
+    Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] of keys and values (x itself by
+        default), value [B, K, H] where values have another source -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
     Trainable weights: 4*H*N*D + 3*N*D + H.
     """
 
@@ -50,9 +50,10 @@ class Attention(keras.layers.Layer):
         x = reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def call(self, x, bias=None, source=None, training=False):
+    def call(self, x, bias=None, source=None, value=None, training=False):
         source = x if source is None else source
-        query, key, value = self.split(self.query(x)), self.split(self.key(source)), self.split(self.value(source))
+        value = self.split(self.value(source if value is None else value))
+        query, key = self.split(self.query(x)), self.split(self.key(source))
         # 1/sqrt(D) on the queries: Q*D products instead of Q*K
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, Q, K]
