@@ -14,10 +14,10 @@ AUTHORS = ("carroll", "doyle")
 
 @functools.cache
 def tokenizer() -> WordPiece:
-    """The 120 commonest words of the books, the 40 commonest ends of two letters, and letters."""
+    """The 600 commonest words of the books, the 200 commonest ends of three letters, and letters."""
     found = re.findall("[a-z]+", " ".join(line for a in AUTHORS for c in books.chapters(a) for line in c).lower())
-    words = [word for word, _ in Counter(found).most_common(120) if len(word) > 1]
-    ends = [f"##{end}" for end, _ in Counter(word[-2:] for word in found if len(word) > 4).most_common(40)]
+    words = [word for word, _ in Counter(found).most_common(600) if len(word) > 1]
+    ends = [f"##{end}" for end, _ in Counter(word[-3:] for word in found if len(word) > 4).most_common(200)]
     letters = [*"abcdefghijklmnopqrstuvwxyz"]
     signs = [*".,;:!?'\"-()0123456789"]
     pieces = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *words, *ends, *letters, *(f"##{c}" for c in letters), *signs]
