@@ -65,7 +65,7 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         changes["feedforward.activation"] = ACTIVATIONS[activation]
     if changes.get("attention.dropout") == changes.get("dropout", base.dropout):
         changes["attention.dropout"] = None
-    if changes.get("embeddings.width") == changes.get("hidden", base.hidden):
+    if dialect.unprojected and changes.get("embeddings.width") == changes.get("hidden", base.hidden):
         changes["embeddings.width"] = None
     try:
         return base.derive(changes)
@@ -89,7 +89,7 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     for path, key in named:
         if path == "attention.dropout" and config[key] is None:
             config[key] = spec.dropout
-        if path == "embeddings.width" and config[key] is None:
+        if path == "embeddings.width" and config[key] is None and dialect.unprojected:
             config[key] = spec.hidden
         if path == "feedforward.activation":
             config[key] = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config[key])

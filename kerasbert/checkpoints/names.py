@@ -32,6 +32,7 @@ class Dialect:
         renames: (older spelling, today's spelling) of a part of their names.
         tied: their name -> the name it must be an equal copy of.
         ignore: patterns of tensors that are no weights (buffers, optimizer slots).
+        unprojected: whether E = H means in their files, as in ours, that embeddings are not projected.
         own_heads: heads of ours that their format has no place for; they are left out on export.
         rows_of: class name of theirs -> rows that go before the others in its files.
         spec: what the family's Spec is in these files where it is not the usual one.
@@ -48,6 +49,7 @@ class Dialect:
     renames: tuple[tuple[str, str], ...] = ()
     tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ignore: tuple[str, ...] = ()
+    unprojected: bool = False
     own_heads: tuple[str, ...] = ()
     rows_of: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import island, on_tpu, recompute, reshape, softmax
+from kerasbert.layers.backend import island, reshape, softmax
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drop
 
@@ -58,16 +58,10 @@ class Attention(keras.layers.Layer):
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, Q, K]
         drawn = self.dropout.key(x, training)
-        if on_tpu() and drawn is not None:
-            # neither the mask nor what it leaves is kept for the gradient: [B, N, Q, K] each
-            probabilities = look(scores, bias, None, rate=0.0)
-            y = recompute(lambda p, v: ops.matmul(drop(p, drawn, self.rate), v))(probabilities, value)
-        else:
-            seen = look(scores, bias, drawn, rate=self.rate)
-            # without dropout; in a graph nothing computes it where nobody asks
-            probabilities = seen if drawn is None else look(scores, bias, None, rate=0.0)
-            y = ops.matmul(seen, value)
-        y = ops.transpose(y, (0, 2, 1, 3))  # [B, Q, N, D]
+        seen = look(scores, bias, drawn, rate=self.rate)
+        # without dropout; in a graph nothing computes it where nobody asks
+        probabilities = seen if drawn is None else look(scores, bias, None, rate=0.0)
+        y = ops.transpose(ops.matmul(seen, value), (0, 2, 1, 3))  # [B, Q, N, D]
         y = reshape(y, (*ops.shape(y)[:2], self.heads * self.head_size))
         return self.output_projection(y), ops.cast(probabilities, "float32")
 

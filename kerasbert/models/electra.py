@@ -253,6 +253,7 @@ ELECTRA_HF = HF.derive(
         "ElectraForSequenceClassification": ("classifier",),
     },
     without_pooler=(),
+    unprojected=True,
     own_heads=("generator",),
 )
 # The generator of a released checkpoint is not read: small's is as large as the discriminator, which no configuration says.
@@ -267,6 +268,7 @@ ELECTRA_TF1 = TF1.derive(
     heads={"rtd": _RTD},
     config=_CONFIG,
     ignore=(*TF1.ignore, "generator/*", "generator_predictions/*"),
+    unprojected=True,
     own_heads=("generator",),
 )
 
