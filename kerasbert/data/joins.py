@@ -73,7 +73,8 @@ class Lexicon:
 
     def _ends(self, text: str, place: int) -> list[int]:
         lengths = self.lengths.get(text[place], ())
-        return [place + length for length in lengths if text[place : place + length] in self.entries]
+        ends = (place + length for length in lengths if place + length <= len(text))
+        return [end for end in ends if text[place:end] in self.entries]
 
     def _apart(self, text: str, begin: int, end: int) -> bool:
         return not any(0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at]) for at in (begin, end))
