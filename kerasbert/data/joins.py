@@ -1,6 +1,6 @@
 """Units that records bring along: which tokens belong to one word, phrase or entity of the raw text.
 
-Chinese whole words (Cui et al., 2021, section 3.1) and ERNIE's phrases and entities (Sun et al., 2019, section 4.2) cannot be
+Chinese whole words (Cui et al., 2021, section 3.1) and ERNIE's phrases and entities (Sun et al., 2019, section 3.2) cannot be
 told from the pieces: a lexicon or a segmenter finds them in the text, as spans of characters. A token that goes on with the
 unit of the token before it is marked: two bits a token, one for each of LEVELS. The bits travel in the high bits of the ids
 up to the shard, where a row gets them as the feature `joins`, eight tokens to a number.

@@ -1,7 +1,7 @@
 """ERNIE: Enhanced Representation through Knowledge Integration (Sun et al., 2019), known as ERNIE 1.0.
 
-BERT's encoder (section 4.1), pretrained in stages that mask ever larger units (section 4.2): single tokens (4.2.1, basic:
-Chinese characters), whole phrases (4.2.2), whole named entities (4.2.3). What a phrase or an entity is comes with the
+BERT's encoder (section 3.1), pretrained in stages that mask ever larger units (section 3.2): single tokens (3.2.1, basic:
+Chinese characters), whole phrases (3.2.2), whole named entities (3.2.3). What a phrase or an entity is comes with the
 records (`kerasbert data --words SOURCE --entities SOURCE`); a stage is a phase of the run with its own masking:
 
     phases:
@@ -12,7 +12,7 @@ records (`kerasbert data --words SOURCE --entities SOURCE`); a stage is a phase 
 The paper does not say how long the stages are. Without phases, phrases are masked. Sizes are those of the released Chinese
 model: vocabulary 18,000, 513 positions, relu. The sentence-pair question is that of the released code.
 
-Differs: the dialogue language model (section 4.3) is left out: it needs conversations of three turns, not text.
+Differs: the dialogue language model (section 4.2) is left out: it needs conversations of three turns, not text.
 Differs: where an entity's stage finds no entity it masks phrases and words; how far the paper goes is not said.
 """
 
@@ -25,7 +25,7 @@ from kerasbert.registry import register, register_objective
 
 
 class KnowledgeMasking(BertPretraining):
-    """BERT's pretraining with whole phrases, or what a phase selects (section 4.2)."""
+    """BERT's pretraining with whole phrases, or what a phase selects (section 3.2)."""
 
     masking_defaults: Mapping[str, Any] = {"select": "words"}
 

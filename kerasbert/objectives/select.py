@@ -57,7 +57,7 @@ def words(key: Any, eligible: Any, count: Any, predictions: int, begins: Callabl
 
 
 def entities(key: Any, eligible: Any, count: Any, predictions: int, begins: Callable[[], Any]) -> Selection:
-    """Whole entities and, beside them, whole words or phrases (Sun et al., 2019, section 4.2.3): `begins` tells them."""
+    """Whole entities and, beside them, whole words or phrases (Sun et al., 2019, section 3.2.3): `begins` tells them."""
     return words(key, eligible, count, predictions, begins)
 
 
