@@ -63,18 +63,17 @@ class Lexicon:
         return made
 
     def __call__(self, text: str) -> Spans:
-        found, place = [], 0
-        while place < len(text):
-            end = next((end for end in self._ends(text, place) if self._apart(text, place, end)), None)
-            if end is not None:
-                found.append((place, end))
-            place = end or place + 1
+        found, place, size = [], 0, len(text)
+        while place < size:
+            next_place = place + 1
+            for length in self.lengths.get(text[place], ()):
+                end = place + length
+                if end <= size and text[place:end] in self.entries and self._apart(text, place, end):
+                    found.append((place, end))
+                    next_place = end
+                    break
+            place = next_place
         return found
-
-    def _ends(self, text: str, place: int) -> list[int]:
-        lengths = self.lengths.get(text[place], ())
-        ends = (place + length for length in lengths if place + length <= len(text))
-        return [end for end in ends if text[place:end] in self.entries]
 
     def _apart(self, text: str, begin: int, end: int) -> bool:
         return not any(0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at]) for at in (begin, end))

@@ -1,7 +1,6 @@
 """ERNIE 1.0: tokens, then phrases, then entities, each whole; and its names."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -97,6 +96,7 @@ def test_stages_differ_and_keep_the_rate(folder):
         real = ids != TOKENIZER.pad_id
         found[select] = selected.sum() / real.sum()
         inside = np.isin(ids, [TOKENIZER.vocabulary.index(c) for c in "癸子丑寅卯"])
+        inside[:, 1:] &= ids[:, :-1] > TOKENIZER.mask_id  # an example may begin within an entity
         before = np.pad(selected[:, :-1], [(0, 0), (1, 0)])
         broken = (selected != before)[inside].mean()
         # whole entities only in the last stage; single tokens break them most
@@ -112,6 +112,7 @@ def run(folder, out, **more):
     return kb.pretrain("ernie/base", folder / "records", out=out, **arguments | more)
 
 
+@pytest.mark.slow
 def test_three_stages_in_one_run_and_again_from_the_middle(folder, tmp_path):
     run(folder, tmp_path / "whole")
     stop = f"""
@@ -162,4 +163,4 @@ def test_the_loss_goes_below_the_unigram_entropy(folder, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     entropy = kb_records(folder / "records").manifest["unigram"]["entropy"]
     loss = np.mean([line["mlm"] for line in lines[-20:]])
-    assert loss < entropy < math.log(20), (loss, entropy)
+    assert loss < entropy - 0.1, (loss, entropy)

@@ -99,7 +99,7 @@ def test_a_recipe_is_the_arguments_of_the_functions(recipe):
         ),
         (
             "steps: 9\ndata: x\nphases:\n  - {steps: 3}\n  - {masking: {selct: words}}",
-            "r.yaml:5: no field 'phases[2].masking.selct'. Nearest: 'phases[2].masking.select'",
+            r"r.yaml:5: no field 'phases\[2\].masking.selct'. Nearest: 'phases\[2\].masking.select'",
         ),
         ("steps: 10\nwarmup: 11", "r.yaml:2: warmup: 11 is more than the 10 steps"),
         ("masking:\n  ratio: 0.2", "r.yaml:2: no field 'masking.ratio'. Nearest: 'masking.rate'"),
