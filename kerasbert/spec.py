@@ -100,6 +100,8 @@ class Spec:
     feedforward: FeedForward = FeedForward()
     blocks: Blocks = Blocks()
 
+    attended = "hidden"  # no field: the path of the width that the heads divide among themselves
+
     def derive(self, changes: Mapping[str, Any]) -> "Spec":
         """A copy with the fields at dotted paths replaced.
 
@@ -152,9 +154,11 @@ class Spec:
             heads = self.attention.heads
             if isinstance(heads, tuple) and len(set(heads)) > 1:
                 raise InputError("attention.head_size must be given when attention.heads differs per layer")
-            if self.hidden % (heads[0] if isinstance(heads, tuple) else heads):
+            width = get(self, self.attended)
+            if width % (heads[0] if isinstance(heads, tuple) else heads):
                 raise InputError(
-                    f"hidden {self.hidden} is not a multiple of attention.heads {heads}: change one or set attention.head_size"
+                    f"{self.attended} {width} is not a multiple of attention.heads {heads}: "
+                    "change one or set attention.head_size"
                 )
         for path in ("dropout", "attention.dropout"):
             rate = get(self, path)
@@ -170,7 +174,7 @@ class Spec:
     @property
     def head_size(self) -> int:
         """D: the width of one head."""
-        return self.attention.head_size or self.hidden // self.per_layer(self.attention.heads, 0)
+        return self.attention.head_size or get(self, self.attended) // self.per_layer(self.attention.heads, 0)
 
 
 def get(spec: Any, path: str) -> Any:

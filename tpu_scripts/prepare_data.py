@@ -28,7 +28,8 @@ def main() -> None:
     tokenizer = Path(section.get("tokenizer") or out / "tokenizer")
     if not tokenizer.is_dir():
         cased = ["--cased"] if section.get("cased") else []
-        command("vocab", *text, "--size", section.get("vocabulary", 30000), "--out", tokenizer, *cased)
+        learned = ["--kind", section.get("kind", "wordpiece"), "--size", section.get("vocabulary", 30000), *cased]
+        command("vocab", *text, *learned, "--out", tokenizer)
     names = ("packing", "seed", "shards", "dupe_factor", "words", "entities")
     settings = [f"--{name.replace('_', '-')}={section[name]}" for name in names if name in section]
     for length in section["lengths"]:

@@ -84,7 +84,7 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     # what the dialect leaves out follows from the rest in their models
     implied = {"attention.dropout": spec.dropout, "embeddings.width": spec.hidden}
     if isinstance(spec.attention.heads, int):
-        implied["attention.head_size"] = spec.hidden // spec.attention.heads
+        implied["attention.head_size"] = specs.get(spec, spec.attended) // spec.attention.heads
     plain = spec.derive({path: None for path, value in implied.items() if specs.get(spec, path) == value})
     for path, key in named:
         if path == "attention.dropout" and config[key] is None:

@@ -165,9 +165,11 @@ def _heads(
     if "classifier" in names:
         bias = spelled.get(dialect.theirs("heads/classifier/bias")[0])
         labels = configs.labels(content, bias[0] if bias else None)
+    width = spec.embeddings.width or spec.hidden
     letters = {
         "H": spec.hidden,
-        "E": spec.embeddings.width or spec.hidden,
+        "E": width,
+        "R": spec.hidden - width,
         "V": spec.embeddings.vocabulary,
         "L": len(labels),
     }

@@ -21,9 +21,9 @@ class Dialect:
 
     Args:
         rows: (ours, theirs) of a layer or of one weight, (ours, theirs, "T") where theirs is transposed; `{i}` is the
-            number of the block.
+            number of the block, `{j}` of a part in it.
         leaves: what the weights of a layer are called: our leaf -> (their suffix,) or (their suffix, "T").
-        heads: head name -> {weight: shape}, the shape in the letters E, H, V, L (labels) or numbers.
+        heads: head name -> {weight: shape}, the shape in the letters E, H, R (H - E), V, L (labels) or numbers.
         config: (path in the Spec, their key), or with a third item n where ours is n times theirs (and is not written).
         fixed: their key -> the only value that this family can compute.
         architectures: their class name -> heads it has (the first that fits is written on export).
@@ -85,12 +85,15 @@ class Dialect:
             InputError: no row holds the weight: their format has no place for it.
         """
         for ours, theirs, *rule in self.rows:
-            pattern = re.escape(ours).replace(re.escape("{i}"), r"(?P<i>\d+)")
+            pattern = re.escape(ours)
+            for number in "ij":
+                pattern = pattern.replace(re.escape(f"{{{number}}}"), rf"(?P<{number}>\d+)")
             found = re.fullmatch(rf"{pattern}(?:/(?P<leaf>[^/]+))?", name)
             if found and (found["leaf"] is None or found["leaf"] in self.leaves):
                 suffix, *leaf_rule = self.leaves[found["leaf"]] if found["leaf"] else ("",)
-                number = found["i"] if "{i}" in ours else ""
-                return theirs.replace("{i}", number) + suffix, "T" in (*rule, *leaf_rule)
+                for number in "ij":
+                    theirs = theirs.replace(f"{{{number}}}", found.groupdict().get(number) or "")
+                return theirs + suffix, "T" in (*rule, *leaf_rule)
         raise InputError(f"the weight {name} has no name in this checkpoint format: it cannot be read or written there")
 
     def spelled(self, name: str, known: Iterable[str]) -> str:

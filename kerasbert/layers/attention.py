@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import island, reshape, softmax
+from kerasbert.layers.backend import island, on_tpu, recompute, reshape, softmax
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drop
 
@@ -23,8 +23,8 @@ class Attention(keras.layers.Layer):
 
     Args:
         heads: int N. head_size: int D. dropout: float, on the probabilities. initializer: float.
-    Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] (x itself by default)
-        -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
+    Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] of keys and values (x itself by
+        default), value [B, K, H] where values have another source -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
     Trainable weights: 4*H*N*D + 3*N*D + H.
     """
 
@@ -50,17 +50,24 @@ class Attention(keras.layers.Layer):
         x = reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def call(self, x, bias=None, source=None, training=False):
+    def call(self, x, bias=None, source=None, value=None, training=False):
         source = x if source is None else source
-        query, key, value = self.split(self.query(x)), self.split(self.key(source)), self.split(self.value(source))
+        value = self.split(self.value(source if value is None else value))
+        query, key = self.split(self.query(x)), self.split(self.key(source))
         # 1/sqrt(D) on the queries: Q*D products instead of Q*K
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, Q, K]
         drawn = self.dropout.key(x, training)
-        seen = look(scores, bias, drawn, rate=self.rate)
-        # without dropout; in a graph nothing computes it where nobody asks
-        probabilities = seen if drawn is None else look(scores, bias, None, rate=0.0)
-        y = ops.transpose(ops.matmul(seen, value), (0, 2, 1, 3))  # [B, Q, N, D]
+        if on_tpu() and drawn is not None:
+            # neither the mask nor what it leaves is kept for the gradient: [B, N, Q, K] each
+            probabilities = look(scores, bias, None, rate=0.0)
+            y = recompute(lambda p, v: ops.matmul(drop(p, drawn, self.rate), v))(probabilities, value)
+        else:
+            seen = look(scores, bias, drawn, rate=self.rate)
+            # without dropout; in a graph nothing computes it where nobody asks
+            probabilities = seen if drawn is None else look(scores, bias, None, rate=0.0)
+            y = ops.matmul(seen, value)
+        y = ops.transpose(y, (0, 2, 1, 3))  # [B, Q, N, D]
         y = reshape(y, (*ops.shape(y)[:2], self.heads * self.head_size))
         return self.output_projection(y), ops.cast(probabilities, "float32")
 

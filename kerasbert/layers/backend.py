@@ -112,8 +112,8 @@ def _rounded_softmax(dtype: str) -> Any:
     return call
 
 
-def recompute(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its argument alone.
+def recompute(fn: Callable) -> Callable:
+    """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its arguments alone.
 
     A TPU multiplies faster than it reads: what is cheap to repeat should not go to memory and back.
     """
@@ -122,17 +122,17 @@ def recompute(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     from tensorflow.compiler.tf2xla.python import xla
 
     @tf.custom_gradient
-    def call(x):
+    def call(*given):
         def gradient(upstream, variables=()):
             # without the barrier the compiler would see the same operations twice and keep the first
-            again = xla.optimization_barrier(x)[0]
+            again = xla.optimization_barrier(*given)
             with tf.GradientTape() as tape:
                 tape.watch(again)
-                y = fn(again)
-            found = tape.gradient(y, [again, *variables], output_gradients=upstream)
-            return found[0], found[1:]
+                y = fn(*again)
+            found = tape.gradient(y, [*again, *variables], output_gradients=upstream)
+            return (found[: len(again)], found[len(again) :]) if variables else found
 
-        return fn(x), gradient
+        return fn(*given), gradient
 
     return call
 

@@ -65,17 +65,18 @@ class Embeddings(keras.layers.Layer):
 
     def sum(self, token_ids, segment_ids, position_ids):
         """The sum of the tables' rows: [B, S, E]."""
+        return self.placed(self.tokens(token_ids), segment_ids, position_ids)
+
+    def placed(self, x, segment_ids, position_ids):
+        """x [B, S, E] with the vectors of segments and positions added."""
         parts = self.spec.embeddings
-        x = self.tokens(token_ids)
         if parts.segments:
             # without segments every token is of the first, as in BERT
             alone = segment_ids is None or parts.segments == 1
             x = x + (self.segments.table[0] if alone else self.segments(segment_ids))
         if position_ids is None:
-            x = x + self.positions.table[parts.offset : parts.offset + ops.shape(token_ids)[1]]
-        else:
-            x = x + self.positions(position_ids + parts.offset if parts.offset else position_ids)
-        return x
+            return x + self.positions.table[parts.offset : parts.offset + ops.shape(x)[1]]
+        return x + self.positions(position_ids + parts.offset if parts.offset else position_ids)
 
     def finish(self, x, training):
         """Norm, dropout and, where E differs from H, the projection: [B, S, E] -> [B, S, H]."""

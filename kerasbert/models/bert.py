@@ -3,6 +3,8 @@
 The small sizes are of "Well-Read Students Learn Better" (Turc et al., 2019, table 1).
 """
 
+from collections.abc import Callable
+
 import keras
 
 from kerasbert.checkpoints import keras_hub
@@ -29,7 +31,8 @@ class Encoder(keras.Model):
     """
 
     embeddings_class: type = Embeddings
-    block_class: type | None = None  # a family's own block
+    block_class: Callable | None = None  # a family's own block
+    pooler_class: type = Pooler
     token_head: type = MaskedLM  # predicts tokens
     label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
 
@@ -50,7 +53,7 @@ class Encoder(keras.Model):
             self.norm.build((None, None, spec.hidden))
         self.pooler = None
         if spec.pooler:
-            self.pooler = Pooler(spec.hidden, spec.initializer, name="pooler", **kwargs)
+            self.pooler = self.pooler_class(spec.hidden, spec.initializer, name="pooler", **kwargs)
             self.pooler.build((None, spec.hidden))
         self.built = True
 

@@ -11,8 +11,6 @@ from kerasbert.objectives import render
 from kerasbert.objectives.select import runs, tile, whole
 
 SIZE = 3  # K, tokens in a subsequence
-# Trigrams side by side; a lone token now and then, which is not shuffled, moves the grid.
-GRID = (0.25, 0.0, 0.75)
 ORDERS = np.array(list(itertools.permutations(range(SIZE))), np.int32)
 
 
@@ -27,7 +25,7 @@ def shuffle(key: Any, token_ids: Any, eligible: Any, count: Any, most: int) -> t
     Returns:
         token_ids [B, S] shuffled; positions and labels int32 [B, 3 T], the original tokens there; chosen bool [B, 3 T].
     """
-    starts = tile(key, eligible, tf.ones_like(eligible), GRID)
+    starts = tile(key, eligible, tf.ones_like(eligible), (0.0, 0.0, 1.0))
     begin, end = runs(starts | ~eligible)
     eligible &= end - begin == SIZE
     positions, chosen, _ = whole(key, eligible, starts & eligible, SIZE * count, SIZE * most)

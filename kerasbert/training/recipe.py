@@ -33,7 +33,7 @@ class Prepare:
         out: folder; the records of length N go to out/N.
         lengths: tokens in an example, one set of records each.
         text: files; or None for the novels that ship with the package.
-        tokenizer: a folder; or None to learn one of `vocabulary` pieces into out/tokenizer.
+        tokenizer: a folder; or None to learn one of `kind` with `vocabulary` pieces into out/tokenizer.
         vocabulary: int. cased: bool. packing, seed, shards, dupe_factor, words, entities: see `kerasbert data`.
     """
 
@@ -41,6 +41,7 @@ class Prepare:
     lengths: Sequence[int]
     text: Sequence[str] | None = None
     tokenizer: str | None = None
+    kind: str = "wordpiece"
     vocabulary: int = 30000
     cased: bool = False
     packing: str = "pairs"

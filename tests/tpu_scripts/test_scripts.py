@@ -51,6 +51,17 @@ def test_bert_is_the_papers(name, chips, monkeypatch):
 
 @phased
 @pytest.mark.parametrize(
+    ("name", "row"), [("256", (256, 1_000_000, 1e-4)), ("2k", (2048, 125_000, 7e-4)), ("8k", (8192, 31_000, 1e-3))]
+)
+def test_roberta_is_table_3(name, row, monkeypatch):
+    monkeypatch.setenv("BUCKET", "gs://bucket")
+    monkeypatch.setenv("TPU_NAME", "mine")
+    found = kb.read_recipe(SCRIPTS / "recipes" / f"roberta_base_{name}.yaml").pretrain
+    assert (found["phases"][0]["batch"], found["steps"], found["learning_rate"]) == row
+
+
+@phased
+@pytest.mark.parametrize(
     ("name", "steps", "batch", "rate"), [("small", 1_000_000, 128, 5e-4), ("base", 766_000, 256, 2e-4)]
 )
 def test_electra_is_the_papers(name, steps, batch, rate, monkeypatch):

@@ -1,0 +1,415 @@
+"""MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices (Sun et al., 2020), and its teacher IB-BERT.
+
+3.1 (figure 1, table 1): every layer is narrowed from H to the width of its bottleneck by a linear map, works there, and
+is widened again and added to what it read. Queries and keys read a narrow input of their own, values the full one; in
+the tiny variant (4.1) all of them read the layer's narrow input. In IB-BERT the bottleneck is inverted (wider than H) and
+queries, keys and values read the full input. 3.2: a layer has several feed-forward networks in a row. 3.3: NoNorm, an
+element-wise linear map, and ReLU instead of layer norm and GELU. 3.4: tokens of width 128, of which each three in a row
+are joined and mapped to H. The paper's "w/o OPT" is `{"bottleneck.norm": "layer_norm", "feedforward.activation": "gelu"}`.
+
+Differs: in the released code the tokens at the ends of a padded row are joined with the vectors of [PAD], of a row
+without padding with zeros. Here it is zeros in both, so that an answer does not depend on how far a text is padded.
+Differs: the released TF1 code hides padding by a score of -6 alone (0.2% of a token shines through); here it is not seen.
+The paper gives 25.3M, 15.1M (tiny) and 293M (IB-BERT) parameters; ours are those of the released configurations: 24.6M,
+15.5M and 294.5M (294.2M without the pooler), of which transformers counts the first alike.
+"""
+
+import dataclasses
+import functools
+
+import keras
+from keras import ops
+
+from kerasbert import spec as specs
+from kerasbert.errors import InputError
+from kerasbert.layers.attention import Attention
+from kerasbert.layers.backend import island
+from kerasbert.layers.block import Block
+from kerasbert.layers.embeddings import Embeddings, Table
+from kerasbert.layers.feedforward import FeedForward, Linear
+from kerasbert.layers.heads import MaskedLM, Pooler
+from kerasbert.layers.norms import LayerNorm
+from kerasbert.layers.random import Dropout, drop
+from kerasbert.models.bert import HF as BERT_HF
+from kerasbert.models.bert import TF1 as BERT_TF1
+from kerasbert.models.bert import Encoder
+from kerasbert.registry import Family, register
+
+
+@dataclasses.dataclass(frozen=True)
+class Bottleneck:
+    """How a layer works at another width than H (sections 3.1 to 3.3).
+
+    Args:
+        width: int, within a layer; the heads divide it among themselves.
+        key_query_shared: bool, whether queries and keys read a narrow input of their own, values the full one.
+        attention: bool, whether queries, keys and values read the layer's narrow input.
+        networks: int, feed-forward networks in a row.
+        norm: "no_norm" or "layer_norm".
+    """
+
+    width: int = 128
+    key_query_shared: bool = True
+    attention: bool = False
+    networks: int = 4
+    norm: str = "no_norm"
+
+
+@dataclasses.dataclass(frozen=True)
+class MobileSpec(specs.Spec):
+    """A Spec with a bottleneck."""
+
+    bottleneck: Bottleneck = Bottleneck()
+
+    attended = "bottleneck.width"
+
+    def validate(self):
+        parts = self.bottleneck
+        for path in ("bottleneck.width", "bottleneck.networks"):
+            if specs.get(self, path) < 1:
+                raise InputError(f"{path} must be at least 1. Received: {specs.get(self, path)}")
+        if parts.norm not in NORMS:
+            raise InputError(f"bottleneck.norm must be one of {', '.join(NORMS)}. Received: {parts.norm!r}")
+        if parts.attention and parts.key_query_shared:
+            raise InputError("bottleneck.attention and bottleneck.key_query_shared are both true: choose one")
+        if not 0 < (self.embeddings.width or 0) < self.hidden:
+            raise InputError(
+                f"embeddings.width must be a number below hidden {self.hidden}. Received: {self.embeddings.width}"
+            )
+        if self.blocks.norm != "post" or self.blocks.share != "none":
+            raise InputError("blocks.norm and blocks.share must be 'post' and 'none' with a bottleneck")
+        return super().validate()
+
+
+@island
+def scale_and_shift(x, y, gamma, beta, key, *, rate):
+    """(x + dropout(y)) * gamma + beta, or without y dropout(x * gamma + beta)."""
+    if y is None:
+        return drop(ops.cast(x * gamma + beta, x.dtype), key, rate)
+    return ops.cast((x + drop(y, key, rate)) * gamma + beta, x.dtype)
+
+
+class NoNorm(LayerNorm):
+    """x * gamma + beta in place of layer normalisation (section 3.3); called as `LayerNorm`."""
+
+    def call(self, x, y=None, dropout=None, training=False):
+        x = ops.cast(x, self.compute_dtype)
+        key = dropout.key(x, training) if dropout else None
+        return scale_and_shift(x, y, self.gamma, self.beta, key, rate=dropout.rate if dropout else 0.0)
+
+
+NORMS = {"no_norm": NoNorm, "layer_norm": LayerNorm}
+
+
+class Trigrams(Embeddings):
+    """Each token with its neighbours, [t+1, t, t-1] joined and mapped to H (section 3.4), then positions and segments.
+
+    Call: token_ids, segment_ids, position_ids [B, S], pieces int [B, S] or None -> [B, S, H]. Neighbours with different
+        numbers in `pieces` (text and padding, two pieces of a packed row) do not see each other.
+    Trainable weights: V*E + 3*E*H + H + (positions + segments)*H + 2*H.
+    """
+
+    def build(self, shape=None):
+        spec, kwargs = self.spec, {"dtype": self.dtype_policy}
+        parts, width = spec.embeddings, spec.embeddings.width or spec.hidden
+        tables = {"tokens": (parts.vocabulary, width), "positions": (parts.positions, spec.hidden)}
+        if parts.segments:
+            tables["segments"] = (parts.segments, spec.hidden)
+        for name, (rows, columns) in tables.items():
+            setattr(self, name, Table(rows, columns, spec.initializer, name=name, **kwargs))
+            getattr(self, name).build()
+        self.projection = Linear(spec.hidden, spec.initializer, name="projection", **kwargs)
+        self.projection.build((None, None, 3 * width))
+        self.norm = NORMS[spec.bottleneck.norm](spec.epsilon, name="norm", **kwargs)
+        self.norm.build((None, None, spec.hidden))
+        self.dropout = Dropout(spec.dropout, name="dropout", **kwargs)
+        self.dropout.build()
+
+    def call(self, token_ids, segment_ids=None, position_ids=None, pieces=None, training=False):
+        x = self.tokens(token_ids)
+        before, after = x[:, :-1], x[:, 1:]
+        if pieces is not None:
+            pieces = ops.cast(pieces, "int32")
+            together = ops.expand_dims(ops.cast(ops.equal(pieces[:, :-1], pieces[:, 1:]), x.dtype), -1)
+            before, after = before * together, after * together
+        joined = [ops.pad(after, ((0, 0), (0, 1), (0, 0))), x, ops.pad(before, ((0, 0), (1, 0), (0, 0)))]
+        x = self.placed(self.projection(ops.concatenate(joined, axis=-1)), segment_ids, position_ids)
+        return self.norm(x, dropout=self.dropout, training=training)
+
+
+class Narrowed(Linear):
+    """norm(x @ kernel + bias), or with another y norm(y + dropout(x @ kernel + bias)): the ends of a bottleneck (figure 1).
+
+    Args:
+        width, initializer: as in Linear. norm: a class of NORMS. epsilon, dropout: float.
+    Call: x [..., A], y [..., width] or None -> [..., width]. Trainable weights: A*width + 3*width.
+    """
+
+    def __init__(self, width, initializer=0.02, norm=NoNorm, epsilon=1e-12, dropout=0.0, **kwargs):
+        super().__init__(width, initializer, **kwargs)
+        self.norm = norm(epsilon, name="norm", dtype=self.dtype_policy)
+        self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
+
+    def build(self, shape):
+        super().build(shape)
+        self.norm.build((*shape[:-1], self.width))
+        self.dropout.build()
+
+    def call(self, x, y=None, training=False):
+        x = super().call(x)
+        return self.norm(x) if y is None else self.norm(y, x, dropout=self.dropout, training=training)
+
+
+class NarrowAttention(Attention):
+    """Attention whose queries and keys are read from one width, its values from another; the result has the heads' width.
+
+    Args:
+        read: (width of the input of queries and keys, width of the input of values).
+    """
+
+    def __init__(self, *args, read, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.read = tuple(read)
+
+    def build(self, shape):
+        kwargs, flat = {"dtype": self.dtype_policy}, self.heads * self.head_size
+        for name, width in (("query", self.read[0]), ("key", self.read[0]), ("value", self.read[1])):
+            setattr(self, name, Linear(flat, self.initializer, name=name, **kwargs))
+            getattr(self, name).build((None, None, width))
+        self.output_projection = Linear(shape[-1], self.initializer, name="output", **kwargs)
+        self.output_projection.build((None, None, flat))
+        self.dropout = Dropout(self.rate, name="dropout", **kwargs)
+        self.dropout.build()
+
+
+class BottleneckBlock(Block):
+    """A layer between two bottlenecks (figure 1 b and c).
+
+    Args:
+        bottleneck: Bottleneck. The others are Block's.
+    Call: as Block's. The last feed-forward network is `feedforward`, those before it are `feedforward_0` and so on.
+    """
+
+    def __init__(self, *, bottleneck, **kwargs):
+        super().__init__(**kwargs)
+        self.bottleneck = bottleneck
+
+    def build(self, shape):
+        at, parts, kwargs = self.settings, self.bottleneck, {"dtype": self.dtype_policy}
+        norm, hidden, narrow = NORMS[parts.norm], shape[-1], (None, None, parts.width)
+        end = functools.partial(Narrowed, initializer=at["initializer"], norm=norm, epsilon=at["epsilon"], **kwargs)
+        self.entry = end(parts.width, name="bottleneck_input")
+        self.entry.build(shape)
+        self.own_entry = None
+        if parts.key_query_shared:
+            self.own_entry = end(parts.width, name="bottleneck_attention")
+            self.own_entry.build(shape)
+        self.attention = NarrowAttention(
+            at["heads"],
+            at["head_size"],
+            at["attention_dropout"],
+            at["initializer"],
+            read=(
+                parts.width if parts.attention or parts.key_query_shared else hidden,
+                parts.width if parts.attention else hidden,
+            ),
+            name="attention",
+            **kwargs,
+        )
+        self.attention.build(narrow)
+        self.attention_norm = norm(at["epsilon"], name="attention_norm", **kwargs)
+        self.attention_norm.build(narrow)
+        self.networks, self.norms = [], []
+        for number in (*range(parts.networks - 1), None):
+            after = "" if number is None else f"_{number}"
+            network = FeedForward(
+                at["width"], at["activation"], at["initializer"], name=f"feedforward{after}", **kwargs
+            )
+            network.build(narrow)
+            self.networks.append(network)
+            self.norms.append(norm(at["epsilon"], name=f"feedforward_norm{after}", **kwargs))
+            self.norms[-1].build(narrow)
+        self.exit = end(hidden, dropout=at["dropout"], name="bottleneck_output")
+        self.exit.build(narrow)
+
+    def call(self, x, bias=None, read=None, training=False):
+        source = x
+        if read == "first":
+            x = x[:, :1]
+        if self.bottleneck.attention:
+            key = value = self.entry(source)
+        else:
+            key, value = source if self.own_entry is None else self.own_entry(source), source
+        query = key[:, :1] if read == "first" else key
+        y = query if self.bottleneck.attention else self.entry(x)
+        found, probabilities = self.attention(query, bias, key, value, training=training)
+        y = self.attention_norm(y, found)
+        for network, norm in zip(self.networks, self.norms, strict=True):
+            y = norm(y, network(y))
+        return self.exit(y, x, training=training), probabilities
+
+    def get_config(self):
+        return {**super().get_config(), "bottleneck": dataclasses.asdict(self.bottleneck)}
+
+
+class FirstToken(Pooler):
+    """The first token's vector as it is: [B, S, H] -> [B, H]; no weights (`classifier_activation` false)."""
+
+    def build(self, shape):
+        self.built = True
+
+    def call(self, x):
+        return x[:, 0]
+
+
+class TokenHead(MaskedLM):
+    """Masked-LM head whose vectors have H, the tokens' table E columns: H - E further ones are its own (released code).
+
+    Call: as MaskedLM's. Trainable weights: H*H + 3*H + V*(H - E) + V.
+    """
+
+    def build(self, shape):
+        rest, self.width = shape[-1] - self.width, shape[-1]
+        super().build(shape)
+        normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
+        self.extra = self.add_weight(shape=(self.vocabulary, rest), initializer=normal, name="extra")
+
+    def call(self, x, table):
+        return super().call(x, ops.concatenate([ops.cast(table, x.dtype), ops.cast(self.extra, x.dtype)], axis=1))
+
+
+class InvertedBottleneckBert(Encoder):
+    """IB-BERT: BERT's encoder with trigrams and bottlenecks; the teacher (section 3.1)."""
+
+    embeddings_class = Trigrams
+    token_head = TokenHead
+
+    @property
+    def block_class(self):
+        """Blocks with the Spec's bottleneck."""
+        return functools.partial(BottleneckBlock, bottleneck=self.spec.bottleneck)
+
+    def embed(self, inputs, training):
+        pieces = inputs.get("packed_ids", inputs.get("padding_mask"))
+        at = (inputs["token_ids"], inputs.get("segment_ids"), inputs.get("position_ids"))
+        return self.embeddings(*at, pieces=pieces, training=training)
+
+
+class MobileBert(InvertedBottleneckBert):
+    """MobileBERT; its pooled vector is the first token's as it is."""
+
+    pooler_class = FirstToken
+
+
+# (ours, theirs) of a layer; the norms of its ends and of its feed-forward networks
+_DENSE = (
+    ("block_{i}/bottleneck_input", "bert.encoder.layer.{i}.bottleneck.input.dense"),
+    ("block_{i}/bottleneck_attention", "bert.encoder.layer.{i}.bottleneck.attention.dense"),
+    ("block_{i}/bottleneck_output", "bert.encoder.layer.{i}.output.bottleneck.dense"),
+    ("block_{i}/feedforward_{j}/inner", "bert.encoder.layer.{i}.ffn.{j}.intermediate.dense"),
+    ("block_{i}/feedforward_{j}/outer", "bert.encoder.layer.{i}.ffn.{j}.output.dense"),
+    ("embeddings/projection", "bert.embeddings.embedding_transformation"),
+)
+_NORMS = (
+    ("block_{i}/bottleneck_input/norm", "bert.encoder.layer.{i}.bottleneck.input.LayerNorm"),
+    ("block_{i}/bottleneck_attention/norm", "bert.encoder.layer.{i}.bottleneck.attention.LayerNorm"),
+    ("block_{i}/bottleneck_output/norm", "bert.encoder.layer.{i}.output.bottleneck.LayerNorm"),
+    ("block_{i}/feedforward_norm_{j}", "bert.encoder.layer.{i}.ffn.{j}.output.LayerNorm"),
+)
+_CONFIG = {
+    "config": (
+        *BERT_HF.config,
+        ("embeddings.width", "embedding_size"),
+        ("bottleneck.width", "intra_bottleneck_size"),
+        ("bottleneck.key_query_shared", "key_query_shared_bottleneck"),
+        ("bottleneck.attention", "use_bottleneck_attention"),
+        ("bottleneck.networks", "num_feedforward_networks"),
+        ("bottleneck.norm", "normalization_type"),
+    ),
+    "heads": {**BERT_HF.heads, "mlm": BERT_HF.heads["mlm"] | {"transform/kernel": "H H", "extra": "V R"}},
+}
+_CONFIG["heads"]["mlm"] |= dict.fromkeys(("transform/bias", "norm/gamma", "norm/beta"), "H")
+_FIXED = {"trigram_input": True, "use_bottleneck": True, "classifier_activation": False}
+
+# In transformers queries, keys and values that read the full input (IB-BERT) have a matrix of the bottleneck's width: it
+# computes such a model only where that is H.
+HF = BERT_HF.derive(
+    ("bert.", "mobilebert."),
+    rows=(
+        *((ours, theirs.replace("bert.", "mobilebert.")) for ours, theirs in (*_DENSE, *_NORMS)),
+        ("heads/mlm/extra", "cls.predictions.dense.weight", "T"),
+    ),
+    fixed={"model_type": "mobilebert"} | _FIXED,
+    architectures={name.replace("Bert", "MobileBert"): heads for name, heads in BERT_HF.architectures.items()},
+    without_pooler=(),  # where nothing is multiplied, nothing is missing
+    **_CONFIG,
+)
+
+
+def _slashes(theirs: str) -> str:
+    """As their TF1 code has it."""
+    return theirs.replace(".", "/").replace("layer/{i}", "layer_{i}").replace("ffn/{j}", "ffn_layer_{j}")
+
+
+_TF1 = BERT_TF1.derive(
+    rows=(
+        *((ours, _slashes(theirs)) for ours, theirs in (*_DENSE, *_NORMS)),
+        ("heads/mlm/extra", "cls/predictions/extra_output_weights"),
+    ),
+    **_CONFIG,
+)
+# a NoNorm is called FakeLayerNorm there; the norm of the token head is one of layers
+TF1 = _TF1.derive(
+    ("LayerNorm", "FakeLayerNorm"),
+    rows=(("heads/mlm/norm", "cls/predictions/transform/LayerNorm"),),
+    fixed=_FIXED | {"normalization_type": "no_norm"},
+)
+
+MOBILEBERT = register(
+    Family(
+        name="mobilebert",
+        spec=MobileSpec().derive(
+            {
+                "hidden": 512,
+                "dropout": 0.0,
+                "embeddings.width": 128,
+                "attention.heads": 4,
+                "attention.dropout": 0.1,
+                "feedforward.width": 512,
+                "feedforward.activation": "relu",
+                "blocks.layers": 24,
+            }
+        ),
+        sizes={
+            "base": {},
+            "tiny": {"bottleneck.key_query_shared": False, "bottleneck.attention": True, "bottleneck.networks": 2},
+        },
+        aliases={"base-uncased": "base"},
+        encoder=MobileBert,
+        names={"hf": HF, "tf1": TF1},
+        paper="Sun et al., 2020, MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices",
+    )
+)
+IB_BERT = register(
+    MOBILEBERT.derive(
+        "ib-bert",
+        spec={
+            "dropout": 0.1,
+            "attention.dropout": None,
+            "feedforward.width": 4096,
+            "feedforward.activation": "gelu",
+            "bottleneck.width": 1024,
+            "bottleneck.key_query_shared": False,
+            "bottleneck.networks": 1,
+            "bottleneck.norm": "layer_norm",
+        },
+        sizes={"large": {}},
+        aliases={},
+        encoder=InvertedBottleneckBert,
+        names={
+            "tf1": dataclasses.replace(
+                _TF1, fixed=_FIXED | {"classifier_activation": True, "normalization_type": "layer_norm"}
+            )
+        },
+    )
+)

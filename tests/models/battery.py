@@ -1,0 +1,343 @@
+"""What every model must pass, ours and a third party's: one battery, no list kept by hand.
+
+registry.load_plugin("mine.py")
+check_model("mine", tmp_path)  # seconds: as in the default run
+check_journey("mine", tmp_path)  # half a minute: fine-tuning, SavedModel, int8 .tflite
+"""
+
+import contextlib
+import csv
+import functools
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kerasbert as kb
+from kerasbert import registry
+from kerasbert import spec as specs
+from kerasbert.checkpoints import load_encoder, save_model
+from kerasbert.data import write_records
+from kerasbert.data.packing import PACKINGS
+from kerasbert.data.records import Records
+from kerasbert.layers import random
+from kerasbert.layers.naming import names
+from tests import tiny as world
+
+LENGTH, BATCH = 24, 8
+
+
+def tiny(spec: specs.Spec, vocabulary: int, hidden: int = 16) -> dict:
+    """Changes that make any Spec tiny, whatever fields its family adds.
+
+    Known sizes get known values; any other whole number above 16 becomes narrower than H, as wide or wider, as it was.
+    """
+    known = {"heads": 2, "layers": 2, "hidden": hidden}
+    given = {"vocabulary": vocabulary, "positions": 32 + spec.embeddings.offset}
+    changes = {}
+    for path in specs.paths(type(spec)):
+        value, name = specs.get(spec, path), path.rpartition(".")[2]
+        if type(value) is not int:
+            continue
+        if name in given:
+            changes[path] = given[name]
+        elif name in known:
+            changes[path] = min(value, known[name])
+        elif value > 16:
+            changes[path] = hidden // 2 if value < spec.hidden else hidden if value == spec.hidden else 3 * hidden // 2
+    return changes
+
+
+@functools.cache
+def tokenizer(kind: str):
+    """A tokenizer of a kind over the words of the tiny world."""
+    from kerasbert.text.train import train
+
+    if kind == "wordpiece":
+        return world.tokenizer()
+    if kind == "unigram":
+        pytest.importorskip("sentencepiece")
+    # bytes alone are 256 pieces
+    return train(kind, world.sentences(300, 0) * 2, {"bpe": 300}.get(kind, 60))
+
+
+class Subject:
+    """A family made tiny, with what its pretraining needs.
+
+    Args:
+        name: str, of a registered family. folder: where records are made, shared by the families that pack alike.
+        hidden: int, H. changes: Spec fields over the tiny ones.
+    """
+
+    def __init__(self, name: str, folder: Path, hidden: int = 16, **changes):
+        self.family = registry.family(name)
+        self.name = f"{name}/{next(iter(self.family.sizes))}"
+        self.objective = registry.objective(self.family.objective)
+        self.tokenizer = tokenizer(self.family.tokenizer)
+        base = registry.find(self.name)[1]
+        self.spec = base.derive(tiny(base, self.tokenizer.size, hidden) | changes)
+        self.folder = folder
+
+    def encoder(self, dtype: str = "float32", seed: int = 1):
+        """Built, with weights far from zero: at 0.02 a layer hardly does anything."""
+        keras.utils.set_random_seed(seed)
+        made = self.family.encoder(self.spec, dtype=dtype)
+        made.build()
+        generator = np.random.default_rng(seed)
+        for weight in made.weights:
+            if weight.path.endswith(("kernel", "table")):
+                weight.assign(generator.normal(0, 0.2, weight.shape))
+        made.tokenizer = self.tokenizer
+        return made
+
+    def program(self, encoder):
+        """The family's objective on an encoder."""
+        return self.objective(encoder, self.tokenizer, features=self.records().features, seed=0)
+
+    def records(self) -> Records:
+        """Tiny records, packed as the objective wants them."""
+        out = self.folder / f"{self.family.tokenizer}-{self.objective.packing}"
+        if not out.exists():
+            text = world.corpus(self.folder / "corpus.txt")
+            write_records([text], self.tokenizer, out, length=LENGTH, packing=self.objective.packing)
+        return Records(out)
+
+    def batch(self, program) -> dict:
+        """The first batch, prepared by the objective."""
+        features = next(iter(self.records().dataset(BATCH, seed=0)))
+        return {name: tf.convert_to_tensor(value) for name, value in program.prepare(features).items()}
+
+    def inputs(self, rows: int = 3, length: int = 9, seed: int = 0) -> dict:
+        """Random ordinary tokens; row i has i padded places."""
+        generator = np.random.default_rng(seed)
+        mask = (np.arange(length) < length - np.arange(rows)[:, None]).astype("int32")
+        ids = generator.integers(max(self.tokenizer.special_ids) + 1, self.tokenizer.size - 1, (rows, length))
+        segments = np.sort(generator.integers(0, 2, (rows, length)), axis=1)
+        return {"token_ids": ids.astype("int32"), "padding_mask": mask, "segment_ids": segments.astype("int32")}
+
+
+@contextlib.contextmanager
+def eagerly():
+    """Without graphs: a tiny model's step takes less than its tracing."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+def check_model(name: str, folder: Path) -> None:
+    """Everything that is checked in seconds; `folder` keeps the records."""
+    subject = Subject(name, folder, dropout=0.0, **{"attention.dropout": 0.0})
+    encoder = subject.encoder()
+    program = subject.program(encoder)
+    check_spec(subject)
+    check_names(subject, program)
+    check_relations(subject, encoder)
+    batch = subject.batch(program)
+    check_bfloat16(subject, encoder, program, batch)
+    check_gradients(subject, program, batch)
+    check_saved(subject, encoder, program)
+    check_two_steps(program, batch)
+
+
+def check_spec(subject: Subject) -> None:
+    """Sizes and Spec survive json; the weights are counted without memory."""
+    from kerasbert import models
+
+    for spec in (subject.spec, *map(subject.family.size, subject.family.sizes)):
+        assert specs.from_dict(json.loads(json.dumps(specs.to_dict(spec))), type(spec)) == spec
+    assert models.parameters(subject.family.encoder, subject.spec) == sum(
+        int(np.prod(weight.shape)) for weight in subject.encoder().weights
+    )
+
+
+def check_names(subject: Subject, program) -> None:
+    """Every weight has one name and is there once, the heads' too."""
+    for model in (program.model.encoder, program.model):
+        found = names(model)
+        assert len(found) == len(model.weights) == len({id(weight) for weight in model.weights})
+        assert {id(weight) for weight in found.values()} == {id(weight) for weight in model.weights}
+
+
+def relative(one, other) -> float:
+    """Largest difference, as a share of the largest value."""
+    one, other = (np.asarray(keras.ops.cast(x, "float32")) for x in (one, other))
+    return float(np.abs(one - other).max() / max(1.0, np.abs(other).max()))
+
+
+def check_relations(subject: Subject, encoder) -> None:
+    """Padding is not seen; the first token alone is the same; positions are counted."""
+    given = subject.inputs()
+    outputs = encoder(given)
+    assert outputs["sequence"].shape == (3, 9, subject.spec.hidden)
+    assert len(outputs["hidden"]) == subject.spec.blocks.layers + 1
+    assert ("pooled" in outputs) == subject.spec.pooler
+    first = encoder(given, read="first")
+    assert first["sequence"].shape == (3, 1, subject.spec.hidden)
+    assert relative(first["sequence"], outputs["sequence"][:, :1]) < 1e-5
+    short = {part: value[2:, :7] for part, value in given.items()}
+    assert relative(encoder(short)["sequence"], outputs["sequence"][2:, :7]) < 1e-5
+    other = given | {"token_ids": np.where(given["padding_mask"] == 1, given["token_ids"], given["token_ids"][0, 0])}
+    np.testing.assert_array_equal(encoder(other)["sequence"][2, :7], outputs["sequence"][2, :7])
+    places = given | {"position_ids": np.tile(np.arange(9, dtype="int32"), (3, 1))}
+    np.testing.assert_array_equal(encoder(places)["sequence"], outputs["sequence"])
+
+
+def check_bfloat16(subject: Subject, encoder, program, batch) -> None:
+    """Half precision computes about the same, its pretraining losses too."""
+    half = subject.encoder("mixed_bfloat16")
+    found = half(subject.inputs())["sequence"]
+    assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
+    assert relative(found, encoder(subject.inputs())["sequence"]) < 0.1
+    rounded = subject.program(half)
+    for one, other in zip(rounded.model.weights, program.model.weights, strict=True):
+        one.assign(other)
+    ours, exact = (total(made, batch).numpy() for made in (rounded, program))
+    assert abs(ours - exact) < 0.05 * abs(exact), (ours, exact)
+
+
+def total(program, batch):
+    """The loss that is differentiated: sum(scale * sum / count)."""
+    counts = program.weights(batch)
+    with random.scope(tf.constant([0, 0], tf.uint32), batch["row"]):
+        sums = program.losses(batch, training=True)
+    assert set(counts) <= set(sums)
+    return sum(scale * sums[name] / counts[name] for name, scale in program.scales.items())
+
+
+def check_gradients(subject: Subject, program, batch) -> None:
+    """Every weight is trained by the family's own objective."""
+    variables = {name: weight.value for name, weight in names(program.model).items()}
+    with tf.GradientTape() as tape:
+        loss = total(program, batch)
+    gradients = dict(zip(variables, tape.gradient(loss, list(variables.values()))))
+
+    def dead(name):
+        # a key's bias adds one number to all scores of a query, which softmax does not see; without a question about
+        # pairs nothing reads the pooler
+        if name.endswith("key/bias") or (
+            name.startswith("pooler/") and not PACKINGS[subject.objective.packing].feature
+        ):
+            return False
+        gradient = gradients[name]
+        return gradient is None or not np.abs(tf.convert_to_tensor(gradient)).max() > 0
+
+    assert [name for name in gradients if dead(name)] == []
+
+
+def check_saved(subject: Subject, encoder, program) -> None:
+    """A model directory gives back the same weights, tokenizer and answers, to the bit."""
+    run = subject.folder / f"saved-{subject.family.name}"
+    heads = program.model.heads
+    save_model(run, encoder=encoder, name=subject.name, heads=heads, tokenizer=subject.tokenizer, replace=True)
+    again, info = load_encoder(run)
+    assert (info.family, info.spec) == (subject.family.name, subject.spec)
+    mine, loaded = names(encoder), names(again)
+    assert mine.keys() == loaded.keys()
+    assert all((mine[name].value.numpy() == loaded[name].value.numpy()).all() for name in mine)
+    assert again.tokenizer.pack("the happy cat") == subject.tokenizer.pack("the happy cat")
+    np.testing.assert_array_equal(again(subject.inputs())["sequence"], encoder(subject.inputs())["sequence"])
+
+
+def check_two_steps(program, batch) -> None:
+    """Two updates by the step core lower the loss of the batch."""
+    from kerasbert.training.optimizers import adamw
+    from kerasbert.training.step import StepCore
+
+    with eagerly():
+        core = StepCore(program, adamw(learning_rate=3e-3, steps=100), tf.distribute.get_strategy())
+        losses = [float(core.step(batch)["loss"]) for _ in range(3)]
+    assert np.isfinite(losses).all()
+    assert losses[2] < losses[0], losses
+
+
+def check_finetuning(name: str, folder: Path, run: Path) -> None:
+    """A head learns a task in the tiny world."""
+    subject = Subject(name, folder)
+    files = {"train": world.labelled(folder / "train.tsv", 40), "dev": world.labelled(folder / "dev.tsv", 10, seed=1)}
+    with eagerly():
+        model = kb.finetune(
+            subject.encoder(), "classification", files, out=run, steps=2, batch=20, length=16, quiet=True
+        )
+        answers = kb.predict(model, ["the happy cat", "a bad film"])
+    assert {answer.label for answer in answers} <= {"neg", "pos"}
+    assert model.spec == subject.spec
+
+
+def sst2(folder: Path, source: Path, train: int = 640, dev: int = 64) -> Path:
+    """The first rows of SST-2."""
+    out = folder / "sst2"
+    out.mkdir(exist_ok=True)
+    for split, count in (("train", train), ("dev", dev)):
+        lines = (source / f"{split}.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+        (out / f"{split}.tsv").write_text("".join(lines[: count + 1]), encoding="utf-8")
+    return out
+
+
+def check_journey(name: str, folder: Path, data: Path | None = None) -> dict[str, float]:
+    """Fine-tuning, a SavedModel that takes text, an int8 .tflite; the train step lowers for a TPU.
+
+    Args:
+        name: str, the family. folder: Path. data: SST-2; without it texts of the tiny world, of the same length.
+
+    Returns:
+        int8: largest difference of the int8 file's logits, as a share of the range of the float model's.
+    """
+    from kerasbert.tpu_check.lower import Step
+
+    subject = Subject(name, folder, hidden=64)
+    step = Step(subject.family, subject.spec.derive({"blocks.layers": 1}), length=LENGTH, replicas=4)
+    assert step.lower(BATCH).problems == []
+
+    run = folder / f"journey-{name}"
+    settings = {"steps": 20, "batch": 32, "learning_rate": 2e-3, "length": 32, "quiet": True}
+    if data is None:
+        train, dev = world.labelled(folder / "train.tsv", 640), world.labelled(folder / "dev.tsv", 64, seed=1)
+        model = kb.finetune(subject.encoder(), "classification", {"train": train, "dev": dev}, out=run, **settings)
+    else:
+        dev = data / "dev.tsv"
+        model = kb.finetune(subject.encoder(), "glue/sst2", data, out=run, **settings)
+    with open(dev, encoding="utf-8", newline="") as rows:
+        texts = [row[0] for row in csv.reader(rows, delimiter="\t", quoting=csv.QUOTE_NONE)][1:65]
+    logits = centre(model, texts, run)
+
+    kb.export(model, folder / f"serving-{name}")
+    served = tf.saved_model.load(str(folder / f"serving-{name}")).signatures["serving_default"]
+    probabilities = served(text=tf.constant(texts))["probabilities"].numpy()
+    assert np.abs(margins(probabilities) - logits).max() < 1e-3
+    return {"int8": check_int8(model, texts, logits, folder / f"{name}.tflite")}
+
+
+def margins(probabilities) -> np.ndarray:
+    """[n, 2] -> [n]: the logit of the second label over the first."""
+    return np.log(probabilities[:, 1].astype("float64")) - np.log(probabilities[:, 0].astype("float64"))
+
+
+def centre(model, texts: list[str], run: Path) -> np.ndarray:
+    """Move the bias until half of the texts have each label; the margins of the texts."""
+    from kerasbert.tasks import predict
+
+    logits = predict.outputs(model, texts, 32)
+    middle = np.median(logits[:, 1] - logits[:, 0])
+    bias = model.heads["classifier"].bias
+    bias.assign(bias.value.numpy() - np.array([0, middle], "float32"))
+    logits = predict.outputs(model, texts, 32)
+    assert len(set(logits.argmax(-1))) == 2
+    return logits[:, 1] - logits[:, 0]
+
+
+def check_int8(model, texts: list[str], logits: np.ndarray, out: Path) -> float:
+    """The int8 file's margins within 2% of the range of the model's, both labels occurring."""
+    from kerasbert import mobile
+    from kerasbert.mobile.runtime import load
+
+    mobile.compress(model, out=out, lengths=[32], texts=texts, min_agreement=0.9)
+    received = load(out).outputs(texts)
+    assert len(set(received.argmax(-1))) == 2
+    share = float(np.abs(margins(received) - logits).max() / np.ptp(logits))
+    assert share <= 0.02, share
+    return share

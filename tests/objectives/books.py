@@ -1,0 +1,33 @@
+"""The quickstart's books as records, with a small vocabulary that cuts many words into pieces."""
+
+import functools
+import re
+from collections import Counter
+from pathlib import Path
+
+from kerasbert.data import Records, write_records
+from kerasbert.quickstart import books
+from kerasbert.text import WordPiece
+
+AUTHORS = ("carroll", "doyle")
+
+
+@functools.cache
+def tokenizer() -> WordPiece:
+    """The 600 commonest words of the books, the 200 commonest ends of three letters, and letters."""
+    found = re.findall("[a-z]+", " ".join(line for a in AUTHORS for c in books.chapters(a) for line in c).lower())
+    words = [word for word, _ in Counter(found).most_common(600) if len(word) > 1]
+    ends = [f"##{end}" for end, _ in Counter(word[-3:] for word in found if len(word) > 4).most_common(200)]
+    letters = [*"abcdefghijklmnopqrstuvwxyz"]
+    signs = [*".,;:!?'\"-()0123456789"]
+    pieces = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *words, *ends, *letters, *(f"##{c}" for c in letters), *signs]
+    return WordPiece(pieces)
+
+
+def records(folder: Path, packing: str, length: int = 64) -> Records:
+    """Records of two books; a chapter is a document."""
+    files = []
+    for author in AUTHORS:
+        files.append(folder / f"{author}.txt")
+        files[-1].write_text("\n\n".join("\n".join(chapter) for chapter in books.chapters(author)) + "\n")
+    return write_records(files, tokenizer(), folder / f"records-{packing}", length=length, packing=packing)
