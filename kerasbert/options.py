@@ -76,7 +76,7 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument(
         "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
     )
-    add.add_argument("--select", metavar="NAME", help="what is masked: tokens, words, ngrams or spans")
+    add.add_argument("--select", metavar="NAME", help="what is masked: tokens, words, entities, ngrams or spans")
     hidden = {"default": argparse.SUPPRESS}  # so that a recipe's value holds where none is given
     add.add_argument("--evaluate-every", type=int, **hidden, help="updates between evaluations on held-out records")
     add.add_argument(

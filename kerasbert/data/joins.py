@@ -1,6 +1,6 @@
 """Units that records bring along: which tokens belong to one word, phrase or entity of the raw text.
 
-Chinese whole words (Cui et al., 2021, section 3.1) and ERNIE's phrases and entities (Sun et al., 2019, section 4.2) cannot be
+Chinese whole words (Cui et al., 2021, section 3.1) and ERNIE's phrases and entities (Sun et al., 2019, section 3.2) cannot be
 told from the pieces: a lexicon or a segmenter finds them in the text, as spans of characters. A token that goes on with the
 unit of the token before it is marked: two bits a token, one for each of LEVELS. The bits travel in the high bits of the ids
 up to the shard, where a row gets them as the feature `joins`, eight tokens to a number.
@@ -63,17 +63,17 @@ class Lexicon:
         return made
 
     def __call__(self, text: str) -> Spans:
-        found, place = [], 0
-        while place < len(text):
-            end = next((end for end in self._ends(text, place) if self._apart(text, place, end)), None)
-            if end is not None:
-                found.append((place, end))
-            place = end or place + 1
+        found, place, size = [], 0, len(text)
+        while place < size:
+            next_place = place + 1
+            for length in self.lengths.get(text[place], ()):
+                end = place + length
+                if end <= size and text[place:end] in self.entries and self._apart(text, place, end):
+                    found.append((place, end))
+                    next_place = end
+                    break
+            place = next_place
         return found
-
-    def _ends(self, text: str, place: int) -> list[int]:
-        lengths = self.lengths.get(text[place], ())
-        return [place + length for length in lengths if text[place : place + length] in self.entries]
 
     def _apart(self, text: str, begin: int, end: int) -> bool:
         return not any(0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at]) for at in (begin, end))

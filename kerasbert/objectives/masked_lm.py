@@ -31,7 +31,8 @@ class MaskedLM:
         static: None draws new masks at every step (dynamic); a number d gives each example d sets of masks, one per
             epoch in turn: BERT's dupe_factor, with nothing stored.
         predictions: P, the most predictions in a sequence, by default ceil(rate * S).
-        select: what is selected: "tokens", "words" (whole words), "ngrams" (of words) or "spans" (of words).
+        select: what is selected: "tokens", "words" (whole words, or the phrases of the records' lexicon), "entities" (of
+            the records' lexicon, and words beside them), "ngrams" (of words) or "spans" (of words).
         render: "token" draws for each token what the model sees of it, "span" once for all tokens of a unit (Joshi et
             al., 2020, section 3.1); random tokens are drawn one by one either way.
     """
@@ -94,12 +95,13 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
         raise InputError("the tokenizer has no mask token, expected one: T5's and GPT-2's have none")
 
     key = row_keys(features, settings, seed, "masked_lm")
+    kind = settings.select if settings.select in units.UNITS else "words"
     positions, chosen, first = select(settings.select)(
         random.key(key[:, 0], key[:, 1], "select"),
         inside & ordinary(token_ids, tokenizer),
         tf.gather(settings.prediction_counts(length), total),
         settings.width(length),
-        functools.partial(units.begins, "words", features, tokenizer),
+        functools.partial(units.begins, kind, features, tokenizer),
     )
     masked, labels = render.in_place(
         random.key(key[:, 0], key[:, 1], "render"),

@@ -57,6 +57,11 @@ def words(key: Any, eligible: Any, count: Any, predictions: int, begins: Callabl
     return whole(key, eligible, divide(eligible, begins()), count, predictions)
 
 
+def entities(key: Any, eligible: Any, count: Any, predictions: int, begins: Callable[[], Any]) -> Selection:
+    """Whole entities and, beside them, whole words or phrases (Sun et al., 2019, section 3.2.3): `begins` tells them."""
+    return words(key, eligible, count, predictions, begins)
+
+
 def ngrams(key: Any, eligible: Any, count: Any, predictions: int, begins: Callable[[], Any]) -> Selection:
     """Groups of n <= 3 whole words, p(n) ~ 1/n (Lan et al., 2020, section 4.1).
 
@@ -181,7 +186,7 @@ def _ascending(columns: Any, taken: Any, length: int, predictions: int) -> tuple
     return order % length, order < length
 
 
-SELECT: dict[str, Callable] = {"tokens": tokens, "words": words, "ngrams": ngrams, "spans": spans}
+SELECT: dict[str, Callable] = {"tokens": tokens, "words": words, "entities": entities, "ngrams": ngrams, "spans": spans}
 
 
 def select(name: str) -> Callable:

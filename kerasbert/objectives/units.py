@@ -10,16 +10,36 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.errors import unknown
+from kerasbert.data.joins import GROUP, LEVELS
+from kerasbert.errors import InputError, unknown
 
 
 def words(features: Mapping[str, Any], tokenizer: Any) -> Any:
-    """Words, told by their pieces: "##" of WordPiece, the blank in front of byte-level BPE and unigram pieces."""
+    """Words, told by their pieces: "##" of WordPiece, the blank in front of byte-level BPE and unigram pieces.
+
+    Where the records bring words or phrases along (`kerasbert data --words`), those; the others as their pieces say.
+    """
     table = np.array([not tokenizer.continues(token) for token in range(tokenizer.size)])
-    return tf.gather(table, features["token_ids"])
+    found = tf.gather(table, features["token_ids"])
+    return found & ~joined(features, "words") if "joins" in features else found
 
 
-UNITS: dict[str, Callable] = {"words": words}
+def entities(features: Mapping[str, Any], tokenizer: Any) -> Any:
+    """Named entities that the records bring along (`kerasbert data --entities`); where there is none, words."""
+    if "joins" not in features:
+        raise InputError("the records bring no entities along: make them again with kerasbert data --entities SOURCE")
+    return words(features, tokenizer) & ~joined(features, "entities")
+
+
+def joined(features: Mapping[str, Any], level: str) -> Any:
+    """Tokens that go on with the unit of the one before them, bool [B, S]; level is one of data.joins.LEVELS."""
+    shifts = LEVELS.index(level) + len(LEVELS) * tf.range(GROUP)
+    bits = tf.bitwise.right_shift(features["joins"][..., None], shifts) & 1  # [B, ceil(S/8), 8]
+    length = features["token_ids"].shape[1]
+    return tf.reshape(bits, [-1, GROUP * features["joins"].shape[1]])[:, :length] == 1
+
+
+UNITS: dict[str, Callable] = {"words": words, "entities": entities}
 
 
 def begins(name: str, features: Mapping[str, Any], tokenizer: Any) -> Any:

@@ -88,7 +88,7 @@ class RecordsFeed(Feed):
         ]
 
     def batches(self, step):
-        return distributed(self._dataset(step).map(self.program.prepare), self.devices)
+        return distributed(self._dataset(step).map(self._prepare(step)), self.devices)
 
     def batch(self, step):
         records = self.records[phase_at(self.phases, step)[0]]
@@ -100,10 +100,13 @@ class RecordsFeed(Feed):
             (records.path(records.shards[place]), int(example - first[place]))
             for place, example in zip(places, examples)
         ]
-        return {name: value.numpy() for name, value in self.program.prepare(features).items()}, origins
+        return {name: value.numpy() for name, value in self._prepare(step)(features).items()}, origins
 
     def position(self, step):
         return [phase_at(self.phases, step)[0], stream_step(self.phases, step)]
+
+    def _prepare(self, step: int) -> Any:
+        return self.phases[phase_at(self.phases, step)[0]].prepare(self.program)
 
     def _dataset(self, step: int) -> tf.data.Dataset:
         phase, start = self.phases[phase_at(self.phases, step)[0]], stream_step(self.phases, step)

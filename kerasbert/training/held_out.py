@@ -36,7 +36,8 @@ class HeldOut:
         index = phase_at(self.phases, max(0, step - 1))[0]
         records = self.records[index]
         batch = self._batch(self.phases[index], records)
-        data = records.dataset(batch, seed=self.seed, shuffle=False).map(_by_example).map(self.program.prepare)
+        data = records.dataset(batch, seed=self.seed, shuffle=False).map(_by_example)
+        data = data.map(self.phases[index].prepare(self.program))
         batches = distributed(data, self.devices)
         function = self.functions.setdefault(index, tf.function(self._sums, autograph=False))
         total: dict[str, float] = {}

@@ -4,11 +4,13 @@ BERT learns from 128 tokens for 90% of the steps and from 512 for the rest (Devl
 warm-up is a list of phases on the same records.
 """
 
+import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError, nearest
+from kerasbert.objectives.masked_lm import MaskedLM
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,12 +22,14 @@ class Phase:
         data: directory of records; their length is the phase's.
         batch: int, sequences of the global batch.
         accumulate: int, micro-batches per update.
+        masking: settings of the masked LM that differ from the run's (ERNIE: tokens, then phrases, then entities).
     """
 
     steps: int | None
     data: str
     batch: int
     accumulate: int = 1
+    masking: Mapping[str, Any] | None = None
 
     def __post_init__(self):
         for name in ("steps", "batch", "accumulate"):
@@ -34,17 +38,34 @@ class Phase:
                 raise InputError(f"{name} of a phase must be a whole number of at least 1. Received: {value!r}")
         if self.batch % self.accumulate:
             raise InputError(f"batch {self.batch} of a phase is not a multiple of its accumulate {self.accumulate}")
+        known = [field.name for field in dataclasses.fields(MaskedLM)]
+        for name in self.masking or {}:
+            if name not in known:
+                raise InputError(f"masking of a phase has no {name!r}. Nearest: {nearest(str(name), known)!r}")
+        MaskedLM(**(self.masking or {}))
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dict."""
-        return dataclasses.asdict(self)
+        """A plain dict, without a masking that is the run's."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "masking" or value}
+
+    def masked(self, masking: MaskedLM) -> MaskedLM:
+        """The run's masking with the phase's difference."""
+        return dataclasses.replace(masking, **(self.masking or {}))
+
+    def prepare(self, program: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        """The program's `prepare`, with the phase's masking."""
+        if not self.masking:
+            return program.prepare
+        changed = copy.copy(program)
+        changed.masking = self.masked(program.masking)
+        return changed.prepare
 
 
 def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Phase, ...]:
     """Phases from plain dicts; a field that a dict leaves out is the run's.
 
     >>> make_phases([{"steps": 9, "batch": 8}, {"data": "long"}], data="short", batch=2)[1]
-    Phase(steps=None, data='long', batch=2, accumulate=1)
+    Phase(steps=None, data='long', batch=2, accumulate=1, masking=None)
 
     Raises:
         InputError: an unknown field, one that is missing, a value out of range.
@@ -55,7 +76,7 @@ def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Pha
         for name in row:
             if name not in known:
                 raise InputError(f"phase {number} has no field {name!r}. Nearest: {nearest(str(name), known)!r}")
-        values = {"steps": None, "accumulate": 1} | defaults | dict(row)
+        values = {"steps": None, "accumulate": 1, "masking": None} | defaults | dict(row)
         missing = [name for name in known if name not in values]
         if missing:
             raise InputError(f"phase {number} has no {missing[0]}, and the run has none either")

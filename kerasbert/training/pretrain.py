@@ -75,7 +75,7 @@ def pretrain(
             tokenizer unless `embeddings.vocabulary` is among them.
         masking: settings of the masked LM, over the objective's own.
         init: a model directory to start from (the same as `model`=directory).
-        phases: stretches of the run with their own records, batch and accumulate (training.phases), for instance 90% of
+        phases: stretches of the run with their own records, batch, accumulate and masking (training.phases), such as 90% of
             the steps on records of 128 tokens and the rest on 512; what a phase leaves out is this call's.
         held_out: records for evaluation; evaluate_every: int, updates. With evaluate_every alone the last shard of the
             records is held out.
@@ -123,6 +123,8 @@ def pretrain(
     evaluated = _held_out(stretches, opened, held_out, evaluate_every)
     for held in {id(held): held for held in [*opened.values(), *(evaluated or [])]}.values():
         _check(held, tokenizer, source, records)
+    for phase in stretches:
+        _check_units(phase.masked(masking), opened[phase.data])
     devices = find_strategy(strategy)
     # the warm-up that was asked for: a tenth of the steps grows with them
     description = settings.to_json() | {
@@ -213,9 +215,17 @@ def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) 
         )
 
 
+def _check_units(masking: MaskedLM, records: Records) -> None:
+    if masking.select == "entities" and "entities" not in records.manifest["settings"]:
+        raise InputError(
+            f"records {records.directory} bring no entities along, and the masking selects them: make them again with "
+            "kerasbert data --entities SOURCE, or select words"
+        )
+
+
 def _flops(source: "_Source", phase: Phase, records: Records, masking: MaskedLM) -> float:
     """Arithmetic of an update of a phase, on average."""
-    mean = records.tokens / records.examples
+    mean, masking = records.tokens / records.examples, phase.masked(masking)
     predicted = phase.batch * min(masking.width(records.length), masking.rate * mean)
     networks = source.objective.networks(source.spec, predicted)
     return sum(flops.update_flops(spec, phase.batch * mean, phase.batch, count) for spec, count in networks)

@@ -142,6 +142,9 @@ def _check_pretraining(reader: "_Reader", node: Any, values: dict[str, Any]) -> 
     if "phases" in nodes:
         for number, child in enumerate(nodes["phases"].value, 1):
             reader.mapping(child, _fields(Phase), f"phases[{number}].")
+            for name, inner in reader.items(child, f"phases[{number}]."):
+                if name == "masking" and inner.id == "mapping":
+                    reader.mapping(inner, _fields(MaskedLM), f"phases[{number}].masking.")
         with reader.at(nodes["phases"], "phases"):
             defaults = {"data": values.get("data"), "batch": values.get("batch", 256)}
             phases = make_phases(values["phases"], **defaults, accumulate=values.get("accumulate", 1))

@@ -160,7 +160,8 @@ def test_heads_and_back_again(transformers, tmp_path, name, kind, heads):
     assert not any(loading[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys")), loading
     assert type(transformers.AutoModel.from_pretrained(tmp_path / "back")).__name__ == base_class(family)
     for one, other in zip(outputs, (v for v in run(back.eval(), inputs).values() if hasattr(v, "shape")), strict=True):
-        assert (one == other).all()
+        # the same weights; torch sums a map to one number in another order where its memory is aligned otherwise
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
     kb.import_checkpoint(tmp_path / "back", model=name, out=tmp_path / "again")
     one, other = (checkpoints.read_tensors(tmp_path / folder) for folder in ("ours", "again"))
     assert one.names() == other.names()

@@ -73,3 +73,10 @@ def test_the_shared_texts_are_identical(tmp_path):
 
     files = [path for path in sorted(shared("data/lm").rglob("*")) if path.is_file() and path.name != "README.md"]
     both(files, tmp_path, tokenizer=load_tokenizer(shared("data/vocab/bert-base-uncased")), shards=3)
+
+
+def test_words_that_records_bring_along_are_identical(tmp_path):
+    files = [corpus.write(tmp_path / "a.txt", corpus.documents(60))]
+    (tmp_path / "words.txt").write_text("\n".join(f"w{i} w{j}" for i in range(0, 200, 2) for j in range(200)) + "\n")
+    records = both(files, tmp_path, length=32, shards=5, packing="full", words=tmp_path / "words.txt")
+    assert "joins" in records.features

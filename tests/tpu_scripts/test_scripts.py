@@ -23,9 +23,10 @@ def test_every_recipe_is_read(name, monkeypatch):
     inspect.signature(kb.pretrain).bind(**found.pretrain)
     inspect.signature(kb.finetune).bind("run", **found.finetune)
     inspect.signature(kb.export).bind("run", **found.export)
-    assert [f"{found.prepare['out']}/{length}" for length in found.prepare["lengths"]] == [
+    read = dict.fromkeys(
         phase["data"].replace("gs://bucket", found.prepare["out"]) for phase in found.pretrain["phases"]
-    ]
+    )
+    assert [f"{found.prepare['out']}/{length}" for length in found.prepare["lengths"]] == list(read)
 
 
 @phased

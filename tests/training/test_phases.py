@@ -85,3 +85,28 @@ def test_phases_that_do_not_make_up_the_run(phases, steps, message):
 def test_no_update_before_the_first():
     with pytest.raises(InputError, match="step must be at least 0"):
         phase_at(BERT, -1)
+
+
+def test_a_phase_may_mask_differently():
+    from kerasbert.objectives.masked_lm import MaskedLM
+
+    plain, words = Phase(3, "a", 2), Phase(None, "a", 2, masking={"select": "words", "rate": 0.2})
+    run = MaskedLM(mask=0.9, random=0.05)
+    assert plain.masked(run) == run
+    assert words.masked(run) == MaskedLM(mask=0.9, random=0.05, select="words", rate=0.2)
+    # a run from before phases had a masking goes on
+    assert plain.to_json() == {"steps": 3, "data": "a", "batch": 2, "accumulate": 1}
+    assert Phase(**words.to_json()) == words
+
+
+@pytest.mark.parametrize(
+    ("masking", "message"),
+    [
+        ({"selct": "words"}, "masking of a phase has no 'selct'. Nearest: 'select'"),
+        ({"select": "word"}, "no select function 'word'. Nearest: 'words'"),
+        ({"rate": 1.5}, "masking rate 1.5"),
+    ],
+)
+def test_a_phases_masking_that_cannot_be(masking, message):
+    with pytest.raises(InputError, match=message):
+        Phase(3, "a", 2, masking=masking)

@@ -97,6 +97,10 @@ def test_a_recipe_is_the_arguments_of_the_functions(recipe):
             "schedule: cosine\nschedule_options: {end: 3}",
             "r.yaml:2: schedule_options: end of schedule 'cosine' must be",
         ),
+        (
+            "steps: 9\ndata: x\nphases:\n  - {steps: 3}\n  - {masking: {selct: words}}",
+            r"r.yaml:5: no field 'phases\[2\].masking.selct'. Nearest: 'phases\[2\].masking.select'",
+        ),
         ("steps: 10\nwarmup: 11", "r.yaml:2: warmup: 11 is more than the 10 steps"),
         ("masking:\n  ratio: 0.2", "r.yaml:2: no field 'masking.ratio'. Nearest: 'masking.rate'"),
         ("prepare:\n  out: x", "r.yaml:2: prepare has no lengths"),
