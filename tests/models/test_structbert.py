@@ -48,13 +48,13 @@ def rows(count=300, length=64):
 
 
 def test_shuffled_by_hand():
-    ids = np.tile([2, 10, 11, 12, 3, 0, 0, 0], (60, 1)).astype("int32")
-    eligible, count, key = np.isin(ids, [10, 11, 12]), np.full(60, 1, "int32"), random.key(1, np.arange(60))
+    ids = np.tile([2, 10, 11, 12, 3, 0, 0, 0], (300, 1)).astype("int32")
+    eligible, count, key = np.isin(ids, [10, 11, 12]), np.full(300, 1, "int32"), random.key(1, np.arange(300))
     new, positions, labels, chosen = (
         x.numpy() for x in shuffle(key, tf.constant(ids), tf.constant(eligible), count, 2)
     )
     seen = set()
-    for row in range(60):
+    for row in range(300):
         if chosen[row].any():  # the grid may cut the only trigram
             assert positions[row][chosen[row]].tolist() == [1, 2, 3]
             assert labels[row][chosen[row]].tolist() == [10, 11, 12]
