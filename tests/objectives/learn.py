@@ -12,6 +12,7 @@ import numpy as np
 import kerasbert as kb
 from kerasbert import registry
 from kerasbert.objectives.masked_lm import unigram_baseline
+from kerasbert.training.strategy import strategy as make_strategy
 from tests.objectives import books
 
 STEPS, LAST = 300, 100
@@ -32,6 +33,7 @@ def family_of(objective: str) -> registry.Family | None:
 
 def run(objective: str, strategy: str, folder: Path) -> dict:
     """Entropy of the targets, nats; mean losses of the last updates by name."""
+    make_strategy(strategy)  # before TensorFlow is used
     family = family_of(objective)
     records = books.records(folder, registry.objective(objective).packing)
     changes = SIZE | {"embeddings.positions": records.length + family.spec.embeddings.offset}
