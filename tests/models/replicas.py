@@ -27,9 +27,10 @@ def main(name: str, folder: Path, out: str) -> None:
             program = subject.program(subject.encoder())
             optimizer = adamw(learning_rate=1e-3, steps=10)
         core = StepCore(program, optimizer, strategy)
-        data = iter(subject.records().dataset(BATCH, seed=0).map(program.prepare))
-        for _ in range(2):
-            core.step(distribute({key: value.numpy() for key, value in next(data).items()}, strategy))
+        data = iter(subject.records().dataset(BATCH, seed=0))
+        batches = [program.prepare(next(data)) for _ in range(2)]
+        for batch in batches:
+            core.step(distribute({key: value.numpy() for key, value in batch.items()}, strategy))
         found |= {f"{family} {name}": value for name, value in values(program.model).items()}
     np.savez(out, **found)
 
