@@ -1,10 +1,16 @@
 """The battery over every registered model, and over a third party's."""
 
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from kerasbert import registry
+from kerasbert.layers.block import Block
 from tests.models import battery
-from tests.support import shared
+from tests.support import python, shared
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +34,82 @@ def test_every_model_finetunes(name, folder, tmp_path):
 def test_every_model_makes_the_journey(name, folder):
     data = battery.sst2(folder, shared("data/glue/SST-2"))
     print(name, battery.check_journey(name, folder, data))
+
+
+@pytest.mark.slow
+def test_two_replicas_give_every_model_the_weights_of_one(folder, tmp_path):
+    found = {}
+    for strategy in ("cpu", "cpu:2"):
+        python("-m", "tests.models.replicas", strategy, folder, tmp_path / f"{strategy}.npz")
+        found[strategy] = dict(np.load(tmp_path / f"{strategy}.npz"))
+    one, two = found.values()
+    assert one.keys() == two.keys()
+    assert {name.split()[0] for name in one} == set(registry.families())
+    assert {
+        name: float(np.abs(one[name] - two[name]).max())
+        for name in one
+        if not np.allclose(one[name], two[name], rtol=0, atol=1e-6)
+    } == {}
+
+
+@pytest.fixture(scope="module")
+def plugin():
+    """The family of a third party's file; forgotten afterwards."""
+    before = set(sys.modules)
+    digest = registry.load_plugin(Path(__file__).parent / "plugin.py")
+    assert digest["file"] == "plugin.py"
+    yield "rezero"
+    del registry.FAMILIES["rezero"], registry.OBJECTIVES["rarely_masked"]
+    for name in [name for name in set(sys.modules) - before if name.startswith("kerasbert_plugin_")]:
+        del sys.modules[name]
+
+
+def test_a_third_partys_model_passes(plugin, folder, tmp_path):
+    assert "rezero/small" in registry.list_models()
+    battery.check_model(plugin, folder)
+    battery.check_finetuning(plugin, folder, tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_third_partys_model_makes_the_journey(plugin, folder):
+    battery.check_journey(plugin, folder, battery.sst2(folder, shared("data/glue/SST-2")))
+
+
+def broken(family, **parts):
+    """The family with an encoder whose `parts` are replaced."""
+    return dataclasses.replace(family, name="broken", encoder=type("Broken", (family.encoder,), parts))
+
+
+def leaks(self, inputs):
+    """Padding is seen."""
+    return None
+
+
+class Unused(Block):
+    """A block with a weight that nothing reads."""
+
+    def build(self, shape):
+        super().build(shape)
+        self.unused = self.add_weight(shape=(2,), initializer="ones", name="unused")
+
+
+class Forgetful(Block):
+    """A block that computes all tokens where the first alone is asked for."""
+
+    def call(self, x, bias=None, read=None, training=False):
+        return super().call(x, bias, training=training)
+
+
+@pytest.mark.parametrize(
+    ("parts", "check"),
+    [
+        ({"visible": leaks}, "check_relations"),
+        ({"block_class": Forgetful}, "check_relations"),
+        ({"block_class": Unused}, "check_gradients"),
+    ],
+)
+def test_the_battery_can_fail(folder, monkeypatch, parts, check):
+    monkeypatch.setitem(registry.FAMILIES, "broken", broken(registry.family("bert"), **parts))
+    with pytest.raises(AssertionError) as failure:
+        battery.check_model("broken", folder)
+    assert check in [entry.name for entry in failure.traceback]
