@@ -272,6 +272,7 @@ def test_the_generator_lives_in_the_run_and_nowhere_else(pretrained, tmp_path):
             np.testing.assert_array_equal(variable.value, names(encoder)[name].value)
 
 
+@pytest.mark.slow
 def test_pretraining_goes_on_from_its_own_run(pretrained, tmp_path):
     kb.pretrain(pretrained / "run", pretrained / "records-full", steps=1, out=tmp_path / "more", batch=8, quiet=True)
     one, other = (read_tensors(folder / name) for folder, name in ((pretrained, "run"), (tmp_path, "more")))
