@@ -44,6 +44,7 @@ def spec_of(family, size):
     }
     if family.spec.embeddings.width:
         changes["embeddings.width"] = 11
+    changes.setdefault(family.spec.attended, 4 * heads)  # MobileBERT's heads divide its bottleneck
     return family.spec.derive(changes)
 
 
@@ -59,6 +60,9 @@ def make(transformers, family, spec, kind, seed=0, **more):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.2)
+        for part in model.modules():
+            if isinstance(part, torch.nn.Embedding) and part.padding_idx is not None:
+                part.weight[part.padding_idx] = 0  # as they initialise it; MobileBERT joins padding to its neighbours
     return model
 
 
