@@ -174,6 +174,7 @@ def _data(options: argparse.Namespace) -> None:
         smoothing=options.smoothing,
         words=options.words,
         entities=options.entities,
+        language_ids=options.language_ids,
         runner=options.runner,
         beam_options=options.beam_options,
         overwrite=options.overwrite,

@@ -51,12 +51,13 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
         "--packing",
         default="pairs",
         help="pairs (BERT), order (ALBERT), place (StructBERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, "
-        "FULL-SENTENCES, DOC-SENTENCES); packed (best fit)",
+        "FULL-SENTENCES, DOC-SENTENCES); packed (best fit); translations (XLM)",
     )
     add.add_argument("--seed", type=int, default=0)
     add.add_argument("--shards", type=int)
     add.add_argument("--dupe-factor", type=int, default=1, help="how often each document is packed")
-    add.add_argument("--text-field", default="text")
+    add.add_argument("--text-field", default="text", help="column of the text; of translations two, such as en,fr")
+    add.add_argument("--language-ids", action="store_true", help="rows hold the numbers of their languages (XLM)")
     for level, what in (("words", "words or phrases"), ("entities", "named entities")):
         add.add_argument(
             f"--{level}",

@@ -15,13 +15,15 @@ class Spans:
     Args:
         ids: int array that the spans refer to.
         a, b: int64 [N, 2], start and end.
-        label: int64 [N], what is asked about a pair, 0 = b really follows a (see the packing), or None for single parts.
+        label: int64 [N], what is asked about a pair, 0 = b really follows a (see the packing), or None.
+        languages: int64 [N, 2], numbers of the languages of a and b, or None where the rows do not hold them.
     """
 
     ids: np.ndarray
     a: np.ndarray
     b: np.ndarray
     label: np.ndarray | None
+    languages: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.a)
@@ -33,19 +35,19 @@ class Spans:
 
     def slice(self, begin: int, end: int) -> "Spans":
         """Examples begin .. end - 1."""
-        label = None if self.label is None else self.label[begin:end]
-        return Spans(self.ids, self.a[begin:end], self.b[begin:end], label)
+        label, languages = (x if x is None else x[begin:end] for x in (self.label, self.languages))
+        return Spans(self.ids, self.a[begin:end], self.b[begin:end], label, languages)
 
     def render(self, *, length: int, cls_id: int, sep_id: int, pad_id: int, separators: int = 1) -> np.ndarray:
-        """Rows of token ids [S], segment lengths [2] and, for pairs, the label [1].
+        """Rows of token ids [S], segment lengths [2] and, where the examples have them, label [1] and languages [2].
 
         Segment lengths count [CLS] a [SEP] and b [SEP], the latter with what separators stand in front of it (there are
         `separators` between a and b); it is 0 where there is no b.
 
         Returns:
-            int64 [N, S + 2] or [N, S + 3].
+            int64 [N, S + 2] to [N, S + 5].
         """
-        pairs = self.label is not None
+        pairs = self.label is not None or bool((self.b[:, 1] > self.b[:, 0]).any())
         len_a, len_b = (part[:, 1] - part[:, 0] for part in (self.a, self.b))
         first = np.arange(len(self)) * length  # where each row begins in the flattened rows
         rows = np.full(len(self) * length, pad_id, np.int64)
@@ -57,7 +59,9 @@ class Spans:
                 rows[first + len_a + 1 + extra] = sep_id
             _put(rows, first + len_a + 1 + separators, self.ids, self.b)
             rows[first + len_a + len_b + 1 + separators] = sep_id
-        columns = [len_a + 2, len_b + separators * pairs, *([self.label] if pairs else [])]
+        columns = [len_a + 2, len_b + separators * pairs]
+        columns += [] if self.label is None else [self.label]
+        columns += [] if self.languages is None else [*self.languages.T]
         return np.concatenate([rows.reshape(-1, length), np.stack(columns, axis=1)], axis=1)
 
 

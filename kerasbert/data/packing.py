@@ -31,12 +31,14 @@ class Documents:
         bounds: int64 [G + 1]: segment g is ids[bounds[g] : bounds[g + 1]], never empty.
         firsts: int64 [D + 1]: document d has the segments firsts[d] .. firsts[d + 1] - 1, at least one.
         digests: content hash of each document, D of them.
+        languages: int [D], the number of each document's language, or None where there is one.
     """
 
     ids: np.ndarray
     bounds: np.ndarray
     firsts: np.ndarray
     digests: Sequence[bytes]
+    languages: np.ndarray | None = None
 
 
 def document_random(digest: bytes, seed: int, copy: int) -> random.Random:
@@ -206,6 +208,21 @@ def pack_doc(documents: Documents, *, length: int, seed: int, dupe_factor: int, 
     return _singles(documents.ids, spans)
 
 
+def pack_translations(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Spans:
+    """A sentence and its translation (Lample & Conneau, 2019, section 3.4): documents of two segments, one pair each.
+
+    Their languages are 0 and 1, the columns that they come from. A document that lacks one of the two is left out.
+    """
+    bounds = documents.bounds.tolist()
+    spans = [
+        (*_cut(rng, (bounds[first], bounds[first + 1]), (bounds[first + 1], bounds[end]), length - 3), 0)
+        for rng, _, first, end in _turns(documents, seed, dupe_factor)
+        if end - first == 2
+    ]
+    pairs = _pairs(documents.ids, spans)
+    return dataclasses.replace(pairs, label=None, languages=np.tile(np.arange(2), (len(pairs), 1)))
+
+
 def _fill(starts: Sequence[int], ends: Sequence[int], room: int) -> list[tuple[int, int]]:
     """Spans of whole segments of at most `room` tokens; a longer segment is cut."""
     spans = []
@@ -284,29 +301,27 @@ class Packing:
         shortest: least length: special tokens and at least one token in each part.
         feature: name of the last column of a row, or None.
         copies: bool, whether packing a document again gives other examples.
-
-    Attributes:
         pairs: bool, whether an example has two parts.
+        crosses: bool, whether an example may hold several documents.
     """
 
     pack: Callable[..., Spans | Pieces]
     shortest: int
     feature: str | None = None
     copies: bool = False
-
-    @property
-    def pairs(self) -> bool:
-        return self.feature is not None and self.feature.endswith("_label")
+    pairs: bool = False
+    crosses: bool = False
 
 
 PACKINGS = {
-    "pairs": Packing(pack_pairs, 5, "next_label", copies=True),
-    "order": Packing(pack_order, 5, "order_label", copies=True),
-    "place": Packing(pack_place, 5, "place_label", copies=True),
-    "sentences": Packing(pack_sentences, 5, "next_label", copies=True),
-    "full": Packing(pack_full, 3),
+    "pairs": Packing(pack_pairs, 5, "next_label", copies=True, pairs=True),
+    "order": Packing(pack_order, 5, "order_label", copies=True, pairs=True),
+    "place": Packing(pack_place, 5, "place_label", copies=True, pairs=True),
+    "sentences": Packing(pack_sentences, 5, "next_label", copies=True, pairs=True),
+    "full": Packing(pack_full, 3, crosses=True),
     "doc": Packing(pack_doc, 3),
-    "packed": Packing(pack_best_fit, 3, "pieces"),
+    "packed": Packing(pack_best_fit, 3, "pieces", crosses=True),
+    "translations": Packing(pack_translations, 5, pairs=True),
 }
 
 

@@ -59,6 +59,8 @@ class ShardWriter:
         shards, length, packing, seed, dupe_factor: see `write_records`.
         vocabulary: int V. cls_id, sep_id, pad_id: int. separators: int, between the two parts of a pair.
         joined: bool, whether the ids are marked (`data.joins`).
+        columns: of translations, the numbers of the languages of the text's columns.
+        language_ids: bool, whether rows hold the numbers of their languages.
     """
 
     directory: str
@@ -73,6 +75,8 @@ class ShardWriter:
     pad_id: int
     separators: int = 1
     joined: bool = False
+    columns: tuple[int, ...] = ()
+    language_ids: bool = False
 
     def write(self, number: int, data: bytes, repeats: Mapping[int, float] | None = None) -> Report:
         """Write shard `number` from its documents' entries, in any order; see `spool.gather`."""
@@ -88,6 +92,7 @@ class ShardWriter:
             examples = pack.pack(
                 documents, length=length, seed=self.seed, dupe_factor=self.dupe_factor, sep_id=self.sep_id
             )
+            examples = self._with_languages(examples, documents)
         name = f"shard-{number:05d}-of-{self.shards:05d}.bin"
         dtype = np.dtype(row_dtype(self.vocabulary)).newbyteorder("<")
         unigrams = np.zeros(self.vocabulary, np.int64)
@@ -115,12 +120,26 @@ class ShardWriter:
         shard = Shard(name, count, tokens, size, digest.hexdigest(), head)
         return Report((shard,), different, duplicates, random_next, unigrams)
 
+    def _with_languages(self, examples: Any, documents: Any) -> Any:
+        """Examples with the numbers of the languages of their parts, where rows hold them."""
+        if self.columns:
+            return dataclasses.replace(examples, languages=np.array(self.columns)[examples.languages])
+        if not self.language_ids:
+            return examples
+        borders = documents.bounds[documents.firsts]
+        single = examples.b[:, 1] == examples.b[:, 0]
+        starts = np.stack([examples.a[:, 0], np.where(single, examples.a[:, 0], examples.b[:, 0])], axis=1)
+        of_parts = documents.languages[np.searchsorted(borders, starts, side="right") - 1]
+        return dataclasses.replace(examples, languages=of_parts)
 
-def features(length: int, name: str, joined: bool = False) -> dict[str, dict[str, Any]]:
+
+def features(length: int, name: str, joined: bool = False, languages: bool = False) -> dict[str, dict[str, Any]]:
     """What a row of that packing holds, in the order of its columns."""
     shapes = {"token_ids": [length], "segment_lengths": [2]}
     if extra := packing(name, length).feature:
         shapes[extra] = []
+    if languages:
+        shapes["languages"] = [2]
     if joined:
         shapes["joins"] = [joins.columns(length)]
     return {feature: {"dtype": "int32", "shape": shape} for feature, shape in shapes.items()}
@@ -129,7 +148,8 @@ def features(length: int, name: str, joined: bool = False) -> dict[str, dict[str
 def manifest(plan: Mapping[str, Any], report: Report, special_ids: Sequence[int]) -> str:
     """The text of manifest.json: what the records were made from and what they hold."""
     settings = plan["settings"]
-    columns = features(settings["length"], settings["packing"], any(level in settings for level in joins.LEVELS))
+    joined, languages = any(level in settings for level in joins.LEVELS), "language_ids" in settings
+    columns = features(settings["length"], settings["packing"], joined, languages)
     random_next = {"random_next": report.random_next} if "next_label" in columns else {}
     value = {
         "format": FORMAT,

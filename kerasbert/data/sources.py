@@ -27,7 +27,7 @@ def read_documents(files: Sequence[str | os.PathLike], *, text_field: str = "tex
     """Documents one by one, each a list of segments (lines that are not blank).
 
     In a text file a blank line ends a document (BERT's own input format). In jsonl, tsv and csv each row is a document
-    and the lines of its `text_field` are the segments.
+    and the lines of its `text_field` are the segments; of several fields ("en,fr") each is one segment.
 
     Args:
         files: paths, read in this order, never more than a document in memory.
@@ -130,13 +130,13 @@ def _text_documents(path: Path | str) -> Iterator[list[str]]:
 
 
 def _row_documents(path: Path | str, text_field: str) -> Iterator[list[str]]:
-    for line, row in _rows(path, file_format(path), (text_field,), None):
-        text = row[text_field]
-        if not isinstance(text, str):
-            raise InputError(
-                f"{path}, line {line}: field {text_field!r} holds no text. Name the text with --text-field"
-            )
-        document = _segments(text.split("\n"))
+    fields = text_field.split(",")
+    for line, row in _rows(path, file_format(path), fields, None):
+        texts = [row[field] for field in fields]
+        for field, text in zip(fields, texts):
+            if not isinstance(text, str):
+                raise InputError(f"{path}, line {line}: field {field!r} holds no text. Name the text with --text-field")
+        document = _segments(texts[0].split("\n") if len(texts) == 1 else [" ".join(text.split()) for text in texts])
         if document:
             yield document
 

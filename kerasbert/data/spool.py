@@ -102,6 +102,7 @@ def gather(data: bytes, repeats: Mapping[int, float] | None = None) -> tuple[Doc
         bounds=np.append(0, np.cumsum(lengths, dtype=np.int64)),
         firsts=np.append(0, np.cumsum(counts)),
         digests=[document[0] for document in kept],
+        languages=np.array([document[1] for document in kept], np.int64),
     )
     return documents, different, duplicates
 

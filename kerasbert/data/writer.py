@@ -42,6 +42,7 @@ def write_records(
     smoothing: float = 0.7,
     words: str | None = None,
     entities: str | None = None,
+    language_ids: bool = False,
     runner: str = "local",
     beam_options: str = "",
     overwrite: bool = False,
@@ -59,16 +60,18 @@ def write_records(
             whose manifest is written last.
         length: S, tokens in an example, special tokens included.
         packing: "pairs" (BERT's segment pairs), "order" (ALBERT's), "place" (StructBERT's); RoBERTa's "sentences"
-            (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc" (DOC-SENTENCES); or "packed" (best fit, pieces that do not
-            see each other).
+            (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc" (DOC-SENTENCES); "packed" (best fit, pieces that do not
+            see each other); or XLM's "translations" of two `text_field`s.
         seed: int >= 0, of the packing.
         shards: number of files, by default one for every 64 MB of text.
         dupe_factor: how often each document is packed, each time with other pairs (BERT's option; pairs only).
-        text_field: column or field of the text in jsonl, tsv and csv.
+        text_field: column or field of the text in jsonl, tsv and csv; of translations the two languages' ("en,fr").
         smoothing: exponent on a language's share of the tokens: 1 leaves the shares as they are, 0 makes them equal,
             multilingual BERT took 0.7. The corpus keeps its size.
         words, entities: what finds words or phrases, and named entities, in the text (see `data.joins.find`): a lexicon
             file, MODULE:FUNCTION, or a registered segmenter; objectives then select whole ones.
+        language_ids: bool, whether rows hold the numbers of their parts' languages (XLM); the number of a language is its
+            place among all names in alphabetical order. Translations always hold them.
         runner: "local", this machine with one shard in memory at a time, or "beam", Apache Beam.
         beam_options: Beam's own options, such as "--runner=DataflowRunner --project=p".
         overwrite: replace records of other inputs.
@@ -89,6 +92,9 @@ def write_records(
     sources = find_sources(files)
     between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
     find_packing(packing, length, dupe_factor, between)
+    columns = _columns(text_field) if packing == "translations" else ()
+    if language_ids and not columns:
+        _check_language_ids(files, packing)
     if shards is None:
         shards = max(1, math.ceil(sum(remote.size(source.path) for source in sources) / SHARD_BYTES))
     for name, value, least in (("shards", shards, 1), ("dupe_factor", dupe_factor, 1), ("seed", seed, 0)):
@@ -106,6 +112,8 @@ def write_records(
     }
     if isinstance(files, Mapping):
         settings["smoothing"] = smoothing
+    if language_ids or columns:
+        settings["language_ids"] = sorted(text_field.split(",")) if columns else sorted(files)
     units = [joins.find(os.fspath(source)) if source else None for source in (words, entities)]
     for level, segmenter in zip(joins.LEVELS, units):
         if segmenter:
@@ -138,6 +146,8 @@ def write_records(
             pad_id=tokenizer.pad_id,
             separators=between,
             joined=any(units),
+            columns=columns,
+            language_ids=language_ids,
         )
         job = Job(sources, tokenizer, writer, text_field, settings.get("smoothing"), tuple(units))
         if runner == "beam":
@@ -153,6 +163,21 @@ def write_records(
         save_tokenizer(tokenizer, directory)  # pretraining takes it from here
         remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
     return Records(out)
+
+
+def _columns(text_field: str) -> tuple[int, ...]:
+    """The numbers of two columns' languages: their places in alphabetical order."""
+    names = text_field.split(",")
+    if len(names) != 2 or len(set(names)) != 2:
+        raise InputError(f"text_field {text_field!r}, expected two columns with translations, such as en,fr")
+    return tuple(sorted(names).index(name) for name in names)
+
+
+def _check_language_ids(files: Files, packing: str) -> None:
+    if not isinstance(files, Mapping):
+        raise InputError("language_ids without languages: give each language's files (--language NAME FILE)")
+    if find_packing(packing, 512).crosses:
+        raise InputError(f"packing {packing!r} puts several languages into a row, expected doc or one of pairs")
 
 
 def separators(tokenizer: Any) -> int:

@@ -208,6 +208,11 @@ def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) 
         raise InputError(
             f"records have {records.length} tokens, the model {positions} positions: set embeddings.positions"
         )
+    known, held = getattr(source.spec.embeddings, "languages", 1), records.manifest["settings"].get("language_ids", [])
+    if 1 < known < len(held):
+        raise InputError(
+            f"records have {len(held)} languages ({', '.join(held)}), the model {known}: set embeddings.languages"
+        )
     if records.features.keys() != first.features.keys():
         raise InputError(
             f"records {records.directory} have {', '.join(records.features)}, {first.directory} has "
