@@ -214,3 +214,11 @@ def test_a_disk_that_fills_up_is_one_line_and_leaves_no_half_files(pretrained, p
             assert not (place / "out").exists()
         assert [path.name for path in place.iterdir() if path.name.startswith(".out")] == []
         subprocess.run(["rm", "-rf", str(place / "out")], check=True)
+
+
+def test_an_unknown_selection_is_named(capsys, place):
+    given = ["--data", tiny.records(place), "--steps", 1, "--out", place / "run", "--select", "word"]
+    status, _, error = run(capsys, "pretrain", "bert/tiny", *given)
+    assert status == 2
+    assert "no select function 'word'. Nearest: 'words'" in error
+    assert not (place / "run").exists()
