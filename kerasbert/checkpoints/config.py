@@ -94,6 +94,8 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
         if path == "feedforward.activation":
             config[key] = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config[key])
     lost = {path: config[key] for path, key in named if isinstance(config[key], tuple)}
+    if not dialect.unprojected and "embeddings.width" in dict(named) and spec.embeddings.width in (None, spec.hidden):
+        lost["embeddings.width"] = spec.embeddings.width
     if not lost:
         back = to_spec(config, dialect, base, "the export").derive({"pooler": spec.pooler})
         lost = {path: pair[0] for path, pair in specs.differences(plain, back).items()}

@@ -36,7 +36,7 @@ def tiny(spec: specs.Spec, vocabulary: int, hidden: int = 16) -> dict:
     Known sizes get known values; any other whole number above 16 becomes narrower than H, as wide or wider, as it was.
     """
     known = {"heads": 2, "layers": 2, "hidden": hidden}
-    given = {"vocabulary": vocabulary, "positions": 32 + spec.embeddings.offset}
+    given = {"vocabulary": vocabulary, "positions": 32 + spec.embeddings.offset, "languages": 2}
     changes = {}
     for path in specs.paths(type(spec)):
         value, name = specs.get(spec, path), path.rpartition(".")[2]
@@ -99,10 +99,14 @@ class Subject:
 
     def records(self) -> Records:
         """Tiny records, packed as the objective wants them."""
-        out = self.folder / f"{self.family.tokenizer}-{self.objective.packing}"
+        languages = hasattr(self.spec.embeddings, "languages")
+        out = self.folder / f"{self.family.tokenizer}-{self.objective.packing}{'-languages' * languages}"
         if not out.exists():
-            text = world.corpus(self.folder / "corpus.txt")
-            write_records([text], self.tokenizer, out, length=LENGTH, packing=self.objective.packing)
+            files = [world.corpus(self.folder / "corpus.txt")]
+            if languages:
+                files = {"en": files, "fr": [world.corpus(self.folder / "other.txt", seed=1)]}
+            settings = {"length": LENGTH, "packing": self.objective.packing, "language_ids": languages}
+            write_records(files, self.tokenizer, out, **settings)
         return Records(out)
 
     def batch(self, program) -> dict:
@@ -114,7 +118,8 @@ class Subject:
         """Random ordinary tokens; row i has i padded places."""
         generator = np.random.default_rng(seed)
         mask = (np.arange(length) < length - np.arange(rows)[:, None]).astype("int32")
-        ids = generator.integers(max(self.tokenizer.special_ids) + 1, self.tokenizer.size - 1, (rows, length))
+        ordinary = np.setdiff1d(np.arange(self.tokenizer.size - 1), self.tokenizer.special_ids)
+        ids = generator.choice(ordinary, (rows, length))
         segments = np.sort(generator.integers(0, 2, (rows, length)), axis=1)
         return {"token_ids": ids.astype("int32"), "padding_mask": mask, "segment_ids": segments.astype("int32")}
 

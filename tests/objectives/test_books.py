@@ -14,6 +14,8 @@ from kerasbert.text import load_tokenizer
 from tests.objectives import books
 from tests.support import shared
 
+NAMES = [name for name in SELECT if name != "entities"]  # these records bring none along: tests/models/test_ernie.py
+
 
 def batches(records, settings, tokenizer, count, rows=128):
     """(features, masked batch) as numpy, `count` times."""
@@ -83,7 +85,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("books")
 
 
-@pytest.mark.parametrize("name", SELECT)
+@pytest.mark.parametrize("name", NAMES)
 def test_masks_over_the_quickstarts_books(folder, name):
     check(full(folder), books.tokenizer(), name, "token", 6)
 
@@ -115,7 +117,7 @@ def test_the_objectives_of_the_papers(family):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SELECT)
+@pytest.mark.parametrize("name", NAMES)
 def test_masks_over_books_with_berts_vocabulary(tmp_path, name):
     texts = sorted(shared("data/lm/gutenberg").rglob("*.txt"))
     tokenizer = load_tokenizer(shared("data/vocab/bert-base-uncased"))
