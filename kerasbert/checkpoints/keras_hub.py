@@ -16,6 +16,7 @@ from kerasbert.errors import InputError
 from kerasbert.text import BytePairEncoding, WordPiece, hf, load_tokenizer
 from kerasbert.text.base import Tokenizer
 
+UNPROJECTED = "E = H"  # a class of files of its own: ELECTRA has no projection there, and its layers other numbers
 _BLOCK = "layers/transformer_encoder_{i}"
 _ROWS = (
     ("block_{i}/attention/query", f"{_BLOCK}/_self_attention_layer/query_dense"),
@@ -120,7 +121,10 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     content = read_json(folder / "config.json")
     if not isinstance(content.get("config"), dict) or not isinstance(content.get("class_name"), str):
         raise InputError(f"{folder / 'config.json'} is no configuration of a KerasHub preset: no class_name and config")
-    return content["config"] | {"class_name": content["class_name"]}
+    config = content["config"] | {"class_name": content["class_name"]}
+    if "embedding_dim" in config and config["embedding_dim"] == config.get("hidden_dim"):
+        config["architectures"] = [UNPROJECTED]
+    return config
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from kerasbert.checkpoints import keras_hub
 from kerasbert.models.bert import BERT
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import TF1 as BERT_TF1
@@ -101,6 +102,13 @@ TF1 = dataclasses.replace(
 )
 
 register_objective("albert", AlbertPretraining)
+KERAS_HUB = keras_hub.dialect(
+    "AlbertBackbone",
+    ("embeddings/projection", "layers/dense"),
+    ("pooler", "layers/dense_1"),
+    config=(("embeddings.segments", "num_segments"), ("embeddings.width", "embedding_dim")),
+).derive(fixed={"class_name": "AlbertBackbone", "num_groups": 1, "num_inner_repetitions": 1})
+
 ALBERT = register(
     BERT.derive(
         "albert",
@@ -119,7 +127,7 @@ ALBERT = register(
         aliases={},
         tokenizer="unigram",
         objective="albert",
-        names={"hf": HF, "tf1": TF1},
+        names={"hf": HF, "tf1": TF1, "keras_hub": KERAS_HUB},
         paper="Lan et al., 2020, ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
     )
 )

@@ -7,6 +7,7 @@ Differs: the released classifier (a layer of H units with ReLU before the labels
 front of that layer and 0.2 behind it; here `dropout` stands in front of both, in training alone.
 """
 
+from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.models.bert import BERT, Encoder
 from kerasbert.models.bert import HF as BERT_HF
@@ -79,7 +80,7 @@ DISTILBERT = register(
         },
         aliases={"base-uncased": "base"},
         encoder=DistilBert,
-        names={"hf": HF},
+        names={"hf": HF, "keras_hub": keras_hub.dialect("DistilBertBackbone", joined=True)},
         objective="masked_lm",
         paper="Sanh et al., 2019, DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter",
     )

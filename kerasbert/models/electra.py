@@ -27,6 +27,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.checkpoints import keras_hub
 from kerasbert.layers import heads, random, visibility
 from kerasbert.layers.backend import pick
 from kerasbert.layers.block import stack
@@ -272,6 +273,20 @@ ELECTRA_TF1 = TF1.derive(
     own_heads=("generator",),
 )
 
+# KerasHub's has a pooler and the tanh approximation of GELU
+KERAS_HUB = keras_hub.dialect(
+    "ElectraBackbone",
+    ("embeddings/projection", "layers/dense"),
+    ("pooler", "layers/dense_1"),
+    config=(
+        ("embeddings.vocabulary", "vocab_size"),
+        ("embeddings.segments", "num_segments"),
+        ("embeddings.width", "embedding_dim"),
+    ),
+    pooler=True,
+    feedforward__activation="gelu_tanh",
+).derive(unprojected=True, rows_of={keras_hub.UNPROJECTED: (("pooler", "layers/dense"),)})
+
 ELECTRA = register(
     dataclasses.replace(
         BERT,
@@ -284,7 +299,7 @@ ELECTRA = register(
         },
         aliases={},
         encoder=ElectraEncoder,
-        names={"hf": ELECTRA_HF, "tf1": ELECTRA_TF1},
+        names={"hf": ELECTRA_HF, "tf1": ELECTRA_TF1, "keras_hub": KERAS_HUB},
         objective="electra",
         paper="Clark et al., 2020, ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators",
     )
