@@ -93,9 +93,9 @@ def _list(options: argparse.Namespace) -> None:
     if options.what == "models":
         rows = []
         for family in registry.families().values():
-            for size in family.sizes:
-                row = {"name": f"{family.name}/{size}", "paper": family.paper, "tokenizer": family.tokenizer}
-                rows.append(row | {"objective": family.objective, "parameters": _count(row["name"])})
+            about = {name: getattr(family, name) for name in ("paper", "tokenizer", "objective")}
+            for name in (f"{family.name}/{size}" for size in family.sizes):
+                rows.append({"name": name, "sizes": [*family.sizes], **about, "parameters": _count(name)})
         lines = [f"{row['name']:36}{row['parameters']:>14,}  {row['paper']}" for row in rows]
     elif options.what == "tokenizers":
         from kerasbert.text.files import KINDS

@@ -16,6 +16,7 @@ import numpy as np
 
 from kerasbert import files as whole
 from kerasbert.data import joins, remote, spool
+from kerasbert.data.languages import Files, check_language_ids, language_columns, language_repeats
 from kerasbert.data.packing import packing as find_packing
 from kerasbert.data.records import MANIFEST, Records, differences, read_manifest
 from kerasbert.data.shards import Report, ShardWriter, manifest
@@ -23,7 +24,6 @@ from kerasbert.data.sources import check_files, file_documents, file_format
 from kerasbert.data.spool import Spool, measure
 from kerasbert.errors import InputError, unknown
 
-Files = Sequence[str | os.PathLike] | Mapping[str, Sequence[str | os.PathLike]]
 LINES = 4096  # lines that the tokenizer gets at once: a call costs about 1 ms (2.9M tokens/s with 512, 5.0M with 4096)
 SHARD_BYTES = 64 * 2**20  # of source text, where the number of shards is not given; a shard is packed in memory
 
@@ -92,9 +92,9 @@ def write_records(
     sources = find_sources(files)
     between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
     find_packing(packing, length, dupe_factor, between)
-    columns = _columns(text_field) if packing == "translations" else ()
+    columns = language_columns(text_field) if packing == "translations" else ()
     if language_ids and not columns:
-        _check_language_ids(files, packing)
+        check_language_ids(files, packing)
     if shards is None:
         shards = max(1, math.ceil(sum(remote.size(source.path) for source in sources) / SHARD_BYTES))
     for name, value, least in (("shards", shards, 1), ("dupe_factor", dupe_factor, 1), ("seed", seed, 0)):
@@ -163,21 +163,6 @@ def write_records(
         save_tokenizer(tokenizer, directory)  # pretraining takes it from here
         remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
     return Records(out)
-
-
-def _columns(text_field: str) -> tuple[int, ...]:
-    """The numbers of two columns' languages: their places in alphabetical order."""
-    names = text_field.split(",")
-    if len(names) != 2 or len(set(names)) != 2:
-        raise InputError(f"text_field {text_field!r}, expected two columns with translations, such as en,fr")
-    return tuple(sorted(names).index(name) for name in names)
-
-
-def _check_language_ids(files: Files, packing: str) -> None:
-    if not isinstance(files, Mapping):
-        raise InputError("language_ids without languages: give each language's files (--language NAME FILE)")
-    if find_packing(packing, 512).crosses:
-        raise InputError(f"packing {packing!r} puts several languages into a row, expected doc or one of pairs")
 
 
 def separators(tokenizer: Any) -> int:
@@ -254,20 +239,6 @@ class Job:
         """How often a document of each language is taken, for `ShardWriter.write`."""
         numbers = {source.language: source.number for source in self.sources}
         return {numbers[name]: found["repeats"] for name, found in languages.items()} or None
-
-
-def language_repeats(tokens: Mapping[int, int], smoothing: float) -> dict[int, float]:
-    """How often to take a document of each language so that its share p becomes p^smoothing / (sum of those).
-
-    "Exponentially smoothed weighting" of multilingual BERT's README. Six decimals: the same on every machine.
-
-    >>> language_repeats({0: 900, 1: 100}, 0.5)
-    {0: 0.833333, 1: 2.5}
-    """
-    total = sum(tokens.values())
-    shares = {language: count / total for language, count in tokens.items() if count}
-    norm = sum(share**smoothing for share in shares.values())
-    return {language: round(share ** (smoothing - 1) / norm, 6) for language, share in shares.items()}
 
 
 def find_sources(files: Files) -> list[Source]:

@@ -37,13 +37,17 @@ class Attention(keras.layers.Layer):
 
     def build(self, shape):
         flat = self.heads * self.head_size
-        for name in ("query", "key", "value"):
+        for name, width in zip(("query", "key", "value"), self.widths(shape)):
             setattr(self, name, Linear(flat, self.initializer, name=name, dtype=self.dtype_policy))
-            getattr(self, name).build(shape)
+            getattr(self, name).build((*shape[:-1], width))
         self.output_projection = Linear(shape[-1], self.initializer, name="output", dtype=self.dtype_policy)
         self.output_projection.build((*shape[:-1], flat))
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
+
+    def widths(self, shape):
+        """Widths of what queries, keys and values are read from."""
+        return (shape[-1],) * 3
 
     def split(self, x):
         """[B, S, N*D] -> [B, N, S, D]."""

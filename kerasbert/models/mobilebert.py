@@ -65,9 +65,8 @@ class MobileSpec(specs.Spec):
 
     def validate(self):
         parts = self.bottleneck
-        for path in ("bottleneck.width", "bottleneck.networks"):
-            if specs.get(self, path) < 1:
-                raise InputError(f"{path} must be at least 1. Received: {specs.get(self, path)}")
+        if min(parts.width, parts.networks) < 1:
+            raise InputError(f"bottleneck.width and networks must be at least 1. Received: {parts}")
         if parts.norm not in NORMS:
             raise InputError(f"bottleneck.norm must be one of {', '.join(NORMS)}. Received: {parts.norm!r}")
         if parts.attention and parts.key_query_shared:
@@ -161,25 +160,14 @@ class Narrowed(Linear):
 
 
 class NarrowAttention(Attention):
-    """Attention whose queries and keys are read from one width, its values from another; the result has the heads' width.
-
-    Args:
-        read: (width of the input of queries and keys, width of the input of values).
-    """
+    """Attention that reads `read` = (width of queries' and keys' input, width of values'); the result has the heads' width."""
 
     def __init__(self, *args, read, **kwargs):
         super().__init__(*args, **kwargs)
         self.read = tuple(read)
 
-    def build(self, shape):
-        kwargs, flat = {"dtype": self.dtype_policy}, self.heads * self.head_size
-        for name, width in (("query", self.read[0]), ("key", self.read[0]), ("value", self.read[1])):
-            setattr(self, name, Linear(flat, self.initializer, name=name, **kwargs))
-            getattr(self, name).build((None, None, width))
-        self.output_projection = Linear(shape[-1], self.initializer, name="output", **kwargs)
-        self.output_projection.build((None, None, flat))
-        self.dropout = Dropout(self.rate, name="dropout", **kwargs)
-        self.dropout.build()
+    def widths(self, shape):
+        return self.read[0], *self.read
 
 
 class BottleneckBlock(Block):
@@ -192,7 +180,7 @@ class BottleneckBlock(Block):
 
     def __init__(self, *, bottleneck, **kwargs):
         super().__init__(**kwargs)
-        self.bottleneck = bottleneck
+        self.bottleneck = self.settings["bottleneck"] = bottleneck
 
     def build(self, shape):
         at, parts, kwargs = self.settings, self.bottleneck, {"dtype": self.dtype_policy}
@@ -200,9 +188,8 @@ class BottleneckBlock(Block):
         end = functools.partial(Narrowed, initializer=at["initializer"], norm=norm, epsilon=at["epsilon"], **kwargs)
         self.entry = end(parts.width, name="bottleneck_input")
         self.entry.build(shape)
-        self.own_entry = None
-        if parts.key_query_shared:
-            self.own_entry = end(parts.width, name="bottleneck_attention")
+        self.own_entry = end(parts.width, name="bottleneck_attention") if parts.key_query_shared else None
+        if self.own_entry is not None:
             self.own_entry.build(shape)
         self.attention = NarrowAttention(
             at["heads"],
@@ -247,9 +234,6 @@ class BottleneckBlock(Block):
         for network, norm in zip(self.networks, self.norms, strict=True):
             y = norm(y, network(y))
         return self.exit(y, x, training=training), probabilities
-
-    def get_config(self):
-        return {**super().get_config(), "bottleneck": dataclasses.asdict(self.bottleneck)}
 
 
 class FirstToken(Pooler):
@@ -316,6 +300,8 @@ _NORMS = (
     ("block_{i}/bottleneck_output/norm", "bert.encoder.layer.{i}.output.bottleneck.LayerNorm"),
     ("block_{i}/feedforward_norm_{j}", "bert.encoder.layer.{i}.ffn.{j}.output.LayerNorm"),
 )
+_MLM = BERT_HF.heads["mlm"] | {"transform/kernel": "H H", "extra": "V R"}
+_MLM |= dict.fromkeys(("transform/bias", "norm/gamma", "norm/beta"), "H")
 _CONFIG = {
     "config": (
         *BERT_HF.config,
@@ -326,9 +312,8 @@ _CONFIG = {
         ("bottleneck.networks", "num_feedforward_networks"),
         ("bottleneck.norm", "normalization_type"),
     ),
-    "heads": {**BERT_HF.heads, "mlm": BERT_HF.heads["mlm"] | {"transform/kernel": "H H", "extra": "V R"}},
+    "heads": BERT_HF.heads | {"mlm": _MLM},
 }
-_CONFIG["heads"]["mlm"] |= dict.fromkeys(("transform/bias", "norm/gamma", "norm/beta"), "H")
 _FIXED = {"trigram_input": True, "use_bottleneck": True, "classifier_activation": False}
 
 # In transformers queries, keys and values that read the full input (IB-BERT) have a matrix of the bottleneck's width: it
@@ -347,7 +332,6 @@ HF = BERT_HF.derive(
 
 
 def _slashes(theirs: str) -> str:
-    """As their TF1 code has it."""
     return theirs.replace(".", "/").replace("layer/{i}", "layer_{i}").replace("ffn/{j}", "ffn_layer_{j}")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kerasbert.data import spool
-from kerasbert.data.writer import language_repeats
+from kerasbert.data.languages import language_repeats
 
 
 def made(number, language=0, count=3):
