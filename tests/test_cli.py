@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kerasbert import cli
+from kerasbert import cli, registry
 from tests import tiny
 from tests.support import ROOT
 
@@ -146,13 +146,18 @@ def test_other_kinds_of_vocabulary_make_records_too(capsys, place, kind, size, a
     assert (status, err.count("\n"), (place / "small").exists()) == (2, 1, False), err
 
 
-def test_show_and_list(capsys):
+def test_show_and_list(capsys, monkeypatch):
+    some = {name: registry.family(name) for name in ("bert", "albert")}  # counting all takes half a minute
     shown = json.loads(run(capsys, "show", "bert/base", "--json")[1])
     assert (shown["name"], shown["parameters"], shown["spec"]["hidden"]) == ("bert/base", 109482240, 768)
     differ = json.loads(run(capsys, "show", "bert/base", "--diff", "bert/base-cased", "--json")[1])["diff"]
     assert differ == {"embeddings.vocabulary": {"bert/base": 30522, "bert/base-cased": 28996}}
+    monkeypatch.setattr(registry, "families", lambda: some)
     listed = {row["name"]: row for row in json.loads(run(capsys, "list", "models", "--json")[1])}
     assert listed["bert/tiny"]["parameters"] == 4385920
+    assert listed["albert/base"]["sizes"] == ["base", "large", "xlarge", "xxlarge"]
+    assert (listed["albert/base"]["objective"], listed["albert/base"]["tokenizer"]) == ("albert", "unigram")
+    monkeypatch.undo()
     assert {row["name"] for row in json.loads(run(capsys, "list", "tasks", "--json")[1])} >= {"glue/sst2", "regression"}
 
 

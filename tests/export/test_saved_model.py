@@ -64,6 +64,7 @@ def test_an_encoder_gives_vectors(pretrained, tmp_path):
     np.testing.assert_allclose(found, kb.encode(pretrained, TEXTS), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_pairs_have_two_inputs(pretrained, tmp_path):
     import tensorflow as tf
 

@@ -32,6 +32,7 @@ def outputs(data, length, seed=0, name=None):
     return Interpreter(model_content=data).get_signature_runner(name or f"length_{length}")(**inputs)["p"], inputs
 
 
+@pytest.mark.slow
 def test_derived_buckets_equal_converted_ones(program):
     from kerasbert.mobile import buckets, convert, repack
 

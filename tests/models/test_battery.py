@@ -24,6 +24,7 @@ def test_every_model_passes(name, folder):
     battery.check_model(name, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", registry.families())
 def test_every_model_finetunes(name, folder, tmp_path):
     battery.check_finetuning(name, folder, tmp_path / "run")

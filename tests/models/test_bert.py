@@ -160,6 +160,7 @@ def test_bfloat16_is_near_float32():
     np.testing.assert_allclose(keras.ops.cast(y, "float32"), plain(inputs())["sequence"], atol=0.15)
 
 
+@pytest.mark.slow
 def test_it_works_in_a_users_own_fit():
     keras.utils.set_random_seed(1)
     encoder = Encoder(Spec().derive(SMALL | {"blocks.layers": 1}))

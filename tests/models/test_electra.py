@@ -237,6 +237,7 @@ def pretrained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_both_losses_fall(pretrained):
     lines = [json.loads(line) for line in (pretrained / "run" / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["mlm"] < 3.5 < math.log(75)  # of 75 pieces
@@ -244,6 +245,7 @@ def test_both_losses_fall(pretrained):
     assert 0.05 < lines[-1]["rtd/replaced"] < 0.16
 
 
+@pytest.mark.slow
 def test_the_generator_lives_in_the_run_and_nowhere_else(pretrained, tmp_path):
     heads = {name.split("/")[1] for name in read_tensors(pretrained / "run").names() if name.startswith("heads/")}
     assert heads == {"generator", "rtd"}

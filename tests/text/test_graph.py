@@ -91,6 +91,7 @@ def test_rows_do_not_leak_into_each_other():
     assert GRAPH.encode(texts).to_list() == [TOKENIZER.encode(text) for text in texts]
 
 
+@pytest.mark.slow
 def test_a_saved_model_loads_without_kerasbert(tmp_path):
     assert TOKENIZER.pad_id == 0
     texts = ["Unaffable, Café", "\U0001d165\u302ea 中", ""]

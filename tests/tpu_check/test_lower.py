@@ -34,7 +34,12 @@ def specs() -> dict[str, tuple]:
     return {name: registry.find(name) for name in found.values()}
 
 
-@pytest.mark.parametrize("name", specs())
+SMALL = ("albert/base", "electra/small")  # of the default run
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in specs()]
+)
 def test_the_train_step_of_every_model_is_safe(name):
     family, spec = specs()[name]
     lowered = Step(family, shrunk(spec), length=LENGTH, replicas=4).lower(BATCH)

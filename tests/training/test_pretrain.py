@@ -130,6 +130,7 @@ def test_another_run_in_the_same_place_is_refused_by_field(folder, data, run):
         kb.pretrain("bert/tiny", data, out=folder / "other", **ARGUMENTS)
 
 
+@pytest.mark.slow
 def test_steps_may_grow(folder, data):
     for steps in (4, 6):
         kb.pretrain("bert/tiny", data, out=folder / "grown", **ARGUMENTS | {"steps": steps})
@@ -150,6 +151,7 @@ def test_records_of_another_tokenizer_than_the_models_are_refused(folder, run):
         kb.pretrain(run, folder / "others", out=folder / "never", steps=1, batch=8)
 
 
+@pytest.mark.slow
 def test_continued_pretraining_starts_from_the_weights(folder, data, run):
     kb.pretrain(
         run, data, out=folder / "continued", **{k: v for k, v in ARGUMENTS.items() if k != "changes"} | {"steps": 1}

@@ -70,6 +70,7 @@ def kill_at(monkeypatch, at: int):
     monkeypatch.setattr(Checkpoints, "begin", dying)
 
 
+@pytest.mark.slow
 def test_phases_have_their_own_records_batch_and_micro_batches(folder, short, long, phases, monkeypatch):
     seen = []
     step = feed.RecordsFeed.batches
