@@ -44,10 +44,8 @@ class Cut:
         counts = [spec.per_layer(spec.attention.heads, i) for i in range(spec.blocks.layers)]
         for layer, heads in removed.items():
             if layer not in own:
-                what = (
-                    "one attention for all layers: number 0" if own == [0] else f"layers 0 to {spec.blocks.layers - 1}"
-                )
-                raise InputError(f"no attention in layer {layer}, expected one of {what}")
+                expected = "0: all layers share it" if own == [0] else f"0 to {spec.blocks.layers - 1}"
+                raise InputError(f"no attention of its own in layer {layer}, expected {expected}")
             _check(f"head of layer {layer}", heads, counts[layer])
             kept = [head for head in range(counts[layer]) if head not in set(heads)]
             if not kept:

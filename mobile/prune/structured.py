@@ -8,11 +8,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from kerasbert import checkpoints, registry
+from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
+from kerasbert.mobile import rewrite
 from kerasbert.mobile.prune.importance import OUTPUT, importance, least, normalised
 from kerasbert.mobile.prune.slices import Cut
 from kerasbert.tasks import predict
@@ -108,54 +107,11 @@ def layers(
     return _write(run, out, overwrite, list(keep), Cut.with_layers)
 
 
-def read(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Cut]:
-    """What model.json says, and Spec and tensors of a model directory."""
-    info, tensors = checkpoints.read_model_json(run), checkpoints.read_tensors(run)
-    return info, Cut(info.spec, {name: tensors.read(name) for name in tensors.names()})
-
-
-def write(
-    run: str | os.PathLike, info: checkpoints.ModelInfo, cut: Cut, out: Any, overwrite: bool, tokenizer: Any
-) -> None:
-    """Write a model directory of other weights and Spec; task, labels and plug-in stay."""
-    encoder = _encoder(info, cut)
-    parts: dict[str, dict[str, np.ndarray]] = {}
-    for name, value in cut.tensors.items():
-        if name.startswith("heads/"):
-            _, head, rest = name.split("/", 2)
-            parts.setdefault(head, {})[rest] = value
-    given = {"name": info.name, "task": info.task, "labels": info.labels, "plugin": info.plugin}
-    checkpoints.save_model(out, replace=overwrite, encoder=encoder, heads=parts, tokenizer=tokenizer, **given)
-
-
-def _encoder(info: checkpoints.ModelInfo, cut: Cut) -> Any:
-    """The family's encoder with the tensors of a cut."""
-    encoder = registry.family(info.family).encoder(cut.spec)
-    encoder.build()
-    weights = names(encoder)
-    wrong = [
-        name
-        for name, variable in weights.items()
-        if getattr(cut.tensors.get(name), "shape", None) != tuple(variable.shape)
-    ]
-    if wrong:
-        raise InputError(f"the family {info.family!r} cannot be cut: {wrong[0]} would not fit. Write a cut of its own")
-    for name, variable in weights.items():
-        variable.assign(cut.tensors[name])
-    return encoder
-
-
-def _tokenizer(run: str | os.PathLike) -> Any:
-    from kerasbert import text
-
-    folder = os.path.join(run, "tokenizer")
-    return text.load_tokenizer(folder) if os.path.isdir(folder) else None
-
-
 def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> dict[str, Any]:
-    info, cut = read(run)
+    info, tensors = rewrite.read(run)
+    cut = Cut(info.spec, tensors)
     done = take(cut, chosen)
-    write(run, info, done, out, overwrite, _tokenizer(run))
+    rewrite.write(out, info, done.spec, done.tensors, rewrite.tokenizer(run), overwrite)
     return _report(out, cut, done) | {"kept" if isinstance(chosen, list) else "removed": chosen}
 
 
@@ -170,7 +126,7 @@ def _report(out: Any, before: Cut, after: Cut) -> dict[str, Any]:
 
 
 def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Any) -> Any:
-    encoder = _encoder(info, cut)
+    encoder = rewrite.encoder(info, cut.spec, cut.tensors)
     encoder.tokenizer = tokenizer
     model = LabelModel(encoder, task, name="label_model")
     model.build()
@@ -199,8 +155,8 @@ def _measured(
     for name, value in (("rounds", rounds), ("rows", rows)):
         if type(value) is not int or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
-    info, cut = read(run)
-    task, tokenizer = task_of(info), _tokenizer(run)
+    info, tensors = rewrite.read(run)
+    cut, task, tokenizer = Cut(info.spec, tensors), task_of(info), rewrite.tokenizer(run)
     if task is None:
         raise InputError(f"{run} is not fine-tuned, and importance is measured by a task's loss: name what to remove")
     if data is None:
@@ -226,5 +182,5 @@ def _measured(
         for name, gone in chosen.items():
             removed[name] += [left[name][i] for i in gone]
             left[name] = [origin for i, origin in enumerate(left[name]) if i not in set(gone)]
-    write(run, info, cut, out, overwrite, tokenizer)
+    rewrite.write(out, info, cut.spec, cut.tensors, tokenizer, overwrite)
     return _report(out, before, cut), {name: sorted(gone) for name, gone in removed.items()}
