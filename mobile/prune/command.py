@@ -83,7 +83,8 @@ def _prune(options: argparse.Namespace) -> None:
     if kind == "sparsity":
         settings |= {"patterns": settings.pop("pattern")} if "pattern" in settings else {}
         prune.magnitude(options.run, options.data, quiet=options.json, **common, **settings)
-        report = {"out": options.out} | prune.sparsity_of(options.out)
+        chosen = {"patterns": settings["patterns"]} if "patterns" in settings else {}
+        report = {"out": options.out} | prune.sparsity_of(options.out, **chosen)
     elif kind == "layers":
         report = prune.layers(options.run, keep=options.layers, **common)
     else:

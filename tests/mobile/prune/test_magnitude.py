@@ -12,6 +12,7 @@ from kerasbert.checkpoints import read_tensors
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile import prune
+from kerasbert.tasks.label import LabelProgram
 from kerasbert.tasks.task import Task
 from kerasbert.training.optimizers import adamw, averaged, make_optimizer
 from kerasbert.training.step import StepCore
@@ -193,11 +194,13 @@ def test_two_replicas_prune_as_one(files, tmp_path, finetuned):
 def test_every_family_is_pruned(name, tmp_path):
     subject = Subject(name, tmp_path)
     pruner = prune.Magnitude(structure="2:4")
-    core, model, batch = core_of(subject, pruner, 3)
-    with eagerly():
-        for step in range(2):
-            pruner.begin(step)
-            core.step(batch)
+    model = LabelProgram(subject.encoder(), Task("opinions", labels={"0": "no", "1": "yes"})).model
+    optimizer = adamw(learning_rate=1e-2, steps=100)
+    optimizer.build(model.trainable_variables)
+    pruner.install(model, 3)
+    for step in range(2):
+        pruner.begin(step)
+        optimizer.apply([tf.ones(variable.shape) for variable in model.trainable_variables], model.trainable_variables)
     weights, found = values(model), pruner.tensors()
     assert zeros(weights, pruner.masks)
     shared = subject.spec.blocks.share == "all"

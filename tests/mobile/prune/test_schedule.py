@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.mobile.prune.masks import masks
 from kerasbert.mobile.prune.schedule import Schedule, make_schedule
 from tests.support import python
 
@@ -62,15 +64,28 @@ found = {}
 for name, plan in made.items():
     rows = [plan(tf.constant(step)) for step in range(60)]
     found[name] = [[bool(due), float(sparsity)] for due, sparsity in rows]
+import numpy as np
+from tensorflow_model_optimization.python.core.sparsity.keras import pruning_impl, pruning_utils
+weights = tf.constant(np.random.default_rng(0).normal(size=(16, 6)).astype("float32"))
+two = pruning_utils.generate_m_by_n_mask(pruning_utils.weights_rearrange(tf.abs(weights)), (2, 4))
+found["2:4"] = pruning_utils.m_by_n_sparsity_mask_prepare(two, weights.shape).numpy().tolist()
+half = theirs.ConstantSparsity(0.5, 0)
+for name, block in (("none", (1, 1)), ("4x1", (4, 1))):
+    pruner = pruning_impl.Pruning(lambda: tf.constant(0), [], half, block, "AVG")
+    found[name] = pruner._maybe_update_block_mask(weights)[1].numpy().tolist()
 print(json.dumps(found))
 """
 
 
 @pytest.mark.slow
-def test_they_are_those_of_tfmot():
+def test_they_are_those_of_tfmot_and_so_are_the_masks():
     pytest.importorskip("tensorflow_model_optimization")
     found = json.loads(python("-W", "ignore", "-c", THEIRS).stdout.splitlines()[-1])
     for name, power in (("polynomial", 3), ("constant", 0)):
         plan = Schedule(0.8, begin=10, end=40, frequency=5, power=power)
         assert [due for due, _ in found[name]] == [plan.due(step) for step in range(60)]
         assert [sparsity for _, sparsity in found[name]] == pytest.approx([plan.at(s) for s in range(60)], abs=1e-6)
+    weights = np.random.default_rng(0).normal(size=(16, 6)).astype("float32")
+    for structure in ("none", "4x1", "2:4"):
+        ours = masks({"w": weights}, 0.5, structure, "layer", {"w": np.ones(weights.shape, bool)})["w"]
+        np.testing.assert_array_equal(ours, found[structure])

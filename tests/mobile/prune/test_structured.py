@@ -15,8 +15,9 @@ from kerasbert.mobile.prune.slices import Cut
 from kerasbert.spec import Spec
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.task import Rows
-from tests.mobile.prune.conftest import SETTINGS
+from tests.mobile.prune.conftest import SETTINGS, vectors
 from tests.models.battery import Subject, eagerly
+from tests.tiny import sentences
 
 HEADS = {"attention.heads": 4, "attention.head_size": 4}
 
@@ -31,12 +32,11 @@ def saved(subject, folder):
     return encoder
 
 
-def same(subject, one, folder):
+def same(one, folder):
     other, info = load_encoder(folder)
     assert info.spec == other.spec
-    given = subject.inputs()
     for read in (None, "first"):
-        expected, received = (model(given, read=read)["sequence"] for model in (one, other))
+        expected, received = (vectors(model, sentences(4, 0), read) for model in (one, other))
         np.testing.assert_allclose(received, expected, atol=2e-6)
     return other
 
@@ -48,32 +48,17 @@ def mask_rows(encoder, name, rows):
     kernel.assign(value)
 
 
-def check_heads(subject, folder):
-    encoder = saved(subject, folder / "m")
-    shared = subject.spec.blocks.share in ("all", "attention")
-    removed = {0: [1, 2]} if shared else {0: [1, 2], 1: [0]}
-    report = prune.heads(folder / "m", out=folder / "h", remove=removed)
-    size = subject.spec.head_size
-    for layer, heads in removed.items():
-        rows = [row for head in heads for row in range(head * size, (head + 1) * size)]
-        mask_rows(encoder, f"block_{layer}/attention/output/kernel", rows)
-    other = same(subject, encoder, folder / "h")
-    assert report["heads"] == ([2, 2] if shared else [2, 3])
-    assert other.spec.attention.heads == (2 if shared else (2, 3))
-    assert other.spec.head_size == size
-    assert report["parameters"][1] < report["parameters"][0]
-
-
-def check_layers(subject, folder):
-    encoder = saved(subject, folder / "m")
-    prune.layers(folder / "m", out=folder / "l", keep=[2, 0])
-    encoder.blocks = [encoder.blocks[0], encoder.blocks[2]]
-    other = same(subject, encoder, folder / "l")
-    assert other.spec.blocks.layers == 2
-
-
 def test_heads_are_taken_out(tmp_path):
-    check_heads(Subject("bert", tmp_path, **HEADS), tmp_path)
+    subject = Subject("bert", tmp_path, **HEADS)
+    encoder = saved(subject, tmp_path / "m")
+    report = prune.heads(tmp_path / "m", out=tmp_path / "h", remove={0: [1, 2], 1: [0]})
+    mask_rows(encoder, "block_0/attention/output/kernel", slice(4, 12))
+    mask_rows(encoder, "block_1/attention/output/kernel", slice(0, 4))
+    other = same(encoder, tmp_path / "h")
+    assert report["heads"] == [2, 3]
+    assert report["removed"] == {0: [1, 2], 1: [0]}
+    assert (other.spec.attention.heads, other.spec.head_size) == ((2, 3), 4)
+    assert report["parameters"][0] - report["parameters"][1] == 3 * (4 * 4 * 16 + 3 * 4)
 
 
 @pytest.mark.parametrize("share", ["attention", "ffn"])
@@ -82,26 +67,32 @@ def test_layers_are_taken_out_of_a_model_that_shares(tmp_path, share):
     encoder = saved(subject, tmp_path / "m")
     prune.layers(tmp_path / "m", out=tmp_path / "l", keep=[1, 2])
     encoder.blocks = encoder.blocks[1:]
-    same(subject, encoder, tmp_path / "l")
+    same(encoder, tmp_path / "l")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", registry.families())
 def test_every_family_is_cut(name, tmp_path):
-    changes = {"attention.head_size": 4, "attention.heads": 4, "blocks.layers": 3}
-    subject = Subject(name, tmp_path, **changes)
-    check_layers(subject, tmp_path)
-    encoder = saved(subject, tmp_path / "m2")
-    info, tensors = rewrite.read(tmp_path / "m2")
+    """Heads, neurons of every network, and the second of three layers."""
+    subject = Subject(name, tmp_path, **HEADS, **{"blocks.layers": 3})
+    encoder = saved(subject, tmp_path / "m")
+    info, tensors = rewrite.read(tmp_path / "m")
     cut = Cut(info.spec, tensors)
-    networks = cut.networks()
-    gone = {network: [number, number + 3] for number, network in enumerate(networks)}
-    done = cut.without_neurons(gone)
+    shared = subject.spec.blocks.share == "all"
+    gone = {network: [number, number + 3] for number, network in enumerate(cut.networks())}
+    removed = {0: [1, 2]} if shared else {0: [1, 2], 2: [0]}
+    done = cut.without_neurons(gone).without_heads(removed).with_layers([2, 0])
     rewrite.write(tmp_path / "w", info, done.spec, done.tensors, subject.tokenizer, False)
     for network, neurons in gone.items():
         mask_rows(encoder, f"{network}/outer/kernel", neurons)
-    same(subject, encoder, tmp_path / "w")
-    check_heads(Subject(name, tmp_path, **changes | {"blocks.layers": 2}), tmp_path / "two")
+    for layer, heads in removed.items():
+        rows = [row for head in heads for row in range(head * 4, head * 4 + 4)]
+        mask_rows(encoder, f"block_{layer}/attention/output/kernel", rows)
+    encoder.blocks = [encoder.blocks[0], encoder.blocks[2]]
+    other = same(encoder, tmp_path / "w")
+    assert other.spec.blocks.layers == 2
+    assert other.spec.attention.heads == (2 if shared else (2, 3))
+    assert other.spec.feedforward.width == subject.spec.feedforward.width - 2
 
 
 def test_importance_is_the_gradient_of_a_gate(finetuned, files):
