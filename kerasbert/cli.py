@@ -228,7 +228,7 @@ def _training(options: argparse.Namespace) -> dict[str, Any]:
     # While the run is being set up there is nothing to save; the trainer listens for itself
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
     names = "steps batch strategy learning_rate warmup accumulate optimizer schedule precision seed weight_decay clip"
-    given = _given(options, f"{names} save_every log_every")
+    given = _given(options, f"{names} save_every log_every keep_head")
     return given | {name: getattr(options, name) for name in ("out", "overwrite", "quiet") if getattr(options, name)}
 
 

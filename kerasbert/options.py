@@ -104,6 +104,10 @@ def add_commands(commands: argparse._SubParsersAction, shared: argparse.Argument
     add.add_argument("--length", type=int, default=128, help="longest text in tokens")
     add.add_argument("--patience", type=int, help="evaluations without improvement before it stops")
     add.add_argument("--metric", help="what the best weights are chosen by")
+    keep = {"action": "store_true", "default": argparse.SUPPRESS}
+    add.add_argument(
+        "--keep-head", **keep, help="go on with the head of a fine-tuned RUN (after pruning or trimming it)"
+    )
     _training(add)
 
     add = command("evaluate", "metrics of a fine-tuned model")

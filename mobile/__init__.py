@@ -1,11 +1,14 @@
-"""From a fine-tuned model to a phone: `compress` writes a .tflite, `kerasbert.mobile.runtime` runs it. Imports nothing heavy."""
+"""From a fine-tuned model to a phone: `compress` writes a .tflite, `kerasbert.mobile.runtime` runs it. Imports nothing heavy.
+
+`trim` takes pieces out of the vocabulary, `kerasbert.mobile.prune` takes weights out.
+"""
 
 import importlib
 from typing import Any
 
 # the file is not called compress.py: importing it would put the module in the place of the function
-_HOMES = {"compress": "compression", "load": "runtime"}
-__all__ = ["compress", "load"]
+_HOMES = {"compress": "compression", "load": "runtime", "trim": "trimming"}
+__all__ = ["compress", "load", "trim"]
 
 
 def __getattr__(name: str) -> Any:

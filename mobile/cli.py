@@ -1,4 +1,4 @@
-"""`kerasbert-mobile compress | run | benchmark | inspect`; the last three need no TensorFlow."""
+"""`kerasbert-mobile compress | prune | trim | run | benchmark | inspect`; the last three need no TensorFlow."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.mobile.prune.command import add_commands
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,9 +43,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="kerasbert-mobile", description="From a fine-tuned model to a phone.")
     top.set_defaults(
-        command=lambda options: top.error("expected one of: compress, run, benchmark, inspect"), debug=False
+        command=lambda options: top.error("expected one of: compress, prune, trim, run, benchmark, inspect"),
+        debug=False,
     )
-    commands = top.add_subparsers(title="commands", metavar="compress | run | benchmark | inspect")
+    commands = top.add_subparsers(title="commands", metavar="compress | prune | trim | run | benchmark | inspect")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     common.add_argument("--json", action="store_true", help="print json")
@@ -69,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--texts", metavar="FILE", help="the same, one text a line")
     part.add_argument("--overwrite", action="store_true", help="replace FILE")
 
+    add_commands(commands, common)
     part = commands.add_parser("run", parents=[common, runtime], help="texts -> answers")
     part.set_defaults(command=_run)
     part.add_argument("file", metavar="FILE")

@@ -41,6 +41,12 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/export/bundle.py",
     "mobile/__init__.py",
     "mobile/cli.py",
+    "mobile/prune/__init__.py",
+    "mobile/prune/command.py",
+    "mobile/prune/masks.py",
+    "mobile/prune/schedule.py",
+    "mobile/prune/slices.py",
+    "mobile/trimming.py",
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "mobile/runtime").glob("*.py"))),
 )
 HEAVY = {

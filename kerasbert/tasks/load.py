@@ -37,12 +37,20 @@ def load(directory: str | os.PathLike) -> Any:
     if (path / "run.json").is_file() and not (path / "weights.safetensors").is_file():
         raise InputError(f"{path} holds an unfinished run: run its command again, it resumes")
     encoder, info = checkpoints.load_encoder(path)
-    if info.task is None:
+    task = task_of(info)
+    if task is None:
         return encoder
-    task = Task.from_json(info.task)
-    if info.labels and not task.labels:
-        task = dataclasses.replace(task, labels={label: label for label in info.labels})
     model = LabelModel(encoder, task, name="label_model")
     model.build()
     checkpoints.load_weights(path, model.heads["classifier"], "heads/classifier/")
     return model
+
+
+def task_of(info: checkpoints.ModelInfo) -> Task | None:
+    """The task of a model directory; None for a bare encoder."""
+    if info.task is None:
+        return None
+    task = Task.from_json(info.task)
+    if info.labels and not task.labels:
+        task = dataclasses.replace(task, labels={label: label for label in info.labels})
+    return task

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from kerasbert.tasks.load import load
 from kerasbert.tasks.task import Rows, Task, find_labels, find_task, hold_out, read_rows, split_files
 from kerasbert.training import results
 from kerasbert.training.feed import Feed, Part
+from kerasbert.training.projection import Projection
 from kerasbert.training.runs import Run, open_run
 from kerasbert.training.step import check_batch, distribute
 from kerasbert.training.strategy import parse
@@ -58,6 +59,8 @@ def finetune(
     metric: str | None = None,
     save_every: int | None = None,
     log_every: int = 10,
+    keep_head: bool = False,
+    projection: Projection | None = None,
     overwrite: bool = False,
     quiet: bool = False,
 ) -> Any:
@@ -72,6 +75,8 @@ def finetune(
         warmup: int, updates; a tenth by default. patience: int, evaluations without a better metric before it stops.
         changes: dropout rates at dotted paths. text_column, text_b_column, label_column: names in the user's files.
         metric: what the best weights are chosen by. save_every: int, updates; once an epoch by default.
+        keep_head: bool, go on with the head of a fine-tuned model directory instead of a new one.
+        projection: what the weights must satisfy, such as pruning; the best weights are then among those that do.
 
     Returns:
         the task's model with the best weights, `.task`, `.labels`, `.tokenizer`.
@@ -125,6 +130,11 @@ def finetune(
             "patience": patience,
             "changes": dict(changes or {}),
         }
+        if projection is not None:
+            description["projection"] = projection.describe(encoder, total)
+        if keep_head:
+            _check_head(model, chosen)
+            description["keep_head"] = True
         check_batch(settings.batch, settings.accumulate, devices.num_replicas_in_sync)
         encoded = [encode_texts(encoder.tokenizer, rows.texts, longest) for rows in (train, dev)]
         run = open_run(out, "finetune", description, overwrite=overwrite)
@@ -134,10 +144,13 @@ def finetune(
         keras.utils.set_random_seed(settings.seed)
         with _precision(settings.precision):
             program = label.LabelProgram(encoder, chosen)
-    evaluation = _Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
+        if keep_head:
+            checkpoints.load_weights(model, program.model.heads["classifier"], "heads/classifier/")
+    complete = projection.complete if projection is not None else lambda step: True
+    evaluation = _Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience, complete)
     feed = _Texts(encoded[0], train.targets, settings, longest, devices, paths["train"])
     habits = Habits(save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet)
-    Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits).train()
+    Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits, projection=projection).train()
     return _finish(program.model, evaluation, run, name, longest)
 
 
@@ -172,6 +185,19 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
     return encoder, info.name, results.digest(model)
 
 
+def _check_head(model: Any, task: Task) -> None:
+    """Refuse to go on with a head that was trained for something else."""
+    info = checkpoints.read_model_json(model) if isinstance(model, str | os.PathLike) else None
+    if info is None or info.task is None:
+        raise InputError("keep_head needs the directory of a fine-tuned model, received another model")
+    had, wanted = list(info.labels or ()), list(task.labels.values())
+    if (info.task.get("kind"), had) != (task.kind, wanted):
+        raise InputError(
+            f"the head of {model} is for {info.task.get('kind')} with labels {', '.join(had) or 'none'}, expected "
+            f"{task.kind} with {', '.join(wanted) or 'none'}: leave keep_head out to train a new one"
+        )
+
+
 class _Texts(Feed):
     """Batches of encoded texts."""
 
@@ -198,8 +224,17 @@ class _Evaluation:
     """Metrics on the dev rows after an epoch; keeps the best weights beside the checkpoints and decides when to stop."""
 
     def __init__(
-        self, model: Any, task: Task, encoded: Encoded, rows: Rows, longest: int, folder: Path, patience: int | None
+        self,
+        model: Any,
+        task: Task,
+        encoded: Encoded,
+        rows: Rows,
+        longest: int,
+        folder: Path,
+        patience: int | None,
+        complete: Callable[[int], bool],
     ):
+        self.complete = complete
         self.model, self.task, self.rows, self.longest = model, task, rows, longest
         self.encoded, self.best, self.patience = encoded, folder / "checkpoints" / "best.safetensors", patience
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
@@ -214,7 +249,9 @@ class _Evaluation:
             outputs[indices] = values
         found = label.metrics(self.task, outputs, self.rows.targets)
         value = found[self.task.metric]
-        if label.better(self.task, value, self.state["best"]):
+        if not self.complete(step):
+            pass
+        elif label.better(self.task, value, self.state["best"]):
             self.state = {"best": value, "step": step, "worse": 0}
             self._keep()
         else:

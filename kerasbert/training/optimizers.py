@@ -217,10 +217,14 @@ def layer_factors(paths: Sequence[str], decay: float) -> list[float]:
 
 
 def take_average(optimizer: Any) -> None:
-    """Give the model the moving average of its weights, if the optimizer keeps one; in the cross-replica context."""
+    """Give the model the moving average of its weights, if the optimizer keeps one; in the cross-replica context.
+
+    Keras averages before it applies a weight's constraint: it is applied to the average here.
+    """
     if optimizer.use_ema:
         for variable, average in zip(optimizer._trainable_variables, optimizer._model_variables_moving_average):
-            variable.assign(ops.convert_to_tensor(average))
+            average = ops.convert_to_tensor(average)
+            variable.assign(average if variable.constraint is None else variable.constraint(average))
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.optimizers import averaged, check_optimizer, make_optimizer
 from kerasbert.training.progress import Meter, Progress
+from kerasbert.training.projection import Projection
 from kerasbert.training.runs import Run
 from kerasbert.training.schedules import make_schedule
 from kerasbert.training.step import StepCore
@@ -134,6 +135,7 @@ class Trainer:
         evaluate: called after every `evaluate_every` updates and at the end with the step; returns metrics to log, and
             True where training should stop. Its state is saved in the checkpoints.
         loop: int, updates per call of the graph (TPU).
+        projection: what the weights must satisfy, or None.
     """
 
     def __init__(
@@ -147,11 +149,14 @@ class Trainer:
         evaluate: Any = None,
         habits: Habits = Habits(),
         loop: int = 1,
+        projection: Projection | None = None,
     ):
         self.program, self.settings, self.strategy, self.run, self.feed = program, settings, strategy, run, feed
-        self.evaluate, self.habits, self.loop = evaluate, habits, loop
+        self.evaluate, self.habits, self.loop, self.projection = evaluate, habits, loop, projection
         with strategy.scope():
             optimizer = make_optimizer(settings)
+            if projection is not None:
+                projection.install(program.model, settings.steps)
         compiled = settings.steps * program.model.count_params() > COMPILE_FROM
         self.core = StepCore(
             program,
@@ -203,6 +208,9 @@ class Trainer:
                 self.core.set_accumulate(part.accumulate)
                 self.meter.begin()
             batches = batches or self.feed.batches(step)
+            if self.projection is not None:
+                with self.strategy.scope():
+                    self.projection.begin(step)
             count = min(1 if step < self.alone_until else self.loop, self._until(step, part) - step)
             logs = self._updates(batches, count, step)
             if logs is None:  # made again one by one
@@ -230,6 +238,8 @@ class Trainer:
                 found.append((step // every + 1) * every)
         if habits.profile:
             found += [edge for edge in (habits.profile[0], sum(habits.profile)) if edge > step]
+        if self.projection is not None and (change := self.projection.until(step)) is not None:
+            found.append(change)
         return min(found)
 
     def _updates(self, batches: Iterator[Any], count: int, step: int) -> Mapping[str, Any] | None:
@@ -311,7 +321,10 @@ class Trainer:
         state["data"] = self.feed.position(step)
         # copies: the next update changes the variables' own memory
         slots = {f"{i:05d}": np.array(tf.convert_to_tensor(v.value).numpy()) for i, v in self._slot_variables()}
-        self.checkpoints.begin(step, {"weights": values(self.program.model), "optimizer": slots}, state)
+        groups = {"weights": values(self.program.model), "optimizer": slots}
+        if self.projection is not None:
+            groups["projection"] = self.projection.tensors()
+        self.checkpoints.begin(step, groups, state)
         self.run.flush()
         self.saved = step
 
@@ -345,6 +358,8 @@ class Trainer:
             for i, variable in self._slot_variables():
                 variable.assign(slots.read(f"{i:05d}"))
             self.core.optimizer.iterations.assign(state["iterations"])
+            if self.projection is not None:
+                self.projection.restore(checkpoint.tensors("projection"))
             if state["scale"]:
                 self.core.scale.assign(state["scale"][0])
                 self.core.good_steps.assign(state["scale"][1])

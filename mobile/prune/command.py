@@ -1,0 +1,126 @@
+"""`kerasbert-mobile prune | trim`; nothing heavy is imported before a command runs."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from kerasbert.errors import InputError
+
+KINDS = {
+    "sparsity": "sparsity structure scope schedule begin end frequency pattern steps epochs batch learning_rate seed strategy",
+    "heads": "rounds rows",
+    "width": "rounds rows",
+    "layers": "",
+}
+
+
+def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the two commands to the parser of `kerasbert-mobile`."""
+    missing: dict[str, Any] = {"default": argparse.SUPPRESS}
+    part = commands.add_parser("prune", parents=[common], help="take weights, heads, neurons or layers out of a model")
+    part.set_defaults(command=_prune)
+    part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model")
+    part.add_argument("--out", required=True, metavar="DIR")
+    part.add_argument("--data", metavar="PATH", help="labelled rows of the task, as for `kerasbert finetune`")
+    part.add_argument("--length", type=int, **missing, help="longest text in tokens")
+    part.add_argument("--overwrite", action="store_true", help="replace DIR")
+    zero = part.add_argument_group("zeros, while it is fine-tuned further (a smaller download, no faster)")
+    zero.add_argument("--sparsity", type=float, **missing, metavar="SHARE", help="of the kernels' weights, in [0, 1)")
+    zero.add_argument("--structure", **missing, metavar="none|4x1|2:4", help="2:4 needs no --sparsity")
+    zero.add_argument("--scope", **missing, metavar="layer|global")
+    zero.add_argument("--schedule", **missing, metavar="polynomial|constant")
+    zero.add_argument(
+        "--pattern", action="append", **missing, metavar="REGEX", help="names of the kernels; may be repeated"
+    )
+    for name in ("begin", "end", "frequency"):
+        zero.add_argument(f"--{name}", type=int, **missing, metavar="UPDATES")
+    for name in ("steps", "epochs", "batch", "seed"):
+        zero.add_argument(f"--{name}", type=int, **missing, help="as for `kerasbert finetune`")
+    zero.add_argument("--learning-rate", type=float, **missing)
+    zero.add_argument("--strategy", **missing, help="cpu, cpu:2, gpu or tpu:NAME")
+    less = part.add_argument_group("less of it (faster; `kerasbert finetune --keep-head` repairs it)")
+    less.add_argument("--heads", type=float, **missing, metavar="SHARE", help="of the attention heads, by importance")
+    less.add_argument(
+        "--width", type=float, **missing, metavar="SHARE", help="of the feed-forward neurons, by importance"
+    )
+    less.add_argument("--rounds", type=int, **missing, metavar="N", help="measure the importance N times")
+    less.add_argument("--rows", type=int, **missing, metavar="N", help="labelled texts that it is measured on")
+    less.add_argument("--layers", type=_numbers, **missing, metavar="0,2,4", help="the layers that stay")
+
+    part = commands.add_parser("trim", parents=[common], help="keep the pieces of the vocabulary that a corpus uses")
+    part.set_defaults(command=_trim)
+    part.add_argument("run", metavar="RUN", help="a model directory")
+    part.add_argument("--out", required=True, metavar="DIR")
+    part.add_argument("--texts", nargs="+", metavar="FILE", help="the corpus, one text a line")
+    part.add_argument("--data", metavar="PATH", help="the corpus, rows of the model's task")
+    part.add_argument("--size", type=int, metavar="PIECES", help="at most so many, the most frequent")
+    part.add_argument("--overwrite", action="store_true", help="replace DIR")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _prune(options: argparse.Namespace) -> None:
+    given = vars(options)
+    kinds = [kind for kind in KINDS if kind in given or (kind == "sparsity" and given.get("structure") == "2:4")]
+    if len(kinds) != 1:
+        raise InputError(
+            f"{len(kinds)} of --sparsity (or --structure 2:4), --heads, --width, --layers given, expected one"
+        )
+    (kind,) = kinds
+    allowed = KINDS[kind].split()
+    every = {name for names in KINDS.values() for name in names.split()}
+    if wrong := sorted(name for name in every - set(allowed) if name in given):
+        raise InputError(f"--{wrong[0].replace('_', '-')} does not go with --{kind}: leave it out")
+    if kind != "layers" and not options.data:
+        raise InputError(f"--{kind} needs --data: labelled rows of the task")
+    from kerasbert.mobile import prune
+
+    settings = {name: given[name] for name in (*allowed, "length") if name in given}
+    common = {"out": options.out, "overwrite": options.overwrite}
+    if kind == "sparsity":
+        settings |= {"patterns": settings.pop("pattern")} if "pattern" in settings else {}
+        prune.magnitude(options.run, options.data, quiet=options.json, **common, **settings)
+        chosen = {"patterns": settings["patterns"]} if "patterns" in settings else {}
+        report = {"out": options.out} | prune.sparsity_of(options.out, **chosen)
+    elif kind == "layers":
+        report = prune.layers(options.run, keep=options.layers, **common)
+    else:
+        report = getattr(prune, kind)(options.run, options.data, share=given[kind], **common, **settings)
+    if options.json:
+        print(json.dumps(report))
+    elif kind == "sparsity":
+        print(f"{options.out}: {report['sparsity']:.1%} of {len(report['kernels'])} kernels is zero")
+        print(f"{report['nonzero']:,} of {report['parameters']:,} parameters are not zero")
+    else:
+        before, after = report["parameters"]
+        print(f"{options.out}: {before:,} -> {after:,} parameters")
+        print(f"heads {report['heads']}, feed-forward {report['width']}")
+
+
+def _trim(options: argparse.Namespace) -> None:
+    from kerasbert.mobile import trim
+
+    texts = None
+    if options.texts:
+        lines = [line for file in options.texts for line in Path(file).read_text("utf-8", "replace").split("\n")]
+        texts = [line for line in lines if line.strip()]
+    report = trim(
+        options.run, texts, data=options.data, out=options.out, size=options.size, overwrite=options.overwrite
+    )
+    if options.json:
+        print(json.dumps(report))
+        return
+    print(f"{report['out']}: {report['texts']} texts, {report['words']} words")
+    for name, form in (
+        ("vocabulary", ",d"),
+        ("parameters", ",d"),
+        ("unknown", ".2%"),
+        ("split", ".2%"),
+        ("tokens", ".2f"),
+    ):
+        before, after = report[name]
+        what = {"unknown": "unknown words", "split": "split words", "tokens": "tokens a text"}.get(name, name)
+        print(f"{what:14} {before:{form}} -> {after:{form}}")

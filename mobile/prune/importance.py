@@ -1,0 +1,92 @@
+"""What a model would miss: the loss's sensitivity to a gate on each head or neuron (Michel et al., 2019, section 4.1).
+
+I = E_x |dL(x)/dxi|, xi a factor of 1 on what a head (or a neuron of a feed-forward network) gives to the matrix that
+reads it. A factor on inputs of a matrix is a factor on its rows, so dL/dxi is the sum of W * dL/dW over the rows of that
+head: no gate has to be built into a model, and any attention whose `output/kernel` is [N*D, out] is covered.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from kerasbert.errors import InputError
+from kerasbert.layers.naming import names
+from kerasbert.objectives.program import cross_entropy
+from kerasbert.tasks.batches import encode_texts
+from kerasbert.tasks.task import Rows
+
+OUTPUT = re.compile(r"^block_(\d+)/attention/output/kernel$")
+
+
+def importance(model: Any, rows: Rows, groups: Mapping[str, int], length: int) -> dict[str, np.ndarray]:
+    """Sensitivity to groups of rows of kernels, the mean over texts.
+
+    Args:
+        model: a task's model. rows: texts and targets. length: int, longest text in tokens.
+        groups: name of a kernel -> G, the number of equal groups of its rows.
+
+    Returns:
+        name -> float64 [G].
+    """
+    if not rows.texts:
+        raise InputError("no labelled rows, expected some to measure the importance on")
+    kernels = {name: variable.value for name, variable in names(model.encoder).items() if name in groups}
+    classes = model.task.kind == "classification"
+    targets = tf.TensorSpec([1], tf.int32 if classes else tf.float32)
+    ints = {name: tf.TensorSpec([1, None], tf.int32) for name in ("token_ids", "padding_mask", "segment_ids")}
+
+    @tf.function(input_signature=[ints, targets], autograph=False)
+    def measure(inputs, target):
+        with tf.GradientTape() as tape:
+            outputs = model(inputs)
+            if classes:
+                loss = ops.sum(cross_entropy(outputs["logits"], target))
+            else:
+                loss = ops.sum(ops.square(outputs["value"] - target))
+        gradients = tape.gradient(loss, list(kernels.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        found = []
+        for (name, kernel), gradient in zip(kernels.items(), gradients, strict=True):
+            by_row = tf.reduce_sum(kernel * tf.convert_to_tensor(gradient), axis=1)
+            found.append(tf.abs(tf.reduce_sum(tf.reshape(by_row, (groups[name], -1)), axis=1)))
+        return found
+
+    total = {name: np.zeros(groups[name]) for name in kernels}
+    encoded = encode_texts(model.tokenizer, rows.texts, length)
+    for i in range(len(rows.texts)):  # one by one: the mean is of absolute values
+        inputs = {name: tf.convert_to_tensor(value) for name, value in encoded.arrays([i], length).items()}
+        for name, value in zip(kernels, measure(inputs, tf.convert_to_tensor(rows.targets[i : i + 1])), strict=True):
+            total[name] += value.numpy()
+    return {name: value / len(rows.texts) for name, value in total.items()}
+
+
+def normalised(scores: np.ndarray) -> np.ndarray:
+    """A layer's scores over their l2 norm (Michel et al., 2019, section 4.1, after Molchanov et al., 2017)."""
+    norm = np.linalg.norm(scores)
+    return scores / norm if norm else scores
+
+
+def least(scores: Mapping[str, np.ndarray], count: int, *, evenly: bool) -> dict[str, list[int]]:
+    """The `count` groups with the smallest scores; each kernel keeps at least one.
+
+    Args:
+        evenly: bool, the same number from every kernel (`count` is then per kernel).
+
+    Returns:
+        name -> indices to take out, ascending. Equal scores: the first kernel's, the first group.
+    """
+    out: dict[str, list[int]] = {name: [] for name in scores}
+    if evenly:
+        for name, values in scores.items():
+            out[name] = sorted(np.argsort(values, kind="stable")[: min(count, len(values) - 1)].tolist())
+        return out
+    order = sorted((value, place, i) for place, values in enumerate(scores.values()) for i, value in enumerate(values))
+    every = list(scores)
+    for _, place, i in order:
+        if count and len(out[every[place]]) < len(scores[every[place]]) - 1:
+            out[every[place]].append(i)
+            count -= 1
+    return {name: sorted(indices) for name, indices in out.items()}

@@ -1,0 +1,224 @@
+"""Magnitude pruning while a model is trained: a `training.projection.Projection`."""
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kerasbert import checkpoints
+from kerasbert.errors import InputError, unknown
+from kerasbert.layers.naming import names
+from kerasbert.mobile.prune.masks import SCOPES, STRUCTURES, fits, masks
+from kerasbert.mobile.prune.schedule import make_schedule
+from kerasbert.training import results
+
+SCHEDULES = ("polynomial", "constant")
+KERNELS = (r"(^|/)attention/(query|key|value|output)/kernel$", r"(^|/)feedforward[^/]*/(inner|outer)/kernel$")
+
+
+class _Kept:
+    """A constraint that Keras applies to a weight after each update: x where the mask is True, else 0."""
+
+    def __init__(self, mask: tf.Variable):
+        self.mask = mask
+
+    def __call__(self, weight: Any) -> tf.Tensor:
+        weight = tf.convert_to_tensor(weight)
+        return tf.where(self.mask, weight, tf.zeros_like(weight))
+
+
+class Magnitude:
+    """The smallest weights go, more and more of them, and never come back (Zhu and Gupta, 2017, section 3).
+
+    The masks are made from the weights before the updates that the schedule names, and applied by Keras inside the
+    optimizer's step after each update, so that neither momentum nor decay revives a weight. They are part of the
+    checkpoints. Layers that share weights share the mask. Differs: the gradient of a weight that is gone still counts in the
+    norm that the gradients are clipped by, as with tfmot.
+
+    Args:
+        sparsity: float in [0, 1), share of the chosen kernels' weights; None for "2:4", which takes half.
+        structure: "none", "4x1" or "2:4", see `masks`. scope: "layer" or "global".
+        schedule: "polynomial" or "constant"; "2:4" is made once, as "constant".
+        begin, end, frequency: int, updates, see `schedule.make_schedule`.
+        patterns: regular expressions searched in the names of the weights; attention and feed-forward kernels by default.
+    Raises:
+        InputError: a value that does not exist or is out of range.
+    """
+
+    def __init__(
+        self,
+        sparsity: float | None = None,
+        *,
+        structure: str = "none",
+        scope: str = "layer",
+        schedule: str | None = None,
+        begin: int | None = None,
+        end: int | None = None,
+        frequency: int | None = None,
+        patterns: Sequence[str] = KERNELS,
+    ):
+        for what, value, known in (("structure", structure, STRUCTURES), ("scope", scope, SCOPES)):
+            if value not in known:
+                raise unknown(what, value, known, ", ".join(known))
+        if schedule is not None and schedule not in SCHEDULES:
+            raise unknown("schedule of pruning", schedule, SCHEDULES, ", ".join(SCHEDULES))
+        if structure == "2:4":
+            if sparsity not in (None, 0.5) or scope != "layer" or schedule == "polynomial":
+                raise InputError(
+                    "2:4 takes half of every four weights at once: leave out sparsity, scope and the polynomial schedule"
+                )
+            sparsity, schedule = 0.5, "constant"
+        if type(sparsity) not in (int, float) or not 0 <= sparsity < 1:
+            raise InputError(f"sparsity must be in [0, 1), such as 0.5. Received: {sparsity!r}")
+        self.sparsity, self.structure, self.scope = float(sparsity), structure, scope
+        self.schedule, self.times, self.patterns = schedule or "polynomial", (begin, end, frequency), tuple(patterns)
+        self.plan: Any = None
+
+    def describe(self, encoder: Any, steps: int) -> dict[str, Any]:
+        """What run.json holds.
+
+        Raises:
+            InputError: a pattern that finds no kernel, no kernel that the structure fits, updates outside of the training.
+        """
+        plan = make_schedule(self.schedule, self.sparsity, steps, *self.times)
+        chosen, left = self.choose(encoder)
+        if left:
+            results.say(
+                f"{len(left)} kernels stay dense, their inputs are no multiple of {STRUCTURES[self.structure]}: "
+                + ", ".join(left)
+            )
+        return {
+            "kind": "magnitude",
+            "sparsity": self.sparsity,
+            "structure": self.structure,
+            "scope": self.scope,
+            "schedule": self.schedule,
+            "begin": plan.begin,
+            "end": plan.end,
+            "frequency": plan.frequency,
+            "patterns": list(self.patterns),
+            "kernels": len(chosen),
+        }
+
+    def choose(self, model: Any) -> tuple[dict[str, Any], list[str]]:
+        """(name -> variable of the kernels to prune, names of those that the structure does not fit)."""
+        found: dict[str, Any] = {}
+        every = names(getattr(model, "encoder", model))
+        weights = {name: variable for name, variable in every.items() if len(variable.shape) == 2}
+        for pattern in self.patterns:
+            try:
+                matched = {name: weights[name] for name in weights if re.search(pattern, name)}
+            except (re.error, TypeError) as error:
+                raise InputError(f"pattern {pattern!r} is not a regular expression: {error}") from error
+            if not matched:
+                raise InputError(f"pattern {pattern!r} is in no kernel's name, such as {next(iter(weights), 'none')!r}")
+            found |= matched
+        chosen = {name: variable for name, variable in found.items() if fits(variable.shape, self.structure)}
+        if not chosen:
+            raise InputError(
+                f"structure {self.structure!r} fits none of the {len(found)} kernels, expected a multiple of "
+                f"{STRUCTURES[self.structure]} inputs"
+            )
+        return chosen, sorted(set(found) - set(chosen))
+
+    def install(self, model: Any, steps: int) -> None:
+        """Make the masks (all True) and set the constraints; under the strategy's scope."""
+        self.plan = make_schedule(self.schedule, self.sparsity, steps, *self.times)
+        self.weights, _ = self.choose(model)
+        self.masks = {
+            name: tf.Variable(np.ones(variable.shape, bool), trainable=False) for name, variable in self.weights.items()
+        }
+        for name, variable in self.weights.items():
+            if not isinstance(variable.constraint, _Kept | None):
+                raise InputError(f"{name} has a constraint already, expected none: a weight can have one")
+            variable.constraint = _Kept(self.masks[name])
+
+    def begin(self, step: int) -> None:
+        """Before the updates that the schedule names: new masks, and zeros where they are False."""
+        if not self.plan.due(step):
+            return
+        values = {name: tf.convert_to_tensor(variable.value).numpy() for name, variable in self.weights.items()}
+        old = {name: tf.convert_to_tensor(mask).numpy() for name, mask in self.masks.items()}
+        made = masks(values, self.plan.at(step), self.structure, self.scope, old)
+        for name, mask in made.items():
+            self.masks[name].assign(mask)
+            self.weights[name].assign(np.where(mask, values[name], np.float32(0)))
+
+    def until(self, step: int) -> int | None:
+        """The next update before which the masks are made."""
+        return self.plan.next(step)
+
+    def complete(self, step: int) -> bool:
+        """Whether the final sparsity is reached after `step` updates."""
+        return step > self.plan.end
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """The masks as 0 and 1."""
+        return {name: tf.convert_to_tensor(mask).numpy().astype("float32") for name, mask in self.masks.items()}
+
+    def restore(self, tensors: Any) -> None:
+        """The masks of a checkpoint."""
+        for name, mask in self.masks.items():
+            mask.assign(tensors.read(name) > 0)
+
+
+def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS) -> dict[str, Any]:
+    """Zeros of a model directory's kernels.
+
+    Returns:
+        {"kernels": name -> share of zeros, "sparsity": of all of them, "parameters", "nonzero": of the whole model}.
+    """
+    tensors, kernels, zeros, size = checkpoints.read_tensors(directory), {}, 0, 0
+    parameters = nonzero = 0
+    for name in tensors.names():
+        value = tensors.read(name)
+        kept = int(np.count_nonzero(value))
+        parameters, nonzero = parameters + value.size, nonzero + kept
+        if value.ndim == 2 and any(re.search(pattern, name) for pattern in patterns):
+            kernels[name] = 1 - kept / value.size
+            zeros, size = zeros + value.size - kept, size + value.size
+    return {"kernels": kernels, "sparsity": zeros / max(1, size), "parameters": parameters, "nonzero": nonzero}
+
+
+def magnitude(
+    run: str | os.PathLike,
+    data: Any,
+    *,
+    out: str | os.PathLike,
+    sparsity: float | None = None,
+    structure: str = "none",
+    scope: str = "layer",
+    schedule: str | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    frequency: int | None = None,
+    patterns: Sequence[str] = KERNELS,
+    task: Any = None,
+    **settings: Any,
+) -> Any:
+    """Fine-tune a fine-tuned model further while its smallest weights go; its head is kept.
+
+    Args:
+        run: directory of a fine-tuned model, or with `task` of an encoder (whose head is new).
+        data: as for `finetune`. out: the run directory.
+        sparsity, structure, scope, schedule, begin, end, frequency, patterns: see Magnitude.
+        task: a task or its name; by default the one that the model was fine-tuned for.
+        settings: the other arguments of `kerasbert.finetune`.
+
+    Returns:
+        the model, as `finetune` does.
+    """
+    from kerasbert.tasks.load import task_of
+    from kerasbert.training.finetune import finetune
+
+    times = {"begin": begin, "end": end, "frequency": frequency}
+    pruner = Magnitude(sparsity, structure=structure, scope=scope, schedule=schedule, patterns=patterns, **times)
+    if task is None:
+        task = task_of(checkpoints.read_model_json(run))
+        if task is None:
+            raise InputError(f"{run} is not fine-tuned: give the task to prune it for, or fine-tune it first")
+        settings |= {"keep_head": True}
+    return finetune(run, task, data, out=out, projection=pruner, **settings)

@@ -1,0 +1,186 @@
+"""Heads, feed-forward neurons and layers that really go: a smaller model directory, faster wherever it runs.
+
+The result computes what the model computed with the same parts masked. Fine-tune it further to win back what was lost:
+`kerasbert.finetune(out, task, data, keep_head=True, ...)`.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kerasbert import checkpoints
+from kerasbert.errors import InputError
+from kerasbert.layers.naming import names
+from kerasbert.mobile import rewrite
+from kerasbert.mobile.prune.importance import OUTPUT, importance, least, normalised
+from kerasbert.mobile.prune.slices import Cut
+from kerasbert.tasks import predict
+from kerasbert.tasks.label import LabelModel
+from kerasbert.tasks.load import task_of
+from kerasbert.tasks.task import Rows, Task, read_rows, split_files
+
+ROWS = 512  # labelled texts that the importance is measured on
+
+
+def heads(
+    run: str | os.PathLike,
+    data: Any = None,
+    *,
+    out: str | os.PathLike,
+    share: float | None = None,
+    rounds: int = 1,
+    remove: Mapping[int, Sequence[int]] | None = None,
+    rows: int = ROWS,
+    length: int | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Take attention heads out of a model: those without which its loss changes least, or those that are named.
+
+    Args:
+        run: directory of a fine-tuned model (with `remove` of any). data: labelled rows as for `finetune`; of a folder the
+            train file's first `rows`.
+        out: the model directory to write.
+        share: float in (0, 1), of all heads; each layer keeps one at least. Layers that share weights lose equally many.
+        rounds: int, the share goes in so many parts, the importance measured anew after each.
+        remove: layer -> heads, in the place of data and share.
+        length: int, longest text in tokens.
+
+    Returns:
+        {"out", "removed": {layer: heads of the given model}, "heads": per layer, "parameters": (before, after)}.
+
+    Raises:
+        InputError: a share, layer or head out of range, all heads of a layer, a model without a task.
+    """
+    if remove is not None:
+        return _write(
+            run, out, overwrite, {int(layer): list(gone) for layer, gone in remove.items()}, Cut.without_heads
+        )
+
+    def groups(cut: Cut) -> dict[str, int]:
+        spec = cut.spec
+        return {
+            f"block_{i}/attention/output/kernel": spec.per_layer(spec.attention.heads, i)
+            for i in cut.attention_layers()
+        }
+
+    def take(cut: Cut, chosen: Mapping[str, list[int]]) -> Cut:
+        return cut.without_heads({int(OUTPUT.match(name)[1]): gone for name, gone in chosen.items()})
+
+    report, removed = _measured(run, data, out, overwrite, share, rounds, rows, length, groups, take)
+    return report | {"removed": {int(OUTPUT.match(name)[1]): gone for name, gone in removed.items()}}
+
+
+def width(
+    run: str | os.PathLike,
+    data: Any,
+    *,
+    out: str | os.PathLike,
+    share: float,
+    rounds: int = 1,
+    rows: int = ROWS,
+    length: int | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Take neurons out of the feed-forward networks, equally many out of each, by the same importance; as `heads`."""
+
+    def groups(cut: Cut) -> dict[str, int]:
+        return {f"{network}/outer/kernel": len(cut.tensors[f"{network}/outer/kernel"]) for network in cut.networks()}
+
+    def take(cut: Cut, chosen: Mapping[str, list[int]]) -> Cut:
+        return cut.without_neurons({name.removesuffix("/outer/kernel"): gone for name, gone in chosen.items()})
+
+    report, removed = _measured(run, data, out, overwrite, share, rounds, rows, length, groups, take, evenly=True)
+    return report | {"removed": {name.removesuffix("/outer/kernel"): gone for name, gone in removed.items()}}
+
+
+def layers(
+    run: str | os.PathLike, *, out: str | os.PathLike, keep: Sequence[int], overwrite: bool = False
+) -> dict[str, Any]:
+    """Drop layers (Fan et al., 2020, section 3.2; Sanh et al., 2019, start their student from every second layer).
+
+    Args:
+        run: a model directory. out: the model directory to write. keep: the layers that stay, 0 to L-1.
+
+    Returns:
+        {"out", "kept", "heads", "parameters": (before, after)}.
+    """
+    return _write(run, out, overwrite, list(keep), Cut.with_layers)
+
+
+def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> dict[str, Any]:
+    info, tensors = rewrite.read(run)
+    cut = Cut(info.spec, tensors)
+    done = take(cut, chosen)
+    rewrite.write(out, info, done.spec, done.tensors, rewrite.tokenizer(run), overwrite)
+    return _report(out, cut, done) | {"kept" if isinstance(chosen, list) else "removed": chosen}
+
+
+def _report(out: Any, before: Cut, after: Cut) -> dict[str, Any]:
+    spec = after.spec
+    return {
+        "out": str(out),
+        "heads": [spec.per_layer(spec.attention.heads, i) for i in range(spec.blocks.layers)],
+        "width": [spec.per_layer(spec.feedforward.width, i) for i in range(spec.blocks.layers)],
+        "parameters": tuple(sum(value.size for value in cut.tensors.values()) for cut in (before, after)),
+    }
+
+
+def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Any) -> Any:
+    encoder = rewrite.encoder(info, cut.spec, cut.tensors)
+    encoder.tokenizer = tokenizer
+    model = LabelModel(encoder, task, name="label_model")
+    model.build()
+    for name, variable in names(model).items():
+        if name.startswith("heads/"):
+            variable.assign(cut.tensors[name])
+    return model
+
+
+def _measured(
+    run: Any,
+    data: Any,
+    out: Any,
+    overwrite: bool,
+    share: float | None,
+    rounds: int,
+    rows: int,
+    length: int | None,
+    groups: Callable[[Cut], dict[str, int]],
+    take: Callable[[Cut, Mapping[str, list[int]]], Cut],
+    evenly: bool = False,
+) -> tuple[dict[str, Any], dict[str, list[int]]]:
+    """Cut by importance, in rounds -> report, and what is gone by kernel, numbered as in the given model."""
+    if type(share) not in (int, float) or not 0 < share < 1:
+        raise InputError(f"share must be between 0 and 1, such as 0.33. Received: {share!r}")
+    for name, value in (("rounds", rounds), ("rows", rows)):
+        if type(value) is not int or value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
+    info, tensors = rewrite.read(run)
+    cut, task, tokenizer = Cut(info.spec, tensors), task_of(info), rewrite.tokenizer(run)
+    if task is None:
+        raise InputError(f"{run} is not fine-tuned, and importance is measured by a task's loss: name what to remove")
+    if data is None:
+        raise InputError("no data, expected labelled rows of the task to measure the importance on")
+    paths = split_files(data)
+    labelled = read_rows(task, paths.get("train") or paths["dev"])
+    labelled = Rows(labelled.texts[:rows], labelled.targets[:rows])
+    evenly = evenly or info.spec.blocks.share != "none"
+    total = groups(cut)
+    removed: dict[str, list[int]] = {name: [] for name in total}
+    left = {name: list(range(count)) for name, count in total.items()}
+    done, before = 0, cut
+    # evenly: of each kernel; else of all of them together
+    whole = round(share * (min(total.values()) if evenly else sum(total.values())))
+    for part in range(1, rounds + 1):
+        count = round(whole * part / rounds) - done
+        model = _model(info, cut, task, tokenizer)
+        longest = predict.longest(model, min(length or 128, model.spec.longest))
+        scores = importance(model, labelled, groups(cut), longest)
+        scores = {name: normalised(scores[name]) for name in total}
+        chosen = least(scores, count, evenly=evenly)
+        cut, done = take(cut, chosen), done + count
+        for name, gone in chosen.items():
+            removed[name] += [left[name][i] for i in gone]
+            left[name] = [origin for i, origin in enumerate(left[name]) if i not in set(gone)]
+    rewrite.write(out, info, cut.spec, cut.tensors, tokenizer, overwrite)
+    return _report(out, before, cut), {name: sorted(gone) for name, gone in removed.items()}

@@ -1,0 +1,67 @@
+"""A model directory read as Spec and tensors, and written again with others."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert import checkpoints, registry, text
+from kerasbert.errors import InputError
+from kerasbert.layers.naming import names
+from kerasbert.spec import Spec
+
+Tensors = dict[str, np.ndarray]
+
+
+def read(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Tensors]:
+    """What model.json says, and the tensors by name, float32.
+
+    Raises:
+        InputError: no model directory, or the run is not finished.
+    """
+    path = Path(run)
+    if (path / "run.json").is_file() and not (path / "weights.safetensors").is_file():
+        raise InputError(f"{path} holds an unfinished run: run its command again, it resumes")
+    info, tensors = checkpoints.read_model_json(run), checkpoints.read_tensors(path)
+    return info, {name: tensors.read(name) for name in tensors.names()}
+
+
+def tokenizer(run: str | os.PathLike) -> Any:
+    """The tokenizer of a model directory, or None."""
+    folder = Path(run) / "tokenizer"
+    return text.load_tokenizer(folder) if folder.is_dir() else None
+
+
+def encoder(info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors) -> Any:
+    """The family's encoder of another Spec with the tensors.
+
+    Raises:
+        InputError: the family has a weight that the tensors do not fit.
+    """
+    made = registry.family(info.family).encoder(spec)
+    made.build()
+    weights = names(made)
+    got = {name: getattr(tensors.get(name), "shape", None) for name in weights}
+    wrong = [name for name, variable in weights.items() if got[name] != tuple(variable.shape)]
+    extra = [name for name in tensors if not name.startswith("heads/") and name not in weights]
+    if wrong or extra:
+        raise InputError(
+            f"{(wrong or extra)[0]} does not fit the smaller model, and the family {info.family!r} says nothing about it: "
+            "this family cannot be made smaller so"
+        )
+    for name, variable in weights.items():
+        variable.assign(tensors[name])
+    return made
+
+
+def write(out: Any, info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors, tokenizer: Any, overwrite: bool) -> None:
+    """Write a model directory; name, task, labels and plug-in are those of `info`."""
+    made = encoder(info, spec, tensors)
+    heads: dict[str, Tensors] = {}
+    for name, value in tensors.items():
+        if name.startswith("heads/"):
+            _, head, rest = name.split("/", 2)
+            heads.setdefault(head, {})[rest] = value
+    same = {"name": info.name, "task": info.task, "labels": info.labels, "plugin": info.plugin}
+    checkpoints.save_model(out, replace=overwrite, encoder=made, heads=heads, tokenizer=tokenizer, **same)

@@ -1,0 +1,44 @@
+"""Fine-tuned tiny models, made once."""
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.tasks.batches import encode_texts
+from tests import tiny as world
+from tests.models.battery import Subject, eagerly
+
+SETTINGS = {"batch": 10, "length": 16, "learning_rate": 1e-2, "quiet": True, "patience": None}
+
+
+def vectors(encoder, texts, read=None) -> np.ndarray:
+    """The last layer [B, S or 1, H] of some texts, without tracing a graph."""
+    encoded = encode_texts(encoder.tokenizer, texts, 32)
+    return encoder(encoded.arrays(range(len(texts)), 32), read=read)["sequence"].numpy()
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """Labelled rows: {"train", "dev"}."""
+    folder = tmp_path_factory.mktemp("labelled")
+    return {
+        "train": world.labelled(folder / "train.tsv", 40),
+        "dev": world.labelled(folder / "dev.tsv", 20, seed=1),
+    }
+
+
+@pytest.fixture(scope="session")
+def finetuned(tmp_path_factory, files):
+    """Family name -> directory of a tiny model of it, fine-tuned for a few updates."""
+    folder, made = tmp_path_factory.mktemp("finetuned"), {}
+
+    def make(name: str, **changes):
+        key = (name, *changes.items())
+        if key not in made:
+            subject = Subject(name, folder, **changes)
+            made[key] = folder / f"{name}-{len(made)}"
+            with eagerly():
+                kb.finetune(subject.encoder(), "classification", files, out=made[key], steps=2, **SETTINGS)
+        return made[key]
+
+    return make
