@@ -134,11 +134,11 @@ def finetune(
         keras.utils.set_random_seed(settings.seed)
         with _precision(settings.precision):
             program = label.LabelProgram(encoder, chosen)
-    evaluation = _Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
+    evaluation = Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
     feed = _Texts(encoded[0], train.targets, settings, longest, devices, paths["train"])
     habits = Habits(save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet)
     Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits).train()
-    return _finish(program.model, evaluation, run, name, longest)
+    return finish(program.model, evaluation, run, name, longest)
 
 
 _precision = precision
@@ -194,7 +194,7 @@ class _Texts(Feed):
         return arrays, origins + [(str(self.path), -1)] * (self.arguments["batch"] - len(origins))
 
 
-class _Evaluation:
+class Evaluation:
     """Metrics on the dev rows after an epoch; keeps the best weights beside the checkpoints and decides when to stop."""
 
     def __init__(
@@ -231,7 +231,7 @@ class _Evaluation:
         os.replace(part, self.best)
 
 
-def _finish(model: Any, evaluation: _Evaluation, run: Run, name: str, longest: int) -> Any:
+def finish(model: Any, evaluation: Evaluation, run: Run, name: str, longest: int) -> Any:
     assign(Safetensors(evaluation.best), names(model))
     task = model.task
     results.write(
