@@ -1,4 +1,4 @@
-"""`kerasbert-mobile compress | run | benchmark | inspect`; the last three need no TensorFlow."""
+"""`kerasbert-mobile distill | compress | run | benchmark | inspect`; the last three need no TensorFlow."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.mobile.distill import command as distill
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             traceback.print_exc()
         print(f"error: {_line(error)}", file=sys.stderr)
-        return 2
+        return getattr(error, "status", 2)
     return 0
 
 
@@ -42,9 +43,9 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="kerasbert-mobile", description="From a fine-tuned model to a phone.")
     top.set_defaults(
-        command=lambda options: top.error("expected one of: compress, run, benchmark, inspect"), debug=False
+        command=lambda options: top.error("expected one of: distill, compress, run, benchmark, inspect"), debug=False
     )
-    commands = top.add_subparsers(title="commands", metavar="compress | run | benchmark | inspect")
+    commands = top.add_subparsers(title="commands", metavar="distill | compress | run | benchmark | inspect")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     common.add_argument("--json", action="store_true", help="print json")
@@ -54,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     runtime.add_argument("--no-cache", action="store_true", help="write no packed weights")
     runtime.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
 
+    distill.add(commands, common)
     part = commands.add_parser("compress", parents=[common], help="model directory -> .tflite (needs TensorFlow)")
     part.set_defaults(command=_compress)
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model, or of an encoder")

@@ -1,4 +1,4 @@
-"""The two models of a distillation: a teacher from its directory; a student by name, from a directory, or cut from the teacher."""
+"""The two models of a distillation: the teacher from its directory; the student by name, from a directory, or cut from it."""
 
 import dataclasses
 import os

@@ -92,8 +92,10 @@ def distill(
     if isinstance(data, str | os.PathLike) and os.path.isfile(os.path.join(data, MANIFEST)):
         job = _OnRecords(data, unlabelled, masking, chosen, source, target, tokenizer, longest)
     else:
-        job = _OnTexts(data, unlabelled, info, tokenizer, min(length, longest), out, cache)
-    total = steps or job.steps(epochs, batch)
+        if is_remote(out):
+            raise InputError(f"distill writes to a local folder, received {out}: copy the finished run to the address")
+        job = _OnTexts(data, unlabelled, chosen, info, tokenizer, min(length, longest), settings.get("seed", 0), cache)
+    total = job.steps(epochs, batch) if steps is None else steps
     warmup = settings.pop("warmup", None)
     made = Settings(
         **{"learning_rate": 1e-4, "warmup": total // 10 if warmup is None else warmup} | settings,
@@ -151,28 +153,45 @@ def _models(job: Any, recipe: Distillation, source: Any, target: Any, tokenizer:
 class _OnTexts:
     """A task's texts, with labels and without."""
 
-    def __init__(self, data: Any, unlabelled: Any, info: Any, tokenizer: Any, longest: int, out: Any, cache: Any):
-        if is_remote(out):
-            raise InputError(f"distill writes to a local folder, received {out}: copy the finished run to the address")
+    def __init__(
+        self,
+        data: Any,
+        unlabelled: Any,
+        recipe: Distillation,
+        info: Any,
+        tokenizer: Any,
+        longest: int,
+        seed: int,
+        cache: Any,
+    ):
         if info.task is None:
             raise InputError("the teacher has no task and data are no records: fine-tune it first, or give records")
         self.task = Task.from_json(info.task)
         if info.labels and not self.task.labels:
             self.task = Task.from_json(info.task | {"labels": {label: label for label in info.labels}})
-        self.longest, self.cache, self.teacher = longest, cache, None
+        if self.task.kind == "regression" and "soft" in recipe.losses:
+            raise InputError("the loss soft compares classes, the teacher's task is a regression: take logits")
+        self.longest, self.cache, self.dev = longest, cache, None
         self.paths = split_files(data)
         train = read_rows(self.task, self.paths["train"]) if "train" in self.paths else None
-        if "dev" in self.paths:
-            self.dev = read_rows(self.task, self.paths["dev"])
-        else:
-            train, self.dev = hold_out(train, 0)
+        if train is None and "labels" in recipe.losses:
+            raise InputError("the loss labels needs a train file with labels, none was given: leave the loss out")
+        if recipe.answers:
+            if "dev" in self.paths:
+                self.dev = read_rows(self.task, self.paths["dev"])
+            elif train is not None:
+                train, self.dev = hold_out(train, seed)
+            else:
+                raise InputError(
+                    "no dev file and no train file to hold rows out of: name one, the best weights are chosen on it"
+                )
         self.unlabelled = [unlabelled] if isinstance(unlabelled, str | os.PathLike) else list(unlabelled)
         self.rows, self.labelled = joined(self.task, train, read_unlabelled(self.task, self.unlabelled))
         self.encoded = encode_texts(tokenizer, self.rows.texts, longest)
-        self.encoded_dev = encode_texts(tokenizer, self.dev.texts, longest)
+        self.encoded_dev = encode_texts(tokenizer, self.dev.texts, longest) if self.dev else None
 
     def steps(self, epochs: int, batch: int) -> int:
-        return epochs * -(-len(self.rows.texts) // max(1, batch))
+        return epochs * (-(-len(self.rows.texts) // batch) if isinstance(batch, int) and batch > 0 else 1)
 
     def description(self) -> dict[str, Any]:
         return {
@@ -196,7 +215,7 @@ class _OnTexts:
         return TextsFeed(self.encoded, self.rows, self.labelled, answers, settings, self.longest, devices)
 
     def evaluation(self, program: Any, run: Any) -> Evaluation | None:
-        if not program.recipe.answers:
+        if self.dev is None:
             return None
         return Evaluation(program.student, self.task, self.encoded_dev, self.dev, self.longest, run.directory, None)
 
