@@ -19,6 +19,7 @@ GIVEN = {
     "batch": (int, "rows in a global batch"),
     "accumulate": (int, "micro-batches per update"),
     "length": (int, "longest text in tokens"),
+    "metric": (str, "what the best weights are chosen by"),
     "learning-rate": (float, "peak of the schedule; default: 1e-4"),
     "warmup": (int, "updates; a tenth of all by default"),
     "optimizer": (str, None),

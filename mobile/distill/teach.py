@@ -1,5 +1,6 @@
 """`distill`: a teacher's directory, a student, texts or records -> a run directory as fine-tuning or pretraining leaves it."""
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from kerasbert.mobile.distill.program import LabelImitation, TokenImitation
 from kerasbert.mobile.distill.recipes import Distillation, find_recipe
 from kerasbert.mobile.distill.texts import TextsFeed, joined, read_unlabelled, teachers_answers
 from kerasbert.objectives.masked_lm import MaskedLM
+from kerasbert.tasks import label
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import load
 from kerasbert.tasks.task import Task, hold_out, read_rows, split_files
@@ -48,6 +50,7 @@ def distill(
     steps: int | None = None,
     batch: int = 32,
     length: int = 128,
+    metric: str | None = None,
     strategy: str = "cpu",
     cache: str | os.PathLike | None = None,
     save_every: int | None = None,
@@ -72,8 +75,10 @@ def distill(
         unlabelled: files of text for the teacher to label: lines, or tables with the task's columns.
         changes: Spec fields over a named student's. copy_layers: start it from the teacher's layers.
         masking: settings of the masked LM, on records. epochs: int, over texts; steps: int, updates in their place.
-        length: int, longest text in tokens. cache: folder of the teacher's answers, `out`/cache by default; they are
-            float32, worked out before the first update where no layers are compared and they are at most 2^28 bytes.
+        length: int, longest text in tokens. metric: what the best weights are chosen by; the task's own by default, of
+            which the first of equal ones are kept: with "loss" a student of a perfect score goes on learning.
+        cache: folder of the teacher's answers, `out`/cache by default; they are float32, worked out before the first
+            update where no layers are compared and they are at most 2^28 bytes.
         settings: of `training.trainer.Settings`: learning_rate (1e-4), warmup (a tenth), precision, seed and so on.
 
     Returns:
@@ -94,7 +99,8 @@ def distill(
     else:
         if is_remote(out):
             raise InputError(f"distill writes to a local folder, received {out}: copy the finished run to the address")
-        job = _OnTexts(data, unlabelled, chosen, info, tokenizer, min(length, longest), settings.get("seed", 0), cache)
+        task = _task(info, metric)
+        job = _OnTexts(data, unlabelled, chosen, task, tokenizer, min(length, longest), settings.get("seed", 0), cache)
     total = job.steps(epochs, batch) if steps is None else steps
     warmup = settings.pop("warmup", None)
     made = Settings(
@@ -137,6 +143,18 @@ def distill(
         return load(folder)
 
 
+def _task(info: Any, metric: str | None) -> Task:
+    """The teacher's task, with another metric where given."""
+    if info.task is None:
+        raise InputError("the teacher has no task and data are no records: fine-tune it first, or give records")
+    task = Task.from_json(info.task)
+    if info.labels and not task.labels:
+        task = dataclasses.replace(task, labels={name: name for name in info.labels})
+    task = dataclasses.replace(task, metric=metric or task.metric)
+    label.check_metric(task)
+    return task
+
+
 def _models(job: Any, recipe: Distillation, source: Any, target: Any, tokenizer: Any, seed: int, quiet: bool) -> tuple:
     """Teacher and student with their heads."""
     master = models.with_head(models.build_encoder(source, tokenizer), job.task, recipe.answers, tokenizer)
@@ -158,18 +176,14 @@ class _OnTexts:
         data: Any,
         unlabelled: Any,
         recipe: Distillation,
-        info: Any,
+        task: Task,
         tokenizer: Any,
         longest: int,
         seed: int,
         cache: Any,
     ):
-        if info.task is None:
-            raise InputError("the teacher has no task and data are no records: fine-tune it first, or give records")
-        self.task = Task.from_json(info.task)
-        if info.labels and not self.task.labels:
-            self.task = Task.from_json(info.task | {"labels": {label: label for label in info.labels}})
-        if self.task.kind == "regression" and "soft" in recipe.losses:
+        self.task = task
+        if task.kind == "regression" and "soft" in recipe.losses:
             raise InputError("the loss soft compares classes, the teacher's task is a regression: take logits")
         self.longest, self.cache, self.dev = longest, cache, None
         self.paths = split_files(data)
