@@ -13,6 +13,7 @@ from kerasbert.mobile.distill.recipes import RECIPES, Distillation
 from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
+from kerasbert.training.trainer import precision
 from tests.mobile.distill import worlds
 from tests.models.battery import eagerly
 
@@ -97,6 +98,18 @@ def test_the_teacher_gets_no_gradient_and_is_not_in_the_model():
     np.testing.assert_array_equal(one, other)
 
 
+def test_bfloat16_is_near_float32():
+    found = []
+    for policy in ("float32", "mixed_bfloat16"):
+        with precision(policy):
+            program = LabelImitation(worlds.model("bert", 8), worlds.model("bert", seed=2), ALL)
+        for weight in program.widen.values():
+            weight.kernel.assign(np.eye(8, 16))
+        found.append(sums(program, worlds.batch()))
+    assert np.isfinite(list(found[1].values())).all()
+    assert {n: v for n, v in found[1].items() if abs(v - found[0][n]) > 0.1 * abs(found[0][n]) + 0.01} == {}
+
+
 def test_the_last_layer_is_whole_only_where_layers_are_compared():
     student, teacher = worlds.model("bert"), worlds.model("bert", seed=2)
     assert not LabelImitation(student, teacher, RECIPES["soft"]).whole
@@ -117,13 +130,13 @@ def test_a_layer_that_the_teacher_has_not_is_refused():
 
 
 def check_learns(program, batch, teacher):
-    """Three updates lower the loss; the teacher stays what it is."""
+    """An update lowers the loss; the teacher stays what it is."""
     before = values(teacher)
     with eagerly():
         core = StepCore(program, adamw(learning_rate=3e-3, steps=100), tf.distribute.get_strategy())
-        found = [float(core.step(batch)["loss"]) for _ in range(3)]
+        found = [float(core.step(batch)["loss"]) for _ in range(2)]
     assert np.isfinite(found).all()
-    assert found[2] < found[0], found
+    assert found[1] < found[0], found
     assert all((before[name] == value).all() for name, value in values(teacher).items())
 
 
