@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -181,31 +180,6 @@ def start_heads(source: Source, model: HeadedModel, teacher: HeadedModel | None,
 
 def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(weight.shape) for name, weight in weights.items()}
-
-
-def copy_encoder(student: Any, teacher: Any, layers: tuple[int, ...]) -> None:
-    """Give an encoder the teacher's weights: embeddings and pooler as they are, block i from the block layers[i].
-
-    Raises:
-        InputError: a weight that the teacher does not have in this shape; nothing was copied then.
-    """
-    theirs = values(teacher)
-
-    def origin(name: str) -> str:
-        return re.sub(r"^block_(\d+)/", lambda found: f"block_{layers[int(found[1])]}/", name)
-
-    wrong = [
-        f"{name} {list(variable.shape)}"
-        for name, variable in names(student).items()
-        if origin(name) not in theirs or theirs[origin(name)].shape != tuple(variable.shape)
-    ]
-    if wrong:
-        raise InputError(
-            f"the teacher has no weights for {len(wrong)} of the student's: {', '.join(wrong[:3])}"
-            f"{', ...' if len(wrong) > 3 else ''}. Copy layers into a student of the teacher's shape"
-        )
-    for name, variable in names(student).items():
-        variable.assign(theirs[origin(name)])
 
 
 def seeded(seed: int) -> None:

@@ -14,6 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.mobile.distill import models
 from kerasbert.mobile.distill.program import LabelImitation, TokenImitation
 from kerasbert.mobile.distill.recipes import Distillation, find_recipe
+from kerasbert.mobile.distill.start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed, joined, read_unlabelled, teachers_answers
 from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.tasks import label
@@ -68,7 +69,8 @@ def distill(
         teacher: the directory of a fine-tuned model where data are texts, of an encoder with its masked-LM head where
             they are records.
         student: `family/size`, a model directory (of the teacher's tokenizer), a number of the teacher's layers or "half"
-            of them (DistilBERT: every second layer is copied).
+            of them (DistilBERT: every second layer is copied). Copied embeddings may be narrower than the teacher's:
+            `changes={"embeddings.width": 64}` (a truncated SVD).
         data: the task's train and dev files, as `kb.finetune` takes them; or records made by `kerasbert data`.
         out: the run directory.
         recipe: a name in RECIPES or a Distillation; losses, temperature, layers: over its own.
@@ -162,7 +164,7 @@ def _models(job: Any, recipe: Distillation, source: Any, target: Any, tokenizer:
     models.seeded(seed)
     encoder = models.build_encoder(target, tokenizer)
     if target.layers is not None:
-        models.copy_encoder(encoder, master.encoder, target.layers)
+        copy_encoder(encoder, master.encoder, target.layers)
     pupil = models.with_head(encoder, job.task, recipe.answers, tokenizer)
     models.start_heads(target, pupil, master, quiet)
     return master, pupil

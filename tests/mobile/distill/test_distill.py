@@ -11,6 +11,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
 from kerasbert.mobile.cli import main
 from kerasbert.mobile.distill import distill, models
+from kerasbert.mobile.distill.start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed
 from kerasbert.tasks import predict
 from kerasbert.tasks.label import softmax
@@ -132,19 +133,41 @@ def test_layers_are_copied(classifier, tmp_path):
     teacher = models.build_encoder(source, tokenizer)
     target = models.find_student(1, source, tokenizer)
     student = models.build_encoder(target, tokenizer)
-    models.copy_encoder(student, teacher, target.layers)
+    copy_encoder(student, teacher, target.layers)
     mine, theirs = values(student), values(teacher)
     assert all((value == theirs[name]).all() for name, value in mine.items())
     # into a DistilBERT too, which has no segments and no pooler; not into another width
     changes = {**tiny.SPEC, "blocks.layers": 2}
     target = models.find_student("distilbert/base", source, tokenizer, changes=changes, copy_layers=True)
     student = models.build_encoder(target, tokenizer)
-    models.copy_encoder(student, teacher, (1, 0))
+    copy_encoder(student, teacher, (1, 0))
     assert (values(student)["block_0/attention/query/kernel"] == theirs["block_1/attention/query/kernel"]).all()
     assert "pooler/kernel" not in values(student)
     narrow = models.find_student("distilbert/base", source, tokenizer, changes=changes | {"hidden": 8})
     with pytest.raises(InputError, match="the teacher has no weights for 34 of the student's: embeddings"):
-        models.copy_encoder(models.build_encoder(narrow, tokenizer), teacher, (0, 1))
+        copy_encoder(models.build_encoder(narrow, tokenizer), teacher, (0, 1))
+
+
+def test_embeddings_are_narrowed_to_the_rank_they_have(pretrained):
+    """Tables of rank 6 in 6 columns: the narrow embeddings give what the wide ones give, up to the norm's scale."""
+    source, _, tokenizer = models.find_teacher(pretrained)
+    teacher = models.build_encoder(source, tokenizer)
+    generator = np.random.default_rng(0)
+    axes = generator.normal(size=(6, 16))
+    axes -= axes.mean(1, keepdims=True)
+    for name in ("tokens", "positions", "segments"):
+        table = getattr(teacher.embeddings, name).table
+        size = 1 if name == "tokens" else 0.1
+        table.assign(size * generator.normal(size=(table.shape[0], 6)) @ axes)
+    target = models.find_student(2, source, tokenizer, changes={"embeddings.width": 6})
+    student = models.build_encoder(target, tokenizer)
+    copy_encoder(student, teacher, target.layers)
+    ids = np.arange(5, 25, dtype="int32")[None]
+    mine, theirs = (np.asarray(model.embeddings(ids)) for model in (student, teacher))
+    assert np.square(mine - theirs).mean() < 0.1 * theirs.var()
+    names = values(student)
+    assert names["embeddings/tokens/table"].shape == (75, 6)
+    assert (names["block_1/attention/query/kernel"] == values(teacher)["block_1/attention/query/kernel"]).all()
 
 
 def test_specs_of_a_pruned_teacher():
