@@ -47,7 +47,7 @@ class Imitation(Program):
 
     Args:
         student, teacher: models with `.encoder` and `.heads`. The attribute `teacher` may become None where every batch
-            brings the answers along, as `teacher`.
+            brings its answers along, as `teacher`, or none are compared.
         recipe: Distillation.
 
     Raises:
@@ -86,14 +86,13 @@ class Imitation(Program):
     def losses(self, batch, training=True):
         labels, labelled, compared, tokens = self.targets(batch)
         mine = self.read(self.student, batch, training)
-        if self.teacher is None:
-            theirs = {"answers": batch["teacher"]}
-        else:
+        theirs = {"answers": batch["teacher"]} if "teacher" in batch else {}
+        if self.teacher is not None:
             theirs = keras.tree.map_structure(ops.stop_gradient, self.read(self.teacher, batch, False))
         sums = self.inner(mine, theirs, batch, tokens) if self.recipe.inner else {}
         if not self.recipe.answers:
             return sums
-        student, teacher = mine["answers"], theirs["answers"]
+        student, teacher = mine["answers"], theirs.get("answers")
         if "labels" in self.scales:
             sums["labels"] = ops.sum(self.error(student, labels) * labelled)
         if "soft" in self.scales:

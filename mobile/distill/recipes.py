@@ -61,6 +61,11 @@ class Distillation:
         return any(name in ANSWERS for name in self.losses)
 
     @property
+    def compared(self) -> bool:
+        """Whether answers are compared with the teacher's."""
+        return "soft" in self.losses or "logits" in self.losses
+
+    @property
     def inner(self) -> bool:
         """Whether the encoders are compared, so that the teacher runs beside the student."""
         return any(name not in ANSWERS for name in self.losses)

@@ -222,7 +222,9 @@ class _OnTexts:
 
     def feed(self, program: Any, settings: Settings, devices: Any, run: Any) -> TextsFeed:
         answers = None
-        if not program.recipe.inner:
+        if not program.recipe.compared and not program.recipe.inner:
+            program.teacher = None  # labels alone
+        elif not program.recipe.inner:
             folder = Path(self.cache) if self.cache else run.directory / "cache"
             digest = f"{run.description['settings']['teacher']} {settings.precision}"
             answers = teachers_answers(program.teacher, self.encoded, self.longest, folder, digest)

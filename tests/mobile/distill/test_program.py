@@ -72,6 +72,15 @@ def test_answers_worked_out_before_are_those_of_the_teacher_beside():
     assert sums(program, batch | {"teacher": answers}) == pytest.approx(beside, abs=1e-6)
 
 
+def test_labels_alone_need_no_teacher():
+    student, batch = worlds.model("bert"), worlds.batch()
+    program = LabelImitation(student, worlds.model("bert", seed=2), Distillation({"labels": 1.0}))
+    beside = sums(program, batch)
+    program.teacher = None
+    assert sums(program, batch) == beside
+    assert list(beside) == ["labels"]
+
+
 def test_the_teacher_gets_no_gradient_and_is_not_in_the_model():
     student, teacher, batch = worlds.model("bert", 8), worlds.model("bert", seed=2, dropout=0.5), worlds.batch()
     program = LabelImitation(student, teacher, ALL)
