@@ -7,6 +7,7 @@ import pytest
 
 import kerasbert as kb
 from kerasbert.checkpoints import read_tensors
+from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
 from kerasbert.mobile.cli import main
@@ -16,6 +17,7 @@ from kerasbert.mobile.distill.texts import TextsFeed
 from kerasbert.tasks import predict
 from kerasbert.tasks.label import softmax
 from tests import tiny
+from tests.models.battery import eagerly
 from tests.support import python
 
 QUICK = {"batch": 20, "learning_rate": 1e-2, "length": 16, "quiet": True}
@@ -95,21 +97,23 @@ def test_a_killed_distillation_goes_on_to_the_same_bits(student, classifier, fil
 def test_two_stages_of_tinybert(classifier, files, tmp_path):
     """Layers first, without a head; then answers. No matrix of the training is left."""
     changes = {**tiny.SPEC, "hidden": 8, "blocks.layers": 1}
-    first = distill(
-        classifier, "tinybert/4x312", files, out=tmp_path / "1", recipe="tinybert", changes=changes, steps=4, **QUICK
-    )
+    call = {**QUICK, "steps": 4}
+    with eagerly():
+        first = distill(
+            classifier, "tinybert/4x312", files, out=tmp_path / "1", recipe="tinybert", changes=changes, **call
+        )
+        second = distill(classifier, tmp_path / "1", files, out=tmp_path / "2", **call)
     assert type(first).__name__ == "Encoder"
     assert not [name for name in weights(tmp_path / "1") if name.startswith("heads")]
-    state = tmp_path / "1" / "checkpoints" / "step_4" / "weights.safetensors"
-    assert state.is_file()
-    second = distill(classifier, tmp_path / "1", files, out=tmp_path / "2", steps=4, **QUICK)
+    training = Safetensors(tmp_path / "1" / "checkpoints" / "step_4" / "weights.safetensors").names()
+    assert {"heads/widen_hidden/kernel", "heads/widen_embeddings/kernel"} < set(training)
+    assert len(training) == len(weights(tmp_path / "1")) + 2  # of the teacher nothing
     assert second.labels == ("neg", "pos")
     # the teacher's answers can be shared; they are read, not worked out again
     (kept,) = (tmp_path / "2" / "cache").glob("teacher-*.safetensors")
     before = kept.stat().st_mtime_ns
-    again = distill(
-        classifier, tmp_path / "1", files, out=tmp_path / "3", cache=tmp_path / "2" / "cache", steps=4, **QUICK
-    )
+    with eagerly():
+        again = distill(classifier, tmp_path / "1", files, out=tmp_path / "3", cache=tmp_path / "2" / "cache", **call)
     assert kept.stat().st_mtime_ns == before
     assert all((value == values(again)[name]).all() for name, value in values(second).items())
 
@@ -241,7 +245,8 @@ def test_the_command(classifier, files, tmp_path, capsys):
         str(tmp_path / "run"),
     ]
     rest = ["--loss", "logits=1", "--loss", "labels=0.1", "--steps", "2", "--batch", "20", "--length", "16", "--quiet"]
-    assert main([*call, *rest, "--learning-rate", "0.01", "--json"]) == 0
+    with eagerly():
+        assert main([*call, *rest, "--learning-rate", "0.01", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"out": str(tmp_path / "run")}
     assert kb.load(tmp_path / "run").spec.blocks.layers == 1
     assert main([*call, "--recipe", "sofd"]) == 2

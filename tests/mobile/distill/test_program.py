@@ -11,6 +11,7 @@ from kerasbert.layers.naming import names, values
 from kerasbert.mobile.distill.program import LabelImitation, TokenImitation
 from kerasbert.mobile.distill.recipes import RECIPES, Distillation
 from kerasbert.objectives.masked_lm import MaskedLM
+from kerasbert.tasks.task import Task
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
 from kerasbert.training.trainer import precision
@@ -70,6 +71,20 @@ def test_answers_worked_out_before_are_those_of_the_teacher_beside():
     answers = teacher(batch)["logits"]
     program.teacher = None
     assert sums(program, batch | {"teacher": answers}) == pytest.approx(beside, abs=1e-6)
+
+
+def test_numbers_are_compared_as_logits_are():
+    """A regression: squared error of the numbers, and of the labels where there are some."""
+    task = Task("score", kind="regression")
+    student, teacher = (worlds.model("bert", task=task, seed=seed) for seed in (1, 2))
+    batch = worlds.batch()
+    batch["label"] = tf.constant([1.0, 2.0, 3.0, 4.0])
+    found = sums(LabelImitation(student, teacher, Distillation({"logits": 1.0, "labels": 1.0})), batch)
+    mine, theirs = (np.asarray(m(batch)["value"], "float64") for m in (student, teacher))
+    assert found == {
+        "logits": pytest.approx(((mine - theirs) ** 2)[:3].sum(), rel=1e-5),
+        "labels": pytest.approx((mine[0] - 1) ** 2 + (mine[2] - 3) ** 2, rel=1e-5),
+    }
 
 
 def test_labels_alone_need_no_teacher():
