@@ -1,4 +1,4 @@
-"""`kerasbert-mobile compress | prune | trim | run | benchmark | inspect`; the last three need no TensorFlow."""
+"""`kerasbert-mobile distill | compress | prune | trim | run | benchmark | inspect`; the last three need no TensorFlow."""
 
 import argparse
 import json
@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.mobile.distill import command as distill
 from kerasbert.mobile.prune.command import add_commands
+
+COMMANDS = "distill | prune | trim | compress | run | benchmark | inspect"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.debug:
             traceback.print_exc()
         print(f"error: {_line(error)}", file=sys.stderr)
-        return 2
+        return getattr(error, "status", 2)
     return 0
 
 
@@ -43,10 +46,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="kerasbert-mobile", description="From a fine-tuned model to a phone.")
     top.set_defaults(
-        command=lambda options: top.error("expected one of: compress, prune, trim, run, benchmark, inspect"),
+        command=lambda options: top.error(f"expected one of: {COMMANDS.replace(' | ', ', ')}"),
         debug=False,
     )
-    commands = top.add_subparsers(title="commands", metavar="compress | prune | trim | run | benchmark | inspect")
+    commands = top.add_subparsers(title="commands", metavar=COMMANDS)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     common.add_argument("--json", action="store_true", help="print json")
@@ -56,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     runtime.add_argument("--no-cache", action="store_true", help="write no packed weights")
     runtime.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
 
+    distill.add(commands, common)
     part = commands.add_parser("compress", parents=[common], help="model directory -> .tflite (needs TensorFlow)")
     part.set_defaults(command=_compress)
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model, or of an encoder")

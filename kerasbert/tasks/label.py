@@ -31,7 +31,10 @@ class LabelModel(HeadedModel):
         self.labels = tuple(task.labels.values()) or None
 
     def call(self, inputs, training=False, read="first"):
-        outputs = self.encoder(inputs, training=training, read=read)
+        return self.answer(self.encoder(inputs, training=training, read=read), training=training)
+
+    def answer(self, outputs, training=False):
+        """Logits or value, of the encoder's outputs."""
         pooled = outputs["pooled"] if "pooled" in outputs else outputs["sequence"][:, 0]
         logits = self.heads["classifier"](pooled, training=training)
         return {"logits": logits} if self.task.kind == "classification" else {"value": logits[:, 0]}

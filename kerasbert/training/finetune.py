@@ -146,12 +146,13 @@ def finetune(
             program = label.LabelProgram(encoder, chosen)
         if keep_head:
             checkpoints.load_weights(model, program.model.heads["classifier"], "heads/classifier/")
-    complete = projection.complete if projection is not None else lambda step: True
-    evaluation = _Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience, complete)
+    evaluation = Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
+    if projection is not None:
+        evaluation.complete = projection.complete
     feed = _Texts(encoded[0], train.targets, settings, longest, devices, paths["train"])
     habits = Habits(save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet)
     Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits, projection=projection).train()
-    return _finish(program.model, evaluation, run, name, longest)
+    return finish(program.model, evaluation, run, name, longest)
 
 
 _precision = precision
@@ -220,7 +221,7 @@ class _Texts(Feed):
         return arrays, origins + [(str(self.path), -1)] * (self.arguments["batch"] - len(origins))
 
 
-class _Evaluation:
+class Evaluation:
     """Metrics on the dev rows after an epoch; keeps the best weights beside the checkpoints and decides when to stop."""
 
     def __init__(
@@ -232,9 +233,8 @@ class _Evaluation:
         longest: int,
         folder: Path,
         patience: int | None,
-        complete: Callable[[int], bool],
     ):
-        self.complete = complete
+        self.complete: Callable[[int], bool] = lambda step: True  # whether the weights after a step count
         self.model, self.task, self.rows, self.longest = model, task, rows, longest
         self.encoded, self.best, self.patience = encoded, folder / "checkpoints" / "best.safetensors", patience
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
@@ -268,7 +268,7 @@ class _Evaluation:
         os.replace(part, self.best)
 
 
-def _finish(model: Any, evaluation: _Evaluation, run: Run, name: str, longest: int) -> Any:
+def finish(model: Any, evaluation: Evaluation, run: Run, name: str, longest: int) -> Any:
     assign(Safetensors(evaluation.best), names(model))
     task = model.task
     results.write(

@@ -1,0 +1,97 @@
+"""`kerasbert-mobile distill`: the options, and the call; TensorFlow is imported by the call alone."""
+
+import argparse
+import json
+import signal
+import sys
+from typing import Any
+
+from kerasbert.errors import InputError
+from kerasbert.mobile.distill.recipes import LOSSES, RECIPES
+
+# options that are `distill`'s own arguments or Settings' fields; one that is not given is absent
+GIVEN = {
+    "recipe": (str, f"{', '.join(RECIPES)}; default: soft"),
+    "temperature": (float, "of the soft targets"),
+    "masking": (json.loads, "on records, settings of the masked LM as json"),
+    "epochs": (int, "over texts; default: 3"),
+    "steps": (int, "updates, instead of --epochs; needed on records"),
+    "batch": (int, "rows in a global batch"),
+    "accumulate": (int, "micro-batches per update"),
+    "length": (int, "longest text in tokens"),
+    "metric": (str, "what the best weights are chosen by"),
+    "learning-rate": (float, "peak of the schedule; default: 1e-4"),
+    "warmup": (int, "updates; a tenth of all by default"),
+    "optimizer": (str, None),
+    "schedule": (str, None),
+    "weight-decay": (float, None),
+    "clip": (float, "largest global norm of the gradient"),
+    "precision": (str, "float32, mixed_bfloat16 or mixed_float16"),
+    "strategy": (str, "cpu, cpu:N, gpu, gpu:N, tpu:local or tpu:NAME[@ZONE]"),
+    "seed": (int, None),
+    "cache": (str, "folder for the teacher's answers, that several students may share"),
+    "save-every": (int, "updates between checkpoints"),
+    "log-every": (int, None),
+}
+
+
+def add(commands: Any, common: argparse.ArgumentParser) -> None:
+    """Add the command to a parser's commands."""
+    part = commands.add_parser("distill", parents=[common], help="a small model learns from a large one (TensorFlow)")
+    part.set_defaults(command=run)
+    part.add_argument("teacher", metavar="TEACHER", help="directory of a fine-tuned model; for records of an encoder")
+    part.add_argument(
+        "--student", required=True, metavar="X", help="family/size, a model directory, half, or a number of layers"
+    )
+    part.add_argument("--data", required=True, metavar="PATH", help="train and dev files, or records")
+    part.add_argument("--out", required=True, metavar="RUN")
+    part.add_argument("--unlabelled", nargs="+", default=[], metavar="FILE", help="texts for the teacher to label")
+    part.add_argument("--loss", action="append", metavar="NAME=WEIGHT", help=f"over the recipe's: {', '.join(LOSSES)}")
+    part.add_argument("--layers", metavar="2,4,6", help="the teacher's layer for each of the student's")
+    part.add_argument("--copy-layers", action="store_true", help="start a named student from the teacher's layers")
+    part.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the student's Spec")
+    for name, (kind, text) in GIVEN.items():
+        part.add_argument(f"--{name}", type=kind, default=argparse.SUPPRESS, help=text)
+    part.add_argument("--overwrite", action="store_true", help="replace what --out holds")
+    part.add_argument("--quiet", action="store_true")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Distil, then print the run's directory."""
+    # While the run is being set up there is nothing to save; the trainer listens for itself
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+    losses = {name: _value(value) for name, value in map(_pair, options.loss or [])}
+    changes = {name: _value(value) for name, value in map(_pair, options.set)}
+    layers = None if options.layers is None else [_value(layer) for layer in options.layers.split(",")]
+    given = {name.replace("-", "_") for name in GIVEN} & set(vars(options))
+    from kerasbert.mobile.distill.teach import distill
+
+    distill(
+        options.teacher,
+        options.student,
+        options.data,
+        out=options.out,
+        losses=losses or None,
+        layers=layers,
+        unlabelled=options.unlabelled,
+        changes=changes,
+        copy_layers=options.copy_layers,
+        overwrite=options.overwrite,
+        quiet=options.quiet,
+        **{name: getattr(options, name) for name in sorted(given)},
+    )
+    print(json.dumps({"out": options.out}) if options.json else options.out)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"{text!r} has no '=', expected NAME=VALUE such as soft=1 or dropout=0")
+    return name, value
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

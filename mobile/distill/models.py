@@ -1,0 +1,187 @@
+"""The two models of a distillation: the teacher from its directory; the student by name, from a directory, or cut from it."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from kerasbert import checkpoints, registry, text
+from kerasbert import spec as specs
+from kerasbert.checkpoints.directory import built
+from kerasbert.errors import InputError
+from kerasbert.layers.heads import HeadedModel
+from kerasbert.layers.naming import names, values
+from kerasbert.mobile.distill.recipes import spread
+from kerasbert.objectives.bert import MaskedLMPretraining
+from kerasbert.tasks.label import LabelModel
+from kerasbert.tasks.task import Task
+from kerasbert.training import results
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What is known of a model before it is built.
+
+    Attributes:
+        family, name: str, as in `tinybert` and `tinybert/4x312`. spec: Spec.
+        directory: where its weights come from, or None. layers: of the teacher's (from 0), copied, or None.
+        digest: of the weights that it starts from, or None for a random start.
+    """
+
+    family: str
+    name: str
+    spec: specs.Spec
+    directory: Path | None = None
+    layers: tuple[int, ...] | None = None
+    digest: str | None = None
+
+
+def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.ModelInfo, Any]:
+    """Where the teacher lies, what its model.json says, its tokenizer."""
+    path = Path(directory)
+    info = checkpoints.read_model_json(path)
+    if not (path / "weights.safetensors").is_file():
+        raise InputError(f"{path} holds no weights, expected a finished run: run its command again, it resumes")
+    return (
+        Source(info.family, info.name, info.spec, path, digest=results.digest(path)),
+        info,
+        _tokenizer(path, "the teacher"),
+    )
+
+
+def _tokenizer(directory: Path, who: str) -> Any:
+    if not (directory / "tokenizer").is_dir():
+        raise InputError(f"{who} {directory} has no tokenizer, expected one in its tokenizer/: import it with one")
+    return text.load_tokenizer(directory / "tokenizer")
+
+
+def find_student(
+    student: str | int | os.PathLike,
+    teacher: Source,
+    tokenizer: Any,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    copy_layers: bool = False,
+) -> Source:
+    """Where the student starts.
+
+    Args:
+        student: `family/size` (a random start, with the teacher's vocabulary), a model directory, a number of the
+            teacher's layers, or "half" of them, copied evenly spaced.
+        changes: Spec fields over those of the name, or of the teacher; of a directory dropout alone.
+        copy_layers: bool, start a named student of the teacher's width from the teacher's layers too.
+
+    Raises:
+        InputError: no such model, another tokenizer than the teacher's, a vocabulary that does not hold its ids, more
+            layers than the teacher's.
+    """
+    changes, path = dict(changes or {}), None
+    if isinstance(student, str) and (student == "half" or student.isdecimal()):
+        student = max(1, teacher.spec.blocks.layers // 2) if student == "half" else int(student)
+    if type(student) is int:
+        family, name, copy_layers = teacher.family, teacher.name, True
+        spec = fewer(teacher.spec, spread(student, teacher.spec.blocks.layers)).derive(changes)
+    elif os.path.isdir(student):
+        path = Path(student)
+        info = checkpoints.read_model_json(path)
+        theirs = _tokenizer(path, "the student")
+        if theirs.digest() != tokenizer.digest():
+            raise InputError(
+                f"the student {path} has another tokenizer ({theirs.digest()[:12]}) than the teacher "
+                f"({tokenizer.digest()[:12]}): take a student with the teacher's vocabulary"
+            )
+        if set(changes) - {"dropout", "attention.dropout"}:
+            raise InputError(f"cannot change {', '.join(changes)} of trained weights: only dropout may change")
+        if copy_layers:
+            raise InputError("copy_layers and a student with weights of its own: choose one")
+        family, name, spec = info.family, info.name, info.spec.derive(changes)
+    else:
+        found, spec = registry.find(str(student))
+        family, name = found.name, str(student)
+        spec = spec.derive({"embeddings.vocabulary": teacher.spec.embeddings.vocabulary} | changes)
+    if spec.embeddings.vocabulary < tokenizer.size:
+        raise InputError(
+            f"the student has {spec.embeddings.vocabulary} token embeddings, the teacher's tokenizer {tokenizer.size} "
+            "pieces, expected as many or more: set embeddings.vocabulary"
+        )
+    if copy_layers:
+        layers = spread(spec.blocks.layers, teacher.spec.blocks.layers)
+        return Source(family, name, spec, layers=layers, digest=teacher.digest)
+    return Source(family, name, spec, path, digest=results.digest(path) if path else None)
+
+
+def fewer(spec: specs.Spec, layers: tuple[int, ...]) -> specs.Spec:
+    """The Spec with some of its layers, numbered from 0."""
+    changes: dict[str, Any] = {"blocks.layers": len(layers)}
+    for path in ("attention.heads", "feedforward.width"):
+        value = specs.get(spec, path)
+        if isinstance(value, tuple):
+            changes[path] = [value[layer] for layer in layers]
+    return spec.derive(changes)
+
+
+def build_encoder(source: Source, tokenizer: Any) -> Any:
+    """A built encoder, with the weights of its directory if it has one; in the precision and scope that are open."""
+    encoder = built(registry.family(source.family), source.spec)
+    encoder.tokenizer = tokenizer
+    if source.directory is not None:
+        checkpoints.load_weights(source.directory, encoder)
+    return encoder
+
+
+def with_head(encoder: Any, task: Task | None, answers: bool, tokenizer: Any) -> HeadedModel:
+    """The encoder with the head that answers: a task's, or the masked LM's; without one where nothing reads it."""
+    if not answers:
+        model = HeadedModel(encoder, {}, {}, name="headless")
+        model.build()
+    elif task is None:
+        model = MaskedLMPretraining(encoder, tokenizer).model
+    else:
+        model = LabelModel(encoder, task, name="label_model")
+        model.build()
+    return model
+
+
+def load_heads(source: Source, model: HeadedModel) -> None:
+    """Give the teacher's heads their weights.
+
+    Raises:
+        InputError: the directory does not hold them.
+    """
+    held = checkpoints.head_names(checkpoints.read_tensors(source.directory))
+    for name, head in model.heads.items():
+        if name not in held:
+            raise InputError(
+                f"the teacher {source.directory} has no head {name!r}, which the losses labels, soft and logits need: "
+                "take losses of its layers, or another teacher"
+            )
+        checkpoints.load_weights(source.directory, head, f"heads/{name}/")
+
+
+def start_heads(source: Source, model: HeadedModel, teacher: HeadedModel | None, quiet: bool) -> None:
+    """Give the student's heads the weights that it starts from, where there are any of the same names and shapes."""
+    for name, head in model.heads.items():
+        mine, theirs = names(head), {}
+        if source.layers is not None and teacher is not None and name in teacher.heads:
+            theirs = values(teacher.heads[name])
+        elif source.directory is not None:
+            tensors, prefix = checkpoints.read_tensors(source.directory), f"heads/{name}/"
+            found = [tensor for tensor in tensors.names() if tensor.startswith(prefix)]
+            theirs = {tensor.removeprefix(prefix): tensors.read(tensor) for tensor in found}
+        if _shapes(theirs) == _shapes(mine):
+            for weight, variable in mine.items():
+                variable.assign(theirs[weight])
+        else:
+            results.say(f"the student's head {name!r} starts at random", quiet)
+
+
+def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(weight.shape) for name, weight in weights.items()}
+
+
+def seeded(seed: int) -> None:
+    """What is built next is the seed's."""
+    keras.utils.set_random_seed(seed)

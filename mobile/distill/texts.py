@@ -1,0 +1,124 @@
+"""Texts to distil on: with labels and without, what the teacher says of them, and their batches."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kerasbert import files
+from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.data.sources import file_format, read_documents
+from kerasbert.errors import InputError
+from kerasbert.tasks import predict
+from kerasbert.tasks.batches import Encoded, epoch_order, ordered_batches, training_batches
+from kerasbert.tasks.task import Rows, Task, read_rows
+from kerasbert.training.feed import Feed, Part
+from kerasbert.training.step import distribute
+from kerasbert.training.trainer import Settings
+
+KEPT = 2**28  # bytes of answers that are worked out beforehand and kept; beyond, the teacher runs at every step
+
+
+def read_unlabelled(task: Task, paths: Sequence[str | os.PathLike]) -> list[Any]:
+    """Texts or pairs of files: a table's columns, or the lines of a text file.
+
+    Raises:
+        InputError: no text in them, or lines where the task reads pairs.
+    """
+    texts: list[Any] = []
+    for path in paths:
+        if file_format(path) != "text":
+            texts += read_rows(task, path, targets=False).texts
+        elif task.text_b:
+            raise InputError(f"{path} is plain text, the task {task.name} reads pairs: give a tsv, csv or jsonl file")
+        else:
+            texts += [line for document in read_documents([path]) for line in document]
+    return texts
+
+
+def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[Rows, np.ndarray]:
+    """All rows, and float32 [n]: 1 where a row has a label."""
+    dtype = "int32" if task.kind == "classification" else "float32"
+    rows = train or Rows([], np.zeros(0, dtype))
+    texts = [*rows.texts, *unlabelled]
+    if not texts:
+        raise InputError("empty corpus: neither train rows nor unlabelled texts, expected at least one text")
+    targets = np.concatenate([rows.targets, np.zeros(len(unlabelled), rows.targets.dtype)])
+    return Rows(texts, targets), (np.arange(len(texts)) < len(rows.texts)).astype("float32")
+
+
+def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path, digest: str) -> np.ndarray | None:
+    """What the teacher says of every text: float32 [n, L] logits or [n, 1] numbers; None where they are over KEPT bytes.
+
+    Args:
+        teacher: LabelModel. encoded: the texts. longest: int, tokens.
+        folder: where they are kept, by teacher and texts, so that a run that goes on, or another student, finds them.
+        digest: str, of the teacher's weights and how it computes.
+    """
+    width = max(1, len(teacher.task.labels))
+    if 4 * width * len(encoded.token_ids) > KEPT:
+        return None
+    key = hashlib.sha256(f"{digest} {longest} {encoded.pad_id}".encode())
+    for ids, segments in zip(encoded.token_ids, encoded.segment_ids, strict=True):
+        key.update(np.array([len(ids), *ids, *segments], "<i4").tobytes())
+    path, shape = folder / f"teacher-{key.hexdigest()[:32]}.safetensors", (len(encoded.token_ids), width)
+    if path.is_file():
+        kept = Safetensors(path)
+        if kept.names() == ["answers"] and kept.shape("answers") == shape:
+            return kept.read("answers")
+    function, answers = predict.graph(teacher, "outputs", predict.task_output), np.zeros(shape, "float32")
+    for indices, inputs in ordered_batches(encoded, longest):
+        values = function({name: tf.convert_to_tensor(value) for name, value in inputs.items()}).numpy()
+        answers[indices] = values.reshape(len(indices), width)
+    folder.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    write_safetensors(part, {"answers": shape}, lambda _: answers)
+    files.sync(part)
+    os.replace(part, path)
+    return answers
+
+
+class TextsFeed(Feed):
+    """Batches of texts with what is known of each.
+
+    Args:
+        encoded: the texts. rows: with their targets. labelled: float32 [n], 1 where the target is one.
+        answers: the teacher's, float32 [n, L], or None where it runs beside the student.
+    """
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        rows: Rows,
+        labelled: np.ndarray,
+        answers: np.ndarray | None,
+        settings: Settings,
+        longest: int,
+        devices: tf.distribute.Strategy,
+    ):
+        self.encoded, self.targets, self.labelled, self.answers = encoded, rows.targets, labelled, answers
+        self.devices, self.arguments = devices, {"batch": settings.batch, "longest": longest, "seed": settings.seed}
+        mean = float(np.mean([len(ids) for ids in encoded.token_ids]))
+        self.parts = [Part(settings.steps, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
+
+    def made(self, step: int) -> Iterator[dict[str, np.ndarray]]:
+        """Global batches from update `step` on."""
+        index = np.arange(len(self.targets), dtype="int32")
+        for arrays in training_batches(self.encoded, index, start=step, **self.arguments):
+            row, weight = arrays.pop("label"), arrays.pop("label_weight")
+            arrays |= {"label": self.targets[row], "label_weight": weight * self.labelled[row], "weight": weight}
+            yield arrays if self.answers is None else arrays | {"teacher": self.answers[row]}
+
+    def batches(self, step):
+        return (distribute(arrays, self.devices) for arrays in self.made(step))
+
+    def batch(self, step):
+        size, seed = self.arguments["batch"], self.arguments["seed"]
+        epoch, place = divmod(step, -(-len(self.targets) // size))
+        order = epoch_order(self.encoded, size, seed, epoch)[place]
+        origins = [("labelled" if self.labelled[i] else "unlabelled", int(i)) for i in order]
+        return next(self.made(step)), origins + [("none", -1)] * (size - len(origins))
