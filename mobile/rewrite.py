@@ -27,6 +27,13 @@ def read(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Tensors]:
     return info, {name: tensors.read(name) for name in tensors.names()}
 
 
+def check_out(out: str | os.PathLike, overwrite: bool) -> None:
+    """Refuse a place that holds something, before anything is computed for it."""
+    path = Path(out)
+    if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} exists already. Choose another --out or pass --overwrite")
+
+
 def tokenizer(run: str | os.PathLike) -> Any:
     """The tokenizer of a model directory, or None."""
     folder = Path(run) / "tokenizer"

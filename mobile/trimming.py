@@ -55,6 +55,7 @@ def trim(
     """
     from kerasbert.mobile import rewrite
 
+    rewrite.check_out(out, overwrite)
     info, tensors = rewrite.read(run)
     tokenizer = rewrite.tokenizer(run)
     if tokenizer is None:

@@ -14,7 +14,8 @@ class Schedule:
 
     sparsity * (1 - (1 - (step - begin) / (end - begin))^3) (Zhu and Gupta, 2017, equation 1). The formula stands here
     because tfmot brings all of legacy Keras along; a test compares them. Differs: the last time is `end` itself, where
-    tfmot leaves it out unless `frequency` divides end - begin, and the final sparsity is then never reached.
+    tfmot leaves it out unless `frequency` divides end - begin, and the final sparsity is then never reached. A constant sparsity
+    is made once: what is gone ranks lowest, so that tfmot's repetitions find the same masks.
 
     Args:
         sparsity: float in [0, 1), the final one. begin, end: int, the first and last update before which the masks are made.

@@ -35,8 +35,8 @@ class Magnitude:
 
     The masks are made from the weights before the updates that the schedule names, and applied by Keras inside the
     optimizer's step after each update, so that neither momentum nor decay revives a weight. They are part of the
-    checkpoints. Layers that share weights share the mask. Differs: the gradient of a weight that is gone still counts in the
-    norm that the gradients are clipped by, as with tfmot.
+    checkpoints. Layers that share weights share the mask; an encoder object that was pruned keeps its masks.
+    Differs: the gradient of a weight that is gone still counts in the norm that the gradients are clipped by, as with tfmot.
 
     Args:
         sparsity: float in [0, 1), share of the chosen kernels' weights; None for "2:4", which takes half.
@@ -71,6 +71,11 @@ class Magnitude:
                     "2:4 takes half of every four weights at once: leave out sparsity, scope and the polynomial schedule"
                 )
             sparsity, schedule = 0.5, "constant"
+        if schedule == "constant" and (end, frequency) != (None, None):
+            raise InputError(
+                f"end and frequency do not go with {'2:4' if structure == '2:4' else 'the constant schedule'}: masks are made "
+                "once, before update `begin`"
+            )
         if type(sparsity) not in (int, float) or not 0 <= sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1), such as 0.5. Received: {sparsity!r}")
         self.sparsity, self.structure, self.scope = float(sparsity), structure, scope

@@ -52,6 +52,8 @@ def heads(
         InputError: a share, layer or head out of range, all heads of a layer, a model without a task.
     """
     if remove is not None:
+        if share is not None:
+            raise InputError("remove and share are both given, expected one: what goes is named or measured")
         return _write(
             run, out, overwrite, {int(layer): list(gone) for layer, gone in remove.items()}, Cut.without_heads
         )
@@ -108,6 +110,7 @@ def layers(
 
 
 def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> dict[str, Any]:
+    rewrite.check_out(out, overwrite)
     info, tensors = rewrite.read(run)
     cut = Cut(info.spec, tensors)
     done = take(cut, chosen)
@@ -155,6 +158,7 @@ def _measured(
     for name, value in (("rounds", rounds), ("rows", rows)):
         if type(value) is not int or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
+    rewrite.check_out(out, overwrite)
     info, tensors = rewrite.read(run)
     cut, task, tokenizer = Cut(info.spec, tensors), task_of(info), rewrite.tokenizer(run)
     if task is None:

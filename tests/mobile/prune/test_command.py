@@ -19,7 +19,8 @@ def ask(capsys, *arguments):
     return status, capsys.readouterr()
 
 
-def test_zeros(finetuned, data, tmp_path, capsys):
+@pytest.mark.slow
+def test_zeros_and_fewer_heads(finetuned, data, tmp_path, capsys):
     settings = ["--steps", 2, "--batch", 10, "--length", 16, "--pattern", "outer/kernel$"]
     with eagerly():
         status, said = ask(
@@ -28,17 +29,19 @@ def test_zeros(finetuned, data, tmp_path, capsys):
     assert status == 0
     assert "50.0% of 2 kernels is zero" in said.out
     assert "parameters are not zero" in said.out
+    status, said = ask(
+        capsys, "prune", finetuned("bert"), "--heads", 0.5, "--rows", 2, "--data", data, "--out", tmp_path / "h"
+    )
+    assert status == 0
+    assert "heads [1, 1], feed-forward [24, 24]" in said.out
 
 
-def test_layers_and_heads(finetuned, data, tmp_path, capsys):
+def test_layers(finetuned, tmp_path, capsys):
     run = finetuned("bert")
     status, said = ask(capsys, "prune", run, "--layers", "1", "--out", tmp_path / "l", "--json")
     assert status == 0
     assert json.loads(said.out)["kept"] == [1]
     assert kb.load(tmp_path / "l").spec.blocks.layers == 1
-    status, said = ask(capsys, "prune", run, "--heads", 0.5, "--rows", 2, "--data", data, "--out", tmp_path / "h")
-    assert status == 0
-    assert "heads [1, 1], feed-forward [24, 24]" in said.out
 
 
 def test_trim(finetuned, data, tmp_path, capsys):

@@ -34,22 +34,30 @@ def zeros(weights, mask) -> bool:
     return all((weights[name][~mask[name].numpy()] == 0).all() for name in mask)
 
 
-def core_of(subject, pruner, steps, optimizer=None):
-    program = subject.program(subject.encoder())
-    core = StepCore(program, optimizer or adamw(learning_rate=1e-2, steps=100), tf.distribute.get_strategy())
+def core_of(subject, pruner, steps, optimizer=None, **settings):
+    """A step core, its model, and a function that makes an update with random gradients."""
+    program = LabelProgram(subject.encoder(), Task("opinions", labels={"0": "no", "1": "yes"}))
+    optimizer = optimizer or adamw(learning_rate=1e-2, steps=100)
+    core = StepCore(program, optimizer, tf.distribute.get_strategy(), **settings)
     pruner.install(program.model, steps)
-    return core, program.model, subject.batch(program)
+    generator = np.random.default_rng(0)
+
+    def update(step):
+        pruner.begin(step)
+        gradients = [tf.constant(generator.normal(size=v.shape), tf.float32) for v in core.variables]
+        core.update(gradients, tf.constant(1.0))
+
+    return core, program.model, update
 
 
 def test_momentum_does_not_bring_a_weight_back(tmp_path):
     subject = Subject("bert", tmp_path, **ONE)
     pruner = prune.Magnitude(0.5, schedule="constant", begin=1)
-    core, model, batch = core_of(subject, pruner, 6)
+    core, model, update = core_of(subject, pruner, 6)
     before = {}
     with eagerly():
         for step in range(4):
-            pruner.begin(step)
-            core.step(batch)
+            update(step)
             if step >= 1:
                 assert zeros(values(model), pruner.masks)
                 before = before or pruner.tensors()
@@ -68,12 +76,11 @@ def test_momentum_does_not_bring_a_weight_back(tmp_path):
 def test_without_the_constraint_weights_come_back(tmp_path):
     subject = Subject("bert", tmp_path, **ONE)
     pruner = prune.Magnitude(0.5, schedule="constant")
-    core, model, batch = core_of(subject, pruner, 6)
+    _, model, update = core_of(subject, pruner, 6)
     for variable in pruner.weights.values():
         variable.constraint = None
     with eagerly():
-        pruner.begin(0)
-        core.step(batch)
+        update(0)
     assert not zeros(values(model), pruner.masks)
 
 
@@ -81,11 +88,10 @@ def test_the_moving_average_is_pruned_too(tmp_path):
     subject = Subject("bert", tmp_path, **ONE)
     pruner = prune.Magnitude(0.5, schedule="constant")
     settings = Settings(steps=9, batch=8, learning_rate=1e-2, optimizer_options={"ema": 0.5})
-    core, model, batch = core_of(subject, pruner, 9, make_optimizer(settings))
+    core, model, update = core_of(subject, pruner, 9, make_optimizer(settings))
     with eagerly():
         for step in range(2):
-            pruner.begin(step)
-            core.step(batch)
+            update(step)
         with averaged(core.optimizer):
             assert zeros(values(model), pruner.masks)
 
@@ -93,16 +99,11 @@ def test_the_moving_average_is_pruned_too(tmp_path):
 @pytest.mark.slow
 def test_a_compiled_update_is_projected_too(tmp_path):
     subject = Subject("bert", tmp_path, **ONE)
-    program = subject.program(subject.encoder())
     pruner = prune.Magnitude(structure="2:4")
-    optimizer = adamw(learning_rate=1e-2, steps=100)
-    core = StepCore(program, optimizer, tf.distribute.get_strategy(), compile_update=True)
-    pruner.install(program.model, 3)
-    gradients = [tf.ones(variable.shape) for variable in core.variables]
-    pruner.begin(0)
-    for _ in range(2):
-        core.update(gradients, tf.constant(1.0))
-    after = values(program.model)
+    _, model, update = core_of(subject, pruner, 3, compile_update=True)
+    for step in range(2):
+        update(step)
+    after = values(model)
     assert zeros(after, pruner.masks)
     assert all(
         (np.count_nonzero(after[name].reshape(-1, 4, after[name].shape[1]), axis=1) == 2).all() for name in pruner.masks
@@ -194,13 +195,10 @@ def test_two_replicas_prune_as_one(files, tmp_path, finetuned):
 def test_every_family_is_pruned(name, tmp_path):
     subject = Subject(name, tmp_path)
     pruner = prune.Magnitude(structure="2:4")
-    model = LabelProgram(subject.encoder(), Task("opinions", labels={"0": "no", "1": "yes"})).model
-    optimizer = adamw(learning_rate=1e-2, steps=100)
-    optimizer.build(model.trainable_variables)
-    pruner.install(model, 3)
-    for step in range(2):
-        pruner.begin(step)
-        optimizer.apply([tf.ones(variable.shape) for variable in model.trainable_variables], model.trainable_variables)
+    _, model, update = core_of(subject, pruner, 3)
+    with eagerly():
+        for step in range(2):
+            update(step)
     weights, found = values(model), pruner.tensors()
     assert zeros(weights, pruner.masks)
     shared = subject.spec.blocks.share == "all"
@@ -219,6 +217,8 @@ def test_every_family_is_pruned(name, tmp_path):
         ({"structure": "2x4"}, "no structure '2x4'. Nearest: '2:4'. All: none, 4x1, 2:4"),
         ({"sparsity": 0.5, "scope": "globl"}, "no scope 'globl'. Nearest: 'global'. All: layer, global"),
         ({"sparsity": 0.5, "schedule": "cubic"}, "no schedule of pruning 'cubic'.*All: polynomial, constant"),
+        ({"sparsity": 0.5, "schedule": "constant", "end": 5}, "end and frequency do not go with the constant schedule"),
+        ({"structure": "2:4", "frequency": 5}, "end and frequency do not go with 2:4: masks are made once"),
         ({"sparsity": 0.8, "structure": "2:4"}, "2:4 takes half of every four weights at once"),
     ],
 )
@@ -264,6 +264,6 @@ def test_kernels_that_a_structure_does_not_fit_stay_dense(tmp_path, capsys):
 
 def test_a_run_with_another_sparsity_is_another_run(finetuned, files, tmp_path):
     with eagerly():
-        prune.magnitude(finetuned("bert"), files, out=tmp_path / "p", sparsity=0.5, steps=2, **SETTINGS)
+        prune.magnitude(finetuned("bert", **ONE), files, out=tmp_path / "p", sparsity=0.5, steps=2, **SETTINGS)
     with pytest.raises(InputError, match="projection.sparsity is 0.5 there, 0.6 asked for"):
-        prune.magnitude(finetuned("bert"), files, out=tmp_path / "p", sparsity=0.6, steps=2, **SETTINGS)
+        prune.magnitude(finetuned("bert", **ONE), files, out=tmp_path / "p", sparsity=0.6, steps=2, **SETTINGS)

@@ -97,10 +97,10 @@ def test_every_family_is_cut(name, tmp_path):
 
 def test_importance_is_the_gradient_of_a_gate(finetuned, files):
     """Against a gate built into the model: what a head gives to the output's kernel, times xi = 1, by finite differences."""
-    model = kb.load(finetuned("bert", **HEADS))
+    model = kb.load(finetuned("bert", **HEADS, **{"blocks.layers": 1}))
     rows = Rows(["the good cat", "a bad dog runs"], np.array([1, 0], "int32"))
     name = "block_0/attention/output/kernel"
-    found = importance(model, rows, {name: 4, "block_1/feedforward/outer/kernel": 24}, 16)
+    found = importance(model, rows, {name: 4, "block_0/feedforward/outer/kernel": 24}, 16)
     assert [value.shape for value in found.values()] == [(4,), (24,)]
     kernel = names(model.encoder)[name]
     value, expected = kernel.value.numpy(), np.zeros(4)
@@ -129,6 +129,7 @@ def test_which_groups_go_by_hand():
     assert normalised(np.zeros(2)).tolist() == [0, 0]
 
 
+@pytest.mark.slow
 def test_the_least_important_heads_go(finetuned, files, tmp_path):
     run = finetuned("bert", **HEADS)
     model = kb.load(run)
@@ -226,6 +227,7 @@ def test_shared_attention_is_layer_0():
         ({"share": 0}, "share must be between 0 and 1, such as 0.33. Received: 0"),
         ({"share": 1.0}, "share must be between 0 and 1"),
         ({"share": 0.5, "rounds": 0}, "rounds must be a whole number of at least 1. Received: 0"),
+        ({"share": 0.5, "remove": {0: [1]}}, "remove and share are both given, expected one"),
         ({"share": 0.5, "data": None}, "no data, expected labelled rows of the task"),
     ],
 )
@@ -233,6 +235,18 @@ def test_bad_settings(finetuned, files, tmp_path, arguments, message):
     with pytest.raises(InputError, match=message):
         prune.heads(finetuned("bert", **HEADS), **{"data": files, "out": tmp_path / "h"} | arguments)
     assert not (tmp_path / "h").exists()
+
+
+def test_a_full_place_is_refused_at_once(finetuned, files, tmp_path):
+    (tmp_path / "mine").touch()
+    for function, arguments in (
+        (prune.heads, {"data": files, "share": 0.5}),
+        (prune.width, {"data": files, "share": 0.5}),
+        (prune.layers, {"keep": [0]}),
+    ):
+        with pytest.raises(InputError, match="exists already. Choose another --out or pass --overwrite"):
+            function(finetuned("bert", **HEADS), out=tmp_path, **arguments)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_an_encoder_has_no_loss(tmp_path):
