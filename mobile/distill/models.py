@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from kerasbert import checkpoints, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import built
@@ -180,8 +178,3 @@ def start_heads(source: Source, model: HeadedModel, teacher: HeadedModel | None,
 
 def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(weight.shape) for name, weight in weights.items()}
-
-
-def seeded(seed: int) -> None:
-    """What is built next is the seed's."""
-    keras.utils.set_random_seed(seed)

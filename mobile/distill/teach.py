@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from kerasbert import files
 from kerasbert import spec as specs
 from kerasbert.data.records import MANIFEST, Records
@@ -96,6 +98,7 @@ def distill(
     longest = min(target.spec.longest, source.spec.longest)
     if parse(strategy).kind == "multiworker":
         raise InputError("distill runs on one machine: choose another --strategy than 'multiworker'")
+    devices = find_strategy(strategy)  # before the data: rows are held out by TensorFlow, which fixes the devices
     if isinstance(data, str | os.PathLike) and os.path.isfile(os.path.join(data, MANIFEST)):
         job = _OnRecords(data, unlabelled, masking, chosen, source, target, tokenizer, longest)
     else:
@@ -110,7 +113,6 @@ def distill(
         steps=total,
         batch=batch,
     )
-    devices = find_strategy(strategy)
     description = made.to_json() | {
         "warmup": warmup,
         "teacher": source.digest,
@@ -159,7 +161,7 @@ def _models(job: Any, recipe: Distillation, source: Any, target: Any, tokenizer:
     """Teacher and student with their heads."""
     master = models.with_head(models.build_encoder(source, tokenizer), job.task, recipe.answers, tokenizer)
     models.load_heads(source, master)
-    models.seeded(seed)
+    keras.utils.set_random_seed(seed)
     encoder = models.build_encoder(target, tokenizer)
     if target.layers is not None:
         copy_encoder(encoder, master.encoder, target.layers)

@@ -17,6 +17,7 @@ from kerasbert.mobile.distill.texts import TextsFeed
 from kerasbert.tasks import predict
 from kerasbert.tasks.label import softmax
 from tests import tiny
+from tests.mobile.distill import replicas
 from tests.models.battery import eagerly
 from tests.support import python
 
@@ -257,14 +258,30 @@ def test_the_command(classifier, files, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_two_replicas_are_one(tmp_path):
-    found = {}
-    for strategy in ("cpu", "cpu:2"):
-        python("-m", "tests.mobile.distill.replicas", strategy, tmp_path / f"{strategy}.npz")
-        found[strategy] = dict(np.load(tmp_path / f"{strategy}.npz"))
-    one, two = found.values()
-    assert one.keys() == two.keys()
-    assert max(float(np.abs(one[name] - two[name]).max()) for name in one) < 1e-6
+def test_two_replicas_are_one(classifier, files, tmp_path):
+    """All losses, dropout on; and a whole run from the command line."""
+    python("-m", "tests.mobile.distill.replicas", "cpu:2", tmp_path / "two.npz")
+    replicas.main("cpu", tmp_path / "one.npz")
+    found = [(dict(np.load(tmp_path / "one.npz")), dict(np.load(tmp_path / "two.npz")))]
+    call = [
+        "distill",
+        classifier,
+        "--student",
+        "half",
+        "--data",
+        files["train"],
+        "--steps",
+        "4",
+        "--batch",
+        "20",
+        "--quiet",
+    ]
+    python("-m", "kerasbert.mobile.cli", *call, "--out", tmp_path / "two", "--strategy", "cpu:2", "--length", "16")
+    assert main([*map(str, call), "--out", str(tmp_path / "one"), "--length", "16"]) == 0
+    found.append((weights(tmp_path / "one"), weights(tmp_path / "two")))
+    for one, two in found:
+        assert one.keys() == two.keys()
+        assert max(float(np.abs(one[name] - two[name]).max()) for name in one) < 1e-6
 
 
 @pytest.mark.slow

@@ -185,6 +185,19 @@ def test_every_encoder_teaches(name):
 
 
 @pytest.mark.slow
+def test_mobilebert_learns_from_ib_bert():
+    """The paper's pair: equal widths, nothing is widened."""
+    student, teacher = (
+        worlds.model(name, task=None, seed=s, dropout=0.0) for s, name in enumerate(("mobilebert", "ib-bert"))
+    )
+    program = TokenImitation(
+        student, teacher, RECIPES["mobilebert"], tokenizer=worlds.TOKENIZER, masking=MaskedLM(), seed=0
+    )
+    assert program.widen == {}
+    check_learns(program, worlds.batch(), teacher)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", registry.families())
 def test_every_encoder_learns_tokens(name):
     student, teacher = worlds.model(name, 8, task=None, dropout=0.0), worlds.model("bert", task=None, seed=2)
