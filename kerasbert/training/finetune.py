@@ -94,6 +94,10 @@ def finetune(
     chosen = find_labels(chosen, paths["train"])
     train = read_rows(chosen, paths["train"])
     dev = read_rows(chosen, paths["dev"]) if "dev" in paths else None
+    if parse(strategy).kind == "multiworker":
+        raise InputError("finetune runs on one machine: choose another --strategy than 'multiworker'")
+    # before the first operation of TensorFlow, after which a CPU can no longer be divided
+    devices = find_strategy(strategy)
     if dev is None:
         train, dev = hold_out(train, seed)
     per_epoch = -(-len(train.texts) // batch) if isinstance(batch, int) and batch > 0 else 1
@@ -113,9 +117,6 @@ def finetune(
         schedule=schedule,
         schedule_options=dict(schedule_options or {}),
     )
-    if parse(strategy).kind == "multiworker":
-        raise InputError("finetune runs on one machine: choose another --strategy than 'multiworker'")
-    devices = find_strategy(strategy)
     with devices.scope():
         encoder, name, digest = _encoder(model, changes, settings.precision)
         longest = predict.longest(encoder, min(length, encoder.spec.longest))

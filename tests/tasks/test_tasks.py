@@ -11,6 +11,7 @@ from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, ordered_
 from kerasbert.tasks.label import metrics
 from kerasbert.tasks.task import Task, find_labels, find_task, hold_out, read_rows, split_files
 from tests import tiny
+from tests.support import python
 
 
 def write(path, *lines):
@@ -192,3 +193,24 @@ def test_bad_settings_leave_nothing(pretrained, tmp_path, arguments, text):
     with pytest.raises(InputError, match=text):
         kb.finetune(pretrained, data=path, out=tmp_path / "run", quiet=True, **{"task": "classification"} | arguments)
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.slow
+def test_one_file_on_two_replicas(tmp_path):
+    """Rows are held out of it: TensorFlow must not work before the CPU is divided."""
+    tiny.labelled(tmp_path / "train.tsv")
+    code = f"""
+import kerasbert as kb
+from tests import tiny
+encoder = kb.build("bert/tiny", **tiny.SPEC, **{{"embeddings.vocabulary": tiny.tokenizer().size}})
+from kerasbert.checkpoints import save_model
+save_model({str(tmp_path / "model")!r}, encoder=encoder, name="bert/tiny", tokenizer=tiny.tokenizer())
+"""
+    python("-c", code)
+    code = f"""
+import kerasbert as kb
+kb.finetune({str(tmp_path / "model")!r}, "classification", {str(tmp_path / "train.tsv")!r}, out={str(tmp_path / "run")!r},
+            steps=2, batch=8, strategy="cpu:2", quiet=True)
+"""
+    python("-c", code)
+    assert (tmp_path / "run" / "weights.safetensors").is_file()
