@@ -8,6 +8,7 @@ from typing import Any
 
 from keras import ops
 
+from kerasbert.errors import InputError
 from kerasbert.layers import heads
 from kerasbert.layers.backend import pick
 from kerasbert.layers.feedforward import Linear
@@ -85,6 +86,11 @@ class BertPretraining(Program):
             dtype=dtype,
         )
         parts, shapes = {"mlm": token_head}, {"mlm": (None, None, spec.hidden)}
+        if self.sentences and not spec.pooler:
+            raise InputError(
+                f"the records ask about pairs ({', '.join(self.sentences)}) and the model has no pooled vector to answer by: "
+                "make records with --packing full or doc"
+            )
         for head, classes in self.sentences.values():
             parts[head] = Linear(classes, spec.initializer, name=head, dtype=dtype)
             shapes[head] = (None, spec.hidden)

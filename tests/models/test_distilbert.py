@@ -96,3 +96,11 @@ class TestParity:
         found = theirs.head(encoder, "classifier", head, encoder(given)["sequence"][:, 0])
         theirs.close(found, theirs.run(model, given).logits)
         assert encoder.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+
+
+def test_records_of_pairs_are_refused():
+    encoder = kb.build("distilbert/base", **SMALL)
+    with pytest.raises(
+        kb.InputError, match=r"the records ask about pairs \(next_label\) and the model has no pooled vector"
+    ):
+        registry.objective("masked_lm")(encoder, None, features=["next_label"])
