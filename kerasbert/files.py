@@ -64,6 +64,13 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def check_free(path: str | os.PathLike, replace: bool = False) -> None:
+    """Refuse a place for a directory that holds something already, unless that is to be replaced."""
+    path = Path(path)
+    if path.exists() and not replace and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} exists already. Choose another --out or pass --overwrite")
+
+
 @contextlib.contextmanager
 def new_directory(path: str | os.PathLike, replace: bool = False) -> Iterator[Path]:
     """A directory that appears at `path` only when the block ends without an error.
@@ -72,8 +79,7 @@ def new_directory(path: str | os.PathLike, replace: bool = False) -> Iterator[Pa
         replace: bool, put it in the place of an existing directory; else an existing, non-empty one is an error.
     """
     path = Path(path)
-    if path.exists() and not replace and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} exists already. Choose another --out or pass --overwrite")
+    check_free(path, replace)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))

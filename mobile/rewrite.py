@@ -10,6 +10,7 @@ from kerasbert import checkpoints, registry, text
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.spec import Spec
+from kerasbert.tasks.load import check_finished
 
 Tensors = dict[str, np.ndarray]
 
@@ -21,17 +22,9 @@ def read(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Tensors]:
         InputError: no model directory, or the run is not finished.
     """
     path = Path(run)
-    if (path / "run.json").is_file() and not (path / "weights.safetensors").is_file():
-        raise InputError(f"{path} holds an unfinished run: run its command again, it resumes")
+    check_finished(path)
     info, tensors = checkpoints.read_model_json(run), checkpoints.read_tensors(path)
     return info, {name: tensors.read(name) for name in tensors.names()}
-
-
-def check_out(out: str | os.PathLike, overwrite: bool) -> None:
-    """Refuse a place that holds something, before anything is computed for it."""
-    path = Path(out)
-    if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} exists already. Choose another --out or pass --overwrite")
 
 
 def tokenizer(run: str | os.PathLike) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert import files
 from kerasbert.errors import InputError
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bpe import ALPHABET, BytePairEncoding
@@ -55,7 +56,7 @@ def trim(
     """
     from kerasbert.mobile import rewrite
 
-    rewrite.check_out(out, overwrite)
+    files.check_free(out, overwrite)
     info, tensors = rewrite.read(run)
     tokenizer = rewrite.tokenizer(run)
     if tokenizer is None:

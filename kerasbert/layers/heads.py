@@ -1,5 +1,7 @@
 """What sits on an encoder: predictions of tokens, of sentences, of labels."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -33,6 +35,13 @@ class MaskedLM(keras.layers.Layer):
         x = self.norm(self.transform(x, activation=self.activation))
         logits = project(x, ops.transpose(ops.cast(table, x.dtype)))
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+
+def token_head(kind: type, spec: Any, name: str = "mlm", **kwargs: Any) -> Any:
+    """A head of that class which predicts the tokens of a Spec's vocabulary: MaskedLM, or one with its arguments."""
+    width = spec.embeddings.width or spec.hidden
+    sizes = spec.embeddings.vocabulary, width, spec.feedforward.activation, spec.epsilon, spec.initializer
+    return kind(*sizes, name=name, **kwargs)
 
 
 class Pooler(Linear):

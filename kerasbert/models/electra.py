@@ -103,15 +103,7 @@ class Generator(keras.layers.Layer):
             self.projection = Linear(spec.hidden, spec.initializer, name="projection", **kwargs)
             self.projection.build(shape)
         self.blocks = stack(spec, self.block_class, **kwargs)
-        self.mlm = self.token_head(
-            spec.embeddings.vocabulary,
-            spec.embeddings.width,
-            spec.feedforward.activation,
-            spec.epsilon,
-            spec.initializer,
-            name="mlm",
-            **kwargs,
-        )
+        self.mlm = heads.token_head(self.token_head, spec, **kwargs)
         self.mlm.build((None, None, spec.hidden))
 
     def call(self, x, bias=None, positions=None, table=None, training=False):

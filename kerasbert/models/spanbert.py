@@ -13,12 +13,11 @@ from keras import ops
 from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.feedforward import Linear
-from kerasbert.layers.heads import MaskedLM
+from kerasbert.layers.heads import MaskedLM, token_head
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.models.bert import BERT, HF, TF1
 from kerasbert.objectives.bert import BertPretraining, PretrainingModel
 from kerasbert.objectives.boundary import boundaries
-from kerasbert.objectives.program import label_sums
 from kerasbert.registry import register, register_objective
 
 PLACES = 20  # tokens of a span that are predicted from its boundary, as in the released code (max_pair_targets)
@@ -75,33 +74,16 @@ class SpanBertPretraining(BertPretraining):
     packing = "full"
     masking_defaults: Mapping[str, Any] = {"select": "spans", "render": "span"}
     model_class = SpanBertModel
+    predicted = BertPretraining.predicted | {"sbo": ("mlm_labels", "sbo_weights")}
 
     def parts(self, encoder):
         parts, shapes = super().parts(encoder)
-        spec = encoder.spec
-        parts["sbo"] = SpanBoundary(
-            spec.embeddings.vocabulary,
-            spec.embeddings.width or spec.hidden,
-            spec.feedforward.activation,
-            spec.epsilon,
-            spec.initializer,
-            name="sbo",
-            dtype=encoder.dtype_policy,
-        )
-        return parts, shapes | {"sbo": (None, None, spec.hidden)}
+        parts["sbo"] = token_head(SpanBoundary, encoder.spec, "sbo", dtype=encoder.dtype_policy)
+        return parts, shapes | {"sbo": (None, None, encoder.spec.hidden)}
 
     def prepare(self, features):
         batch = super().prepare(features)
         return batch | boundaries(batch, PLACES)
-
-    def weights(self, batch):
-        return super().weights(batch) | {"sbo": ops.sum(batch["sbo_weights"])}
-
-    def sums(self, outputs, batch):
-        sums = super().sums(outputs, batch)
-        found = label_sums(outputs["sbo_logits"], batch["mlm_labels"], batch["sbo_weights"])
-        sums["sbo"], sums["sbo/accuracy"] = found
-        return sums
 
 
 register_objective("spanbert", SpanBertPretraining)

@@ -10,7 +10,6 @@ from keras import ops
 from kerasbert.models.bert import BERT, HF, TF1
 from kerasbert.objectives.bert import BertPretraining, PretrainingModel
 from kerasbert.objectives.masked_lm import masked_columns, ordinary, row_keys
-from kerasbert.objectives.program import label_sums
 from kerasbert.objectives.shuffle import shuffle
 from kerasbert.registry import register, register_objective
 
@@ -38,10 +37,7 @@ class StructBertPretraining(BertPretraining):
 
     packing = "place"
     model_class = StructBertModel
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.scales["wso"] = 1.0
+    predicted = BertPretraining.predicted | {"wso": ("wso_labels", "wso_weights")}
 
     def prepare(self, features):
         batch = super().prepare(features)
@@ -62,15 +58,6 @@ class StructBertPretraining(BertPretraining):
             "wso_labels": ops.where(chosen, labels, 0),
             "wso_weights": ops.cast(chosen, "float32"),
         }
-
-    def weights(self, batch):
-        return super().weights(batch) | {"wso": ops.sum(batch["wso_weights"])}
-
-    def sums(self, outputs, batch):
-        sums = super().sums(outputs, batch)
-        found = label_sums(outputs["wso_logits"], batch["wso_labels"], batch["wso_weights"])
-        sums["wso"], sums["wso/accuracy"] = found
-        return sums
 
 
 register_objective("structbert", StructBertPretraining)

@@ -55,6 +55,8 @@ class BertPretraining(Program):
 
     packing = "pairs"
     model_class = PretrainingModel
+    # loss of predicted tokens -> its labels and weights [B, P] in a batch; the model gives `<loss>_logits`
+    predicted: Mapping[str, tuple[str, str]] = {"mlm": ("mlm_labels", "mlm_weights")}
 
     def __init__(
         self,
@@ -69,23 +71,15 @@ class BertPretraining(Program):
         self.masking = masking or MaskedLM(**self.masking_defaults)
         self.sentences = {feature: SENTENCES[feature] for feature in SENTENCES if feature in features}
         parts, shapes = self.parts(encoder)
-        self.scales = dict.fromkeys(parts, 1.0)
+        self.scales = dict.fromkeys([*parts, *self.predicted], 1.0)
         self.model = self.model_class(encoder, parts, shapes, name="pretraining", dtype=encoder.dtype_policy)
         self.model.build()
 
     def parts(self, encoder: Any) -> tuple[dict[str, Any], dict[str, tuple]]:
         """The heads by name, and the shapes they are built with."""
         spec, dtype = encoder.spec, encoder.dtype_policy
-        token_head = encoder.token_head(
-            spec.embeddings.vocabulary,
-            spec.embeddings.width or spec.hidden,
-            spec.feedforward.activation,
-            spec.epsilon,
-            spec.initializer,
-            name="mlm",
-            dtype=dtype,
-        )
-        parts, shapes = {"mlm": token_head}, {"mlm": (None, None, spec.hidden)}
+        parts = {"mlm": heads.token_head(encoder.token_head, spec, dtype=dtype)}
+        shapes = {"mlm": (None, None, spec.hidden)}
         if self.sentences and not spec.pooler:
             raise InputError(
                 f"the records ask about pairs ({', '.join(self.sentences)}) and the model has no pooled vector to answer by: "
@@ -101,7 +95,7 @@ class BertPretraining(Program):
         return mask_tokens(features, self.masking, tokenizer=self.tokenizer, seed=self.seed)
 
     def weights(self, batch):
-        counts = {"mlm": ops.sum(batch["mlm_weights"])}
+        counts = {loss: ops.sum(batch[weights]) for loss, (_, weights) in self.predicted.items()}
         for feature, (head, _) in self.sentences.items():
             counts[head] = ops.cast(ops.shape(batch[feature])[0], "float32")
         return counts
@@ -112,7 +106,9 @@ class BertPretraining(Program):
     def sums(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         """Loss and metric sums of the model's outputs."""
         sums = {}
-        sums["mlm"], sums["mlm/accuracy"] = label_sums(outputs["mlm_logits"], batch["mlm_labels"], batch["mlm_weights"])
+        for loss, (labels, weights) in self.predicted.items():
+            found = label_sums(outputs[f"{loss}_logits"], batch[labels], batch[weights])
+            sums[loss], sums[f"{loss}/accuracy"] = found
         for feature, (head, _) in self.sentences.items():
             labels = batch[feature]
             ones = ops.ones(ops.shape(labels), "float32")

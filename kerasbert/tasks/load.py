@@ -34,8 +34,7 @@ def load(directory: str | os.PathLike) -> Any:
         InputError: no model directory, an unfinished run, weights that do not fit.
     """
     path = Path(directory)
-    if (path / "run.json").is_file() and not (path / "weights.safetensors").is_file():
-        raise InputError(f"{path} holds an unfinished run: run its command again, it resumes")
+    check_finished(path)
     encoder, info = checkpoints.load_encoder(path)
     task = task_of(info)
     if task is None:
@@ -44,6 +43,12 @@ def load(directory: str | os.PathLike) -> Any:
     model.build()
     checkpoints.load_weights(path, model.heads["classifier"], "heads/classifier/")
     return model
+
+
+def check_finished(path: Path) -> None:
+    """Refuse a run directory that holds no model yet."""
+    if (path / "run.json").is_file() and not (path / "weights.safetensors").is_file():
+        raise InputError(f"{path} holds an unfinished run: run its command again, it resumes")
 
 
 def task_of(info: checkpoints.ModelInfo) -> Task | None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kerasbert import checkpoints
+from kerasbert import checkpoints, files
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.mobile import rewrite
@@ -110,7 +110,7 @@ def layers(
 
 
 def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> dict[str, Any]:
-    rewrite.check_out(out, overwrite)
+    files.check_free(out, overwrite)
     info, tensors = rewrite.read(run)
     cut = Cut(info.spec, tensors)
     done = take(cut, chosen)
@@ -158,7 +158,7 @@ def _measured(
     for name, value in (("rounds", rounds), ("rows", rows)):
         if type(value) is not int or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
-    rewrite.check_out(out, overwrite)
+    files.check_free(out, overwrite)
     info, tensors = rewrite.read(run)
     cut, task, tokenizer = Cut(info.spec, tensors), task_of(info), rewrite.tokenizer(run)
     if task is None:

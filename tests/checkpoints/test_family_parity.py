@@ -7,7 +7,10 @@ import kerasbert as kb
 from kerasbert import checkpoints, registry
 from kerasbert.checkpoints import config as configs
 from kerasbert.layers.feedforward import Linear
+from kerasbert.layers.heads import token_head as token_head_of
 from kerasbert.objectives.bert import SENTENCES
+from tests.checkpoints.theirs import close, run
+from tests.checkpoints.theirs import transformers as peer
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,13 +23,7 @@ SIZES = [(3, 5, 40, 101, 160, 32), (1, 2, 14, 61, 56, 21), (4, 3, 36, 257, 144, 
 FAMILIES = [name for name, family in registry.families().items() if "hf" in family.names]
 
 
-@pytest.fixture(scope="module")
-def transformers():
-    pytest.importorskip("torch")
-    module = pytest.importorskip("transformers")
-    module.logging.set_verbosity_error()
-    module.logging.disable_progress_bar()
-    return module
+transformers = pytest.fixture(scope="module")(peer)
 
 
 def spec_of(family, size):
@@ -79,24 +76,6 @@ def batch(spec, pad, length=9, rows=3, seed=0):
     if getattr(spec.embeddings, "languages", 1) > 1:
         found["language_ids"] = rng.integers(0, spec.embeddings.languages, (rows, length)).astype(np.int32)
     return found
-
-
-def run(model, inputs, **more):
-    import torch
-
-    names = {
-        "token_ids": "input_ids",
-        "padding_mask": "attention_mask",
-        "segment_ids": "token_type_ids",
-        "language_ids": "langs",
-    }
-    with torch.no_grad():
-        return model(**{names[k]: torch.tensor(v).long() for k, v in inputs.items()}, **more)
-
-
-def close(ours, theirs, tolerance=1e-5):
-    difference = np.abs(np.asarray(ours) - theirs.detach().numpy()).max()
-    assert difference <= tolerance, difference
 
 
 def base_class(family):
@@ -174,15 +153,7 @@ def test_heads_and_back_again(transformers, tmp_path, name, kind, heads):
 
 
 def token_head(encoder, folder):
-    spec = encoder.spec
-    part = encoder.token_head(
-        spec.embeddings.vocabulary,
-        spec.embeddings.width or spec.hidden,
-        spec.feedforward.activation,
-        spec.epsilon,
-        spec.initializer,
-        name="mlm",
-    )
-    part.build((None, None, spec.hidden))
+    part = token_head_of(encoder.token_head, encoder.spec)
+    part.build((None, None, encoder.spec.hidden))
     checkpoints.load_weights(folder, part, "heads/mlm/")
     return part

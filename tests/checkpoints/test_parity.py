@@ -10,6 +10,8 @@ import kerasbert as kb
 from kerasbert.checkpoints import load_encoder, read_tensors
 from kerasbert.checkpoints.directory import named_weights
 from tests.checkpoints.reference import batch, mlm_logits
+from tests.checkpoints.theirs import close, run
+from tests.checkpoints.theirs import transformers as peer
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,13 +28,7 @@ SIZES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def transformers():
-    pytest.importorskip("torch")
-    module = pytest.importorskip("transformers")
-    module.logging.set_verbosity_error()
-    module.logging.disable_progress_bar()
-    return module
+transformers = pytest.fixture(scope="module")(peer)
 
 
 def make(transformers, kind, size, seed=0, **more):
@@ -53,19 +49,6 @@ def make(transformers, kind, size, seed=0, **more):
         for parameter in model.parameters():
             parameter.normal_(0, 0.2)
     return model
-
-
-def run(model, inputs, **more):
-    import torch
-
-    names = {"token_ids": "input_ids", "padding_mask": "attention_mask", "segment_ids": "token_type_ids"}
-    with torch.no_grad():
-        return model(**{names[k]: torch.tensor(v).long() for k, v in inputs.items()}, **more)
-
-
-def close(ours, theirs, tolerance=1e-5):
-    difference = np.abs(np.asarray(ours) - theirs.detach().numpy()).max()
-    assert difference <= tolerance, difference
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"L{size['layers']}N{size['heads']}H{size['hidden']}")

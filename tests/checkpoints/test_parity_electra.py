@@ -9,6 +9,7 @@ import kerasbert as kb
 from kerasbert import checkpoints
 from kerasbert.layers.heads import LabelHead
 from tests.checkpoints.reference import batch
+from tests.checkpoints.theirs import transformers as peer
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,13 +21,7 @@ pytestmark = [
 SIZES = [(3, 5, 40, 24, 101, 67, 32), (1, 1, 7, 7, 61, 3, 9), (2, 3, 48, 50, 101, 50, 16)]
 
 
-@pytest.fixture(scope="module")
-def transformers():
-    pytest.importorskip("torch")
-    module = pytest.importorskip("transformers")
-    module.logging.set_verbosity_error()
-    module.logging.disable_progress_bar()
-    return module
+transformers = pytest.fixture(scope="module")(peer)
 
 
 def make(transformers, kind, size, **more):

@@ -41,7 +41,12 @@ def run(model, inputs: dict, **more):
     """Their outputs on our inputs."""
     import torch
 
-    names = {"token_ids": "input_ids", "padding_mask": "attention_mask", "segment_ids": "token_type_ids"}
+    names = {
+        "token_ids": "input_ids",
+        "padding_mask": "attention_mask",
+        "segment_ids": "token_type_ids",
+        "language_ids": "langs",
+    }
     given = {names[name]: torch.tensor(value).long() for name, value in inputs.items()}
     with torch.no_grad():
         return model(**given, **more)
