@@ -76,6 +76,7 @@ def dataset(records: "Records", batch: int, *, seed: int, start_step: int = 0, s
         order = _order(_fold(root, epoch, 0), runs) if shuffle else tf.range(runs)
         return tf.pad(order, [[0, windows * width - runs]], constant_values=runs)
 
+    @tf.autograph.experimental.do_not_convert
     def read(run: tf.Tensor) -> tf.data.Dataset:
         run = tf.where(run == runs, 0, run)  # what fills up has no file; `window` drops what is read in its place
         return tf.data.FixedLengthRecordDataset(
@@ -93,11 +94,14 @@ def dataset(records: "Records", batch: int, *, seed: int, start_step: int = 0, s
     window0 = int(np.searchsorted(ends, position, side="right"))
     skip = position - (int(ends[window0 - 1]) if window0 else 0)
 
+    @tf.autograph.experimental.do_not_convert
     def epoch_stream(epoch: tf.Tensor) -> tf.data.Dataset:
         begin = tf.where(epoch == epoch0, window0 * width, 0)
         return tf.data.Dataset.from_tensor_slices(epoch_runs(epoch)[begin:])
 
-    def window(index: tf.Tensor, run: tf.Tensor, data: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    @tf.autograph.experimental.do_not_convert
+    def window(index: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        run, data = pair
         epoch, place = index // windows, index % windows
         data = tf.strings.reduce_join(tf.where(run == runs, "", data))
         rows = tf.io.decode_raw(data, records.manifest["dtype"], little_endian=True)
@@ -113,6 +117,7 @@ def dataset(records: "Records", batch: int, *, seed: int, start_step: int = 0, s
         epochs = tf.fill(tf.shape(order), tf.cast(epoch, tf.int32))
         return tf.gather(rows, order), tf.gather(number, order), epochs
 
+    @tf.autograph.experimental.do_not_convert
     def features(step: tf.Tensor, columns: tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
         rows, number, epochs = columns
         steps = tf.fill([batch], tf.cast(step, tf.int32))
@@ -124,7 +129,7 @@ def dataset(records: "Records", batch: int, *, seed: int, start_step: int = 0, s
     )
     stream = tf.data.Dataset.zip(order, data).batch(width, drop_remainder=True)
     stream = stream.enumerate(epoch0 * windows + window0)
-    stream = stream.map(lambda index, pair: window(index, *pair), num_parallel_calls=tf.data.AUTOTUNE)
+    stream = stream.map(window, num_parallel_calls=tf.data.AUTOTUNE)
     stream = stream.rebatch(batch, drop_remainder=True).enumerate(start_step)
     return stream.map(features, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 

@@ -376,7 +376,7 @@ def _in_graph(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.n
         ids, starts, _ = graph.tokenize(lines) if offsets else (graph.encode(lines), None, None)
         return ids, starts.flat_values if offsets else ()
 
-    run = tf.function(both, input_signature=[tf.TensorSpec([None], tf.string)])
+    run = tf.function(both, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
     def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
         ragged, starts = run(tf.constant(lines, tf.string))

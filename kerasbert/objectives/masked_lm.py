@@ -159,7 +159,9 @@ def row_keys(features: Mapping[str, Any], settings: MaskedLM, seed: int, name: s
 
 def masker(settings: MaskedLM, *, tokenizer: Any, seed: int) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """`mask_tokens` with its settings bound, for `Records.dataset(...).map(...)`."""
-    return lambda features: mask_tokens(features, settings, tokenizer=tokenizer, seed=seed)
+    return tf.autograph.experimental.do_not_convert(
+        lambda features: mask_tokens(features, settings, tokenizer=tokenizer, seed=seed)
+    )
 
 
 def unigram_baseline(records: Any) -> dict[str, float]:

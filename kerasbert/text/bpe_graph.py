@@ -50,11 +50,13 @@ class BytePairGraph(GraphTokenizer):
             self._leading = tf.constant([len(piece) - len(piece.lstrip(BLANK)) for piece in pieces], tf.int64)
             self._trailing = tf.constant([len(piece) - len(piece.rstrip(BLANK)) for piece in pieces], tf.int64)
 
+    @tf.autograph.experimental.do_not_convert
     def encode(self, strings: Any) -> tf.RaggedTensor:
         """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""
         codes, _ = self._decode(strings)
         return self._ids(codes)
 
+    @tf.autograph.experimental.do_not_convert
     def tokenize(self, strings: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original text."""
         codes, prefixed = self._decode(strings)

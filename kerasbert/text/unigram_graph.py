@@ -18,10 +18,12 @@ class UnigramGraph(GraphTokenizer):
         super().__init__(tokenizer)
         self._sentencepiece = tensorflow_text.SentencepieceTokenizer(write_model(tokenizer.model), out_type=tf.int32)
 
+    @tf.autograph.experimental.do_not_convert
     def encode(self, strings: Any) -> tf.RaggedTensor:
         """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""
         return self._sentencepiece.tokenize(_valid(strings))
 
+    @tf.autograph.experimental.do_not_convert
     def tokenize(self, strings: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original text."""
         strings = _valid(strings)

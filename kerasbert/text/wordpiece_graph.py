@@ -120,6 +120,7 @@ class WordPieceGraph(GraphTokenizer):
             codes, classes = _class_steps()
             self._class_codes, self._classes = tf.constant(codes), tf.constant(classes)
 
+    @tf.autograph.experimental.do_not_convert
     def encode(self, strings: Any) -> tf.RaggedTensor:
         """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""
         strings = tf.convert_to_tensor(strings, tf.string)
@@ -134,6 +135,7 @@ class WordPieceGraph(GraphTokenizer):
         text = tf.cond(tf.reduce_all(simple), lambda: text, replace)
         return self._wordpiece.tokenize(text)
 
+    @tf.autograph.experimental.do_not_convert
     def tokenize(self, strings: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original string."""
         strings = tf.convert_to_tensor(strings, tf.string)

@@ -114,6 +114,7 @@ class RecordsFeed(Feed):
         data = records.dataset(phase.batch, seed=self.seed, start_step=start)
         later = step - start  # masks are drawn by the run's update, not by the phase's
 
+        @tf.autograph.experimental.do_not_convert
         def update(features: Mapping[str, Any]) -> dict[str, Any]:
             return {**features, "step": features["step"] + later}
 
@@ -130,8 +131,12 @@ def distributed(batches: tf.data.Dataset, devices: tf.distribute.Strategy) -> It
         """The parts of this host's replicas, in their order."""
         count = replicas // context.num_input_pipelines
         here = slice(context.input_pipeline_id * count, (context.input_pipeline_id + 1) * count)
-        parts = batches.map(lambda batch: {name: _split(value, replicas)[here] for name, value in batch.items()})
-        return parts.unbatch().prefetch(2 * count)
+
+        @tf.autograph.experimental.do_not_convert
+        def parts(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return {name: _split(value, replicas)[here] for name, value in batch.items()}
+
+        return batches.map(parts).unbatch().prefetch(2 * count)
 
     return iter(devices.distribute_datasets_from_function(of_host))
 

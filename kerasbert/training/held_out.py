@@ -79,6 +79,7 @@ class HeldOut:
         return {name: self.devices.reduce("SUM", value, axis=None) for name, value in found.items()}
 
 
+@tf.autograph.experimental.do_not_convert
 def _by_example(features: Mapping[str, Any]) -> dict[str, Any]:
     """Masks of an example are its own, however many lie in a batch."""
     return {**features, "row": features["example"], "step": tf.zeros_like(features["step"])}

@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from kerasbert.errors import InputError, nearest
 from kerasbert.objectives.masked_lm import MaskedLM
 
@@ -54,11 +56,10 @@ class Phase:
 
     def prepare(self, program: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         """The program's `prepare`, with the phase's masking."""
-        if not self.masking:
-            return program.prepare
-        changed = copy.copy(program)
-        changed.masking = self.masked(program.masking)
-        return changed.prepare
+        if self.masking:
+            masking, program = self.masked(program.masking), copy.copy(program)
+            program.masking = masking
+        return tf.autograph.experimental.do_not_convert(program.prepare)  # AutoGraph would read the source for seconds
 
 
 def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Phase, ...]:

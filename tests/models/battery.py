@@ -134,6 +134,16 @@ def eagerly():
         tf.config.run_functions_eagerly(False)
 
 
+def different(*parts: str) -> list[str]:
+    """Families by name; of those that are one encoder at a tiny size (BERT by other names) and equal in `parts`, the first."""
+    found: dict = {}
+    for name, family in registry.families().items():
+        base = family.size(next(iter(family.sizes)))
+        key = (family.encoder, base.derive(tiny(base, 100)), *(getattr(family, part) for part in parts))
+        found.setdefault(key, name)
+    return list(found.values())
+
+
 def check_model(name: str, folder: Path) -> None:
     """Everything that is checked in seconds; `folder` keeps the records."""
     subject = Subject(name, folder, dropout=0.0, **{"attention.dropout": 0.0})

@@ -30,31 +30,22 @@ def test_every_model_finetunes(name, folder, tmp_path):
     battery.check_finetuning(name, folder, tmp_path / "run")
 
 
-def different() -> list[str]:
-    """Families by name; of those that are one encoder at a tiny size (BERT by other names) the first."""
-    found = {}
-    for name, family in registry.families().items():
-        base = family.size(next(iter(family.sizes)))
-        found.setdefault((family.encoder, family.tokenizer, base.derive(battery.tiny(base, 100))), name)
-    return list(found.values())
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", different())
+@pytest.mark.parametrize("name", battery.different("tokenizer"))
 def test_every_model_makes_the_journey(name, folder):
     data = battery.sst2(folder, shared("data/glue/SST-2"))
     print(name, battery.check_journey(name, folder, data))
 
 
 @pytest.mark.slow
-def test_two_replicas_give_every_model_the_weights_of_one(folder, tmp_path):
+def test_two_replicas_give_every_objective_the_weights_of_one(folder, tmp_path):
     found = {}
     for strategy in ("cpu", "cpu:2"):
         python("-m", "tests.models.replicas", strategy, folder, tmp_path / f"{strategy}.npz")
         found[strategy] = dict(np.load(tmp_path / f"{strategy}.npz"))
     one, two = found.values()
     assert one.keys() == two.keys()
-    assert {name.split()[0] for name in one} == set(registry.families())
+    assert {name.split()[0] for name in one} == set(battery.different("objective", "tokenizer"))
     assert {
         name: float(np.abs(one[name] - two[name]).max())
         for name in one

@@ -133,5 +133,5 @@ def test_the_quickstart_shows_what_it_promises(tmp_path):
     assert abs(results["tflite"]["accuracy"] - results["author"]["accuracy"]) < 0.02
     assert results["tflite"]["megabytes"] < 0.4 * results["author"]["megabytes"]
     assert cpu < 600, "five minutes on two cores"
-    if os.getloadavg()[0] < 3:
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # beside another process it has one core: pytest -n 0
         assert wall < 300
