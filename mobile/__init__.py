@@ -1,14 +1,15 @@
 """From a fine-tuned model to a phone: `compress` writes a .tflite, `kerasbert.mobile.runtime` runs it. Imports nothing heavy.
 
-`trim` takes pieces out of the vocabulary, `kerasbert.mobile.prune` takes weights out.
+`trim` takes pieces out of the vocabulary, `kerasbert.mobile.distill` and `kerasbert.mobile.prune` make the model smaller,
+`run_plan` does all of it one after the other.
 """
 
 import importlib
 from typing import Any
 
 # the file is not called compress.py: importing it would put the module in the place of the function
-_HOMES = {"compress": "compression", "load": "runtime", "trim": "trimming"}
-__all__ = ["compress", "load", "trim"]
+_HOMES = {"compress": "compression", "load": "runtime", "trim": "trimming", "Plan": "plan", "run_plan": "plan"}
+__all__ = ["Plan", "compress", "load", "run_plan", "trim"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,20 +1,19 @@
-"""`kerasbert-mobile distill | compress | prune | trim | run | benchmark | inspect`; the last three need no TensorFlow."""
+"""`kerasbert-mobile COMMAND`; run, benchmark and inspect of a .tflite need no TensorFlow."""
 
 import argparse
 import json
-import statistics
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.mobile import compress_command as compress
 from kerasbert.mobile.distill import command as distill
-from kerasbert.mobile.prune.command import add_commands
+from kerasbert.mobile.prune import command as prune
 
-COMMANDS = "distill | prune | trim | compress | run | benchmark | inspect"
+COMMANDS = "distill | prune | trim | compress | ledger | run | benchmark | inspect"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,28 +59,16 @@ def parser() -> argparse.ArgumentParser:
     runtime.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
 
     distill.add(commands, common)
-    part = commands.add_parser("compress", parents=[common], help="model directory -> .tflite (needs TensorFlow)")
-    part.set_defaults(command=_compress)
-    part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model, or of an encoder")
-    part.add_argument("--out", required=True, metavar="FILE")
-    part.add_argument("--quantize", default="dynamic_int8", metavar="none|fp16|dynamic_int8")
-    part.add_argument("--target", metavar="kerasbert|mediapipe")
-    part.add_argument("--length", type=int, metavar="TOKENS", help="longest text; longer ones lose their end")
-    part.add_argument(
-        "--lengths", type=_lengths, metavar="8,16,32", help="the length buckets, or `any`: one for all, least memory"
-    )
-    part.add_argument("--min-agreement", type=float, default=0.985, metavar="SHARE")
-    part.add_argument("--data", metavar="FILE", help="rows of the task to compare the file and the model on")
-    part.add_argument("--texts", metavar="FILE", help="the same, one text a line")
-    part.add_argument("--overwrite", action="store_true", help="replace FILE")
-
-    add_commands(commands, common)
+    prune.add_commands(commands, common)
+    compress.add_commands(commands, common)
     part = commands.add_parser("run", parents=[common, runtime], help="texts -> answers")
     part.set_defaults(command=_run)
     part.add_argument("file", metavar="FILE")
     part.add_argument("texts", nargs="*", metavar="TEXT", help="from the standard input, one a line, if none is given")
 
-    part = commands.add_parser("benchmark", parents=[common, runtime], help="times, memory and size")
+    part = commands.add_parser(
+        "benchmark", parents=[common, runtime], help="times, memory and size; of a model directory too"
+    )
     part.set_defaults(command=_benchmark)
     part.add_argument("file", metavar="FILE")
     part.add_argument("--texts", metavar="FILE", help="one text a line; by default texts made of the vocabulary")
@@ -91,40 +78,6 @@ def parser() -> argparse.ArgumentParser:
     part.set_defaults(command=_inspect)
     part.add_argument("file", metavar="FILE")
     return top
-
-
-def _lengths(text: str) -> list[int] | str:
-    return text if text == "any" else [int(part) for part in text.split(",")]
-
-
-def _compress(options: argparse.Namespace) -> None:
-    from kerasbert.mobile.compression import compress
-
-    report = compress(
-        options.run,
-        options.quantize,
-        options.out,
-        target=options.target,
-        length=options.length,
-        lengths=options.lengths,
-        min_agreement=options.min_agreement,
-        texts=_texts(Path(options.texts).read_text(), False) if options.texts else None,
-        data=options.data,
-        overwrite=options.overwrite,
-    )
-    if options.json:
-        print(json.dumps(report))
-        return
-    lengths = f"any length up to {max(report['lengths'])}"
-    if not report["any_length"]:
-        lengths = f"lengths {', '.join(map(str, report['lengths']))}"
-    print(f"{report['out']}: {report['bytes'] / 1e6:.2f} MB, {report['quantize']}, for {report['target']}, {lengths}")
-    print(
-        f"against the Keras model, {report['texts']} texts ({report['texts_from']}): agreement {report['agreement']:.4f}, "
-        f"mean difference {report['mean_difference']:.2g}, largest {report['max_difference']:.2g}"
-    )
-    for who, accuracy in report.get("accuracy", {}).items():
-        print(f"accuracy of {who}: {accuracy:.4f}")
 
 
 def _load(options: argparse.Namespace) -> Any:
@@ -172,40 +125,14 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _benchmark(options: argparse.Namespace) -> None:
-    from kerasbert.mobile.samples import generated
+    from kerasbert.mobile.benchmark import benchmark
 
-    start = time.perf_counter()
-    model = _load(options)
-    loaded = time.perf_counter()
-    pair = options.pair or model.bundle.pair
+    texts = None
     if options.texts:
+        pair = options.pair or (Path(options.file).is_file() and _pairs(options.file))
         texts = _texts(Path(options.texts).read_bytes().decode("utf-8", "replace"), pair)
-    else:
-        texts = generated(model.tokenizer, 200, pair)
-    if not texts or options.rounds < 1:
-        raise InputError(f"{len(texts)} texts and {options.rounds} rounds, expected at least one of each")
-    model(texts[:1])
-    first = time.perf_counter()
-    for text in texts:  # every length once: its memory is taken then
-        model([text])
-    times = []
-    for _ in range(options.rounds):
-        for text in texts:
-            begin = time.perf_counter()
-            model([text])
-            times.append((time.perf_counter() - begin) * 1e3)
-    deciles = statistics.quantiles(times, n=10) if len(times) > 1 else times * 9
-    result = {
-        "file": str(options.file),
-        "bytes": Path(options.file).stat().st_size,
-        "interpreter": model.model.name,
-        "texts": len(texts),
-        "load_ms": round((loaded - start) * 1e3, 1),
-        "first_answer_ms": round((first - loaded) * 1e3, 2),
-        "p50_ms": round(deciles[4], 3),
-        "p90_ms": round(deciles[8], 3),
-        "peak_memory_mb": _peak(),
-    }
+    cache = False if options.no_cache else options.cache
+    result = benchmark(options.file, texts, rounds=options.rounds, threads=options.threads, cache=cache)
     if options.json:
         print(json.dumps(result))
         return
@@ -213,14 +140,11 @@ def _benchmark(options: argparse.Namespace) -> None:
         print(f"{name:16} {value}")
 
 
-def _peak() -> float | None:
-    """Largest resident memory of this process in MB, where the system says."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)
+def _pairs(file: str) -> bool:
+    """Whether a .tflite reads pairs."""
+    from kerasbert.export import bundle
+
+    return bundle.read(file).pair
 
 
 def _inspect(options: argparse.Namespace) -> None:

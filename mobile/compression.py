@@ -4,7 +4,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ def compress(
     min_agreement: float = 0.985,
     texts: Texts | None = None,
     data: str | os.PathLike | None = None,
+    recipe: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write a .tflite with everything in it that turns text into answers.
@@ -65,6 +66,7 @@ def compress(
         texts: what the two are compared on, list of str or of pairs; by default texts made of the vocabulary, which is
             a weaker test.
         data: in the place of `texts` a file in the task's format, whose labels give the accuracies too.
+        recipe: how the model was made, json without paths; travels in the file.
         overwrite: bool, replace an existing file.
     Returns:
         report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), texts,
@@ -111,6 +113,7 @@ def compress(
         quantization=quantize,
         digest=hashlib.sha256(blob).hexdigest(),
         versions=_versions(),
+        recipe=dict(recipe or {}),
     )
     blob += bundle.to_zip()
     report = {

@@ -41,6 +41,8 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/export/bundle.py",
     "mobile/__init__.py",
     "mobile/cli.py",
+    "mobile/compress_command.py",
+    "mobile/distill/command.py",
     "mobile/prune/__init__.py",
     "mobile/prune/command.py",
     "mobile/prune/masks.py",

@@ -40,6 +40,7 @@ class Bundle:
         inputs: dict of our input name -> the signature's. output: str, the signature's output.
         digest: str, hex sha256 of the .tflite without the bundle.
         versions: dict of package -> version that wrote the file.
+        recipe: dict, the plan that made it, without paths; empty where it was compressed alone.
         tokenizer: dict of file name -> bytes, as the tokenizer's `save` writes them.
     """
 
@@ -56,6 +57,7 @@ class Bundle:
     quantization: str = "float32"
     digest: str = ""
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -74,6 +76,8 @@ class Bundle:
                 settings[field.name] = getattr(self, field.name)
         if not self.any_length:
             del settings["any_length"]
+        if not self.recipe:
+            del settings["recipe"]
         settings["signatures"] = {str(length): self.signatures[length] for length in self.lengths}
         files = dict(sorted(self.tokenizer.items()))
         if self.labels:

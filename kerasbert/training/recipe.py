@@ -81,10 +81,10 @@ def read_recipe(path: str | os.PathLike) -> Recipe:
     from kerasbert.training.finetune import finetune
     from kerasbert.training.pretrain import pretrain
 
-    reader = _Reader(path)
-    sections = {"prepare": _fields(Prepare), "finetune": _fields(finetune), "export": EXPORT}
+    reader = Reader(path)
+    sections = {"prepare": fields(Prepare), "finetune": fields(finetune), "export": EXPORT}
     sections["finetune"].pop("model")  # the run that was pretrained
-    known = _fields(pretrain) | {"model": str} | dict.fromkeys(sections, Mapping[str, Any])
+    known = fields(pretrain) | {"model": str} | dict.fromkeys(sections, Mapping[str, Any])
     node = reader.root()
     values = reader.mapping(node, known, "")
     found = {name: {} for name in sections}
@@ -106,7 +106,7 @@ def read_recipe(path: str | os.PathLike) -> Recipe:
     return Recipe(values, **found)
 
 
-def _check_pretraining(reader: "_Reader", node: Any, values: dict[str, Any]) -> None:
+def _check_pretraining(reader: "Reader", node: Any, values: dict[str, Any]) -> None:
     """What a single value's type does not tell, with the line of the field it is about."""
     from kerasbert import registry
     from kerasbert.objectives.masked_lm import MaskedLM
@@ -135,16 +135,16 @@ def _check_pretraining(reader: "_Reader", node: Any, values: dict[str, Any]) -> 
             with reader.at(nodes[f"{name}_options"], f"{name}_options"):
                 check(values.get(name, default), values[f"{name}_options"])
     if "masking" in nodes:
-        reader.mapping(nodes["masking"], _fields(MaskedLM), "masking.")
+        reader.mapping(nodes["masking"], fields(MaskedLM), "masking.")
     if "warmup" in nodes and "steps" in nodes and values["warmup"] > values["steps"]:
         with reader.at(nodes["warmup"], "warmup"):
             raise InputError(f"{values['warmup']} is more than the {values['steps']} steps")
     if "phases" in nodes:
         for number, child in enumerate(nodes["phases"].value, 1):
-            reader.mapping(child, _fields(Phase), f"phases[{number}].")
+            reader.mapping(child, fields(Phase), f"phases[{number}].")
             for name, inner in reader.items(child, f"phases[{number}]."):
                 if name == "masking" and inner.id == "mapping":
-                    reader.mapping(inner, _fields(MaskedLM), f"phases[{number}].masking.")
+                    reader.mapping(inner, fields(MaskedLM), f"phases[{number}].masking.")
         with reader.at(nodes["phases"], "phases"):
             defaults = {"data": values.get("data"), "batch": values.get("batch", 256)}
             phases = make_phases(values["phases"], **defaults, accumulate=values.get("accumulate", 1))
@@ -152,13 +152,14 @@ def _check_pretraining(reader: "_Reader", node: Any, values: dict[str, Any]) -> 
                 check_phases(phases, values["steps"])
 
 
-def _fields(of: Any) -> dict[str, Any]:
-    """Name -> type of the arguments of a function or the fields of a dataclass, by a recipe's names."""
-    hints = typing.get_type_hints(of)
+def fields(of: Any) -> dict[str, Any]:
+    """Name -> type of the arguments of a function or a class, or the fields of a dataclass, by a recipe's names."""
+    made = isinstance(of, type) and not dataclasses.is_dataclass(of)
+    hints = typing.get_type_hints(of.__init__ if made else of)
     return {SET.get(name, name): hints[name] for name in inspect.signature(of).parameters if name not in KEPT}
 
 
-class _Reader:
+class Reader:
     """The nodes of a file of YAML, which know their lines."""
 
     def __init__(self, path: str | os.PathLike):
@@ -241,7 +242,7 @@ class _Reader:
 
 @dataclasses.dataclass
 class _At:
-    reader: _Reader
+    reader: Reader
     node: Any
     field: str
 

@@ -60,9 +60,9 @@ def run(options: argparse.Namespace) -> None:
     """Distil, then print the run's directory."""
     # While the run is being set up there is nothing to save; the trainer listens for itself
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-    losses = {name: _value(value) for name, value in map(_pair, options.loss or [])}
-    changes = {name: _value(value) for name, value in map(_pair, options.set)}
-    layers = None if options.layers is None else [_value(layer) for layer in options.layers.split(",")]
+    losses = {name: value(value) for name, value in map(pair, options.loss or [])}
+    changes = {name: value(value) for name, value in map(pair, options.set)}
+    layers = None if options.layers is None else [value(layer) for layer in options.layers.split(",")]
     given = {name.replace("-", "_") for name in GIVEN} & set(vars(options))
     from kerasbert.mobile.distill.teach import distill
 
@@ -83,14 +83,16 @@ def run(options: argparse.Namespace) -> None:
     print(json.dumps({"out": options.out}) if options.json else options.out)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """NAME=VALUE -> both."""
     name, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"{text!r} has no '=', expected NAME=VALUE such as soft=1 or dropout=0")
     return name, value
 
 
-def _value(text: str) -> Any:
+def value(text: str) -> Any:
+    """What a text means as json, else the text itself."""
     try:
         return json.loads(text)
     except ValueError:

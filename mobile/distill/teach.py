@@ -28,6 +28,7 @@ from kerasbert.training.feed import RecordsFeed
 from kerasbert.training.finetune import Evaluation, finish
 from kerasbert.training.optimizers import take_average
 from kerasbert.training.phases import make_phases
+from kerasbert.training.projection import Projection
 from kerasbert.training.runs import open_run
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import parse
@@ -56,6 +57,7 @@ def distill(
     metric: str | None = None,
     strategy: str = "cpu",
     cache: str | os.PathLike | None = None,
+    projection: Projection | None = None,
     save_every: int | None = None,
     log_every: int = 10,
     overwrite: bool = False,
@@ -83,6 +85,7 @@ def distill(
             which the first of equal ones are kept: with "loss" a student of a perfect score goes on learning.
         cache: folder of the teacher's answers, `out`/cache by default; they are float32, worked out before the first
             update where no layers are compared and they are at most 2^28 bytes.
+        projection: what the student's weights must satisfy, such as `prune.Magnitude`; the best weights are among those that do.
         settings: of `training.trainer.Settings`: learning_rate (1e-4), warmup (a tenth), precision, seed and so on.
 
     Returns:
@@ -123,6 +126,8 @@ def distill(
         "recipe": chosen.to_json(),
         **job.description(),
     }
+    if projection is not None:
+        description["projection"] = projection.describe(models.build_encoder(target, tokenizer), total)
     with devices.scope():
         check_batch(made.batch, made.accumulate, devices.num_replicas_in_sync)
         with precision(made.precision):
@@ -137,7 +142,9 @@ def distill(
     evaluation = job.evaluation(program, run)
     per_epoch = job.steps(1, batch) if evaluation else 0
     habits = Habits(save_every or 1000, log_every, min(per_epoch, total), quiet=quiet)
-    trainer = Trainer(program, made, devices, run, feed, evaluate=evaluation, habits=habits)
+    if projection is not None and evaluation is not None:
+        evaluation.complete = projection.complete
+    trainer = Trainer(program, made, devices, run, feed, evaluate=evaluation, habits=habits, projection=projection)
     trainer.train()
     if evaluation is not None:
         return finish(pupil, evaluation, run, target.name, job.longest)

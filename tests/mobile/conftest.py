@@ -1,5 +1,7 @@
 """A tiny classifier of sentences, converted once for all tests here."""
 
+import random
+
 import pytest
 
 WORDS = [
@@ -64,6 +66,14 @@ def make_run(directory, **columns):
         directory, encoder=encoder, name="bert/tiny", heads=heads, tokenizer=tokenizer, task=task, labels=model.labels
     )
     return directory
+
+
+def rows(path, count: int, seed: int = 0):
+    """Write a tsv of `text` and `label` for the classifier of `make_run`; its labels mean nothing."""
+    draw = random.Random(seed)
+    lines = [f"{' '.join(draw.choices(WORDS[:12], k=draw.randint(2, 9)))}\t{i % 3}" for i in range(count)]
+    path.write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,103 @@
+"""How long a text takes, one after the other: of a .tflite by the phone's runtime, of a model directory by Keras."""
+
+import contextlib
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert.errors import InputError
+
+
+def benchmark(
+    path: str | os.PathLike,
+    texts: Sequence[Any] | None = None,
+    *,
+    rounds: int = 3,
+    threads: int = 1,
+    cache: str | os.PathLike | bool | None = None,
+) -> dict[str, Any]:
+    """Times, memory and size; of this process, so that a fresh one gives what a launch gives.
+
+    Args:
+        path: a .tflite, or a model directory (needs TensorFlow).
+        texts: str or pairs; by default texts made of the vocabulary.
+        rounds: int, times that every text is run. threads: int. cache: see `runtime.load`.
+
+    Returns:
+        {"file", "bytes", "interpreter", "texts", "load_ms", "first_answer_ms", "p50_ms", "p90_ms", "peak_memory_mb"}.
+    """
+    from kerasbert.mobile.samples import generated
+
+    path = Path(path)
+    start = time.perf_counter()
+    run, tokenizer, pair, name = _keras(path, threads) if path.is_dir() else _phone(path, threads, cache)
+    loaded = time.perf_counter()
+    texts = generated(tokenizer, 200, pair) if texts is None else texts
+    if not texts or rounds < 1:
+        raise InputError(f"{len(texts)} texts and {rounds} rounds, expected at least one of each")
+    run(texts[0])
+    first = time.perf_counter()
+    for text in texts:  # every length once: its memory is taken then
+        run(text)
+    times = []
+    for _ in range(rounds):
+        for text in texts:
+            begin = time.perf_counter()
+            run(text)
+            times.append((time.perf_counter() - begin) * 1e3)
+    deciles = statistics.quantiles(times, n=10) if len(times) > 1 else times * 9
+    return {
+        "file": str(path),
+        "bytes": ((path / "weights.safetensors") if path.is_dir() else path).stat().st_size,
+        "interpreter": name,
+        "texts": len(texts),
+        "load_ms": round((loaded - start) * 1e3, 1),
+        "first_answer_ms": round((first - loaded) * 1e3, 2),
+        "p50_ms": round(deciles[4], 3),
+        "p90_ms": round(deciles[8], 3),
+        "peak_memory_mb": _peak(),
+    }
+
+
+def _phone(path: Path, threads: int, cache: Any) -> tuple[Callable[[Any], Any], Any, bool, str]:
+    from kerasbert.mobile.runtime import load
+
+    model = load(path, cache=cache, threads=threads)
+    return lambda text: model([text]), model.tokenizer, model.bundle.pair, model.model.name
+
+
+def _keras(path: Path, threads: int) -> tuple[Callable[[Any], Any], Any, bool, str]:
+    import tensorflow as tf
+
+    from kerasbert.tasks import load, predict
+
+    with contextlib.suppress(RuntimeError):  # TensorFlow ran in this process already, its threads are what they are
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    model = load.load(path)
+    if model.tokenizer is None:
+        raise InputError(f"{path} has no tokenizer, expected one in its tokenizer/: a text is what is timed")
+    task = getattr(model, "task", None)
+    answer = predict.predict if task else predict.encode
+    return lambda text: answer(model, [text]), model.tokenizer, bool(task and task.text_b), "keras"
+
+
+def _peak() -> float | None:
+    """Largest resident memory of this process in MB, where the system says.
+
+    Linux's getrusage counts what the process was before exec too: the parent's memory, if that forked it.
+    """
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return round(int(line.split()[1]) * 1024 / 1e6, 1)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)

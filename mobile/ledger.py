@@ -1,0 +1,160 @@
+"""The ledger of a compression: what each artefact is worth and what it costs, measured on the artefact itself.
+
+An artefact is a model directory (measured by Keras) or a .tflite (measured by the phone's runtime, without TensorFlow). Times
+and memory are of a process of its own, one thread, one text at a time. Zeros gain no time in any interpreter, so nothing here
+is worked out from another number: `gzip` is what they gain.
+"""
+
+import gzip
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert import checkpoints, files, report
+from kerasbert.errors import InputError
+from kerasbert.mobile import repack
+from kerasbert.mobile.runtime import load as load_runtime
+from kerasbert.quickstart import measure as processes
+from kerasbert.tasks import label, predict
+from kerasbert.tasks.load import load, task_of
+from kerasbert.tasks.task import Rows, Task, read_rows, split_files
+
+TIMED = 200  # texts
+TIMES = ("p50_ms", "p90_ms", "peak_memory_mb")
+
+
+def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | None = None) -> dict[str, Any]:
+    """One row of the ledger.
+
+    Args:
+        artefact: a model directory of the task, or a .tflite made of one.
+        task: whose metric is taken. rows: labelled texts; the first TIMED of them are timed.
+        name: what the row is called; the artefact's own name by default.
+
+    Returns:
+        {"artefact", the metric by its name, "parameters" and "nonzero" (of a .tflite the numbers of its float and int8
+        constants), "bytes", "gzip_bytes" (of the weights), "p50_ms", "p90_ms", "peak_memory_mb"}.
+
+    Raises:
+        InputError: no artefact there, or one that cannot be read.
+    """
+    path = Path(artefact)
+    if path.is_dir():
+        model = load(path)
+        if getattr(model, "task", None) is None or model.task.kind != task.kind:
+            raise InputError(f"{path} is not fine-tuned for {task.name}, expected a model of the task that is measured")
+        outputs, (parameters, nonzero) = predict.outputs(model, rows.texts), _counted(_tensors(path))
+        data = (path / "weights.safetensors").read_bytes()
+    else:
+        data = path.read_bytes() if path.is_file() else b""
+        outputs, (parameters, nonzero) = _answers(path, task, rows), _counted(_constants(data))
+    row = {"artefact": name or path.name, task.metric: label.metrics(task, outputs, rows.targets)[task.metric]}
+    row |= {"parameters": parameters, "nonzero": nonzero, "bytes": len(data), "gzip_bytes": len(gzip.compress(data, 6))}
+    return row | {key: value for key, value in _times(path, rows.texts).items() if key in TIMES}
+
+
+def labelled(directory: str | os.PathLike, data: Any) -> tuple[Task, Rows]:
+    """The task of a model directory, and the labelled rows of the dev file among `data` (or of the only file).
+
+    Raises:
+        InputError: the directory is no fine-tuned model.
+    """
+    task = task_of(checkpoints.read_model_json(directory))
+    if task is None:
+        raise InputError(f"{directory} is not fine-tuned: the ledger puts costs beside a task's metric")
+    paths = split_files(data)
+    return task, read_rows(task, paths.get("dev") or paths["train"])
+
+
+def show(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The ledger as text."""
+    return report.table(*_cells(rows))
+
+
+def write(rows: Sequence[Mapping[str, Any]], folder: str | os.PathLike) -> Path:
+    """ledger.json, ledger.txt and ledger.html (the table, and the metric over size and over time) in a folder.
+
+    Returns:
+        the page.
+    """
+    folder, (header, cells) = Path(folder), _cells(rows)
+    files.write_json(folder / "ledger.json", list(rows))
+    files.write_atomic(folder / "ledger.txt", show(rows) + "\n")
+    metric = header[1]
+    parts = [report.html_table(header, cells)]
+    for key, unit, factor in (("bytes", "MB", 1e-6), ("p50_ms", "ms a text (p50)", 1)):
+        points = {row["artefact"]: (row[key] * factor, row[metric]) for row in rows}
+        parts.append(report.scatter(points, unit, metric))
+    page = folder / "ledger.html"
+    files.write_atomic(page, report.page("Ledger", parts))
+    return page
+
+
+def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    metric = list(rows[0])[1]
+    header = ["", metric, "parameters", "not zero", "MB", "gzip MB", "p50 ms", "p90 ms", "peak MB"]
+    return header, [
+        [
+            row["artefact"],
+            f"{row[metric]:.4f}",
+            f"{row['parameters']:,}",
+            f"{row['nonzero']:,}",
+            f"{row['bytes'] / 1e6:.2f}",
+            f"{row['gzip_bytes'] / 1e6:.2f}",
+            f"{row['p50_ms']:.2f}",
+            f"{row['p90_ms']:.2f}",
+            "" if row["peak_memory_mb"] is None else f"{row['peak_memory_mb']:.0f}",
+        ]
+        for row in rows
+    ]
+
+
+def _answers(path: Path, task: Task, rows: Rows) -> np.ndarray:
+    """What a .tflite says, as the metrics take it: logits [n, L] or values [n]."""
+    runner = load_runtime(path, cache=False)
+    if (runner.bundle.kind, list(runner.labels)) != (task.kind, list(task.labels.values())):
+        raise InputError(f"{path} answers with {', '.join(runner.labels) or runner.bundle.kind}, expected {task.name}")
+    found = runner.outputs(rows.texts)
+    return found[:, 0] if task.kind == "regression" else np.log(np.maximum(found, 1e-30))
+
+
+def _tensors(directory: Path) -> Iterator[np.ndarray]:
+    tensors = checkpoints.read_tensors(directory)
+    return (tensors.read(name) for name in tensors.names())
+
+
+def _constants(data: bytes) -> Iterator[np.ndarray]:
+    """The weights of a .tflite, those that signatures share once; their bytes as numbers of their type."""
+    model, kinds = repack.read(data), repack.schema().TensorType
+    types = {kinds.FLOAT32: "<f4", kinds.FLOAT16: "<f2", kinds.INT8: "i1"}
+    seen: dict[int, np.ndarray] = {}
+    for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
+        buffer = model.buffers[tensor.buffer].data
+        if buffer is not None and tensor.type in types:
+            seen[tensor.buffer] = np.frombuffer(buffer.tobytes(), types[tensor.type])
+    return iter(seen.values())
+
+
+def _counted(tensors: Iterable[np.ndarray]) -> tuple[int, int]:
+    """(how many numbers, how many are not zero)."""
+    found = [(value.size, int(np.count_nonzero(value))) for value in tensors]
+    return sum(size for size, _ in found), sum(kept for _, kept in found)
+
+
+def _times(path: Path, texts: Sequence[Any]) -> dict[str, Any]:
+    """What `kerasbert-mobile benchmark` says in a process of its own; a .tflite's cannot import TensorFlow."""
+
+    def line(text: Any) -> str:
+        return "\t".join(" ".join(part.split()) for part in ((text,) if isinstance(text, str) else text))
+
+    with tempfile.TemporaryDirectory() as folder:
+        sample = Path(folder) / "texts.txt"
+        sample.write_text("\n".join(map(line, texts[:TIMED])) + "\n", encoding="utf-8")
+        pair = () if isinstance(texts[0], str) else ("--pair",)
+        arguments = ("--texts", sample, "--rounds", 2, "--json", "--no-cache", *pair)
+        return json.loads(processes.mobile("benchmark", path, *arguments, tensorflow=path.is_dir()))

@@ -1,0 +1,289 @@
+"""A plan of compression: distil, prune, trim, quantize, one stage after the other; killed and run again it goes on.
+
+    model: runs/sst2
+    data: glue/SST-2
+    stages:
+      - trim: {texts: [reviews.txt]}
+      - distill: {student: tinybert/4x312, recipe: tinybert, epochs: 10}
+      - distill: {epochs: 5}
+      - heads: {share: 0.33}
+      - prune: {sparsity: 0.5, epochs: 3}
+      - quantize: {quantize: dynamic_int8}
+
+Each stage takes the model directory that the one before wrote; the first takes `model`, the last (`quantize`) writes the
+.tflite. From the first `distill` on the teacher is what that stage was given, and `prune` goes on imitating it.
+"""
+
+import dataclasses
+import inspect
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert import checkpoints, files
+from kerasbert.errors import InputError, unknown
+from kerasbert.mobile import ledger, prune
+from kerasbert.mobile.compression import compress
+from kerasbert.mobile.distill import distill
+from kerasbert.mobile.trimming import trim
+from kerasbert.tasks.load import task_of
+from kerasbert.tasks.task import split_files
+from kerasbert.training import recipe, results
+from kerasbert.training.finetune import finetune
+from kerasbert.training.strategy import strategy as find_strategy
+from kerasbert.training.trainer import Settings
+
+FORMAT = 1
+STATE = "plan.json"
+# said by the plan as a whole, or by the stage before
+GIVEN = {"run", "teacher", "model", "task", "data", "out", "cache", "projection", "settings", "strategy"}
+GIVEN |= {"keep_head", "remove"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is done to a model.
+
+    Args:
+        model: directory of a fine-tuned model. data: train and dev files of its task, as for `finetune`.
+        stages: (name in `stages()`, its arguments); "quantize" is the last, and put there where it is missing.
+        strategy: of every stage that trains.
+    Raises:
+        InputError: no such stage or argument (the nearest is named), "quantize" that is not the last.
+    """
+
+    model: str
+    data: str
+    stages: tuple[tuple[str, Mapping[str, Any]], ...]
+    strategy: str = "cpu"
+
+    def __post_init__(self):
+        made, known = [(name, dict(given)) for name, given in self.stages], stages()
+        for name, given in made:
+            if name not in known:
+                raise unknown("stage", name, known, ", ".join(known))
+            for argument in given:
+                if argument not in known[name]:
+                    raise unknown(f"argument of {name}", argument, known[name], ", ".join(known[name]))
+        if "quantize" not in [name for name, _ in made]:
+            made.append(("quantize", {}))
+        if [name for name, _ in made].index("quantize") != len(made) - 1:
+            raise InputError("quantize is not the last stage: it writes the .tflite, which nothing else can read")
+        taught = False
+        for name, given in made:
+            if name == "distill" and not taught and "student" not in given:
+                raise InputError("the first distill names no student, expected one such as tinybert/4x312, half or 3")
+            taught = taught or name == "distill"
+            if name == "prune":
+                _pruner(dict(given))
+        object.__setattr__(self, "stages", tuple(made))
+
+    def description(self) -> dict[str, Any]:
+        """All that the result depends on: arguments, and the hashes of the files that they name."""
+        named = _paths([given for _, given in self.stages])
+        return {
+            "format": FORMAT,
+            "model": results.digest(self.model),
+            "data": {split: files.sha256(path) for split, path in split_files(self.data).items()},
+            "stages": [[name, given] for name, given in self.stages],
+            "strategy": self.strategy,
+            "files": {path: _digest(Path(path)) for path in named},
+        }
+
+    def recipe(self) -> dict[str, Any]:
+        """The same for the file that is made: no path, the names of files alone."""
+        named = set(_paths([given for _, given in self.stages]))
+        stages = [{name: _bare(given, named)} for name, given in self.stages]
+        return {"model": checkpoints.read_model_json(self.model).name, "stages": stages}
+
+
+def stages() -> dict[str, dict[str, Any]]:
+    """Stage -> name -> type of what a plan may say about it."""
+    taught = recipe.fields(distill) | recipe.fields(Settings)
+    tuned = {name: kind for name, kind in recipe.fields(finetune).items() if not name.endswith("_column")}
+    either = {name: kind for name, kind in tuned.items() if name in taught and name != "schedule"}
+    found = {
+        "trim": {"texts": Sequence[str], "size": int | None},
+        "distill": taught,
+        "heads": recipe.fields(prune.heads),
+        "width": recipe.fields(prune.width),
+        "layers": recipe.fields(prune.layers),
+        "prune": either | recipe.fields(prune.Magnitude),
+        "finetune": tuned,
+        "quantize": {name: kind for name, kind in recipe.fields(compress).items() if name not in ("texts", "recipe")},
+    }
+    return {
+        name: {key: known[key] for key in known if key not in GIVEN or name == "trim"} for name, known in found.items()
+    }
+
+
+def read_plan(path: str | os.PathLike, **over: Any) -> Plan:
+    """A plan of a file of YAML; `model`, `data` and `strategy` may be given instead of what it says.
+
+    Raises:
+        InputError: with file and line: no YAML, an unknown stage or argument, a value of another type.
+    """
+    reader = recipe.Reader(path)
+    root, known = reader.root(), stages()
+    values = reader.mapping(root, {"model": str, "data": str, "strategy": str, "stages": list}, "")
+    values |= {name: value for name, value in over.items() if value is not None}
+    for name in ("model", "data", "stages"):
+        if name not in values:
+            raise reader.error(root, f"the plan has no {name}")
+    made = []
+    for node in dict(reader.items(root, ""))["stages"].value:
+        pairs = list(reader.items(node, "stages.")) if node.id == "mapping" else ()
+        if len(pairs) != 1:
+            raise reader.error(node, "a stage must be one name with its arguments, such as `prune: {sparsity: 0.5}`")
+        ((name, child),) = pairs
+        if name not in known:
+            raise reader.error(node, str(unknown("stage", name, known, ", ".join(known))))
+        made.append((name, reader.mapping(child, known[name], f"{name}.")))
+    with reader.at(root, "the plan"):
+        return Plan(values["model"], values["data"], tuple(made), values.get("strategy", "cpu"))
+
+
+def run_plan(
+    plan: Plan | str | os.PathLike,
+    out: str | os.PathLike,
+    *,
+    work: str | os.PathLike | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Make every stage of a plan that is not made yet, then measure each artefact.
+
+    Args:
+        plan: a Plan, or a file of YAML. out: the .tflite.
+        work: folder of the stages' directories and of the ledger; `<out>.plan` by default.
+        overwrite: bool, begin anew in the place of another plan and of another file.
+
+    Returns:
+        what `compress` says of the file, and "work", "ledger": its rows, see `ledger.measure`.
+
+    Raises:
+        InputError: another plan's folder or file is there, or a stage cannot be made; what earlier stages made is kept.
+    """
+    plan = plan if isinstance(plan, Plan) else read_plan(plan)
+    out, work = Path(out), Path(work or f"{out}.plan")
+    task, rows = ledger.labelled(plan.model, plan.data)  # before any work: the data fit the model
+    find_strategy(plan.strategy)  # before TensorFlow computes anything, after which a CPU can no longer be divided
+    state = _open(work, out, plan.description(), overwrite)
+    current, teacher, artefacts = Path(plan.model), None, [Path(plan.model)]
+    for number, (name, given) in enumerate(plan.stages, 1):
+        made = work / f"{number}-{name}"
+        if name == "quantize":
+            break
+        if name == "distill":
+            teacher = teacher or current
+        if number > state["made"]:
+            results.say(f"stage {number} of {len(plan.stages)}: {name} -> {made}", quiet)
+            _make(name, dict(given), plan, current, teacher, made, quiet)
+            state["made"] = number
+            files.write_json(work / STATE, state)
+        current = made
+        artefacts.append(made)
+    if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
+        results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
+        settings = {"data": _dev(plan.data)} | given
+        state["report"] = compress(current, out=out, overwrite=True, recipe=plan.recipe(), **settings)
+        state |= {"sha256": files.sha256(out), "rows": state["rows"][: len(artefacts)]}
+        files.write_json(work / STATE, state)
+    for artefact in [*artefacts, out][len(state["rows"]) :]:
+        state["rows"].append(ledger.measure(artefact, task, rows))
+        files.write_json(work / STATE, state)
+    ledger.write(state["rows"], work)
+    return state["report"] | {"work": str(work), "ledger": state["rows"]}
+
+
+def _open(work: Path, out: Path, description: dict[str, Any], overwrite: bool) -> dict[str, Any]:
+    """The state of a plan in its folder: begun now, or where it was left."""
+    description = json.loads(json.dumps(description))
+    new = {"plan": description, "made": 0, "report": None, "sha256": None, "rows": []}
+    if (work / STATE).is_file() and not overwrite:
+        try:
+            old = json.loads((work / STATE).read_text())
+            differ = sorted(name for name in description if old["plan"].get(name) != description[name])
+        except (ValueError, KeyError, AttributeError) as error:
+            raise InputError(f"{work / STATE} is damaged ({error!r}): pass --overwrite to begin anew") from error
+        if not differ:
+            return old
+        if any(path.name != STATE for path in work.iterdir()):
+            raise InputError(
+                f"{work} holds another plan ({', '.join(differ)} differ): choose another --work or pass --overwrite"
+            )
+        shutil.rmtree(work)  # it had made nothing
+    files.check_free(work, overwrite)
+    if out.is_dir() or (out.exists() and not overwrite):
+        raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
+    if work.exists():
+        shutil.rmtree(work)
+    files.write_json(work / STATE, new)
+    return new
+
+
+def _make(name: str, given: dict, plan: Plan, current: Path, teacher: Path | None, out: Path, quiet: bool) -> None:
+    """One stage that writes a directory."""
+    if name == "trim":
+        texts = given.pop("texts", None)
+        lines = None if texts is None else [line for file in texts for line in _lines(file)]
+        trim(current, lines, data=plan.data if texts is None else None, out=out, overwrite=True, **given)
+        return
+    if name in ("heads", "width", "layers"):
+        data = () if name == "layers" else (plan.data,)
+        getattr(prune, name)(current, *data, out=out, overwrite=True, **given)
+        return
+    given |= {"out": out, "strategy": plan.strategy, "quiet": quiet}
+    given |= {"changes": given.pop("set")} if "set" in given else {}
+    if name == "prune":
+        given["projection"] = _pruner(given)
+    if name == "distill" or (name == "prune" and teacher is not None):
+        distill(teacher, given.pop("student", current), plan.data, **given)
+    else:
+        task = task_of(checkpoints.read_model_json(current))
+        finetune(current, task, plan.data, keep_head=True, **given)
+
+
+def _pruner(given: dict[str, Any]) -> prune.Magnitude:
+    """What prunes, of its arguments, which are taken out of the stage's."""
+    chosen = inspect.signature(prune.Magnitude).parameters
+    return prune.Magnitude(**{key: given.pop(key) for key in chosen if key in given})
+
+
+def _dev(data: str) -> Path:
+    """The labelled rows that a file is compared on."""
+    paths = split_files(data)
+    return paths.get("dev") or paths["train"]
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        lines = Path(file).read_text("utf-8", "replace").split("\n")
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    return [line for line in lines if line.strip()]
+
+
+def _paths(value: Any) -> list[str]:
+    """The files and directories that a plan's arguments name."""
+    if isinstance(value, Mapping):
+        return sorted({path for inner in value.values() for path in _paths(inner)})
+    if isinstance(value, list | tuple):
+        return sorted({path for inner in value for path in _paths(inner)})
+    return [value] if isinstance(value, str) and os.path.exists(value) else []
+
+
+def _digest(path: Path) -> str:
+    return results.digest(path) if path.is_dir() else files.sha256(path)
+
+
+def _bare(value: Any, paths: set[str]) -> Any:
+    """The arguments with names of files in the place of paths."""
+    if isinstance(value, Mapping):
+        return {name: _bare(inner, paths) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_bare(inner, paths) for inner in value]
+    return Path(value).name if isinstance(value, str) and value in paths else value

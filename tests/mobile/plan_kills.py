@@ -1,0 +1,109 @@
+"""A whole plan (distil, prune, int8) killed again and again, beside one that is left alone: the same bytes?
+
+    python -m tests.mobile.plan_kills --kills 10 [--seed 0]
+
+Each process is killed at a random moment after its first stage was announced; then the same command is run again.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests import tiny
+from tests.support import ROOT
+
+PLAN = """
+model: {model}
+data: {data}
+stages:
+  - distill: {{student: 1, steps: 40, batch: 16, length: 16, save_every: 4, unlabelled: [{texts}]}}
+  - prune: {{sparsity: 0.5, steps: 40, batch: 16, length: 16, save_every: 4, frequency: 3}}
+  - quantize: {{lengths: [12, 16], min_agreement: 0.5}}
+"""
+
+
+def prepare(folder: Path) -> Path:
+    """A teacher, its data and a plan -> the plan's file."""
+    import kerasbert as kb
+
+    data = folder / "data"
+    data.mkdir()
+    tiny.labelled(data / "train.tsv", 100)
+    tiny.labelled(data / "dev.tsv", 40, seed=1)
+    (folder / "texts.txt").write_text("\n".join(tiny.sentences(100, 5)) + "\n")
+    settings = {"steps": 4, "batch": 8, "learning_rate": 1e-3, "changes": tiny.SPEC, "quiet": True}
+    kb.pretrain("bert/tiny", tiny.records(folder), out=folder / "pretrained", **settings)
+    settings = {"steps": 60, "batch": 20, "learning_rate": 1e-2, "length": 16, "quiet": True}
+    kb.finetune(folder / "pretrained", "classification", str(data), out=folder / "teacher", **settings)
+    plan = folder / "plan.yaml"
+    plan.write_text(PLAN.format(model=folder / "teacher", data=data, texts=folder / "texts.txt"))
+    return plan
+
+
+def command(plan: Path, out: Path) -> subprocess.Popen:
+    """The plan's process; its messages come through the pipe."""
+    arguments = [sys.executable, "-m", "kerasbert.mobile.cli", "compress", "--plan", plan, "--out", out]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        [*map(str, arguments)], cwd=ROOT, env=environment, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
+    )
+
+
+def until_begun(process: subprocess.Popen) -> str:
+    """Read until a stage is announced; what was read."""
+    read = ""
+    for line in process.stdout:
+        read += line
+        if line.startswith("stage "):
+            return read
+    raise AssertionError(f"no stage was begun:\n{read}")
+
+
+def run(folder: Path, kills: int, seed: int) -> dict:
+    """Both plans; what was seen."""
+    plan = prepare(folder)
+    whole = command(plan, folder / "whole.tflite")
+    until_begun(whole)
+    begun = time.monotonic()
+    assert whole.communicate()[0].strip()
+    assert whole.returncode == 0
+    seconds = time.monotonic() - begun
+    draw, done, stages = random.Random(seed), 0, []
+    out = folder / "killed.tflite"
+    while True:
+        process = command(plan, out)
+        first = until_begun(process)
+        if done == kills:
+            assert process.communicate()[0]
+            assert process.returncode == 0
+            break
+        time.sleep(draw.uniform(0, seconds / kills))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "the plan ended before it was killed"
+        stages.append(int(first.rsplit("stage ", 1)[1].split()[0]))
+        done += 1
+    digests = [hashlib.sha256((folder / f"{name}.tflite").read_bytes()).hexdigest() for name in ("whole", "killed")]
+    return {"kills": done, "stages at the start": stages, "seconds": round(seconds), "same": digests[0] == digests[1]}
+
+
+def main() -> None:
+    """Print what was seen."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, value in run(Path(folder), options.kills, options.seed).items():
+            print(f"{name}: {value}")
+
+
+if __name__ == "__main__":
+    main()
