@@ -193,6 +193,7 @@ def run_plan(
         state |= {"sha256": files.sha256(out), "rows": state["rows"][: len(artefacts)]}
         files.write_json(work / STATE, state)
     for artefact in [*artefacts, out][len(state["rows"]) :]:
+        results.say(f"measure {artefact}", quiet)
         state["rows"].append(ledger.measure(artefact, task, rows))
         files.write_json(work / STATE, state)
     ledger.write(state["rows"], work)

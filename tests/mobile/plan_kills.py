@@ -57,13 +57,13 @@ def command(plan: Path, out: Path) -> subprocess.Popen:
 
 
 def until_begun(process: subprocess.Popen) -> str:
-    """Read until a stage is announced; what was read."""
+    """Read until a stage or a row of the ledger is announced -> that line."""
     read = ""
     for line in process.stdout:
         read += line
-        if line.startswith("stage "):
-            return read
-    raise AssertionError(f"no stage was begun:\n{read}")
+        if line.startswith(("stage ", "measure ")):
+            return line
+    raise AssertionError(f"nothing was left to do:\n{read}")
 
 
 def run(folder: Path, kills: int, seed: int) -> dict:
@@ -75,7 +75,7 @@ def run(folder: Path, kills: int, seed: int) -> dict:
     assert whole.communicate()[0].strip()
     assert whole.returncode == 0
     seconds = time.monotonic() - begun
-    draw, done, stages = random.Random(seed), 0, []
+    draw, done, begins = random.Random(seed), 0, []
     out = folder / "killed.tflite"
     while True:
         process = command(plan, out)
@@ -84,14 +84,14 @@ def run(folder: Path, kills: int, seed: int) -> dict:
             assert process.communicate()[0]
             assert process.returncode == 0
             break
-        time.sleep(draw.uniform(0, seconds / kills))
+        time.sleep(draw.uniform(0, seconds / (kills + 1)))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL, "the plan ended before it was killed"
-        stages.append(int(first.rsplit("stage ", 1)[1].split()[0]))
+        begins.append(first.split(":")[0].split(" /")[0].strip())
         done += 1
     digests = [hashlib.sha256((folder / f"{name}.tflite").read_bytes()).hexdigest() for name in ("whole", "killed")]
-    return {"kills": done, "stages at the start": stages, "seconds": round(seconds), "same": digests[0] == digests[1]}
+    return {"kills": done, "went on with": begins, "seconds": round(seconds), "same": digests[0] == digests[1]}
 
 
 def main() -> None:

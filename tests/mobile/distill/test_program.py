@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kerasbert import registry
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.naming import names, values
@@ -16,7 +15,7 @@ from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
 from kerasbert.training.trainer import precision
 from tests.mobile.distill import worlds
-from tests.models.battery import eagerly
+from tests.models.battery import different, eagerly
 
 ALL = Distillation({"labels": 1.0, "soft": 1.0, "logits": 1.0, **worlds.LAYERS}, temperature=2.0)
 
@@ -167,9 +166,7 @@ def check_learns(program, batch, teacher):
 QUICK = ("albert", "mobilebert")  # shared layers, no norms; a family takes 2 to 3 s
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in registry.families()]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in different()])
 def test_every_encoder_learns_from_bert(name):
     """Students of half the width and half the layers."""
     student = worlds.model(name, 8, dropout=0.0, **{"blocks.layers": 1})
@@ -178,7 +175,7 @@ def test_every_encoder_learns_from_bert(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", registry.families())
+@pytest.mark.parametrize("name", different())
 def test_every_encoder_teaches(name):
     student, teacher = worlds.model("bert", 8, dropout=0.0), worlds.model(name, seed=2)
     check_learns(LabelImitation(student, teacher, ALL), worlds.batch(), teacher)
@@ -198,7 +195,7 @@ def test_mobilebert_learns_from_ib_bert():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", registry.families())
+@pytest.mark.parametrize("name", different())
 def test_every_encoder_learns_tokens(name):
     student, teacher = worlds.model(name, 8, task=None, dropout=0.0), worlds.model("bert", task=None, seed=2)
     settings = {"tokenizer": worlds.TOKENIZER, "masking": MaskedLM(), "seed": 0}

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import kerasbert as kb
-from kerasbert import registry
 from kerasbert.checkpoints import read_tensors
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, values
@@ -18,7 +17,7 @@ from kerasbert.training.optimizers import adamw, averaged, make_optimizer
 from kerasbert.training.step import StepCore
 from kerasbert.training.trainer import Settings
 from tests.mobile.prune.conftest import SETTINGS
-from tests.models.battery import Subject, eagerly
+from tests.models.battery import Subject, different, eagerly
 from tests.support import python
 
 ONE = {"blocks.layers": 1}
@@ -191,7 +190,7 @@ def test_two_replicas_prune_as_one(files, tmp_path, finetuned):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", registry.families())
+@pytest.mark.parametrize("name", different())
 def test_every_family_is_pruned(name, tmp_path):
     subject = Subject(name, tmp_path)
     pruner = prune.Magnitude(structure="2:4")

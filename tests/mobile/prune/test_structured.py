@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 import kerasbert as kb
-from kerasbert import registry
 from kerasbert.checkpoints import load_encoder, save_model
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
@@ -16,7 +15,7 @@ from kerasbert.spec import Spec
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.task import Rows
 from tests.mobile.prune.conftest import SETTINGS, vectors
-from tests.models.battery import Subject, eagerly
+from tests.models.battery import Subject, different, eagerly
 from tests.tiny import sentences
 
 HEADS = {"attention.heads": 4, "attention.head_size": 4}
@@ -71,7 +70,7 @@ def test_layers_are_taken_out_of_a_model_that_shares(tmp_path, share):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", registry.families())
+@pytest.mark.parametrize("name", different())
 def test_every_family_is_cut(name, tmp_path):
     """Heads, neurons of every network, and the second of three layers."""
     subject = Subject(name, tmp_path, **HEADS, **{"blocks.layers": 3})
