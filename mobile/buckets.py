@@ -31,7 +31,7 @@ def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
         return None
     small, large = sorted(made)
     pair = [model.subgraphs[made[size].subgraphIndex] for size in (small, large)]
-    if _names(made[small]) != _names(made[large]) or not _same_program(model, *pair):
+    if _names(made[small]) != _names(made[large]) or not same_program(model, *pair):
         return None
     graphs, entries = [], []
     for length in sorted(signatures):
@@ -41,6 +41,7 @@ def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
             graph = _derive(model, *pair, (length - small, large - small), length)
         if graph is None:
             return None
+        graph.name = signatures[length].encode()  # else several have one name, which the converter's quantizer refuses
         entry = copy.copy(made[large])
         entry.signatureKey, entry.subgraphIndex = signatures[length].encode(), len(graphs)
         graphs.append(graph)
@@ -53,7 +54,7 @@ def _names(entry: Any) -> list[tuple]:
     return sorted((part.name, part.tensorIndex) for part in [*entry.inputs, *entry.outputs])
 
 
-def _same_program(model: Any, a: Any, b: Any) -> bool:
+def same_program(model: Any, a: Any, b: Any) -> bool:
     """Whether two subgraphs are the same operators on the same tensors, sizes aside."""
     if len(a.tensors) != len(b.tensors) or len(a.operators) != len(b.operators):
         return False

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.mobile import quantize
 from kerasbert.mobile.distill import command as distill
 from kerasbert.mobile.prune.command import add_commands
 
@@ -64,15 +65,24 @@ def parser() -> argparse.ArgumentParser:
     part.set_defaults(command=_compress)
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model, or of an encoder")
     part.add_argument("--out", required=True, metavar="FILE")
-    part.add_argument("--quantize", default="dynamic_int8", metavar="none|fp16|dynamic_int8")
+    part.add_argument(
+        "--quantize", default="dynamic_int8", metavar="none|fp16|dynamic_int8|int8_embeddings|static_int8|full_int8"
+    )
     part.add_argument("--target", metavar="kerasbert|mediapipe")
     part.add_argument("--length", type=int, metavar="TOKENS", help="longest text; longer ones lose their end")
     part.add_argument(
         "--lengths", type=_lengths, metavar="8,16,32", help="the length buckets, or `any`: one for all, least memory"
     )
-    part.add_argument("--min-agreement", type=float, default=0.985, metavar="SHARE")
+    part.add_argument("--min-agreement", type=float, metavar="SHARE", help="default: 0.985; static 0.95")
     part.add_argument("--data", metavar="FILE", help="rows of the task to compare the file and the model on")
     part.add_argument("--texts", metavar="FILE", help="the same, one text a line")
+    part.add_argument(
+        "--calibration", metavar="FILE", help="real texts for static_int8: one a line, or rows of the task"
+    )
+    part.add_argument("--calibration-size", type=int, metavar="N", help="how many of them (default: at most 200)")
+    part.add_argument(
+        "--max-drop", type=float, metavar="POINTS", help="of the metric on --data; what costs most stays float"
+    )
     part.add_argument("--overwrite", action="store_true", help="replace FILE")
 
     add_commands(commands, common)
@@ -110,6 +120,9 @@ def _compress(options: argparse.Namespace) -> None:
         min_agreement=options.min_agreement,
         texts=_texts(Path(options.texts).read_text(), False) if options.texts else None,
         data=options.data,
+        calibration=options.calibration,
+        calibration_size=options.calibration_size,
+        max_drop=options.max_drop,
         overwrite=options.overwrite,
     )
     if options.json:
@@ -125,6 +138,7 @@ def _compress(options: argparse.Namespace) -> None:
     )
     for who, accuracy in report.get("accuracy", {}).items():
         print(f"accuracy of {who}: {accuracy:.4f}")
+    quantize.show(report)
 
 
 def _load(options: argparse.Namespace) -> Any:
