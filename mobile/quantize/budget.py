@@ -12,7 +12,7 @@ from kerasbert.mobile.quantize import forms, ranges, static, weights
 
 SENSITIVITY = 200  # texts that the cost of each weight is measured on
 FINENESS = (static.FINENESS, 300.0, 1000.0, 3000.0, 10000.0)
-QUANTIZATIONS = (*forms.FORMS, "static_int8")
+QUANTIZATIONS = (*forms.KINDS, "static_int8")
 
 
 def check(quantize: str, max_drop: float, targets: np.ndarray | None) -> None:
@@ -109,10 +109,10 @@ def _weights(data, quantize, names, batches, max_drop, judge) -> Candidates:
     """Candidates that keep weights in float."""
     model = repack.read(data)
     found = weights.find(model, names)
-    whole = forms.plan(quantize, found)
+    whole = list(dict.fromkeys(weight.name for weight in forms.plan(quantize, found)))
 
     def make(kept: Iterable[str], judge: Judge = judge) -> tuple[bytes, dict[str, Any]]:
-        made = repack.write(weights.lower(model, found, forms.plan(quantize, found, kept)))
+        made = repack.write(weights.lower(model, forms.plan(quantize, found, kept)))
         return made, judge.row(made, [name for name in whole if name in kept])
 
     made, row = make(())
@@ -120,7 +120,7 @@ def _weights(data, quantize, names, batches, max_drop, judge) -> Candidates:
     if row["drop"] <= max_drop:
         return
     few = judge.sample(SENSITIVITY)
-    cost = {name: make(whole.keys() - {name}, few)[1]["mean_difference"] for name in whole}
+    cost = {name: make(set(whole) - {name}, few)[1]["mean_difference"] for name in whole}
     kept: list[str] = []
     for name in sorted(whole, key=lambda name: -cost[name])[:-1]:  # all of them would be the float file
         kept.append(name)

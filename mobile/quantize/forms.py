@@ -8,8 +8,8 @@ import numpy as np
 from kerasbert.mobile import repack
 from kerasbert.mobile.quantize import ranges, static, weights
 
-# the form of matrices and of embedding tables
-FORMS = {"dynamic_int8": ("dynamic", "rows"), "int8_embeddings": ("float", "rows")}
+# the kinds of weights that become int8, of which a budget may leave some in float
+KINDS = {"dynamic_int8": ("matrix", "table"), "int8_embeddings": ("table",)}
 CALIBRATED = ("static_int8", "full_int8")
 Feeds = Iterable[tuple[str, dict[str, np.ndarray]]]
 
@@ -40,7 +40,7 @@ def quantized(data: bytes, quantize: str, names: Iterable[str], batches: Feeds =
 
     Args:
         data: float32 .tflite, its tensors named.
-        quantize: str, a key of FORMS or one of CALIBRATED.
+        quantize: str, a key of KINDS or one of CALIBRATED.
         names: the names of the Keras model's weights. batches: of `feeds`, for CALIBRATED.
     Returns:
         The file, and a record: float_operators (name -> how often, in the longest signature) and, for static_int8,
@@ -53,15 +53,14 @@ def quantized(data: bytes, quantize: str, names: Iterable[str], batches: Feeds =
     else:
         model = repack.read(data)
         found = weights.find(model, names)
-        made = repack.write(weights.lower(model, found, plan(quantize, found)))
+        made = repack.write(weights.lower(model, plan(quantize, found)))
     return repack.slim(made), record(made, quantize, names)
 
 
-def plan(quantize: str, found: Iterable[weights.Weight], kept: Iterable[str] = ()) -> dict[str, str]:
-    """Weight name -> form, of a key of FORMS; those in `kept` stay float."""
-    matrix, table = FORMS[quantize]
-    forms = {weight.name: matrix if weight.kind == "matrix" else table for weight in found}
-    return {name: form for name, form in forms.items() if form != "float" and name not in set(kept)}
+def plan(quantize: str, found: Iterable[weights.Weight], kept: Iterable[str] = ()) -> list[weights.Weight]:
+    """The weights that become int8 under a key of KINDS, less those whose names are kept in float."""
+    kept = set(kept)
+    return [weight for weight in found if weight.kind in KINDS[quantize] and weight.name not in kept]
 
 
 def record(made: bytes, quantize: str, names: Iterable[str]) -> dict[str, Any]:

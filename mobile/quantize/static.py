@@ -54,9 +54,7 @@ def static(data: bytes, seen: Ranges, fineness: float = FINENESS) -> bytes:
     model = repack.read(data)
     coarse = {_name(model, place) for place, found in seen.items() if found.fineness < fineness}
     half = repack.read(_quantized(data, seen, list(ARITHMETIC), sorted(coarse)))
-    weights = parts.find(half)
-    forms = {weight.name: "dynamic" if weight.kind == "matrix" else "rows" for weight in weights}
-    return repack.write(parts.lower(half, weights, forms))
+    return repack.write(parts.lower(half, parts.find(half)))
 
 
 def _name(model: Any, place: tuple[int, int]) -> str:

@@ -1,17 +1,14 @@
-"""The weights of a float32 .tflite by the names of the model's layers, and their int8 forms.
+"""The weights of a float32 .tflite by the names of the model's layers, and how each of them becomes int8.
 
-The converter quantizes a whole file or nothing. Here a form is chosen for each weight of the one float file, with no
-conversion between two choices:
-
-`dynamic`   a matrix in int8, one scale per output; the interpreter quantizes its float inputs, per token, as it runs
-`rows`      an embedding table in int8, one scale per row
-`float`     as it is
+The converter quantizes a whole file or nothing. Here it is decided for each weight of one float file, with no conversion
+between two decisions. A matrix gets one scale per output, and the interpreter quantizes its float inputs, per token, as it
+runs (dynamic range quantization); an embedding table gets one scale per row.
 """
 
 import copy
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,6 @@ import numpy as np
 from kerasbert.mobile import repack
 
 SMALLEST = 1024  # numbers; a smaller weight stays float, as in the converter's own dynamic range quantization
-FORMS = ("dynamic", "rows", "float")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,22 +113,13 @@ def by_row(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(np.rint(x / scale[:, None]), -127, 127).astype(np.int8), scale
 
 
-def lower(model: Any, weights: Iterable[Weight], forms: Mapping[str, str]) -> Any:
-    """A copy of a float file's ModelT with weights in other forms.
-
-    Args:
-        model: ModelT, left as it is.
-        weights: of `find`.
-        forms: dict of name -> one of FORMS; by default `float`.
-    """
+def lower(model: Any, weights: Iterable[Weight]) -> Any:
+    """A copy of a float file's ModelT with these of its weights (of `find`) in int8."""
     made = _copy(model)
     editor = _Editor(made)
     for weight in weights:
-        form = forms.get(weight.name, "float")
-        if form == "dynamic":
-            editor.matrix(weight, values(model, weight))
-        elif form == "rows":
-            editor.table(weight, values(model, weight))
+        change = editor.matrix if weight.kind == "matrix" else editor.table
+        change(weight, values(model, weight))
     return editor.finished()
 
 
@@ -262,4 +249,4 @@ def dynamic(model: Any, names: Iterable[str]) -> list[str]:
             types = [graph.tensors[index].type for index in inputs_of(operator)[:2]]
             if types == [s.TensorType.FLOAT32, s.TensorType.INT8]:
                 found.append(_layer((graph.tensors[int(operator.outputs[0])].name or b"").decode(), layers))
-    return found
+    return list(dict.fromkeys(found))
