@@ -76,7 +76,7 @@ def test_only_the_tables_are_int8(run, tmp_path, monkeypatch):
     from kerasbert.mobile.quantize import weights
 
     monkeypatch.setattr(weights, "SMALLEST", 1)  # all are tiny here
-    report = compress(run, "int8_embeddings", tmp_path / "x.tflite", lengths=[8, 12, 24], texts=TEXTS)
+    report = compress(run, "int8_embeddings", tmp_path / "x.tflite", lengths=[24], texts=TEXTS)
     s = repack.schema()
     model = repack.read((tmp_path / "x.tflite").read_bytes())
     for graph in model.subgraphs:

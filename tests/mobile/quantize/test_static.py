@@ -96,6 +96,7 @@ def test_full_int8_computes_nothing_in_float(run, tmp_path):
             compress(run, "full_int8", tmp_path / "y.tflite", **settings)
 
 
+@pytest.mark.slow
 def test_any_length_and_mediapipe(run, tmp_path):
     from kerasbert.mobile import compress
 
