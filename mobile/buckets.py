@@ -6,6 +6,7 @@ the weights; deriving costs nothing. Where the two differ in any other way the a
 """
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,33 @@ def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
         entries.append(entry)
     model.subgraphs, model.signatureDefs = graphs, entries
     return repack.write(model)
+
+
+def sample(lengths: Iterable[int]) -> tuple[int, int]:
+    """The two lengths of three or more that `add` derives the others from."""
+    longest = max(lengths)
+    return min(set(lengths) - {longest}, key=lambda length: (abs(length - SAMPLED), length)), longest
+
+
+def only(data: bytes, names: Iterable[str]) -> bytes:
+    """A file with the signatures of these names alone."""
+    model, names = repack.read(data), set(names)
+    model.signatureDefs = [entry for entry in model.signatureDefs if entry.signatureKey.decode() in names]
+    graphs = [model.subgraphs[entry.subgraphIndex] for entry in model.signatureDefs]
+    for index, entry in enumerate(model.signatureDefs):
+        entry.subgraphIndex = index
+    model.subgraphs = graphs
+    return repack.write(model)
+
+
+def lengths(data: bytes) -> dict[int, str]:
+    """Length -> signature name of a file with a signature for each length."""
+    model = repack.read(data)
+    found = {}
+    for entry in model.signatureDefs:
+        shape = model.subgraphs[entry.subgraphIndex].tensors[entry.inputs[0].tensorIndex].shape
+        found[int(shape[1])] = entry.signatureKey.decode()
+    return found
 
 
 def _names(entry: Any) -> list[tuple]:

@@ -83,8 +83,8 @@ def compress(
         overwrite: bool, replace an existing file.
     Returns:
         report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), texts,
-            agreement, max_difference, mean_difference, seconds, and accuracy of both where the data has labels. Of what is
-            made from a float file: float_operators, dynamic (`quantize.forms.quantized`) and budget (`quantize.budget`).
+            agreement, max_difference, mean_difference, seconds, and accuracy of both where the data has labels. For
+            static_int8 and full_int8 float_operators and dynamic (`quantize.forms`), with max_drop budget (`quantize.budget`).
 
     Raises:
         InputError: the file exists, the model cannot be converted, or the file disagrees with the model; in each case

@@ -50,9 +50,7 @@ def named(
 ) -> bytes:
     """The same before `slim`: tensors have the names of the layers that made them."""
     if len(signatures) > 2:
-        longest = max(signatures)
-        other = min(signatures.keys() - {longest}, key=lambda length: (abs(length - buckets.SAMPLED), length))
-        sample = {length: signatures[length] for length in (other, longest)}
+        sample = {length: signatures[length] for length in buckets.sample(signatures)}
         data = buckets.add(_file(model, function, sample, inputs, quantize), signatures)
         if data is not None:
             return data

@@ -43,8 +43,8 @@ def quantized(data: bytes, quantize: str, names: Iterable[str], batches: Feeds =
         quantize: str, a key of KINDS or one of CALIBRATED.
         names: the names of the Keras model's weights. batches: of `feeds`, for CALIBRATED.
     Returns:
-        The file, and a record: float_operators (name -> how often, in the longest signature) and, for static_int8,
-        dynamic (layers whose matrix is int8 with float activations).
+        The file, and for CALIBRATED a record: float_operators (name -> how often, in the longest signature) and dynamic
+        (layers whose matrix is int8 and whose activations are float).
     """
     if quantize == "full_int8":
         made = static.full(data, ranges.observe(data, batches))
@@ -64,9 +64,8 @@ def plan(quantize: str, found: Iterable[weights.Weight], kept: Iterable[str] = (
 
 
 def record(made: bytes, quantize: str, names: Iterable[str]) -> dict[str, Any]:
-    """What of a file stayed float."""
+    """What of a calibrated file is not int8."""
+    if quantize not in CALIBRATED:
+        return {}
     model = repack.read(made)
-    result: dict[str, Any] = {"float_operators": static.floats(model)}
-    if quantize == "static_int8":
-        result["dynamic"] = weights.dynamic(model, names)
-    return result
+    return {"float_operators": static.floats(model), "dynamic": weights.dynamic(model, names)}

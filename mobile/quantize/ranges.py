@@ -43,7 +43,7 @@ class Range:
 
 
 def read(calibration: Any, task: Any, pair: bool) -> list:
-    """The texts that were given: a list, a file with one text a line, or rows of the task.
+    """The texts that were given: a list, a file with one text a line, or rows of the task (a folder: of its train file).
 
     Args:
         calibration: list of str or of pairs, or a path. task: Task or None. pair: bool, whether a text is two.
@@ -51,8 +51,17 @@ def read(calibration: Any, task: Any, pair: bool) -> list:
         InputError: no such file, or a line that is not a pair.
     """
     if not isinstance(calibration, str | os.PathLike):
-        return list(calibration)
+        texts = list(calibration)
+        wrong = next((text for text in texts if isinstance(text, str | bytes) == pair), None)
+        if wrong is not None:
+            what = "pairs of texts" if pair else "texts, not pairs"
+            raise InputError(f"calibration holds {wrong!r:.80}, expected {what}, as the model reads")
+        return texts
     path = Path(calibration)
+    if path.is_dir() and task is not None:
+        from kerasbert.tasks.task import split_files
+
+        path = next(iter(split_files(path).values()))
     if not path.is_file():
         raise InputError(f"no calibration file {path}. Check the path")
     if task is not None and path.suffix in (".tsv", ".csv", ".jsonl"):

@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import repack
+from kerasbert.mobile import buckets, repack
 from kerasbert.mobile.quantize import weights as parts
 from kerasbert.mobile.quantize.ranges import Range
 from kerasbert.mobile.runtime.quiet import captured
 
 ARITHMETIC = ("ADD", "SUB", "MUL", "DIV", "MEAN", "SUM", "SQUARED_DIFFERENCE", "RSQRT", "SQRT", "SQUARE", "POW", "NEG")
-FINENESS = (
-    100.0  # of `Range`; MiniLM's attention probabilities have 190, the worst GELU 27, its second matrices 0.8 to 14
-)
+# of `Range`. In MiniLM attention probabilities have 190, the worst GELU 27, what the second matrices make 0.8 to 14.
+FINENESS = 100.0
 _MOVES = ("CAST", "QUANTIZE", "DEQUANTIZE")
 
 Ranges = Mapping[tuple[int, int], Range]
@@ -53,8 +52,21 @@ def static(data: bytes, seen: Ranges, fineness: float = FINENESS) -> bytes:
     """
     model = repack.read(data)
     coarse = {_name(model, place) for place, found in seen.items() if found.fineness < fineness}
-    half = repack.read(_quantized(data, seen, list(ARITHMETIC), sorted(coarse)))
-    return repack.write(parts.lower(half, parts.find(half)))
+
+    def make(data: bytes, seen: Ranges) -> bytes:
+        half = repack.read(_quantized(data, seen, list(ARITHMETIC), sorted(coarse)))
+        return repack.write(parts.lower(half, parts.find(half)))
+
+    lengths = buckets.lengths(data)
+    if len(lengths) > 2:
+        # the quantizer copies every weight for every length; as all have one scale, two lengths give the others
+        two = [lengths[length] for length in buckets.sample(lengths)]
+        kept = [entry.subgraphIndex for entry in model.signatureDefs if entry.signatureKey.decode() in two]
+        fewer = {(kept.index(number), index): seen[number, index] for number, index in seen if number in kept}
+        made = buckets.add(make(buckets.only(data, two), fewer), lengths)
+        if made is not None:
+            return made
+    return make(data, seen)
 
 
 def _name(model: Any, place: tuple[int, int]) -> str:
@@ -78,15 +90,20 @@ def _quantized(data: bytes, seen: Ranges, operators: list[str], nodes: list[str]
             raise InputError(f"TensorFlow's quantizer refused the model: {reason[:300]}") from error
 
 
-def floats(model: Any, graph: Any = None) -> dict[str, int]:
-    """Operators that compute with float numbers: name -> how often, in one subgraph (the last by default)."""
+def floats(model: Any) -> dict[str, int]:
+    """Operators with float results: name -> how often, in the last subgraph.
+
+    A matrix product with int8 weights is not counted: it quantizes its float inputs itself.
+    """
     s = repack.schema()
     names = {value: name for name, value in vars(s.BuiltinOperator).items() if isinstance(value, int)}
-    graph = graph or model.subgraphs[-1]
+    graph = model.subgraphs[-1]
     counts: dict[str, int] = {}
     for operator in graph.operators:
         name = names[parts.builtin(model, operator)]
         types = {graph.tensors[int(index)].type for index in operator.outputs}
+        if name == "FULLY_CONNECTED" and graph.tensors[parts.inputs_of(operator)[1]].type == s.TensorType.INT8:
+            continue
         if name not in _MOVES and s.TensorType.FLOAT32 in types:
             counts[name] = counts.get(name, 0) + 1
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -1,5 +1,9 @@
 """static_int8 and full_int8: what is int8, that lengths share it, and every registered encoder."""
 
+import contextlib
+import io
+import json
+
 import numpy as np
 import pytest
 
@@ -27,14 +31,16 @@ def results(model, graph):
 
 @pytest.fixture(scope="module")
 def static_file(run, tmp_path_factory):
-    """(path, report) of a static_int8 file with three buckets, of which one was derived."""
-    from kerasbert.mobile import compress
+    """(path, report) of a static_int8 file with three buckets, of which one was derived; by the command."""
+    from kerasbert.mobile.cli import main
 
     path = tmp_path_factory.mktemp("static") / "static.tflite"
     lines = path.with_name("lines.txt")
     lines.write_text("\n".join(TEXTS))
-    settings = {"lengths": [8, 12, 24], "texts": TEXTS, "min_agreement": 0.8}
-    return path, compress(run, "static_int8", path, calibration=lines, **settings)
+    arguments = f"compress {run} --quantize static_int8 --calibration {lines} --calibration-size 5 --out {path}"
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main([*arguments.split(), *"--lengths 8,12,24 --min-agreement 0.8 --json".split()]) == 0
+    return path, json.loads(printed.getvalue())
 
 
 def test_norms_are_float_and_the_rest_is_int8(static_file):
