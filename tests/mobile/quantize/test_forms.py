@@ -90,6 +90,18 @@ def test_only_the_tables_are_int8(run, tmp_path, monkeypatch):
     assert 0 < report["max_difference"] < 0.05
 
 
+@pytest.mark.slow
+def test_a_file_of_any_length_has_int8_tables_too(run, tmp_path, monkeypatch):
+    from kerasbert.mobile import compress, repack
+    from kerasbert.mobile.quantize import weights
+
+    monkeypatch.setattr(weights, "SMALLEST", 1)
+    path = tmp_path / "x.tflite"
+    report = compress(run, "int8_embeddings", path, lengths="any", length=24, texts=TEXTS)
+    assert repack.operators(path.read_bytes())["GATHER"] == 4  # two tables, each with its scales
+    assert 0 < report["max_difference"] < 0.05
+
+
 def test_weights_have_their_layers_names(run, monkeypatch):
     from kerasbert.layers.naming import names
     from kerasbert.mobile import compression, convert, repack
