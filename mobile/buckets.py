@@ -6,6 +6,7 @@ the weights; deriving costs nothing. Where the two differ in any other way the a
 """
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
         return None
     small, large = sorted(made)
     pair = [model.subgraphs[made[size].subgraphIndex] for size in (small, large)]
-    if _names(made[small]) != _names(made[large]) or not _same_program(model, *pair):
+    if _names(made[small]) != _names(made[large]) or not same_program(model, *pair):
         return None
     graphs, entries = [], []
     for length in sorted(signatures):
@@ -41,6 +42,7 @@ def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
             graph = _derive(model, *pair, (length - small, large - small), length)
         if graph is None:
             return None
+        graph.name = signatures[length].encode()  # else several have one name, which the converter's quantizer refuses
         entry = copy.copy(made[large])
         entry.signatureKey, entry.subgraphIndex = signatures[length].encode(), len(graphs)
         graphs.append(graph)
@@ -49,11 +51,38 @@ def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
     return repack.write(model)
 
 
+def sample(lengths: Iterable[int]) -> tuple[int, int]:
+    """The two lengths of three or more that `add` derives the others from."""
+    longest = max(lengths)
+    return min(set(lengths) - {longest}, key=lambda length: (abs(length - SAMPLED), length)), longest
+
+
+def only(data: bytes, names: Iterable[str]) -> bytes:
+    """A file with the signatures of these names alone."""
+    model, names = repack.read(data), set(names)
+    model.signatureDefs = [entry for entry in model.signatureDefs if entry.signatureKey.decode() in names]
+    graphs = [model.subgraphs[entry.subgraphIndex] for entry in model.signatureDefs]
+    for index, entry in enumerate(model.signatureDefs):
+        entry.subgraphIndex = index
+    model.subgraphs = graphs
+    return repack.write(model)
+
+
+def lengths(data: bytes) -> dict[int, str]:
+    """Length -> signature name of a file with a signature for each length."""
+    model = repack.read(data)
+    found = {}
+    for entry in model.signatureDefs:
+        shape = model.subgraphs[entry.subgraphIndex].tensors[entry.inputs[0].tensorIndex].shape
+        found[int(shape[1])] = entry.signatureKey.decode()
+    return found
+
+
 def _names(entry: Any) -> list[tuple]:
     return sorted((part.name, part.tensorIndex) for part in [*entry.inputs, *entry.outputs])
 
 
-def _same_program(model: Any, a: Any, b: Any) -> bool:
+def same_program(model: Any, a: Any, b: Any) -> bool:
     """Whether two subgraphs are the same operators on the same tensors, sizes aside."""
     if len(a.tensors) != len(b.tensors) or len(a.operators) != len(b.operators):
         return False

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.mobile import quantize
 from kerasbert.mobile.distill.command import value
 
 # flag -> the stage that it adds to the plan, the argument that it gives; in the order in which the stages are made
 STAGES = {"trim": ("trim", "texts"), "student": ("distill", "student"), "heads": ("heads", "share")}
 STAGES |= {"prune": ("prune", "sparsity")}
 # what `compress` and the stage `quantize` take; one that is not given is absent
-QUANTIZE = ("quantize", "target", "length", "lengths", "min_agreement")
+QUANTIZE = ("quantize", "target", "length", "lengths", "min_agreement", "calibration", "calibration_size", "max_drop")
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -22,7 +23,12 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     part.set_defaults(command=_compress)
     part.add_argument("run", nargs="?", metavar="RUN", help="directory of a fine-tuned model, or of an encoder")
     part.add_argument("--out", required=True, metavar="FILE")
-    part.add_argument("--quantize", **missing, metavar="none|fp16|dynamic_int8", help="default: dynamic_int8")
+    part.add_argument(
+        "--quantize",
+        **missing,
+        metavar="none|fp16|dynamic_int8|int8_embeddings|static_int8|full_int8",
+        help="default: dynamic_int8",
+    )
     part.add_argument("--target", **missing, metavar="kerasbert|mediapipe")
     part.add_argument(
         "--length", type=int, **missing, metavar="TOKENS", help="longest text; longer ones lose their end"
@@ -34,9 +40,22 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         metavar="8,16,32",
         help="the length buckets, or `any`: one for all, least memory",
     )
-    part.add_argument("--min-agreement", type=float, **missing, metavar="SHARE")
+    part.add_argument("--min-agreement", type=float, **missing, metavar="SHARE", help="default: 0.985; static 0.95")
     part.add_argument("--data", metavar="PATH", help="rows of the task to compare the file and the model on")
     part.add_argument("--texts", metavar="FILE", help="the same, one text a line")
+    part.add_argument(
+        "--calibration", **missing, metavar="FILE", help="real texts for static_int8: one a line, or rows of the task"
+    )
+    part.add_argument(
+        "--calibration-size", type=int, **missing, metavar="N", help="how many of them (default: at most 200)"
+    )
+    part.add_argument(
+        "--max-drop",
+        type=float,
+        **missing,
+        metavar="POINTS",
+        help="of the metric on --data; what costs most stays float",
+    )
     part.add_argument("--overwrite", action="store_true", help="replace FILE")
     plan = part.add_argument_group("a plan: stages before it, with --data for their train and dev rows")
     plan.add_argument("--plan", metavar="FILE", help="the stages in YAML, in place of the flags below")
@@ -114,6 +133,7 @@ def _compress(options: argparse.Namespace) -> None:
     )
     for who, accuracy in report.get("accuracy", {}).items():
         print(f"accuracy of {who}: {accuracy:.4f}")
+    quantize.show(report)
     if "ledger" in report:
         from kerasbert.mobile import ledger
 

@@ -13,7 +13,9 @@ import numpy as np
 from kerasbert import __version__, files
 from kerasbert.errors import InputError, unknown
 from kerasbert.export.bundle import Bundle
+from kerasbert.layers.naming import names as weight_names
 from kerasbert.mobile import convert, metadata
+from kerasbert.mobile.quantize import budget, forms, ranges
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.mobile.samples import generated
 
@@ -30,6 +32,8 @@ ANY_LENGTH = "any_length"
 INPUTS = ("token_ids", "padding_mask", "segment_ids")
 OUTPUTS = {"classification": "probabilities", "regression": "value", "embedding": "vector"}
 FLOAT_TOLERANCE = {"float32": 1e-4, "fp16": 5e-3}
+# Labels that stay the same. Static ranges cost more than per-token ones; full_int8 is refused where it ruins the model.
+MIN_AGREEMENT = {"static_int8": 0.95, "full_int8": 0.95}
 GENERATED = 200
 
 Texts = Sequence[str] | Sequence[tuple[str, str]]
@@ -43,9 +47,12 @@ def compress(
     target: str | None = None,
     length: int | None = None,
     lengths: Sequence[int] | str | None = None,
-    min_agreement: float = 0.985,
+    min_agreement: float | None = None,
     texts: Texts | None = None,
     data: str | os.PathLike | None = None,
+    calibration: Texts | str | os.PathLike | None = None,
+    calibration_size: int | None = None,
+    max_drop: float | None = None,
     recipe: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
@@ -54,7 +61,9 @@ def compress(
     Args:
         run: model directory (of a fine-tuned model, or of an encoder: then the file gives mean-pooled vectors) or a
             loaded model.
-        quantize: str, "dynamic_int8" (a quarter of the size, the fastest on CPU), "fp16" or "float32".
+        quantize: str, "dynamic_int8" (a quarter of the size, the fastest on CPU), "fp16" or "float32"; "int8_embeddings"
+            (the tables alone); "static_int8" (int8 activations, norms in float) and "full_int8" (nothing in float), for
+            chips that want them.
         out: path of the file.
         target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
             length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
@@ -62,15 +71,22 @@ def compress(
         lengths: the buckets; by default those of LENGTHS up to `length`. "any": one signature that takes every length
             up to `length`, for the least memory.
         min_agreement: float, the share of texts that must get the same label from the int8 file as from the Keras
-            model (for regression: the correlation; for vectors: the mean cosine).
+            model (for regression: the correlation; for vectors: the mean cosine). By default 0.985, and 0.95 for static_int8
+            and full_int8.
         texts: what the two are compared on, list of str or of pairs; by default texts made of the vocabulary, which is
             a weaker test.
         data: in the place of `texts` a file in the task's format, whose labels give the accuracies too.
+        calibration: real texts that static_int8 and full_int8 take the ranges of activations from: a list, a file with
+            one text a line (a tab within a pair) or a .tsv, .csv or .jsonl of the task. calibration_size: int, how many
+            of them; by default 200, or all if there are fewer.
+        max_drop: float, points (hundredths) of the task's metric that the file may lose on `data`: the weights that cost
+            most stay float until it loses no more.
         recipe: how the model was made, json without paths; travels in the file.
         overwrite: bool, replace an existing file.
     Returns:
         report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), texts,
-            agreement, max_difference, mean_difference, seconds, and accuracy of both where the data has labels.
+            agreement, max_difference, mean_difference, seconds, and accuracy of both where the data has labels. For
+            static_int8 and full_int8 float_operators and dynamic (`quantize.forms`), with max_drop budget (`quantize.budget`).
 
     Raises:
         InputError: the file exists, the model cannot be converted, or the file disagrees with the model; in each case
@@ -88,6 +104,9 @@ def compress(
     buckets = _lengths(model, target, length, lengths)
     _check_target(model, target, kind, pair)
     cases, targets, source = _cases(model, pair, texts, data)
+    drawn = _calibration(model, pair, quantize, calibration, calibration_size)
+    if max_drop is not None:
+        budget.check(quantize, max_drop, targets)
 
     names = dict(metadata.INPUTS) if target == "mediapipe" else {part: part for part in INPUTS}
     only = ANY_LENGTH if any_length else "serving_default" if target == "mediapipe" else None
@@ -95,27 +114,44 @@ def compress(
     output = OUTPUTS[kind]
     program = _program(model, kind, names, output)
     converted = {None: ANY_LENGTH} if any_length else signatures
-    blob = convert.convert(model, program, converted, tuple(names.values()), quantize)
     labels = tuple(model.labels or ()) if kind == "classification" else ()
-    if target == "mediapipe":
-        blob = metadata.attach(blob, output, bool(labels), name or "kerasbert", "A BERT model, exported by kerasbert.")
-    bundle = Bundle(
-        kind=kind,
-        tokenizer=_tokenizer_files(model.tokenizer),
-        signatures=signatures,
-        inputs=names,
-        output=output,
-        any_length=any_length,
-        labels=labels,
-        pair=pair,
-        model=name,
-        target=target,
-        quantization=quantize,
-        digest=hashlib.sha256(blob).hexdigest(),
-        versions=_versions(),
-        recipe=dict(recipe or {}),
-    )
-    blob += bundle.to_zip()
+    expected = reference(model, kind, cases, buckets[-1])
+    tokenizer = _tokenizer_files(model.tokenizer)
+
+    def finish(blob: bytes) -> bytes:
+        if target == "mediapipe":
+            about = (name or "kerasbert", "A BERT model, exported by kerasbert.")
+            blob = metadata.attach(blob, output, bool(labels), *about)
+        bundle = Bundle(
+            kind=kind,
+            tokenizer=tokenizer,
+            signatures=signatures,
+            inputs=names,
+            output=output,
+            any_length=any_length,
+            labels=labels,
+            pair=pair,
+            model=name,
+            target=target,
+            quantization=quantize,
+            digest=hashlib.sha256(blob).hexdigest(),
+            versions=_versions(),
+            recipe=dict(recipe or {}),
+        )
+        return blob + bundle.to_zip()
+
+    record: dict[str, Any] = {}
+    if quantize in convert.FROM_FLOAT or max_drop is not None:
+        floats = convert.named(model, program, converted, tuple(names.values()), "float32")
+        feeds = forms.feeds(model.tokenizer, drawn, signatures, names, any_length)
+        if max_drop is None:
+            blob, record = forms.quantized(floats, quantize, list(weight_names(model)), feeds)
+            blob = finish(blob)
+        else:
+            judge = budget.Judge(finish, getattr(model, "task", None), cases, expected, targets)
+            blob, record = budget.meet(floats, quantize, list(weight_names(model)), feeds, max_drop, judge)
+    else:
+        blob = finish(convert.convert(model, program, converted, tuple(names.values()), quantize))
     report = {
         "out": str(out),
         "bytes": len(blob),
@@ -125,8 +161,11 @@ def compress(
         "any_length": any_length,
         "texts": len(cases),
         "texts_from": source,
-        **compare(blob, model, kind, cases, targets, buckets[-1]),
+        **compare(blob, expected, kind, cases, targets),
+        **record,
     }
+    if min_agreement is None:
+        min_agreement = MIN_AGREEMENT.get(quantize, 0.985)
     _judge(report, quantize, kind, min_agreement)
     files.write_atomic(out, blob)
     return report | {"seconds": round(time.perf_counter() - started, 1)}
@@ -217,20 +256,14 @@ def reference(model: Any, kind: str, texts: Texts, length: int) -> np.ndarray:
     return softmax(values) if kind == "classification" else values.reshape(-1, 1)
 
 
-def compare(
-    blob: bytes, model: Any, kind: str, texts: Texts, targets: np.ndarray | None, length: int
-) -> dict[str, Any]:
-    """Run the file by the phone's own runtime and the Keras model on the same texts.
+def compare(blob: bytes, expected: np.ndarray, kind: str, texts: Texts, targets: np.ndarray | None) -> dict[str, Any]:
+    """Run a finished file by the phone's own runtime on texts of which the Keras model said `expected`.
 
     Returns:
         agreement (share of equal labels, correlation or mean cosine), max_difference and mean_difference of the
         outputs, and accuracy {"keras", "tflite"} where `targets` of a classification are given.
     """
-    expected = reference(model, kind, texts, length)
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "model.tflite"
-        path.write_bytes(blob)
-        received = load_runtime(path, cache=False).outputs(texts)
+    received = run(blob, texts)
     difference = np.abs(received - expected)
     result = {"agreement": float(_agreement(kind, expected, received))}
     result |= {"max_difference": float(difference.max()), "mean_difference": float(difference.mean())}
@@ -238,6 +271,14 @@ def compare(
         accuracy = {"keras": expected, "tflite": received}
         result["accuracy"] = {who: float((rows.argmax(-1) == targets).mean()) for who, rows in accuracy.items()}
     return result
+
+
+def run(blob: bytes, texts: Texts) -> np.ndarray:
+    """Answers of a finished file: float32 [texts, outputs]."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "model.tflite"
+        path.write_bytes(blob)
+        return load_runtime(path, cache=False).outputs(texts)
 
 
 def _agreement(kind: str, expected: np.ndarray, received: np.ndarray) -> float:
@@ -289,6 +330,20 @@ def _cases(
             raise InputError("texts is empty or one string, expected a list of texts")
         return list(texts), None, "texts"
     return generated(model.tokenizer, GENERATED, pair), None, "generated from the vocabulary"
+
+
+def _calibration(model: Any, pair: bool, quantize: str, given: Any, size: int | None) -> list:
+    """The texts that ranges are taken from; none where nothing is calibrated."""
+    if quantize not in forms.CALIBRATED:
+        if given is not None or size is not None:
+            names = " and ".join(forms.CALIBRATED)
+            raise InputError(f"calibration is given with {quantize}, expected with {names}: leave it out")
+        return []
+    if given is None:
+        raise InputError(
+            f"{quantize} needs calibration: real texts, a file with one a line (a tab within a pair) or the task's data"
+        )
+    return ranges.choose(ranges.read(given, getattr(model, "task", None), pair), size)
 
 
 def _tokenizer_files(tokenizer: Any) -> dict[str, bytes]:

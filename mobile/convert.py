@@ -9,15 +9,17 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.mobile import buckets, repack
 from kerasbert.mobile.runtime.quiet import captured
 
-QUANTIZATIONS = ("float32", "fp16", "dynamic_int8")
+QUANTIZATIONS = ("float32", "fp16", "dynamic_int8")  # by the converter
+FROM_FLOAT = ("int8_embeddings", "static_int8", "full_int8")  # by kerasbert.mobile.quantize, from a float32 file
 ALIASES = {"none": "float32", "float": "float32", "fp32": "float32", "float16": "fp16", "int8": "dynamic_int8"}
 
 
 def quantization(name: str | None) -> str:
     """The name of a quantization, or the error that lists them."""
     name = ALIASES.get(str(name or "float32"), str(name or "float32"))
-    if name not in QUANTIZATIONS:
-        raise unknown("quantization", name, QUANTIZATIONS, ", ".join(QUANTIZATIONS))
+    known = (*QUANTIZATIONS, *FROM_FLOAT)
+    if name not in known:
+        raise unknown("quantization", name, known, ", ".join(known))
     return name
 
 
@@ -40,15 +42,19 @@ def convert(
     Raises:
         InputError: an operator has no TFLite form; names it and the layer that asked for it.
     """
-    quantize = quantization(quantize)
+    return repack.slim(named(model, function, signatures, inputs, quantization(quantize)))
+
+
+def named(
+    model: Any, function: Callable, signatures: dict[int | None, str], inputs: tuple[str, ...], quantize: str
+) -> bytes:
+    """The same before `slim`: tensors have the names of the layers that made them."""
     if len(signatures) > 2:
-        longest = max(signatures)
-        other = min(signatures.keys() - {longest}, key=lambda length: (abs(length - buckets.SAMPLED), length))
-        sample = {length: signatures[length] for length in (other, longest)}
+        sample = {length: signatures[length] for length in buckets.sample(signatures)}
         data = buckets.add(_file(model, function, sample, inputs, quantize), signatures)
         if data is not None:
-            return repack.slim(data)
-    return repack.slim(_file(model, function, signatures, inputs, quantize))
+            return data
+    return _file(model, function, signatures, inputs, quantize)
 
 
 def _file(

@@ -28,6 +28,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.mobile import ledger, prune
 from kerasbert.mobile.compression import compress
 from kerasbert.mobile.distill import distill
+from kerasbert.mobile.quantize.forms import CALIBRATED
 from kerasbert.mobile.trimming import trim
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.task import split_files
@@ -188,7 +189,10 @@ def run_plan(
         artefacts.append(made)
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
         results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
-        settings = {"data": _dev(plan.data)} | given
+        settings: dict[str, Any] = {"data": _dev(plan.data)}
+        if given.get("quantize") in CALIBRATED:
+            settings["calibration"] = plan.data  # its train rows
+        settings |= given
         state["report"] = compress(current, out=out, overwrite=True, recipe=plan.recipe(), **settings)
         state |= {"sha256": files.sha256(out), "rows": state["rows"][: len(artefacts)]}
         files.write_json(work / STATE, state)

@@ -49,6 +49,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "mobile/prune/schedule.py",
     "mobile/prune/slices.py",
     "mobile/trimming.py",
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "mobile/quantize").glob("*.py"))),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "mobile/runtime").glob("*.py"))),
 )
 HEAVY = {

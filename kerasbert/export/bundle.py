@@ -34,7 +34,7 @@ class Bundle:
         pair: bool, whether an input is two texts.
         model: str, such as "bert/base".
         target: str, the reader that the file is for: "kerasbert" (our runtime) or "mediapipe" (one length).
-        quantization: str, "float32", "fp16" or "dynamic_int8".
+        quantization: str, such as "float32" or "dynamic_int8".
         signatures: dict of length -> signature name, the length buckets.
         any_length: bool, whether there is one signature, which takes every length up to its own.
         inputs: dict of our input name -> the signature's. output: str, the signature's output.

@@ -144,10 +144,10 @@ def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None) ->
             raise InputError(
                 "no interpreter for .tflite files is installed. Do: pip install 'kerasbert[device]'"
             ) from error
-        if bundle.quantization == "dynamic_int8":
+        if bundle.quantization in ("dynamic_int8", "static_int8"):  # static has some dynamic matrices
             raise InputError(
-                f"{path} is dynamic_int8 and only tflite-runtime is installed, which refuses such files or computes wrong "
-                "numbers. Do: pip install ai-edge-litert, or compress with --quantize fp16"
+                f"{path} is {bundle.quantization} and only tflite-runtime is installed, which refuses such files or computes "
+                "wrong numbers. Do: pip install ai-edge-litert, or compress with --quantize fp16"
             )
         try:
             return Plain(Interpreter, "tflite-runtime Interpreter", path, bundle, threads)

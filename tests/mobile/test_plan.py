@@ -67,7 +67,7 @@ def test_every_stage_leaves_its_directory_and_the_ledger_has_all(run, data, tmp_
   - prune: {{sparsity: 0.5, steps: 6, {TRAINING}}}
   - width: {{share: 0.25}}
   - finetune: {{steps: 4, {TRAINING}}}
-  - quantize: {{lengths: [16], min_agreement: 0.5}}
+  - quantize: {{quantize: static_int8, lengths: [16], min_agreement: 0.5}}
 """
     work = follow(tmp_path, run, data, stages) / "x.tflite.plan"
     named = ["1-trim", "2-distill", "3-heads", "4-prune", "5-width", "6-finetune"]

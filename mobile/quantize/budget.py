@@ -1,0 +1,150 @@
+"""The accuracy budget (`--max-drop`): how little must stay float so that a file loses no more than so many points."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.errors import InputError
+from kerasbert.mobile import repack
+from kerasbert.mobile.quantize import forms, ranges, static, weights
+
+SENSITIVITY = 200  # texts that the cost of each weight is measured on
+FINENESS = (static.FINENESS, 300.0, 1000.0, 3000.0, 10000.0)
+QUANTIZATIONS = (*forms.KINDS, "static_int8")
+
+
+def check(quantize: str, max_drop: float, targets: np.ndarray | None) -> None:
+    """Refuse a budget that cannot be measured or that nothing could be done for."""
+    if not max_drop >= 0:
+        raise InputError(f"max_drop is {max_drop:g}, expected 0 or more points of the task's metric")
+    if quantize not in QUANTIZATIONS:
+        raise InputError(f"max_drop is given with {quantize}, expected with one of: {', '.join(QUANTIZATIONS)}")
+    if targets is None:
+        raise InputError("max_drop needs labelled rows of the task to measure a drop on: give data (--data)")
+
+
+@dataclasses.dataclass
+class Judge:
+    """What a candidate is worth.
+
+    Args:
+        finish: .tflite -> the file with everything attached. task: Task.
+        texts, expected, targets: rows, what the Keras model says of them [n, outputs], and their labels.
+    """
+
+    finish: Callable[[bytes], bytes]
+    task: Any
+    texts: Sequence
+    expected: np.ndarray
+    targets: np.ndarray
+
+    def metric(self, outputs: np.ndarray) -> float:
+        """The task's metric in points, larger is better."""
+        from kerasbert.tasks.label import better, metrics
+
+        values = np.log(np.maximum(outputs, 1e-30)) if self.task.kind == "classification" else outputs[:, 0]
+        sign = 1 if better(self.task, 1.0, 0.0) else -1
+        return 100 * sign * metrics(self.task, values, self.targets)[self.task.metric]
+
+    def row(self, made: bytes, kept: Iterable[str]) -> dict[str, Any]:
+        """A candidate's row of the table: float, drop (points), bytes, mean_difference."""
+        from kerasbert.mobile.compression import run
+
+        blob = self.finish(repack.slim(made))
+        outputs = run(blob, self.texts)
+        drop = round(self.metric(self.expected) - self.metric(outputs), 4)
+        difference = float(np.abs(outputs - self.expected).mean())
+        return {"float": list(kept), "drop": drop, "bytes": len(blob), "mean_difference": difference}
+
+    def sample(self, count: int) -> "Judge":
+        """The same on fewer texts, spread evenly."""
+        count = min(count, len(self.texts))
+        some = [i * len(self.texts) // count for i in range(count)]
+        texts = [self.texts[i] for i in some]
+        return dataclasses.replace(self, texts=texts, expected=self.expected[some], targets=self.targets[some])
+
+
+def meet(
+    data: bytes, quantize: str, names: Sequence[str], batches: forms.Feeds, max_drop: float, judge: Judge
+) -> tuple[bytes, dict[str, Any]]:
+    """The smallest file found that loses at most `max_drop` points.
+
+    `dynamic_int8` and `int8_embeddings`: the cost of a weight is the mean |difference| of the outputs when it alone is int8
+    (accuracy on a few hundred texts is too coarse to order by). The most costly become float one after the other until the
+    budget is met; then each of them that is not needed becomes int8 again, the largest first.
+    `static_int8`: operators of less and less uneven values become float.
+
+    Returns:
+        The finished file, and the record of `forms.quantized` with budget: one row for each candidate, of float (what
+        stayed float beyond the quantization's own), drop, bytes, mean_difference and chosen.
+    Raises:
+        InputError: no candidate meets it; says the best found.
+    """
+    rows: list[dict[str, Any]] = []
+    best: tuple[tuple, bytes] | None = None
+    search = _static if quantize == "static_int8" else _weights
+    for made, row in search(data, quantize, names, batches, max_drop, judge):
+        rows.append(row | {"chosen": False})
+        rank = (row["bytes"], row["drop"], len(rows) - 1)
+        if row["drop"] <= max_drop and (best is None or rank < best[0]):
+            best = rank, made
+    if best is None:
+        least = min(rows, key=lambda row: (row["drop"], row["bytes"]))
+        raise InputError(
+            f"max_drop is {max_drop:g} points, which no {quantize} file meets: the best of {len(rows)} loses "
+            f"{least['drop']:.2f} points at {least['bytes'] / 1e6:.1f} MB with {len(least['float'])} parts in float. Nothing "
+            "was written: allow more, use --quantize fp16, or measure on more rows"
+        )
+    (*_, place), made = best
+    rows[place]["chosen"] = True
+    return judge.finish(repack.slim(made)), forms.record(made, quantize, names) | {"budget": rows}
+
+
+Candidates = Iterator[tuple[bytes, dict[str, Any]]]
+
+
+def _weights(data, quantize, names, batches, max_drop, judge) -> Candidates:
+    """Candidates that keep weights in float."""
+    model = repack.read(data)
+    found = weights.find(model, names)
+    whole = list(dict.fromkeys(weight.name for weight in forms.plan(quantize, found)))
+
+    def make(kept: Iterable[str], judge: Judge = judge) -> tuple[bytes, dict[str, Any]]:
+        made = repack.write(weights.lower(model, forms.plan(quantize, found, kept)))
+        return made, judge.row(made, [name for name in whole if name in kept])
+
+    made, row = make(())
+    yield made, row
+    if row["drop"] <= max_drop:
+        return
+    few = judge.sample(SENSITIVITY)
+    cost = {name: make(set(whole) - {name}, few)[1]["mean_difference"] for name in whole}
+    kept: list[str] = []
+    for name in sorted(whole, key=lambda name: -cost[name])[:-1]:  # all of them would be the float file
+        kept.append(name)
+        made, row = make(kept)
+        yield made, row
+        if row["drop"] <= max_drop:
+            break
+    else:
+        return
+    size = {name: sum(weight.size for weight in found if weight.name == name) for name in kept}
+    for name in sorted(kept[:-1], key=lambda name: -size[name]):
+        fewer = [other for other in kept if other != name]
+        made, row = make(fewer)
+        yield made, row
+        if row["drop"] <= max_drop:
+            kept = fewer
+
+
+def _static(data, quantize, names, batches, max_drop, judge) -> Candidates:
+    """Candidates that keep more and more operators in float."""
+    seen = ranges.observe(data, batches)
+    for fineness in FINENESS:
+        made = static.static(data, seen, fineness)
+        row = judge.row(made, [f"{name} x{count}" for name, count in static.floats(repack.read(made)).items()])
+        yield made, row
+        if row["drop"] <= max_drop:
+            return

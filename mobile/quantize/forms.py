@@ -1,0 +1,71 @@
+"""From a float file to a quantized one: what each name of `--quantize` means, and the record of what was done."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.mobile import repack
+from kerasbert.mobile.quantize import ranges, static, weights
+
+# the kinds of weights that become int8, of which a budget may leave some in float
+KINDS = {"dynamic_int8": ("matrix", "table"), "int8_embeddings": ("table",)}
+CALIBRATED = ("static_int8", "full_int8")
+Feeds = Iterable[tuple[str, dict[str, np.ndarray]]]
+
+
+def feeds(
+    tokenizer: Any, texts: Sequence, signatures: Mapping[int, str], inputs: Mapping[str, str], any_length: bool
+) -> Feeds:
+    """What the runtime would feed a file: (signature, int32 inputs by the signature's names) of each text.
+
+    Args:
+        signatures: dict of length -> name, of the file. inputs: dict of our name -> the signature's.
+        any_length: bool, whether a text runs at its own length.
+    """
+    longest = max(signatures)
+    for text in texts:
+        text = (text,) if isinstance(text, str | bytes) else tuple(text)
+        token_ids, segment_ids = tokenizer.pack(*text, length=longest)
+        used = len(token_ids)
+        length = min(size for size in signatures if size >= used)
+        made = {name: np.zeros((1, used if any_length else length), np.int32) for name in inputs.values()}
+        for name, values in (("token_ids", token_ids), ("padding_mask", 1), ("segment_ids", segment_ids)):
+            made[inputs[name]][0, :used] = values
+        yield signatures[length], made
+
+
+def quantized(data: bytes, quantize: str, names: Iterable[str], batches: Feeds = ()) -> tuple[bytes, dict[str, Any]]:
+    """A float file in another form.
+
+    Args:
+        data: float32 .tflite, its tensors named.
+        quantize: str, a key of KINDS or one of CALIBRATED.
+        names: the names of the Keras model's weights. batches: of `feeds`, for CALIBRATED.
+    Returns:
+        The file, and for CALIBRATED a record: float_operators (name -> how often, in the longest signature) and dynamic
+        (layers whose matrix is int8 and whose activations are float).
+    """
+    if quantize == "full_int8":
+        made = static.full(data, ranges.observe(data, batches))
+    elif quantize == "static_int8":
+        made = static.static(data, ranges.observe(data, batches))
+    else:
+        model = repack.read(data)
+        found = weights.find(model, names)
+        made = repack.write(weights.lower(model, plan(quantize, found)))
+    return repack.slim(made), record(made, quantize, names)
+
+
+def plan(quantize: str, found: Iterable[weights.Weight], kept: Iterable[str] = ()) -> list[weights.Weight]:
+    """The weights that become int8 under a key of KINDS, less those whose names are kept in float."""
+    kept = set(kept)
+    return [weight for weight in found if weight.kind in KINDS[quantize] and weight.name not in kept]
+
+
+def record(made: bytes, quantize: str, names: Iterable[str]) -> dict[str, Any]:
+    """What of a calibrated file is not int8."""
+    if quantize not in CALIBRATED:
+        return {}
+    model = repack.read(made)
+    return {"float_operators": static.floats(model), "dynamic": weights.dynamic(model, names)}

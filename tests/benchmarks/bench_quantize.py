@@ -1,0 +1,121 @@
+"""Every quantization after training on genuine weights: what it costs in labels, bytes and time.
+
+    python -m tests.benchmarks.bench_quantize --work DIR [--pair] [--max-drop 0.5]
+
+DIR is that of bench_sst2; its `seed0` is fine-tuned if it is not there (a quarter of an hour on 2 cores). --pair measures
+QNLI too: MiniLM fine-tuned on the slice of 2,700 rows (`DIR/qnli`), 906 dev rows. Agreement with float and the mean |difference
+of probability| are over dev and 2,000 further sentences (for QNLI: dev), calibration on 200 train rows. Times are one thread,
+text to label, p50 of dev; on a shared machine compare them within a run only. `plain` is the converter's own recipe, every
+operator in int8, with ranges of the same texts.
+"""
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+import kerasbert as kb
+from kerasbert import mobile
+from kerasbert.data import read_table
+from kerasbert.mobile.runtime import load
+from kerasbert.tasks.task import Task, read_rows
+from tests.benchmarks.bench_sst2 import SHARED, further_sentences, minilm, run
+
+KINDS = ("float32", "fp16", "dynamic_int8", "int8_embeddings", "static_int8", "full_int8")
+
+
+def sst2(work: Path) -> tuple[Path, list, np.ndarray, list, list]:
+    """Run, dev texts, their labels, further texts, calibration texts."""
+    if not (work / "seed0" / "weights.safetensors").exists():
+        run(0, work)
+    dev = list(read_table(SHARED / "glue" / "SST-2" / "dev.tsv"))
+    train = [row["sentence"] for row in read_table(SHARED / "glue" / "SST-2" / "train.tsv")]
+    labels = np.array([int(row["label"]) for row in dev])
+    return (
+        work / "seed0",
+        [row["sentence"] for row in dev],
+        labels,
+        further_sentences(),
+        train[:: len(train) // 200][:200],
+    )
+
+
+def qnli(work: Path) -> tuple[Path, list, np.ndarray, list, list]:
+    """The same for a pair task."""
+    folder = SHARED / "glue" / "QNLI"
+    labels = {"entailment": "entailment", "not_entailment": "not_entailment"}
+    task = Task("qnli", text="question", text_b="sentence", labels=labels)
+    data = (folder / "train_slice.tsv", folder / "dev_slice.tsv")
+    if not (work / "minilm").exists():
+        kb.import_checkpoint(minilm(), "hf", out=work / "minilm")
+    # goes on with a killed run, and leaves a finished one alone
+    kb.finetune(work / "minilm", task, data, out=work / "qnli", epochs=3, batch=32, learning_rate=5e-5)
+    train, dev = (read_rows(task, path) for path in data)
+    return work / "qnli", dev.texts, dev.targets, [], train.texts[:: len(train.texts) // 200][:200]
+
+
+def measure(
+    path: Path, dev: list, labels: np.ndarray, further: list, expected: np.ndarray | None
+) -> tuple[str, np.ndarray]:
+    """A line of the table, and the file's probabilities."""
+    model = load(path, cache=False)
+    found = model.outputs(dev + further)
+    times = []
+    for text in dev:
+        begin = time.perf_counter()
+        model([text])
+        times.append((time.perf_counter() - begin) * 1e3)
+    expected = found if expected is None else expected
+    accuracy = (found[: len(dev)].argmax(1) == labels).mean()
+    same = (found.argmax(1) == expected.argmax(1)).mean()
+    difference = np.abs(found - expected)[:, 1].mean()
+    size = path.stat().st_size / 1e6
+    return f"{accuracy:8.4f} {same:9.4f} {difference:10.5f} {size:7.2f} {statistics.median(times):7.2f}", found
+
+
+def table(
+    name: str, trained: Path, dev: list, labels: np.ndarray, further: list, calibration: list, work: Path
+) -> None:
+    """Print the table of a task."""
+    print(f"{name}: {len(dev)} dev rows, {len(further)} further texts, {len(calibration)} to calibrate", flush=True)
+    print(f"{'':22} accuracy agreement difference      MB  p50 ms   compress cpu s")
+    expected = None
+    for kind in KINDS:
+        out, settings = work / f"{name}_{kind}.tflite", {"min_agreement": 0, "texts": dev[:50], "overwrite": True}
+        begin = time.process_time()
+        report = mobile.compress(
+            trained,
+            kind,
+            out,
+            **settings,
+            **({"calibration": calibration} if kind in ("static_int8", "full_int8") else {}),
+        )
+        spent = time.process_time() - begin
+        line, found = measure(out, dev, labels, further, expected)
+        expected = found if expected is None else expected
+        called = f"{kind} (plain)" if kind == "full_int8" else kind
+        print(f"{called:22} {line}   {spent:6.0f}", flush=True)
+        if kind == "static_int8":
+            print(f"{'':22} in float: {report['float_operators']}; dynamic: {', '.join(report['dynamic'])}", flush=True)
+
+
+def main() -> None:
+    """Print the tables."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--work", type=Path, required=True)
+    options.add_argument("--pair", action="store_true")
+    options.add_argument("--max-drop", type=float, help="points: print the table of a budget on SST-2 dev too")
+    options = options.parse_args()
+    table("sst2", *sst2(options.work), options.work)
+    if options.pair:
+        table("qnli", *qnli(options.work), options.work)
+    if options.max_drop is not None:
+        data, out = SHARED / "glue" / "SST-2" / "dev.tsv", options.work / "budget.tflite"
+        report = mobile.compress(options.work / "seed0", out=out, data=data, max_drop=options.max_drop, overwrite=True)
+        mobile.quantize.show(report)
+
+
+if __name__ == "__main__":
+    main()
