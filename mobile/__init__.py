@@ -1,6 +1,7 @@
 """From a fine-tuned model to a phone: `compress` writes a .tflite, `kerasbert.mobile.runtime` runs it. Imports nothing heavy.
 
-`trim` takes pieces out of the vocabulary, `kerasbert.mobile.prune` takes weights out.
+`trim` takes pieces out of the vocabulary, `kerasbert.mobile.prune` takes weights out, `kerasbert.mobile.quantize`
+trains a model for its int8 file.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""`kerasbert-mobile distill | compress | prune | trim | run | benchmark | inspect`; the last three need no TensorFlow."""
+"""The commands of `kerasbert-mobile`; run, benchmark and inspect need no TensorFlow."""
 
 import argparse
 import json
@@ -13,8 +13,9 @@ from typing import Any
 from kerasbert.errors import InputError
 from kerasbert.mobile.distill import command as distill
 from kerasbert.mobile.prune.command import add_commands
+from kerasbert.mobile.quantize import aware_command as quantize
 
-COMMANDS = "distill | prune | trim | compress | run | benchmark | inspect"
+COMMANDS = "distill | prune | trim | quantize-aware | compress | run | benchmark | inspect"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     part.set_defaults(command=_compress)
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model, or of an encoder")
     part.add_argument("--out", required=True, metavar="FILE")
-    part.add_argument("--quantize", default="dynamic_int8", metavar="none|fp16|dynamic_int8")
+    part.add_argument("--quantize", default="dynamic_int8", metavar="none|fp16|dynamic_int8|static_int8")
     part.add_argument("--target", metavar="kerasbert|mediapipe")
     part.add_argument("--length", type=int, metavar="TOKENS", help="longest text; longer ones lose their end")
     part.add_argument(
@@ -76,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--overwrite", action="store_true", help="replace FILE")
 
     add_commands(commands, common)
+    quantize.add(commands, common)
     part = commands.add_parser("run", parents=[common, runtime], help="texts -> answers")
     part.set_defaults(command=_run)
     part.add_argument("file", metavar="FILE")

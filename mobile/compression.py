@@ -14,6 +14,7 @@ from kerasbert import __version__, files
 from kerasbert.errors import InputError, unknown
 from kerasbert.export.bundle import Bundle
 from kerasbert.mobile import convert, metadata
+from kerasbert.mobile.quantize import aware_training
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.mobile.samples import generated
 
@@ -53,7 +54,8 @@ def compress(
     Args:
         run: model directory (of a fine-tuned model, or of an encoder: then the file gives mean-pooled vectors) or a
             loaded model.
-        quantize: str, "dynamic_int8" (a quarter of the size, the fastest on CPU), "fp16" or "float32".
+        quantize: str, "dynamic_int8" (a quarter of the size, the fastest on CPU), "fp16" or "float32"; "static_int8" of a
+            directory whose model was trained for it (`mobile.quantize.aware`, per="tensor").
         out: path of the file.
         target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
             length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
@@ -81,6 +83,7 @@ def compress(
     if out.is_dir() or (out.exists() and not overwrite):
         raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
     model, name = _open(run)
+    ranges = _ranges(run, quantize)
     kind, pair = _kind(model)
     any_length = lengths == ANY
     buckets = _lengths(model, target, length, lengths)
@@ -93,7 +96,8 @@ def compress(
     output = OUTPUTS[kind]
     program = _program(model, kind, names, output)
     converted = {None: ANY_LENGTH} if any_length else signatures
-    blob = convert.convert(model, program, converted, tuple(names.values()), quantize)
+    with aware_training.static(model, ranges):
+        blob = convert.convert(model, program, converted, tuple(names.values()), quantize)
     labels = tuple(model.labels or ()) if kind == "classification" else ()
     if target == "mediapipe":
         blob = metadata.attach(blob, output, bool(labels), name or "kerasbert", "A BERT model, exported by kerasbert.")
@@ -143,6 +147,19 @@ def _open(run: Any) -> tuple[Any, str]:
             "the model has no tokenizer, and a phone gets text: put one into the model directory's tokenizer/"
         )
     return run, name
+
+
+def _ranges(run: Any, quantize: str) -> Any:
+    """The ranges of activations that a directory's model was trained with, where they are asked for."""
+    if quantize != "static_int8":
+        return None
+    ranges = aware_training.read_ranges(run) if isinstance(run, str | os.PathLike) else None
+    if ranges is None:
+        raise InputError(
+            f"static_int8 needs ranges of activations, and {run} has no {aware_training.FILE}: train it further with "
+            "kerasbert-mobile quantize-aware --per tensor"
+        )
+    return ranges
 
 
 def _kind(model: Any) -> tuple[str, bool]:

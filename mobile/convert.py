@@ -9,7 +9,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.mobile import buckets, repack
 from kerasbert.mobile.runtime.quiet import captured
 
-QUANTIZATIONS = ("float32", "fp16", "dynamic_int8")
+QUANTIZATIONS = ("float32", "fp16", "dynamic_int8", "static_int8")
 ALIASES = {"none": "float32", "float": "float32", "fp32": "float32", "float16": "fp16", "int8": "dynamic_int8"}
 
 
@@ -36,7 +36,8 @@ def convert(
         signatures: dict of length S -> name of the signature; S None, alone, is a length chosen at run time.
         inputs: tuple of str, the names in the dict and in the signature.
         quantize: str, one of QUANTIZATIONS. `dynamic_int8`: int8 weights with a scale per output channel (embedding
-            tables: one scale), float activations quantized per token while it runs. `fp16`: weights in half precision.
+            tables: one scale), float activations quantized per token while it runs. `static_int8`: the same of a function that
+            rounds its activations itself, to ranges that the converter takes over. `fp16`: weights in half precision.
     Raises:
         InputError: an operator has no TFLite form; names it and the layer that asked for it.
     """

@@ -41,7 +41,7 @@ class LayerNorm(keras.layers.Layer):
     Trainable weights: 2*H.
     """
 
-    quantizer = None  # what marks the result, while a model is trained for int8; see Linear
+    quantizer = None  # what marks the result, see Linear
 
     def __init__(self, epsilon: float = 1e-12, **kwargs):
         super().__init__(**kwargs)
@@ -60,9 +60,9 @@ class LayerNorm(keras.layers.Layer):
             return self.mark(norm(x, self.gamma, self.beta, key, **at), key is None)
         return self.mark(add_and_norm(x, y, self.gamma, self.beta, key, **at))
 
-    def mark(self, x, scaled=True):
-        """The result, or what a quantizer makes of it; `scaled` where it ends with gamma and beta, not with dropout."""
-        return self.quantizer.mark(x, self.gamma, self.beta) if self.quantizer is not None and scaled else x
+    def mark(self, x, scaled=True, of=None):
+        """x, marked by the quantizer where there is one; `scaled`: it ends with gamma and beta, not with dropout."""
+        return self.quantizer.mark(x, self.gamma, self.beta, of) if self.quantizer is not None and scaled else x
 
     def compute_output_shape(self, shape):
         return shape

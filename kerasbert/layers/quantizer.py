@@ -4,18 +4,21 @@ from typing import Any, Protocol
 
 
 class Quantizer(Protocol):
-    """What a layer's attribute `quantizer` does in the place of the layer's own product, None being the layer itself.
+    """What a layer's attribute `quantizer` computes in the place of the layer itself; None costs nothing.
 
-    All matrices with weights are read by Linear or Table, so that these three hooks cover every encoder; a layer that is
-    shared by blocks is hooked once. It is an attribute and not a scope that is open while a graph is traced: training,
-    evaluation and prediction trace in different places, and all of them must see the same numbers. None costs nothing.
+    All matrices of an encoder and of a task's head are read by Linear or Table, so that these hooks cover every family; a
+    layer that blocks share is hooked once. It is an attribute and not a scope that is open while a graph is traced:
+    training, evaluation, prediction and export trace in different places, and all of them must see the same numbers.
     """
 
-    def project(self, x: Any, kernel: Any) -> Any:
-        """x [..., H], kernel [H, D] -> [..., D]."""
+    def linear(self, x: Any, kernel: Any, bias: Any) -> Any:
+        """x [..., H] @ kernel [H, D] + bias [D] -> [..., D]."""
 
     def gather(self, table: Any, ids: Any) -> Any:
         """Rows of a table: [V, E], int [...] -> [..., E]."""
 
-    def mark(self, x: Any, gamma: Any, beta: Any) -> Any:
-        """x itself, noting for the products that read it that it is some z [..., H] * gamma [H] + beta [H]."""
+    def mark(self, x: Any, gamma: Any, beta: Any, of: Any = None) -> Any:
+        """x [..., H] itself, noting for a product that reads it that it is z * gamma [H] + beta [H].
+
+        z is `of`, or, where None, a normalised tensor that nobody else knows.
+        """

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kerasbert.layers import random
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.mobile.quantize import fake
@@ -59,7 +60,7 @@ def test_per_channel_is_numpy():
     zero = np.round(-128 - low * steps).astype("int64")
     q = np.clip(np.round(x * steps).astype("int64") + zero, -128, 127)
     expected = ((q - zero) @ whole) / steps * scale
-    found = fake.PerChannel().project(tf.constant(x), tf.constant(kernel))
+    found = fake.PerChannel().linear(tf.constant(x), tf.constant(kernel), tf.zeros(8))
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
     assert np.abs(found - x @ kernel).max() > 1e-3
 
@@ -120,5 +121,41 @@ def test_a_table_has_one_scale():
 def test_rounding_can_begin_later(on):
     switch = tf.Variable(on)
     quantizer, x = fake.PerChannel(switch), tf.constant([[0.3, -0.7]])
-    call = tf.function(lambda: quantizer.project(x, tf.constant([[1.0], [0.4]])))
+    call = tf.function(lambda: quantizer.linear(x, tf.constant([[1.0], [0.4]]), tf.zeros(1)))
     assert (abs(float(call()[0, 0]) - 0.02) > 1e-5) == on
+
+
+def test_ranges_are_moving_averages():
+    """-1..2 and -3..1 with decay 0.75: -1.5..1.75. Before the first update there is nothing to average."""
+    quantizer, strategy = fake.PerTensor(), tf.distribute.get_strategy()
+    kernel, bias = tf.constant([[1.0], [1.0]]), tf.constant([0.5])
+    expected = [[[-1.0, 2.0], [0.0, 1.5]], [[-1.5, 1.75], [-0.375, 1.125]]]
+    for x, ranges in zip(([[-1.0, 2.0]], [[-3.0, 1.0]]), expected):
+        with random.scope(tf.constant([0, 0], tf.uint32), tf.range(1)):
+            quantizer.on = tf.constant(False)
+            quantizer.linear(tf.constant(x), kernel, bias)
+        quantizer.learn(strategy, 0.75)
+        np.testing.assert_allclose(quantizer.ranges, ranges)
+    # micro-batches of one update are one batch, and outside of the training pass nothing is seen
+    with random.scope(tf.constant([0, 0], tf.uint32), tf.range(1)):
+        quantizer.linear(tf.constant([[-2.0, 0.0]]), kernel, bias)
+        quantizer.linear(tf.constant([[0.0, 3.0]]), kernel, bias)
+    quantizer.linear(tf.constant([[-9.0, 9.0]]), kernel, bias)
+    np.testing.assert_allclose(quantizer.reached(strategy), [[-2.0, 3.0], [-1.5, 3.5]])
+    # an update that exploded teaches nothing
+    quantizer.note(strategy, [[-np.inf, 3.0], [0.0, np.nan]])
+    quantizer.learn(strategy, 0.5)
+    np.testing.assert_allclose(quantizer.ranges, [[-1.5, 2.375], [-0.1875, 1.125]])
+    np.testing.assert_array_equal(quantizer.reached(strategy), np.zeros((2, 2)))
+
+
+def test_per_tensor_rounds_input_and_output():
+    """Input 0..2.55: steps of .01, output -1.27..1.28 too; what lies outside is cut off and receives no gradient."""
+    quantizer = fake.PerTensor(ranges=np.array([[0, 2.55], [-1.28, 1.27]]))
+    x = tf.constant([[0.104], [3.0], [1.006], [-0.2]])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = quantizer.linear(x, tf.constant([[0.5]]), tf.constant([0.101]))
+    # .10 * .5 + .101 = .151 -> .15; 2.55 -> 1.376 -> 1.27; 1.01 -> .606 -> .61; 0 -> .101 -> .10
+    np.testing.assert_allclose(y, [[0.15], [1.27], [0.61], [0.1]], atol=1e-6)
+    np.testing.assert_array_equal(tape.gradient(y, x), [[0.5], [0.0], [0.5], [0.0]])
