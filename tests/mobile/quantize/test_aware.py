@@ -41,20 +41,21 @@ def uneven(subject, seed=4):
     model = LabelModel(subject.encoder(), TASK, name="label_model")
     model.build()
     generator = np.random.default_rng(seed)
+    gain = 0.7 if subject.family.name == "mobilebert" else 2  # without norms numbers grow
     for name, weight in names(model).items():
         if name.endswith("gamma"):
             weight.assign(generator.uniform(0.1, 2, weight.shape))
         if name.endswith(("beta", "bias")):  # as trained: where they are zero the converter leaves the norm alone
             weight.assign(generator.normal(0, 0.3, weight.shape))
         if name.endswith("kernel"):
-            weight.assign(generator.normal(0, 2 / weight.shape[0] ** 0.5, weight.shape))
+            weight.assign(generator.normal(0, gain / weight.shape[0] ** 0.5, weight.shape))
     return model
 
 
 def distances(model, folder) -> tuple[float, float]:
     """Mean difference of probability between the int8 file and the float model, and the rounded one."""
     texts = world.sentences(30, 5)
-    compress(model, out=folder / "x.tflite", lengths=[16, 24], texts=texts, min_agreement=0, overwrite=True)
+    compress(model, out=folder / "x.tflite", lengths=[24], texts=texts, min_agreement=0, overwrite=True)
     file = load_file(folder / "x.tflite", cache=False).outputs(texts)
     with eagerly():
         plain = reference(model, "classification", texts, 24)
@@ -143,7 +144,7 @@ class Stop(Exception):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("per", "at"), [("channel", 1), ("channel", 3), ("tensor", 1), ("tensor", 3)])
+@pytest.mark.parametrize(("per", "at"), [("channel", 1), ("tensor", 3)])
 def test_a_resumed_run_is_the_same_to_the_bit(finetuned, files, tmp_path, monkeypatch, per, at):
     """Killed before rounding begins, and after; the ranges that were learned go on too."""
     arguments = {"per": per, "delay": 2, "steps": 5, "save_every": at} | SETTINGS
@@ -169,18 +170,18 @@ def test_a_resumed_run_is_the_same_to_the_bit(finetuned, files, tmp_path, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("per", ["channel", "tensor"])
-def test_two_replicas_train_as_one(files, tmp_path, finetuned, per):
+def test_two_replicas_train_as_one(files, tmp_path, finetuned, per="tensor"):
+    """The same weights, and ranges of the whole batch."""
     run = finetuned("bert", **WIDE, dropout=0.0)
     found = []
     for strategy in ("cpu", "cpu:2"):
         out = tmp_path / strategy.replace(":", "")
         python("-m", "tests.mobile.quantize.worker", strategy, per, run, files["train"], files["dev"], out)
-        found.append((tensors(out), read_ranges(out) or {}))
+        found.append((tensors(out), read_ranges(out)))
     (one, ranges), (two, others) = found
     for name in one:
         np.testing.assert_allclose(one[name], two[name], atol=1e-5)
-    assert len(ranges) == len(others) == (7 if per == "tensor" else 0)
+    assert len(ranges) == len(others) == 7
     for name in ranges:
         np.testing.assert_allclose(ranges[name], others[name], rtol=1e-5)
 
@@ -200,9 +201,7 @@ def test_ranges_are_kept_beside_the_best_weights(finetuned, files, tmp_path):
     (tmp_path / "q" / "quantization.json").write_text("{")
     with pytest.raises(InputError, match="quantization.json is damaged"):
         read_ranges(tmp_path / "q")
-    with pytest.raises(
-        InputError, match="quantization.json has no range of block_0/attention/query: it is of another mo"
-    ):
+    with pytest.raises(InputError, match="quantization.json has no range of .*: it is of another model. Train"):
         attach_ranges(model, {})
 
 
@@ -239,7 +238,7 @@ def test_the_static_file_computes_with_the_ranges(hard, files, tmp_path):
 
 @pytest.fixture(scope="module")
 def hard(tmp_path_factory, files):
-    """A model that knows the task and is hard to quantize: one value of each head is 300 times the others.
+    """A model that knows the task and is hard to quantize: one value of each head is 3,000 times the others.
 
     The output matrix takes it back, so that the float model does not notice (as of channels with outliers: Dettmers et
     al., 2022, section 4).
@@ -253,9 +252,9 @@ def hard(tmp_path_factory, files):
         rows = np.zeros(64, bool)
         rows[::32] = True
         if name.endswith(("attention/value/kernel", "attention/value/bias")):
-            variable.assign(variable.value.numpy() * np.where(rows, 300, 1).astype("float32"))
+            variable.assign(variable.value.numpy() * np.where(rows, 3000, 1).astype("float32"))
         if name.endswith("attention/output/kernel"):
-            variable.assign(variable.value.numpy() / np.where(rows, 300, 1).astype("float32")[:, None])
+            variable.assign(variable.value.numpy() / np.where(rows, 3000, 1).astype("float32")[:, None])
     at = {"name": "bert/tiny", "heads": model.heads, "tokenizer": model.tokenizer, "labels": model.labels}
     save_model(folder / "hard", encoder=model.encoder, task=model.task.to_json(), **at)
     return folder / "hard"
