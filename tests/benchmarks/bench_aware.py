@@ -32,7 +32,7 @@ def compare(name: str, run: Path, data: Path, work: Path) -> None:
     rows = read_rows(model.task, data / "dev.tsv")
     texts = [*rows.texts, *further_sentences()]
     out = work / f"{name}.tflite"
-    mobile.compress(run, out=out, overwrite=True)
+    mobile.compress(run, out=out, texts=texts, min_agreement=0, overwrite=True)
     file = load(out, cache=False).outputs(texts)
     models = {"float": model, "rounded in Keras": quantize.simulated(run)}
     found = {who: reference(made, "classification", texts, 128) for who, made in models.items()}

@@ -1,9 +1,9 @@
-"""Train with rounding under one strategy: python -m tests.mobile.quantize.worker STRATEGY PER RUN TRAIN DEV OUT."""
+"""Train with rounding under one strategy: python -m tests.mobile.quantize.worker STRATEGY RUN TRAIN DEV OUT."""
 
 import sys
 
 
-def main(strategy: str, per: str, run: str, train: str, dev: str, out: str) -> None:
+def main(strategy: str, run: str, train: str, dev: str, out: str) -> None:
     """Five updates, rounded after the second."""
     from kerasbert.training.strategy import strategy as make_strategy
 
@@ -13,7 +13,7 @@ def main(strategy: str, per: str, run: str, train: str, dev: str, out: str) -> N
 
     settings = SETTINGS | {"learning_rate": 1e-3}
     data = {"train": train, "dev": dev}
-    quantize.aware(run, data, out=out, per=per, delay=2, steps=5, strategy=strategy, **settings)
+    quantize.aware(run, data, out=out, per="tensor", delay=2, steps=5, strategy=strategy, **settings)
 
 
 if __name__ == "__main__":
