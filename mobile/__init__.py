@@ -1,7 +1,7 @@
 """From a fine-tuned model to a phone: `compress` writes a .tflite, `kerasbert.mobile.runtime` runs it. Imports nothing heavy.
 
 `trim` takes pieces out of the vocabulary, `kerasbert.mobile.distill` and `kerasbert.mobile.prune` make the model smaller,
-`run_plan` does all of it one after the other.
+`kerasbert.mobile.quantize` trains it for its int8 file, `run_plan` does all of it one after the other.
 """
 
 import importlib

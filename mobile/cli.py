@@ -12,8 +12,9 @@ from kerasbert.errors import InputError
 from kerasbert.mobile import compress_command as compress
 from kerasbert.mobile.distill import command as distill
 from kerasbert.mobile.prune import command as prune
+from kerasbert.mobile.quantize import aware_command as aware
 
-COMMANDS = "distill | prune | trim | compress | ledger | run | benchmark | inspect"
+COMMANDS = "distill | prune | trim | quantize-aware | compress | ledger | run | benchmark | inspect"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
     distill.add(commands, common)
     prune.add_commands(commands, common)
+    aware.add(commands, common)
     compress.add_commands(commands, common)
     part = commands.add_parser("run", parents=[common, runtime], help="texts -> answers")
     part.set_defaults(command=_run)

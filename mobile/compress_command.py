@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.mobile import quantize
-from kerasbert.mobile.distill.command import value
+from kerasbert.mobile.distill.command import parsed
 
 # flag -> the stage that it adds to the plan, the argument that it gives; in the order in which the stages are made
 STAGES = {"trim": ("trim", "texts"), "student": ("distill", "student"), "heads": ("heads", "share")}
@@ -98,7 +98,7 @@ def _stages(options: argparse.Namespace) -> list[tuple[str, dict[str, Any]]]:
             raise InputError(f"--set {text!r}: expected STAGE.FIELD=VALUE such as distill.epochs=10")
         if stage not in named:
             raise InputError(f"--set {text!r}: the plan has no stage {stage!r}, it has {', '.join(named)}")
-        named[stage][field] = value(content)
+        named[stage][field] = parsed(content)
     return made
 
 

@@ -15,7 +15,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.export.bundle import Bundle
 from kerasbert.layers.naming import names as weight_names
 from kerasbert.mobile import convert, metadata
-from kerasbert.mobile.quantize import budget, forms, ranges
+from kerasbert.mobile.quantize import aware_training, budget, forms, ranges
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.mobile.samples import generated
 
@@ -63,7 +63,8 @@ def compress(
             loaded model.
         quantize: str, "dynamic_int8" (a quarter of the size, the fastest on CPU), "fp16" or "float32"; "int8_embeddings"
             (the tables alone); "static_int8" (int8 activations, norms in float) and "full_int8" (nothing in float), for
-            chips that want them.
+            chips that want them. A directory that was trained for static_int8 (`mobile.quantize.aware`, per="tensor")
+            needs no calibration.
         out: path of the file.
         target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
             length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
@@ -104,9 +105,14 @@ def compress(
     buckets = _lengths(model, target, length, lengths)
     _check_target(model, target, kind, pair)
     cases, targets, source = _cases(model, pair, texts, data)
-    drawn = _calibration(model, pair, quantize, calibration, calibration_size)
+    learned = None  # ranges of activations, where the model was trained with them
+    if quantize == "static_int8" and calibration is None and isinstance(run, str | os.PathLike):
+        learned = aware_training.read_ranges(run)
+    drawn = [] if learned else _calibration(model, pair, quantize, calibration, calibration_size)
     if max_drop is not None:
         budget.check(quantize, max_drop, targets)
+        if learned:
+            raise InputError(f"max_drop and ranges that were learned ({aware_training.FILE}): give --calibration")
 
     names = dict(metadata.INPUTS) if target == "mediapipe" else {part: part for part in INPUTS}
     only = ANY_LENGTH if any_length else "serving_default" if target == "mediapipe" else None
@@ -141,7 +147,13 @@ def compress(
         return blob + bundle.to_zip()
 
     record: dict[str, Any] = {}
-    if quantize in convert.FROM_FLOAT or max_drop is not None:
+    if learned:
+        with aware_training.static(
+            model, learned
+        ):  # which rounds its activations itself; the converter takes that over
+            blob = convert.convert(model, program, converted, tuple(names.values()), "dynamic_int8")
+        record, blob = forms.record(blob, quantize, list(weight_names(model))), finish(blob)
+    elif quantize in convert.FROM_FLOAT or max_drop is not None:
         floats = convert.named(model, program, converted, tuple(names.values()), "float32")
         feeds = forms.feeds(model.tokenizer, drawn, signatures, names, any_length)
         if max_drop is None:

@@ -11,7 +11,8 @@
       - quantize: {quantize: dynamic_int8}
 
 Each stage takes the model directory that the one before wrote; the first takes `model`, the last (`quantize`) writes the
-.tflite. From the first `distill` on the teacher is what that stage was given, and `prune` goes on imitating it.
+.tflite. From the first `distill` on the teacher is what that stage was given, and `prune` and `aware` (quantization-aware
+training) go on imitating it.
 """
 
 import dataclasses
@@ -28,6 +29,8 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.mobile import ledger, prune
 from kerasbert.mobile.compression import compress
 from kerasbert.mobile.distill import distill
+from kerasbert.mobile.quantize.aware_training import FILE as RANGES
+from kerasbert.mobile.quantize.aware_training import Aware
 from kerasbert.mobile.quantize.forms import CALIBRATED
 from kerasbert.mobile.trimming import trim
 from kerasbert.tasks.load import task_of
@@ -78,8 +81,7 @@ class Plan:
             if name == "distill" and not taught and "student" not in given:
                 raise InputError("the first distill names no student, expected one such as tinybert/4x312, half or 3")
             taught = taught or name == "distill"
-            if name == "prune":
-                _pruner(dict(given))
+            _projection(name, dict(given))
         object.__setattr__(self, "stages", tuple(made))
 
     def description(self) -> dict[str, Any]:
@@ -113,6 +115,7 @@ def stages() -> dict[str, dict[str, Any]]:
         "width": recipe.fields(prune.width),
         "layers": recipe.fields(prune.layers),
         "prune": either | recipe.fields(prune.Magnitude),
+        "aware": either | recipe.fields(Aware),
         "finetune": tuned,
         "quantize": {name: kind for name, kind in recipe.fields(compress).items() if name not in ("texts", "recipe")},
     }
@@ -190,7 +193,7 @@ def run_plan(
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
         results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
         settings: dict[str, Any] = {"data": _dev(plan.data)}
-        if given.get("quantize") in CALIBRATED:
+        if given.get("quantize") in CALIBRATED and not (current / RANGES).exists():
             settings["calibration"] = plan.data  # its train rows
         settings |= given
         state["report"] = compress(current, out=out, overwrite=True, recipe=plan.recipe(), **settings)
@@ -243,19 +246,21 @@ def _make(name: str, given: dict, plan: Plan, current: Path, teacher: Path | Non
         return
     given |= {"out": out, "strategy": plan.strategy, "quiet": quiet}
     given |= {"changes": given.pop("set")} if "set" in given else {}
-    if name == "prune":
-        given["projection"] = _pruner(given)
-    if name == "distill" or (name == "prune" and teacher is not None):
+    if (projection := _projection(name, given)) is not None:
+        given["projection"] = projection
+    if name == "distill" or (projection is not None and teacher is not None):
         distill(teacher, given.pop("student", current), plan.data, **given)
     else:
         task = task_of(checkpoints.read_model_json(current))
         finetune(current, task, plan.data, keep_head=True, **given)
 
 
-def _pruner(given: dict[str, Any]) -> prune.Magnitude:
-    """What prunes, of its arguments, which are taken out of the stage's."""
-    chosen = inspect.signature(prune.Magnitude).parameters
-    return prune.Magnitude(**{key: given.pop(key) for key in chosen if key in given})
+def _projection(name: str, given: dict[str, Any]) -> Any:
+    """What a stage asks of the weights while they are trained, of its arguments, which are taken out; None for others."""
+    made = {"prune": prune.Magnitude, "aware": Aware}.get(name)
+    if made is None:
+        return None
+    return made(**{key: given.pop(key) for key in inspect.signature(made).parameters if key in given})
 
 
 def _dev(data: str) -> Path:

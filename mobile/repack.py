@@ -5,6 +5,7 @@ zero points per channel, names, shapes, and its own float copy of the first S po
 is 0.3-0.6 MB a bucket; shared it is about 20 kB. FlatBuffers allows it: an offset may point at what another object uses.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,6 +66,7 @@ def slim(data: bytes) -> bytes:
     """The same model in fewer bytes: no repeated tables, one position table, no names of inner tensors."""
     model = read(data)
     _share_prefixes(model)
+    _part_biases(model)
     for graph in model.subgraphs:
         public = {*graph.inputs, *graph.outputs}
         for index, tensor in enumerate(graph.tensors):
@@ -137,6 +139,57 @@ def _slice(model: Any, graph: Any, index: int, buffer: int, shape: np.ndarray) -
     operator.builtinOptionsType = s.BuiltinOptions.SliceOptions
     operator.builtinOptions = s.SliceOptionsT()
     graph.operators.insert(0, operator)
+
+
+def _part_biases(model: Any) -> None:
+    """Add the bias of int8 products behind them where layers share the kernel and not the bias.
+
+    XNNPACK's weight cache packs an int8 kernel together with the bias and finds both by the kernel alone: every later layer
+    would get the first one's bias. The converter makes such pairs of ALBERT's layers: it folds a norm's beta into the
+    bias of what reads it, and the first layer reads another norm than the others.
+    """
+    s = schema()
+    readers: dict[bytes, list[tuple[Any, Any]]] = {}
+    for graph in model.subgraphs:
+        for operator in graph.operators:
+            code = model.operatorCodes[operator.opcodeIndex]
+            if max(code.builtinCode, code.deprecatedBuiltinCode) != s.BuiltinOperator.FULLY_CONNECTED:
+                continue
+            kernel, result = graph.tensors[operator.inputs[1]], graph.tensors[operator.outputs[0]]
+            data = model.buffers[kernel.buffer].data
+            if data is not None and kernel.type == s.TensorType.INT8 and result.type == s.TensorType.FLOAT32:
+                readers.setdefault(data.tobytes(), []).append((graph, operator))
+    for pairs in readers.values():
+        biases = {_bias(model, graph, operator) for graph, operator in pairs}
+        for graph, operator in pairs if len(biases) > 1 else ():
+            if _bias(model, graph, operator):
+                _part_bias(model, graph, operator)
+
+
+def _bias(model: Any, graph: Any, operator: Any) -> bytes:
+    """The bytes of a product's bias; empty where it has none."""
+    index = int(operator.inputs[2]) if len(operator.inputs) > 2 else -1
+    data = model.buffers[graph.tensors[index].buffer].data if index >= 0 else None
+    return b"" if data is None else data.tobytes()
+
+
+def _part_bias(model: Any, graph: Any, operator: Any) -> None:
+    """x @ kernel + bias in two operators; the activation goes with the second."""
+    s = schema()
+    product = copy.copy(graph.tensors[operator.outputs[0]])
+    product.name = None
+    graph.tensors.append(product)
+    add = s.OperatorT()
+    add.opcodeIndex = _operator_code(model, s.BuiltinOperator.ADD)
+    add.inputs = np.asarray([len(graph.tensors) - 1, operator.inputs[2]], np.int32)
+    add.outputs = operator.outputs
+    add.builtinOptionsType, add.builtinOptions = s.BuiltinOptions.AddOptions, s.AddOptionsT()
+    add.builtinOptions.fusedActivationFunction = operator.builtinOptions.fusedActivationFunction
+    operator.builtinOptions = copy.copy(operator.builtinOptions)
+    operator.builtinOptions.fusedActivationFunction = s.ActivationFunctionType.NONE
+    operator.inputs = np.asarray([*operator.inputs[:2], -1], np.int32)
+    operator.outputs = np.asarray([len(graph.tensors) - 1], np.int32)
+    graph.operators.insert(next(i for i, other in enumerate(graph.operators) if other is operator) + 1, add)
 
 
 def _constant(model: Any, graph: Any, values: np.ndarray) -> int:

@@ -12,6 +12,8 @@ from kerasbert.layers.random import Dropout
 class Table(keras.layers.Layer):
     """Learned vectors by id: int [...] -> [..., width]. Trainable weights: rows*width."""
 
+    quantizer = None  # see Linear
+
     def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs):
         super().__init__(**kwargs)
         self.rows, self.width, self.initializer = rows, width, initializer
@@ -21,7 +23,8 @@ class Table(keras.layers.Layer):
         self.table = self.add_weight(shape=(self.rows, self.width), initializer=normal, name="table")
 
     def call(self, ids):
-        return ops.cast(gather(self.table, ids), self.compute_dtype)
+        read = gather if self.quantizer is None else self.quantizer.gather
+        return ops.cast(read(self.table, ids), self.compute_dtype)
 
     def get_config(self):
         return {**super().get_config(), "rows": self.rows, "width": self.width, "initializer": self.initializer}

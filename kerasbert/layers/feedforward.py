@@ -29,6 +29,8 @@ class Linear(keras.layers.Layer):
     Call: x [..., H], activation: a name in ACTIVATIONS or None -> [..., width]. Trainable weights: H*width + width.
     """
 
+    quantizer = None  # what computes x @ kernel + bias instead, in a model that is trained for int8 (layers.quantizer)
+
     def __init__(self, width: int, initializer: float = 0.02, **kwargs):
         super().__init__(**kwargs)
         self.width = width
@@ -40,6 +42,9 @@ class Linear(keras.layers.Layer):
         self.bias = self.add_weight(shape=(self.width,), initializer="zeros", name="bias")
 
     def call(self, x, activation=None):
+        if self.quantizer is not None:
+            x = self.quantizer.linear(x, self.kernel, self.bias)
+            return x if activation is None else ACTIVATIONS[activation](x)
         x = project(x, self.kernel)
         return x + self.bias if activation is None else activate(x, self.bias, activation=activation)
 

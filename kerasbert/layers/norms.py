@@ -41,6 +41,8 @@ class LayerNorm(keras.layers.Layer):
     Trainable weights: 2*H.
     """
 
+    quantizer = None  # what marks the result, see Linear
+
     def __init__(self, epsilon: float = 1e-12, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
@@ -55,8 +57,12 @@ class LayerNorm(keras.layers.Layer):
         key = dropout.key(x, training) if dropout else None
         x = ops.cast(x, self.compute_dtype)
         if y is None:
-            return norm(x, self.gamma, self.beta, key, **at)
-        return add_and_norm(x, y, self.gamma, self.beta, key, **at)
+            return self.mark(norm(x, self.gamma, self.beta, key, **at), key is None)
+        return self.mark(add_and_norm(x, y, self.gamma, self.beta, key, **at))
+
+    def mark(self, x, scaled=True, of=None):
+        """x, marked by the quantizer where there is one; `scaled`: it ends with gamma and beta, not with dropout."""
+        return self.quantizer.mark(x, self.gamma, self.beta, of) if self.quantizer is not None and scaled else x
 
     def compute_output_shape(self, shape):
         return shape

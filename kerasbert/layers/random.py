@@ -109,6 +109,11 @@ def scope(words: Any, rows: Any) -> Iterator[None]:
         _scopes.pop()
 
 
+def scoped() -> bool:
+    """Whether a scope is open, as it is where a program's training pass is traced."""
+    return bool(_scopes)
+
+
 def rows_key(name: str, rows: Any) -> Any:
     """The rows' keys [B, 2] for what is called `name`: the open scope's, outside of one those of rows 0 to `rows` - 1."""
     return _scopes[-1].key(name) if _scopes else key(0, name, ops.arange(rows, dtype="int32"))

@@ -94,7 +94,8 @@ class NoNorm(LayerNorm):
     def call(self, x, y=None, dropout=None, training=False):
         x = ops.cast(x, self.compute_dtype)
         key = dropout.key(x, training) if dropout else None
-        return scale_and_shift(x, y, self.gamma, self.beta, key, rate=dropout.rate if dropout else 0.0)
+        made = scale_and_shift(x, y, self.gamma, self.beta, key, rate=dropout.rate if dropout else 0.0)
+        return self.mark(made, y is not None or key is None, x if y is None else None)
 
 
 NORMS = {"no_norm": NoNorm, "layer_norm": LayerNorm}

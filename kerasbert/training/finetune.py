@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +148,7 @@ def finetune(
         if keep_head:
             checkpoints.load_weights(model, program.model.heads["classifier"], "heads/classifier/")
     evaluation = Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
-    if projection is not None:
-        evaluation.complete = projection.complete
+    evaluation.projection = projection
     feed = _Texts(encoded[0], train.targets, settings, longest, devices, paths["train"])
     habits = Habits(save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet)
     Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits, projection=projection).train()
@@ -157,6 +156,7 @@ def finetune(
 
 
 _precision = precision
+PROJECTION = "projection/"  # what a projection keeps with the best weights
 
 
 def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tuple[Any, str, str]:
@@ -235,7 +235,7 @@ class Evaluation:
         folder: Path,
         patience: int | None,
     ):
-        self.complete: Callable[[int], bool] = lambda step: True  # whether the weights after a step count
+        self.projection: Projection | None = None  # says which weights count; its tensors are kept with them
         self.model, self.task, self.rows, self.longest = model, task, rows, longest
         self.encoded, self.best, self.patience = encoded, folder / "checkpoints" / "best.safetensors", patience
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
@@ -250,7 +250,7 @@ class Evaluation:
             outputs[indices] = values
         found = label.metrics(self.task, outputs, self.rows.targets)
         value = found[self.task.metric]
-        if not self.complete(step):
+        if self.projection is not None and not self.projection.complete(step):
             pass
         elif label.better(self.task, value, self.state["best"]):
             self.state = {"best": value, "step": step, "worse": 0}
@@ -262,6 +262,8 @@ class Evaluation:
 
     def _keep(self) -> None:
         weights = values(self.model)
+        if self.projection is not None:
+            weights |= {PROJECTION + name: value for name, value in self.projection.tensors().items()}
         self.best.parent.mkdir(exist_ok=True)
         part = self.best.with_suffix(".part")
         write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)
@@ -270,8 +272,13 @@ class Evaluation:
 
 
 def finish(model: Any, evaluation: Evaluation, run: Run, name: str, longest: int) -> Any:
-    assign(Safetensors(evaluation.best), names(model))
-    task = model.task
+    """Write the model directory with the best weights -> the model, loaded from it."""
+    best, task = Safetensors(evaluation.best), model.task
+    assign(best, names(model))
+    if evaluation.projection is not None:
+        kept = [tensor for tensor in best.names() if tensor.startswith(PROJECTION)]
+        tensors = {tensor.removeprefix(PROJECTION): best.read(tensor) for tensor in kept}
+        evaluation.projection.finish(run.directory, tensors)
     results.write(
         run,
         encoder=model.encoder,

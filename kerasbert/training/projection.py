@@ -1,6 +1,7 @@
 """What the weights must satisfy while they are trained, such as a mask of pruned weights: projected gradient descent."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,3 +40,6 @@ class Projection(Protocol):
 
     def restore(self, tensors: Safetensors) -> None:
         """Take them back; the weights are already the checkpoint's."""
+
+    def finish(self, directory: Path, tensors: Mapping[str, np.ndarray]) -> None:
+        """Write what the finished model directory holds besides; `tensors`: those of the moment of the best weights."""

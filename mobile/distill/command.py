@@ -60,9 +60,9 @@ def run(options: argparse.Namespace) -> None:
     """Distil, then print the run's directory."""
     # While the run is being set up there is nothing to save; the trainer listens for itself
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-    losses = {name: value(value) for name, value in map(pair, options.loss or [])}
-    changes = {name: value(value) for name, value in map(pair, options.set)}
-    layers = None if options.layers is None else [value(layer) for layer in options.layers.split(",")]
+    losses = {name: parsed(value) for name, value in map(pair, options.loss or [])}
+    changes = {name: parsed(value) for name, value in map(pair, options.set)}
+    layers = None if options.layers is None else [parsed(layer) for layer in options.layers.split(",")]
     given = {name.replace("-", "_") for name in GIVEN} & set(vars(options))
     from kerasbert.mobile.distill.teach import distill
 
@@ -91,7 +91,7 @@ def pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def value(text: str) -> Any:
+def parsed(text: str) -> Any:
     """What a text means as json, else the text itself."""
     try:
         return json.loads(text)

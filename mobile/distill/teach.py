@@ -142,8 +142,8 @@ def distill(
     evaluation = job.evaluation(program, run)
     per_epoch = job.steps(1, batch) if evaluation else 0
     habits = Habits(save_every or 1000, log_every, min(per_epoch, total), quiet=quiet)
-    if projection is not None and evaluation is not None:
-        evaluation.complete = projection.complete
+    if evaluation is not None:
+        evaluation.projection = projection
     trainer = Trainer(program, made, devices, run, feed, evaluate=evaluation, habits=habits, projection=projection)
     trainer.train()
     if evaluation is not None:

@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,9 @@ class Magnitude:
         """The masks of a checkpoint."""
         for name, mask in self.masks.items():
             mask.assign(tensors.read(name) > 0)
+
+    def finish(self, directory: Path, tensors: Mapping[str, np.ndarray]) -> None:
+        """Nothing: the zeros are in the weights."""
 
 
 def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS) -> dict[str, Any]:

@@ -1,9 +1,27 @@
-"""Quantization after training: which weights of a float .tflite become int8, and in which form.
+"""Quantization: what of a float .tflite becomes int8, for `kerasbert.mobile.compress`; `aware` trains a model for it.
 
-`kerasbert.mobile.compress` calls it. Imports nothing heavy.
+Imports nothing heavy.
 """
 
+import importlib
 from typing import Any
+
+_HOMES = {
+    "Aware": "aware_training",
+    "aware": "aware_training",
+    "simulated": "aware_training",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"kerasbert.mobile.quantize.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'kerasbert.mobile.quantize' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def show(report: dict[str, Any]) -> None:

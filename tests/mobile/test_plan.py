@@ -66,16 +66,16 @@ def test_every_stage_leaves_its_directory_and_the_ledger_has_all(run, data, tmp_
   - heads: {{share: 0.5}}
   - prune: {{sparsity: 0.5, steps: 6, {TRAINING}}}
   - width: {{share: 0.25}}
-  - finetune: {{steps: 4, {TRAINING}}}
+  - aware: {{per: tensor, steps: 4, {TRAINING}}}
   - quantize: {{quantize: static_int8, lengths: [16], min_agreement: 0.5}}
 """
     work = follow(tmp_path, run, data, stages) / "x.tflite.plan"
-    named = ["1-trim", "2-distill", "3-heads", "4-prune", "5-width", "6-finetune"]
+    named = ["1-trim", "2-distill", "3-heads", "4-prune", "5-width", "6-aware"]
     assert sorted(path.name for path in work.iterdir() if path.is_dir()) == named
     found = json.loads((work / "ledger.json").read_text())
     assert [row["artefact"] for row in found][1:] == [*named, "x.tflite"]
     sizes = {row["artefact"]: row["parameters"] for row in found}
-    assert sizes["2-distill"] > sizes["3-heads"] == sizes["4-prune"] > sizes["5-width"] == sizes["6-finetune"]
+    assert sizes["2-distill"] > sizes["3-heads"] == sizes["4-prune"] > sizes["5-width"] == sizes["6-aware"]
     assert prune.sparsity_of(work / "4-prune")["sparsity"] == pytest.approx(0.5, abs=0.01)
     assert found[4]["nonzero"] < 0.9 * found[3]["nonzero"]
     assert json.loads((work / "4-prune" / "run.json").read_text())["kind"] == "distill"  # it goes on imitating

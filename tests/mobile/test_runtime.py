@@ -9,6 +9,7 @@ import pytest
 from kerasbert.errors import InputError
 from tests.mobile.conftest import TEXTS
 from tests.support import python
+from tests.tiny import sentences
 
 
 @pytest.fixture
@@ -231,3 +232,20 @@ def test_no_tensorflow_and_no_noise(any_file):
     done = python("-c", code)
     assert done.stderr == ""
     assert [set(answer) for answer in json.loads(done.stdout)] == [{"label", "score", "scores"}] * 3
+
+
+def test_layers_that_share_a_kernel_keep_their_own_bias(tmp_path):
+    """XNNPACK's weight cache finds an int8 kernel with the bias of the layer that came first (0.03 of probability here)."""
+    from kerasbert import mobile
+    from kerasbert.mobile.runtime.interpreters import Compiled
+    from tests.mobile.quantize.test_aware import uneven
+    from tests.models.battery import Subject
+
+    texts = sentences(20, 5)
+    mobile.compress(
+        uneven(Subject("albert", tmp_path, hidden=64)), out=tmp_path / "x.tflite", lengths=[24], min_agreement=0
+    )
+    cached = mobile.load(tmp_path / "x.tflite", cache=False)
+    alone = mobile.load(tmp_path / "x.tflite", cache=False)
+    alone.model = Compiled(tmp_path / "x.tflite", alone.bundle, 1, "")
+    np.testing.assert_allclose(cached.outputs(texts), alone.outputs(texts), atol=1e-6)

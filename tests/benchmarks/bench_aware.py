@@ -1,0 +1,77 @@
+"""Does training with rounding pay? Genuine MiniLM on SST-2: its int8 file after fine-tuning, and after an epoch of it.
+
+    python -m tests.benchmarks.bench_aware --run RUN [--data DIR] [--work DIR] [--control]
+
+RUN is a fine-tuned model directory, such as tests.benchmarks.bench_sst2 leaves (3 epochs, batch 32, learning rate 5e-5).
+From it one epoch is made with rounding (batch 32, learning rate 2e-5, seed 0) and, with --control, one without. Each int8
+file is compared on dev and on 2,000 further sentences with the model that it was made of: in float, and computing in Keras
+with the file's rounding. A killed run goes on with the same --work.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import kerasbert as kb
+from kerasbert import mobile
+from kerasbert.mobile import quantize
+from kerasbert.mobile.compression import reference
+from kerasbert.mobile.runtime import load
+from kerasbert.tasks.task import read_rows
+from tests.benchmarks.bench_sst2 import SHARED, further_sentences
+
+SETTINGS = {"epochs": 1, "batch": 32, "learning_rate": 2e-5, "seed": 0, "save_every": 50}
+
+
+def compare(name: str, run: Path, data: Path, work: Path) -> None:
+    """Print a line: accuracies, and what the int8 file has in common with float and with rounding in Keras."""
+    model = kb.load(run)
+    rows = read_rows(model.task, data / "dev.tsv")
+    texts = [*rows.texts, *further_sentences()]
+    out = work / f"{name}.tflite"
+    mobile.compress(run, out=out, texts=texts, min_agreement=0, overwrite=True)
+    file = load(out, cache=False).outputs(texts)
+    models = {"float": model, "rounded in Keras": quantize.simulated(run)}
+    found = {who: reference(made, "classification", texts, 128) for who, made in models.items()}
+    dev = len(rows.texts)
+    told = [
+        f"{who} {(values[:dev].argmax(1) == rows.targets).mean():.4f}"
+        for who, values in (found | {"int8": file}).items()
+    ]
+    print(f"{name}: accuracy on {dev} {', '.join(told)}")
+    for who, values in found.items():
+        difference = np.abs(values - file)[:, 1]
+        print(
+            f"  int8 against {who}, {len(texts)} sentences: agreement {(values.argmax(1) == file.argmax(1)).mean():.4f}, "
+            f"|difference of probability| mean {difference.mean():.5f}, largest {difference.max():.4f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Print the comparison."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--run", type=Path, required=True)
+    options.add_argument("--data", type=Path, default=SHARED / "glue" / "SST-2")
+    options.add_argument("--work", type=Path)
+    options.add_argument("--control", action="store_true")
+    options = options.parse_args()
+    work = options.work or Path(tempfile.mkdtemp())
+    work.mkdir(parents=True, exist_ok=True)
+    compare("fine-tuned", options.run, options.data, work)
+    began = time.process_time()
+    quantize.aware(options.run, options.data, out=work / "aware", **SETTINGS)
+    print(f"an epoch with rounding: cpu {time.process_time() - began:.0f} s", flush=True)
+    compare("aware", work / "aware", options.data, work)
+    if options.control:
+        began = time.process_time()
+        kb.finetune(options.run, "glue/sst2", options.data, out=work / "control", keep_head=True, **SETTINGS)
+        print(f"an epoch without: cpu {time.process_time() - began:.0f} s", flush=True)
+        compare("control", work / "control", options.data, work)
+
+
+if __name__ == "__main__":
+    main()
