@@ -57,7 +57,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="of the metric on --data; what costs most stays float",
     )
     part.add_argument("--overwrite", action="store_true", help="replace FILE")
-    plan = part.add_argument_group("a plan: stages before it, with --data for their train and dev rows")
+    plan = part.add_argument_group(
+        "a plan: stages before it, trained on --data (by default what RUN was fine-tuned on)"
+    )
     plan.add_argument("--plan", metavar="FILE", help="the stages in YAML, in place of the flags below")
     plan.add_argument("--trim", nargs="+", metavar="FILE", **missing, help="to the vocabulary of texts, one a line")
     plan.add_argument("--student", **missing, metavar="X", help="that imitates RUN, as for `distill`")
@@ -152,10 +154,8 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
             raise InputError(f"{(flags or ['--set'])[0]} does not go with --plan: write it into {options.plan}")
         plan = read_plan(options.plan, model=options.run, data=options.data, strategy=options.strategy)
     else:
-        if options.run is None or options.data is None:
-            raise InputError(
-                "a plan needs RUN, the directory of a fine-tuned model, and --data, its train and dev rows"
-            )
+        if options.run is None:
+            raise InputError("a plan needs RUN, the directory of a fine-tuned model")
         plan = Plan(options.run, options.data, tuple(stages), options.strategy or "cpu")
     return run_plan(plan, options.out, work=options.work, overwrite=options.overwrite, quiet=options.json)
 

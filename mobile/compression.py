@@ -18,6 +18,7 @@ from kerasbert.mobile import convert, metadata
 from kerasbert.mobile.quantize import aware_training, budget, forms, ranges
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.mobile.samples import generated
+from kerasbert.training.runs import data_of
 
 TARGETS = ("kerasbert", "mediapipe")
 # Denser where sentences are. Multiples of 4: XNNPACK's int8 kernels take 4 rows at a time on AVX2 (5 with AVX512-VNNI).
@@ -78,10 +79,10 @@ def compress(
             a weaker test.
         data: in the place of `texts` a file in the task's format, whose labels give the accuracies too.
         calibration: real texts that static_int8 and full_int8 take the ranges of activations from: a list, a file with
-            one text a line (a tab within a pair) or a .tsv, .csv or .jsonl of the task. calibration_size: int, how many
-            of them; by default 200, or all if there are fewer.
-        max_drop: float, points (hundredths) of the task's metric that the file may lose on `data`: the weights that cost
-            most stay float until it loses no more.
+            one text a line (a tab within a pair) or a .tsv, .csv or .jsonl of the task; by default what the run was trained
+            on, if it still lies there. calibration_size: int, how many of them; by default 200, or all if there are fewer.
+        max_drop: float, points (hundredths) of the task's metric that the file may lose on `data` (by default the run's dev
+            rows): the weights that cost most stay float until it loses no more.
         recipe: how the model was made, json without paths; travels in the file.
         overwrite: bool, replace an existing file.
     Returns:
@@ -104,10 +105,15 @@ def compress(
     any_length = lengths == ANY
     buckets = _lengths(model, target, length, lengths)
     _check_target(model, target, kind, pair)
+    known = data_of(run) if isinstance(run, str | os.PathLike) else {}  # of the fine-tuning
+    if max_drop is not None and texts is None:
+        data = data or known.get("dev")
     cases, targets, source = _cases(model, pair, texts, data)
     learned = None  # ranges of activations, where the model was trained with them
     if quantize == "static_int8" and calibration is None and isinstance(run, str | os.PathLike):
         learned = aware_training.read_ranges(run)
+    if quantize in forms.CALIBRATED and calibration is None:
+        calibration = known.get("train")
     drawn = [] if learned else _calibration(model, pair, quantize, calibration, calibration_size)
     if max_drop is not None:
         budget.check(quantize, max_drop, targets)

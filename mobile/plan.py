@@ -37,6 +37,7 @@ from kerasbert.tasks.load import task_of
 from kerasbert.tasks.task import split_files
 from kerasbert.training import recipe, results
 from kerasbert.training.finetune import finetune
+from kerasbert.training.runs import data_of
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Settings
 
@@ -52,7 +53,8 @@ class Plan:
     """What is done to a model.
 
     Args:
-        model: directory of a fine-tuned model. data: train and dev files of its task, as for `finetune`.
+        model: directory of a fine-tuned model.
+        data: train and dev files of its task, as for `finetune`; None for those that it was fine-tuned on.
         stages: (name in `stages()`, its arguments); "quantize" is the last, and put there where it is missing.
         strategy: of every stage that trains.
     Raises:
@@ -60,7 +62,7 @@ class Plan:
     """
 
     model: str
-    data: str
+    data: Any
     stages: tuple[tuple[str, Mapping[str, Any]], ...]
     strategy: str = "cpu"
 
@@ -84,13 +86,26 @@ class Plan:
             _projection(name, dict(given))
         object.__setattr__(self, "stages", tuple(made))
 
+    def rows(self) -> dict[str, Path]:
+        """Split -> file of the task's rows.
+
+        Raises:
+            InputError: none are given, and those of the fine-tuning are not there any more.
+        """
+        found = data_of(self.model) if self.data is None else split_files(self.data)
+        if not found:
+            raise InputError(
+                f"no data, and {self.model} does not say where those of its fine-tuning lie: give train and dev rows (--data)"
+            )
+        return found
+
     def description(self) -> dict[str, Any]:
         """All that the result depends on: arguments, and the hashes of the files that they name."""
         named = _paths([given for _, given in self.stages])
         return {
             "format": FORMAT,
             "model": results.digest(self.model),
-            "data": {split: files.sha256(path) for split, path in split_files(self.data).items()},
+            "data": {split: files.sha256(path) for split, path in self.rows().items()},
             "stages": [[name, given] for name, given in self.stages],
             "strategy": self.strategy,
             "files": {path: _digest(Path(path)) for path in named},
@@ -134,7 +149,7 @@ def read_plan(path: str | os.PathLike, **over: Any) -> Plan:
     root, known = reader.root(), stages()
     values = reader.mapping(root, {"model": str, "data": str, "strategy": str, "stages": list}, "")
     values |= {name: value for name, value in over.items() if value is not None}
-    for name in ("model", "data", "stages"):
+    for name in ("model", "stages"):
         if name not in values:
             raise reader.error(root, f"the plan has no {name}")
     made = []
@@ -147,7 +162,7 @@ def read_plan(path: str | os.PathLike, **over: Any) -> Plan:
             raise reader.error(node, str(unknown("stage", name, known, ", ".join(known))))
         made.append((name, reader.mapping(child, known[name], f"{name}.")))
     with reader.at(root, "the plan"):
-        return Plan(values["model"], values["data"], tuple(made), values.get("strategy", "cpu"))
+        return Plan(values["model"], values.get("data"), tuple(made), values.get("strategy", "cpu"))
 
 
 def run_plan(
@@ -173,7 +188,8 @@ def run_plan(
     """
     plan = plan if isinstance(plan, Plan) else read_plan(plan)
     out, work = Path(out), Path(work or f"{out}.plan")
-    task, rows = ledger.labelled(plan.model, plan.data)  # before any work: the data fit the model
+    data = plan.rows()
+    task, rows = ledger.labelled(plan.model, data)  # before any work: the data fit the model
     find_strategy(plan.strategy)  # before TensorFlow computes anything, after which a CPU can no longer be divided
     state = _open(work, out, plan.description(), overwrite)
     current, teacher, artefacts = Path(plan.model), None, [Path(plan.model)]
@@ -185,16 +201,16 @@ def run_plan(
             teacher = teacher or current
         if number > state["made"]:
             results.say(f"stage {number} of {len(plan.stages)}: {name} -> {made}", quiet)
-            _make(name, dict(given), plan, current, teacher, made, quiet)
+            _make(name, dict(given), plan.strategy, data, current, teacher, made, quiet)
             state["made"] = number
             files.write_json(work / STATE, state)
         current = made
         artefacts.append(made)
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
         results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
-        settings: dict[str, Any] = {"data": _dev(plan.data)}
+        settings: dict[str, Any] = {"data": data.get("dev") or data["train"]}
         if given.get("quantize") in CALIBRATED and not (current / RANGES).exists():
-            settings["calibration"] = plan.data  # its train rows
+            settings["calibration"] = data.get("train") or data["dev"]
         settings |= given
         state["report"] = compress(current, out=out, overwrite=True, recipe=plan.recipe(), **settings)
         state |= {"sha256": files.sha256(out), "rows": state["rows"][: len(artefacts)]}
@@ -233,26 +249,35 @@ def _open(work: Path, out: Path, description: dict[str, Any], overwrite: bool) -
     return new
 
 
-def _make(name: str, given: dict, plan: Plan, current: Path, teacher: Path | None, out: Path, quiet: bool) -> None:
+def _make(
+    name: str,
+    given: dict[str, Any],
+    strategy: str,
+    rows: Mapping[str, Path],
+    current: Path,
+    teacher: Path | None,
+    out: Path,
+    quiet: bool,
+) -> None:
     """One stage that writes a directory."""
     if name == "trim":
         texts = given.pop("texts", None)
         lines = None if texts is None else [line for file in texts for line in _lines(file)]
-        trim(current, lines, data=plan.data if texts is None else None, out=out, overwrite=True, **given)
+        trim(current, lines, data=rows if texts is None else None, out=out, overwrite=True, **given)
         return
     if name in ("heads", "width", "layers"):
-        data = () if name == "layers" else (plan.data,)
+        data = () if name == "layers" else (rows,)
         getattr(prune, name)(current, *data, out=out, overwrite=True, **given)
         return
-    given |= {"out": out, "strategy": plan.strategy, "quiet": quiet}
+    given |= {"out": out, "strategy": strategy, "quiet": quiet}
     given |= {"changes": given.pop("set")} if "set" in given else {}
     if (projection := _projection(name, given)) is not None:
         given["projection"] = projection
     if name == "distill" or (projection is not None and teacher is not None):
-        distill(teacher, given.pop("student", current), plan.data, **given)
+        distill(teacher, given.pop("student", current), rows, **given)
     else:
         task = task_of(checkpoints.read_model_json(current))
-        finetune(current, task, plan.data, keep_head=True, **given)
+        finetune(current, task, rows, keep_head=True, **given)
 
 
 def _projection(name: str, given: dict[str, Any]) -> Any:
@@ -261,12 +286,6 @@ def _projection(name: str, given: dict[str, Any]) -> Any:
     if made is None:
         return None
     return made(**{key: given.pop(key) for key in inspect.signature(made).parameters if key in given})
-
-
-def _dev(data: str) -> Path:
-    """The labelled rows that a file is compared on."""
-    paths = split_files(data)
-    return paths.get("dev") or paths["train"]
 
 
 def _lines(file: str) -> list[str]:

@@ -138,7 +138,7 @@ def finetune(
             description["keep_head"] = True
         check_batch(settings.batch, settings.accumulate, devices.num_replicas_in_sync)
         encoded = [encode_texts(encoder.tokenizer, rows.texts, longest) for rows in (train, dev)]
-        run = open_run(out, "finetune", description, overwrite=overwrite)
+        run = open_run(out, "finetune", description, data=paths, overwrite=overwrite)
         if run.finished:
             results.say(f"{run.directory} is finished: {total} steps were made", quiet)
             return load(run.directory)

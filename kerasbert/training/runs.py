@@ -97,13 +97,21 @@ def _write_json(directory: Path | str, value: Any) -> None:
     storage.write(storage.join(directory, "run.json"), json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def open_run(out: str | os.PathLike, kind: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> Run:
+def open_run(
+    out: str | os.PathLike,
+    kind: str,
+    settings: Mapping[str, Any],
+    *,
+    data: Mapping[str, Path] | None = None,
+    overwrite: bool = False,
+) -> Run:
     """Begin a run in a folder, or go on with the one it holds.
 
     Args:
         out: the run's directory.
         kind: "pretrain" or "finetune".
         settings: json, everything that the result depends on, with `steps`.
+        data: split -> file, where they lie, for `data_of`; their hashes are among the settings.
         overwrite: start afresh in the place of an older run.
 
     Raises:
@@ -112,6 +120,8 @@ def open_run(out: str | os.PathLike, kind: str, settings: Mapping[str, Any], *, 
     directory = os.fspath(out) if is_remote(out) else Path(out)
     settings = json.loads(json.dumps(dict(settings)))
     description = {"format": FORMAT, "kind": kind, "settings": settings, "environment": environment()}
+    if data:
+        description["data"] = {split: os.path.abspath(path) for split, path in data.items()}
     try:
         old = _read(directory)
         if old is not None and overwrite:
@@ -143,6 +153,18 @@ def open_run(out: str | os.PathLike, kind: str, settings: Mapping[str, Any], *, 
         old["settings"] = settings
         _write_json(directory, old)
     return Run(directory, old, finished)
+
+
+def data_of(directory: str | os.PathLike) -> dict[str, Path]:
+    """The train and dev files of a fine-tuned run, if they still lie where they did and hold the same; else none."""
+    described = _read(Path(directory)) or {}
+    hashes = described["settings"].get("data") if "data" in described else None
+    found = {}
+    for split, path in described.get("data", {}).items():
+        if not os.path.isfile(path) or files.sha256(path) != hashes.get(split):
+            return {}
+        found[split] = Path(path)
+    return found
 
 
 def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:

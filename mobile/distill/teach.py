@@ -133,7 +133,7 @@ def distill(
         with precision(made.precision):
             master, pupil = _models(job, chosen, source, target, tokenizer, made.seed, quiet)
             program = job.program(pupil, master, chosen, made.seed)
-        run = open_run(out, "distill", description, overwrite=overwrite)
+        run = open_run(out, "distill", description, data=job.paths, overwrite=overwrite)
         if run.finished:
             results.say(f"{run.directory} is finished: {total} steps were made", quiet)
             with run.local() as folder:
@@ -248,7 +248,7 @@ class _OnTexts:
 class _OnRecords:
     """Records, by masked LM."""
 
-    task = None
+    task = paths = None
 
     def __init__(
         self,

@@ -116,8 +116,9 @@ def test_another_plan_is_refused_and_named(made, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_flags_make_a_plan(run, data, tmp_path, capsys):
-    command = ["compress", run, "--data", data, "--student", "1", "--prune", "0.3", "--quantize", "none"]
+def test_flags_make_a_plan(classifier, tmp_path, capsys):
+    """Without --data: the run says where its rows lie."""
+    command = ["compress", classifier, "--student", "1", "--prune", "0.3", "--quantize", "none"]
     settings = ["distill.steps=2", "prune.steps=4", "prune.length=16", "distill.length=16", "quantize.lengths=[16]"]
     sets = [part for setting in settings for part in ("--set", setting)]
     assert main([*map(str, command), *sets, "--out", str(tmp_path / "x.tflite"), "--work", str(tmp_path / "w")]) == 0
@@ -159,7 +160,8 @@ def test_a_plan_that_cannot_be_is_one_line(run, data, tmp_path, capsys, stages, 
 def test_bad_flags_are_one_line(run, data, tmp_path, capsys):
     out = ["--out", str(tmp_path / "x.tflite")]
     for arguments, message in (
-        ([run, "--prune", "0.5", *out], "a plan needs RUN"),
+        ([run, "--prune", "0.5", *out], "does not say where those of its fine-tuning lie"),
+        (["--prune", "0.5", *out], "a plan needs RUN"),
         ([run, "--strategy", "cpu", *out], "--strategy is of a plan"),
         ([*out], "no RUN"),
         ([run, "--data", data, "--prune", "0.5", "--set", "distill.steps=1", *out], "no stage 'distill'"),
