@@ -1,14 +1,17 @@
 """Does training with rounding pay? Genuine MiniLM on SST-2: its int8 file after fine-tuning, and after an epoch of it.
 
-    python -m tests.benchmarks.bench_aware --run RUN [--data DIR] [--work DIR] [--control]
+    python -m tests.benchmarks.bench_aware --run RUN [--per tensor] [--data DIR] [--work DIR] [--control]
 
 RUN is a fine-tuned model directory, such as tests.benchmarks.bench_sst2 leaves (3 epochs, batch 32, learning rate 5e-5).
 From it one epoch is made with rounding (batch 32, learning rate 2e-5, seed 0) and, with --control, one without. Each int8
 file is compared on dev and on 2,000 further sentences with the model that it was made of: in float, and computing in Keras
-with the file's rounding. A killed run goes on with the same --work.
+with the file's rounding. With --per tensor the files are static_int8 of one and the same graph: once with the ranges that
+200 train rows reach in the fine-tuned model (quantization after training), once with those that were learned.
+A killed run goes on with the same --work.
 """
 
 import argparse
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -16,9 +19,12 @@ from pathlib import Path
 import numpy as np
 
 import kerasbert as kb
-from kerasbert import mobile
+from kerasbert import files, mobile
+from kerasbert.layers import backend
+from kerasbert.layers.feedforward import Linear
 from kerasbert.mobile import quantize
 from kerasbert.mobile.compression import reference
+from kerasbert.mobile.quantize import aware_training
 from kerasbert.mobile.runtime import load
 from kerasbert.tasks.task import read_rows
 from tests.benchmarks.bench_sst2 import SHARED, further_sentences
@@ -26,13 +32,45 @@ from tests.benchmarks.bench_sst2 import SHARED, further_sentences
 SETTINGS = {"epochs": 1, "batch": 32, "learning_rate": 2e-5, "seed": 0, "save_every": 50}
 
 
-def compare(name: str, run: Path, data: Path, work: Path) -> None:
+class Reached:
+    """The least and largest input and output of one Linear: what calibration finds."""
+
+    def __init__(self):
+        self.ranges = np.zeros((2, 2))
+
+    def linear(self, x, kernel, bias):
+        y = backend.project(x, kernel) + bias
+        for place, value in enumerate((x, y)):
+            low, high = self.ranges[place]
+            self.ranges[place] = min(low, float(np.min(value))), max(high, float(np.max(value)))
+        return y
+
+
+def calibrated(run: Path, out: Path, texts: list[str]) -> Path:
+    """A copy of a model directory with the ranges that texts reach, as `aware` per tensor would leave them."""
+    if not out.exists():
+        shutil.copytree(run, out, ignore=shutil.ignore_patterns("checkpoints"))
+    model = kb.load(run)
+    seen = {name: Reached() for name, layer in aware_training.rounded(model) if isinstance(layer, Linear)}
+    for name, layer in aware_training.rounded(model):
+        layer.quantizer = seen.get(name)
+    for text in texts:
+        ids, segments = model.tokenizer.pack(text, length=64)
+        given = {"token_ids": ids, "padding_mask": [1] * len(ids), "segment_ids": segments}
+        model({part: np.array([value], "int32") for part, value in given.items()})
+    ranges = {name: dict(zip(aware_training.PLACES, found.ranges.tolist())) for name, found in seen.items()}
+    files.write_json(out / aware_training.FILE, {"per": "tensor", "ranges": ranges})
+    return out
+
+
+def compare(name: str, run: Path, data: Path, work: Path, per: str) -> None:
     """Print a line: accuracies, and what the int8 file has in common with float and with rounding in Keras."""
     model = kb.load(run)
     rows = read_rows(model.task, data / "dev.tsv")
     texts = [*rows.texts, *further_sentences()]
     out = work / f"{name}.tflite"
-    mobile.compress(run, out=out, texts=texts, min_agreement=0, overwrite=True)
+    form = "static_int8" if per == "tensor" else "dynamic_int8"
+    mobile.compress(run, form, out, texts=texts, min_agreement=0, overwrite=True)
     file = load(out, cache=False).outputs(texts)
     models = {"float": model, "rounded in Keras": quantize.simulated(run)}
     found = {who: reference(made, "classification", texts, 128) for who, made in models.items()}
@@ -57,20 +95,25 @@ def main() -> None:
     options.add_argument("--run", type=Path, required=True)
     options.add_argument("--data", type=Path, default=SHARED / "glue" / "SST-2")
     options.add_argument("--work", type=Path)
+    options.add_argument("--per", default="channel", choices=aware_training.PER)
     options.add_argument("--control", action="store_true")
     options = options.parse_args()
     work = options.work or Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    compare("fine-tuned", options.run, options.data, work)
-    began = time.process_time()
-    quantize.aware(options.run, options.data, out=work / "aware", **SETTINGS)
+    tuned, given = options.run, (options.data, work, options.per)
+    if options.per == "tensor":
+        train = read_rows(kb.load(options.run).task, options.data / "train.tsv").texts
+        tuned = calibrated(options.run, work / "calibrated", train[:: len(train) // 200][:200])
+    compare("fine-tuned", tuned, *given)
+    began, out = time.process_time(), work / f"aware-{options.per}"
+    quantize.aware(options.run, options.data, out=out, per=options.per, **SETTINGS)
     print(f"an epoch with rounding: cpu {time.process_time() - began:.0f} s", flush=True)
-    compare("aware", work / "aware", options.data, work)
+    compare("aware", out, *given)
     if options.control:
         began = time.process_time()
         kb.finetune(options.run, "glue/sst2", options.data, out=work / "control", keep_head=True, **SETTINGS)
         print(f"an epoch without: cpu {time.process_time() - began:.0f} s", flush=True)
-        compare("control", work / "control", options.data, work)
+        compare("control", work / "control", options.data, work, "channel")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import kerasbert as kb
-from kerasbert import registry
 from kerasbert.checkpoints import read_tensors, save_model
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
@@ -24,7 +23,7 @@ from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
 from tests import tiny as world
 from tests.mobile.prune.conftest import SETTINGS
-from tests.models.battery import Subject, eagerly
+from tests.models.battery import Subject, different, eagerly
 from tests.support import python
 
 WIDE = {"hidden": 64, "blocks.layers": 1}  # matrices that are large enough for the converter
@@ -81,7 +80,7 @@ def test_the_model_computes_what_its_file_computes(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", registry.families())
+@pytest.mark.parametrize("name", different())
 def test_every_family_is_trained(name, tmp_path):
     """Two updates change every kernel that is rounded."""
     subject = Subject(name, tmp_path, hidden=64, dropout=0.1)

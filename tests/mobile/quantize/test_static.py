@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from kerasbert import registry
 from kerasbert.errors import InputError
 from tests import tiny
 from tests.mobile.conftest import TEXTS
+from tests.models.battery import Subject, different
 
 pytest.importorskip("tensorflow")
 MOVES = {"CAST", "QUANTIZE", "DEQUANTIZE"}
@@ -121,7 +121,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", registry.families())
+@pytest.mark.parametrize("name", different())
 def test_every_encoder(name, folder):
     """ALBERT's shared layers and MobileBERT's NoNorm are among them: static_int8 keeps the vectors, full_int8 converts."""
     from ai_edge_litert.interpreter import Interpreter
@@ -129,7 +129,6 @@ def test_every_encoder(name, folder):
     from kerasbert.layers.naming import names
     from kerasbert.mobile import compression, convert, repack
     from kerasbert.mobile.quantize import forms, ranges, static
-    from tests.models.battery import Subject
 
     encoder = Subject(name, folder).encoder()
     inputs = {part: part for part in compression.INPUTS}
