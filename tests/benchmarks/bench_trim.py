@@ -1,0 +1,58 @@
+"""How small does the vocabulary of a domain make the file, and do the answers stay? Genuine MiniLM on SST-2.
+
+    python -m tests.benchmarks.bench_trim --run RUN [--sizes 0 8000 6000 5000 4000] [--work DIR]
+
+RUN is a fine-tuned model directory, such as tests.benchmarks.bench_sst2 leaves. The vocabulary is trimmed to 4,920 of the 6,920
+train sentences (at most SIZE pieces; 0: all that they use) and compressed to int8. Agreement is with the float model of the
+whole vocabulary, on what the trimming has not seen: dev and the other 2,000 train sentences. The first line is the whole
+vocabulary's file.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import kerasbert as kb
+from kerasbert import mobile
+from kerasbert.mobile.compression import reference
+from kerasbert.tasks.task import read_rows
+from tests.benchmarks.bench_sst2 import SHARED
+
+SST2 = SHARED / "glue" / "SST-2"
+HELD = 2000
+
+
+def main() -> None:
+    """Print the table."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--run", type=Path, required=True)
+    options.add_argument("--sizes", type=int, nargs="+", default=[0, 8000, 6000, 5000, 4000])
+    options.add_argument("--work", type=Path)
+    options = options.parse_args()
+    work = options.work or Path(tempfile.mkdtemp())
+    model = kb.load(options.run)
+    train, dev = (read_rows(model.task, SST2 / f"{split}.tsv") for split in ("train", "dev"))
+    corpus, texts = train.texts[HELD:], [*dev.texts, *train.texts[:HELD]]
+    expected = reference(model, "classification", texts, 128)
+    print(f"{'pieces':>7} {'MB':>6} accuracy agreement difference  split words  unknown words  tokens", flush=True)
+    for size in [None, *options.sizes]:
+        run, told = options.run, {}
+        if size is not None:
+            run = work / f"trimmed-{size}"
+            told = mobile.trim(options.run, corpus, out=run, size=size or None, overwrite=True)
+        file = work / "trimmed.tflite"
+        mobile.compress(run, out=file, texts=texts[:100], min_agreement=0, overwrite=True)
+        found = mobile.load(file, cache=False).outputs(texts)
+        line = f"{told['vocabulary'][1] if told else model.tokenizer.size:7} {file.stat().st_size / 1e6:6.2f} "
+        line += f"{(found[: len(dev.texts)].argmax(1) == dev.targets).mean():8.4f} "
+        line += f"{(found.argmax(1) == expected.argmax(1)).mean():9.4f} {np.abs(found - expected)[:, 1].mean():10.5f}"
+        if told:
+            pairs = [f"{told[name][0]:.3f} -> {told[name][1]:.3f}" for name in ("split", "unknown", "tokens")]
+            line += f"  {'  '.join(pairs)}"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
