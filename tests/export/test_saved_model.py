@@ -55,6 +55,7 @@ def test_the_ids_signature(classifier, served):
     np.testing.assert_allclose(found["probabilities"].numpy()[0], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_encoder_gives_vectors(pretrained, tmp_path):
     import tensorflow as tf
 

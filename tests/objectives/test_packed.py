@@ -86,6 +86,7 @@ def test_without_the_numbers_the_pieces_would_see_each_other(program):
     assert np.abs(np.asarray(apart) - np.asarray(together)).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_packed_records_train(tmp_path):
     import kerasbert as kb
 

@@ -160,6 +160,7 @@ def test_continued_pretraining_starts_from_the_weights(folder, data, run):
     assert 0 < max(np.abs(before[name] - after[name]).max() for name in before) < 5e-3
 
 
+@pytest.mark.slow
 def test_full_sentences_have_no_next_sentence_head(folder):
     data = tiny.records(folder, "full")
     kb.pretrain("bert/tiny", data, out=folder / "full", **ARGUMENTS | {"steps": 2, "masking": {"static": 3}})

@@ -185,6 +185,7 @@ def test_what_is_missing_is_named(recipe, capsys):
     assert capsys.readouterr().err == error
 
 
+@pytest.mark.slow
 def test_a_recipe_trains(tmp_path):
     recipe = {"model": "bert/tiny", "steps": 2, "batch": 4, "optimizer": "adafactor", "set": tiny.SPEC}
     (tmp_path / "r.yaml").write_text(json.dumps(recipe))  # json is YAML
