@@ -10,6 +10,7 @@ from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.mobile import compress_command as compress
+from kerasbert.mobile import samples
 from kerasbert.mobile.distill import command as distill
 from kerasbert.mobile.prune import command as prune
 from kerasbert.mobile.quantize import aware_command as aware
@@ -88,24 +89,12 @@ def _load(options: argparse.Namespace) -> Any:
     return load(options.file, cache=False if options.no_cache else options.cache, threads=options.threads)
 
 
-def _texts(content: str, pair: bool) -> list:
-    """The lines of a text that are not empty; with `pair`, split at the tab."""
-    lines = [line for line in content.split("\n") if line.strip()]
-    if not pair:
-        return lines
-    rows = [tuple(line.split("\t")) for line in lines]
-    wrong = next((i for i, row in enumerate(rows) if len(row) != 2), None)
-    if wrong is not None:
-        raise InputError(f"line {wrong + 1} has {len(rows[wrong]) - 1} tabs, expected 1: text_a, tab, text_b")
-    return rows
-
-
 def _run(options: argparse.Namespace) -> None:
     model = _load(options)
     pair = options.pair or model.bundle.pair
     if not options.texts:
         # bytes: what is not UTF-8 becomes replacement characters, as everywhere
-        texts = _texts(sys.stdin.buffer.read().decode("utf-8", "replace"), pair)
+        texts = samples.split(sys.stdin.buffer.read().decode("utf-8", "replace"), pair)
     elif pair:
         if len(options.texts) % 2:
             raise InputError(f"received {len(options.texts)} texts, expected pairs: an even number")
@@ -132,7 +121,7 @@ def _benchmark(options: argparse.Namespace) -> None:
     texts = None
     if options.texts:
         pair = options.pair or (Path(options.file).is_file() and _pairs(options.file))
-        texts = _texts(Path(options.texts).read_bytes().decode("utf-8", "replace"), pair)
+        texts = samples.read(options.texts, pair)
     cache = False if options.no_cache else options.cache
     result = benchmark(options.file, texts, rounds=options.rounds, threads=options.threads, cache=cache)
     if options.json:

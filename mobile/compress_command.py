@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import quantize
+from kerasbert.mobile import quantize, samples
 from kerasbert.mobile.distill.command import parsed
 
 # flag -> the stage that it adds to the plan, the argument that it gives; in the order in which the stages are made
@@ -117,9 +117,7 @@ def _compress(options: argparse.Namespace) -> None:
             raise InputError("no RUN, expected the directory of a model")
         from kerasbert.mobile.compression import compress
 
-        texts = None
-        if options.texts:
-            texts = [line for line in Path(options.texts).read_text().split("\n") if line.strip()]
+        texts = samples.read(options.texts) if options.texts else None
         settings = {"texts": texts, "data": options.data, "overwrite": options.overwrite}
         report = compress(options.run, out=options.out, **stages[-1][1], **settings)
     if options.json:

@@ -105,15 +105,19 @@ def compress(
     any_length = lengths == ANY
     buckets = _lengths(model, target, length, lengths)
     _check_target(model, target, kind, pair)
-    known = data_of(run) if isinstance(run, str | os.PathLike) else {}  # of the fine-tuning
-    if max_drop is not None and texts is None:
-        data = data or known.get("dev")
+
+    def known(split: str) -> Path | None:
+        """A file of the fine-tuning; it is hashed, so asked for only where it is needed."""
+        return data_of(run).get(split) if isinstance(run, str | os.PathLike) else None
+
+    if max_drop is not None and texts is None and data is None:
+        data = known("dev")
     cases, targets, source = _cases(model, pair, texts, data)
     learned = None  # ranges of activations, where the model was trained with them
     if quantize == "static_int8" and calibration is None and isinstance(run, str | os.PathLike):
         learned = aware_training.read_ranges(run)
-    if quantize in forms.CALIBRATED and calibration is None:
-        calibration = known.get("train")
+    if quantize in forms.CALIBRATED and calibration is None and not learned:
+        calibration = known("train")
     drawn = [] if learned else _calibration(model, pair, quantize, calibration, calibration_size)
     if max_drop is not None:
         budget.check(quantize, max_drop, targets)

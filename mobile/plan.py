@@ -26,7 +26,7 @@ from typing import Any
 
 from kerasbert import checkpoints, files
 from kerasbert.errors import InputError, unknown
-from kerasbert.mobile import ledger, prune
+from kerasbert.mobile import ledger, prune, samples
 from kerasbert.mobile.compression import compress
 from kerasbert.mobile.distill import distill
 from kerasbert.mobile.quantize.aware_training import FILE as RANGES
@@ -262,7 +262,7 @@ def _make(
     """One stage that writes a directory."""
     if name == "trim":
         texts = given.pop("texts", None)
-        lines = None if texts is None else [line for file in texts for line in _lines(file)]
+        lines = None if texts is None else [line for file in texts for line in samples.read(file)]
         trim(current, lines, data=rows if texts is None else None, out=out, overwrite=True, **given)
         return
     if name in ("heads", "width", "layers"):
@@ -286,14 +286,6 @@ def _projection(name: str, given: dict[str, Any]) -> Any:
     if made is None:
         return None
     return made(**{key: given.pop(key) for key in inspect.signature(made).parameters if key in given})
-
-
-def _lines(file: str) -> list[str]:
-    try:
-        lines = Path(file).read_text("utf-8", "replace").split("\n")
-    except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
-    return [line for line in lines if line.strip()]
 
 
 def _paths(value: Any) -> list[str]:

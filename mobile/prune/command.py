@@ -2,10 +2,10 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.mobile import samples
 
 KINDS = {
     "sparsity": "sparsity structure scope schedule begin end frequency pattern steps epochs batch learning_rate seed strategy",
@@ -105,8 +105,7 @@ def _trim(options: argparse.Namespace) -> None:
 
     texts = None
     if options.texts:
-        lines = [line for file in options.texts for line in Path(file).read_text("utf-8", "replace").split("\n")]
-        texts = [line for line in lines if line.strip()]
+        texts = [line for file in options.texts for line in samples.read(file)]
     report = trim(
         options.run, texts, data=options.data, out=options.out, size=options.size, overwrite=options.overwrite
     )

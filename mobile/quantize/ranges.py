@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import buckets, repack
+from kerasbert.mobile import buckets, repack, samples
 from kerasbert.mobile.quantize.weights import grid
 from kerasbert.mobile.runtime.quiet import captured
 
@@ -68,14 +68,7 @@ def read(calibration: Any, task: Any, pair: bool) -> list:
         from kerasbert.tasks.task import read_rows
 
         return list(read_rows(task, path, targets=False).texts)
-    lines = [line for line in path.read_text("utf-8", "replace").split("\n") if line.strip()]
-    if not pair:
-        return lines
-    rows = [tuple(line.split("\t")) for line in lines]
-    wrong = next((i for i, row in enumerate(rows) if len(row) != 2), None)
-    if wrong is not None:
-        raise InputError(f"{path}: text {wrong + 1} has {len(rows[wrong]) - 1} tabs, expected 1: text_a, tab, text_b")
-    return rows
+    return samples.read(path, pair)
 
 
 def choose(texts: Sequence, size: int | None) -> list:
