@@ -17,7 +17,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, values
 from kerasbert.tasks import label, predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, ordered_batches, training_batches
-from kerasbert.tasks.load import load
+from kerasbert.tasks.load import load, task_of
 from kerasbert.tasks.task import Rows, Task, find_labels, find_task, hold_out, read_rows, split_files
 from kerasbert.training import results
 from kerasbert.training.feed import Feed, Part
@@ -153,6 +153,20 @@ def finetune(
     habits = Habits(save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet)
     Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits, projection=projection).train()
     return finish(program.model, evaluation, run, name, longest)
+
+
+def go_on(run: str | os.PathLike, data: Any, projection: Projection, task: Any, purpose: str, **settings: Any) -> Any:
+    """Fine-tune a fine-tuned model further under a projection, with its task and its head; with `task` an encoder too.
+
+    Raises:
+        InputError: an encoder without a task; `purpose` says what the task is wanted for.
+    """
+    if task is None:
+        task = task_of(checkpoints.read_model_json(run))
+        if task is None:
+            raise InputError(f"{run} is not fine-tuned: give the task to {purpose} it for, or fine-tune it first")
+        settings |= {"keep_head": True}
+    return finetune(run, task, data, projection=projection, **settings)
 
 
 _precision = precision

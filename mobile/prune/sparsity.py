@@ -220,14 +220,8 @@ def magnitude(
     Returns:
         the model, as `finetune` does.
     """
-    from kerasbert.tasks.load import task_of
-    from kerasbert.training.finetune import finetune
+    from kerasbert.training.finetune import go_on
 
     times = {"begin": begin, "end": end, "frequency": frequency}
     pruner = Magnitude(sparsity, structure=structure, scope=scope, schedule=schedule, patterns=patterns, **times)
-    if task is None:
-        task = task_of(checkpoints.read_model_json(run))
-        if task is None:
-            raise InputError(f"{run} is not fine-tuned: give the task to prune it for, or fine-tune it first")
-        settings |= {"keep_head": True}
-    return finetune(run, task, data, out=out, projection=pruner, **settings)
+    return go_on(run, data, pruner, task, "prune", out=out, **settings)

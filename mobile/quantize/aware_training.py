@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kerasbert import checkpoints, files
+from kerasbert import files
 from kerasbert.errors import InputError, unknown
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.feedforward import Linear
@@ -227,13 +227,7 @@ def aware(
     Returns:
         the model as `finetune` does, in float.
     """
-    from kerasbert.tasks.load import task_of
-    from kerasbert.training.finetune import finetune
+    from kerasbert.training.finetune import go_on
 
     quantizer = Aware(per, delay=delay)
-    if task is None:
-        task = task_of(checkpoints.read_model_json(run))
-        if task is None:
-            raise InputError(f"{run} is not fine-tuned: give the task to train it for, or fine-tune it first")
-        settings |= {"keep_head": True}
-    return finetune(run, task, data, out=out, projection=quantizer, **settings)
+    return go_on(run, data, quantizer, task, "train", out=out, **settings)
