@@ -4,6 +4,7 @@ Text is UTF-8; bytes that are not become U+FFFD. A line ends at a line feed (a c
 """
 
 import csv
+import itertools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from kerasbert.data.remote import is_remote, opened, size
 from kerasbert.errors import InputError, nearest
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv"}
+LINES = 8192  # read at once
 SURROGATES = re.compile("[\ud800-\udfff]")  # json may hold "\ud800", which no encoder accepts
 
 
@@ -101,14 +103,22 @@ def read_table(
 
 
 def _lines(path: Path | str, newline: str = "\n") -> Iterator[str]:
+    return itertools.chain.from_iterable(_line_lists(path, newline))
+
+
+def _line_lists(path: Path | str, newline: str = "\n") -> Iterator[list[str]]:
+    """The lines of a file, some thousands at once."""
     if is_remote(path):
         with opened(path) as file:
-            for number, line in enumerate(file):
-                yield line.decode("utf-8" if number else "utf-8-sig", "replace")
+            codec = "utf-8-sig"
+            while lines := list(itertools.islice(file, LINES)):
+                yield [lines[0].decode(codec, "replace"), *(line.decode("utf-8", "replace") for line in lines[1:])]
+                codec = "utf-8"
         return
     try:
         with open(path, encoding="utf-8-sig", errors="replace", newline=newline) as file:
-            yield from file
+            while lines := list(itertools.islice(file, LINES)):
+                yield lines
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -119,12 +129,16 @@ def _segments(lines: Iterable[str]) -> list[str]:
 
 def _text_documents(path: Path | str) -> Iterator[list[str]]:
     document: list[str] = []
-    for line in map(str.strip, _lines(path)):
-        if line:
-            document.append(line)
-        elif document:
-            yield document
-            document = []
+    for lines in _line_lists(path):
+        lines = [*map(str.strip, lines), ""]  # no Python for each line: there are five times as many as documents
+        begin, last = 0, len(lines) - 1
+        while (end := lines.index("", begin)) < last:
+            document += lines[begin:end]
+            begin = end + 1
+            if document:
+                yield document
+                document = []
+        document += lines[begin:end]
     if document:
         yield document
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kerasbert.data.examples import put
 from kerasbert.data.packing import Documents
 
 SPOOL_BYTES = 64 * 2**20  # tokenized documents held before they go to the disk
@@ -32,18 +33,22 @@ def entries(
         -1, DIGEST // 4
     )
     words[begins + HEAD - 3], words[begins + HEAD - 2], words[begins + HEAD - 1] = language, counts, totals
-    words[_ranges(begins + HEAD, counts)] = lengths
-    words[_ranges(begins + HEAD + counts, totals)] = ids
+    put(words, begins + HEAD, lengths, _spans(counts))
+    put(words, begins + HEAD + counts, ids, _spans(totals))
     data = words.tobytes()
     for begin, end in zip((4 * begins).tolist(), (4 * ends).tolist()):
         yield data[begin:end]
 
 
-def _ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """start, start + 1, ... of every range, one after the other."""
-    places = np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
-    places += np.arange(len(places))  # in place: of a whole shard they are large
-    return places
+def _spans(sizes: np.ndarray) -> np.ndarray:
+    """Sizes [M] -> the spans [M, 2] that lie side by side."""
+    ends = np.cumsum(sizes)
+    return np.stack([ends - sizes, ends], axis=1)
+
+
+def _joined(words: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Runs of the words, one after the other."""
+    return np.concatenate([words[:0], *(words[a:b] for a, b in zip(starts.tolist(), (starts + sizes).tolist()))])
 
 
 def measure(data: bytes) -> tuple[int, int]:
@@ -96,9 +101,9 @@ def gather(data: bytes, repeats: Mapping[int, float] | None = None) -> tuple[Doc
             key=lambda document: document[0],
         )
     starts, counts, totals = np.array([document[2:] for document in kept], np.int64).reshape(-1, 3).T
-    lengths = words[_ranges(starts, counts)]
+    lengths = _joined(words, starts, counts)
     documents = Documents(
-        ids=words[_ranges(starts + counts, totals)],
+        ids=_joined(words, starts + counts, totals),
         bounds=np.append(0, np.cumsum(lengths, dtype=np.int64)),
         firsts=np.append(0, np.cumsum(counts)),
         digests=[document[0] for document in kept],

@@ -10,6 +10,7 @@ import functools
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Any
 
 from kerasbert.text import tables
 
@@ -83,11 +84,13 @@ def inside(code: int, bounds: list[int]) -> bool:
     return bisect_right(bounds, code) % 2 == 1
 
 
-def hangul(code: int) -> str:
-    """The two or three letters of a Hangul syllable (Unicode standard, section 3.12)."""
-    index = code - 0xAC00
+HANGUL = (0xAC00, 0xD7A4)  # the syllables: the first and the one after the last
+
+
+def hangul(index: Any) -> tuple[Any, Any, Any]:
+    """The letters of the n-th Hangul syllable, the third 0 where there are two (Unicode standard, section 3.12)."""
     last = index % 28
-    return chr(0x1100 + index // 588) + chr(0x1161 + index % 588 // 28) + (chr(0x11A7 + last) if last else "")
+    return 0x1100 + index // 588, 0x1161 + index % 588 // 28, (0x11A7 + last) * (last > 0)
 
 
 class Normalizer(dict):
@@ -122,7 +125,8 @@ class Normalizer(dict):
         if self.strip_accents:
             if inside(code, TABLES.marks):
                 return ""
-            text = hangul(code) if 0xAC00 <= code <= 0xD7A3 else TABLES.strip.get(code, text)
+            syllable = HANGUL[0] <= code < HANGUL[1]
+            text = "".join(chr(c) for c in hangul(code - HANGUL[0]) if c) if syllable else TABLES.strip.get(code, text)
         if self.lowercase:
             # U+0130 is the one character that lower-cases to two
             text = "i\u0307" if text == "\u0130" else "".join(chr(TABLES.lower.get(ord(c), ord(c))) for c in text)

@@ -5,13 +5,14 @@ words tensorflow-text's FastWordpieceTokenizer splits as we do. A row of plain A
 needs nothing of this but lower-casing. A SavedModel holds tables as constants and loads with `import tensorflow_text` alone.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.text.graph import GraphTokenizer
-from kerasbert.text.normalize import TABLES, Normalizer, inside, parse_ranges
+from kerasbert.text.normalize import HANGUL, TABLES, Normalizer, hangul, inside, parse_ranges
 from kerasbert.text.wordpiece import WordPiece
 
 LIMIT = 0x110000
@@ -51,23 +52,32 @@ def stand_ins(split_cjk: bool) -> dict[int, int]:
     return {code: STAND_INS + i for i, code in enumerate(letters)} | CONTESTED_PUNCTUATION
 
 
-def character_table(normalizer: Normalizer) -> tuple[np.ndarray, np.ndarray]:
-    """The normaliser as a table of two levels.
+@functools.cache
+def character_table(lowercase: bool, strip_accents: bool, split_cjk: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The `Normalizer` of these settings as a table of two levels.
 
     Returns:
         blocks: [LIMIT / 256] int32, the row in `entries` of each block of 256 code points.
         entries: [rows, W] int32; column 0 is relative to the code point (so that most blocks are equal) and holds
             the flags, or is DROPPED or MARK; the others are further code points, 0 for none.
     """
-    others = stand_ins(normalizer.split_cjk)
-    width = 3 if normalizer.strip_accents else 2
+    normalizer = Normalizer(lowercase, strip_accents, split_cjk)
+    others = stand_ins(split_cjk)
+    width = 3 if strip_accents else 2
     table = np.zeros([LIMIT, width], np.int32)
     for first, last in zip(TABLES.drop[::2], TABLES.drop[1::2]):
         table[first:last, 0] = DROPPED
-    if normalizer.split_cjk:
+    if split_cjk:
         for first, last in zip(TABLES.cjk[::2], TABLES.cjk[1::2]):
             table[first:last, 0] = BREAK
-    changed = {*TABLES.lower, *TABLES.strip, *others, 0x130, *range(0xAC00, 0xD7A4)}
+    if strip_accents:
+        syllables = np.arange(HANGUL[1] - HANGUL[0])
+        letters = np.stack(hangul(syllables), axis=1)
+        letters[:, 0] -= syllables + HANGUL[0]
+        table[slice(*HANGUL)] = letters
+    codes = np.array(list(others))
+    table[codes, 0] = np.array(list(others.values())) - codes
+    changed = {*TABLES.lower, *TABLES.strip, 0x130}
     for bounds in (TABLES.space, TABLES.punctuation, TABLES.marks):
         changed.update(_members(bounds))
     for code in sorted(changed):
@@ -115,7 +125,7 @@ class WordPieceGraph(GraphTokenizer):
         word = f"[0-9A-Za-z]{{0,{min(self._limit, 100)}}}"  # RE2 keeps a state per count
         self._simple = f"(?:{word}[{BLANKS}{alone}])*{word}"
         with tf.init_scope():
-            blocks, entries = character_table(Normalizer(self._lowercase, self._strip, tokenizer.split_cjk))
+            blocks, entries = character_table(self._lowercase, self._strip, tokenizer.split_cjk)
             self._blocks, self._entries = tf.constant(blocks), tf.constant(entries)
             codes, classes = _class_steps()
             self._class_codes, self._classes = tf.constant(codes), tf.constant(classes)
