@@ -137,14 +137,14 @@ class Records:
                 "embeddings. Set embeddings.vocabulary to the tokenizer's size or more"
             )
 
-    def dataset(self, batch: int, *, seed: int, start_step: int = 0, shuffle: bool = True) -> Any:
-        """An infinite, step-indexed tf.data.Dataset of global batches; see `kerasbert.data.stream`."""
+    def dataset(self, batch: int, *, seed: int, **settings: Any) -> Any:
+        """An infinite, step-indexed tf.data.Dataset of global batches; see `kerasbert.data.stream.dataset`."""
         import tensorflow as tf
 
         from kerasbert.data.stream import dataset
 
         with tf.device("/CPU:0"):  # the tables of the pipeline belong to the host, whatever trains
-            return dataset(self, batch, seed=seed, start_step=start_step, shuffle=shuffle)
+            return dataset(self, batch, seed=seed, **settings)
 
     def rows(self, shard: Shard) -> np.ndarray:
         """All rows of one shard, for statistics and tests: [examples, columns]."""

@@ -9,8 +9,8 @@ cost of tf.data (0.2M-0.6M tokens per CPU-second against tens of millions).
 """
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 RUN = 4  # neighbouring blocks that are read at once: opening a file costs as much as reading a hundred blocks
 WINDOW = 16  # runs that are shuffled together; 4 MB at length 128
 READERS = 16  # runs in flight, for files with latency (gs://)
+PLACES = (
+    2**18
+)  # token places that are prepared at once; starting some hundred operations costs as much as 10,000 places
 
 
 def _order(seed: tf.Tensor, count: int) -> tf.Tensor:
@@ -38,7 +41,15 @@ def _fold(key: tf.Tensor, *words: tf.Tensor | int) -> tf.Tensor:
     return key
 
 
-def dataset(records: "Records", batch: int, *, seed: int, start_step: int = 0, shuffle: bool = True) -> tf.data.Dataset:
+def dataset(
+    records: "Records",
+    batch: int,
+    *,
+    seed: int,
+    start_step: int = 0,
+    shuffle: bool = True,
+    prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+) -> tf.data.Dataset:
     """Global batches from `start_step` on, for ever; the same as skipping `start_step` batches of a stream from 0.
 
     Args:
@@ -47,10 +58,12 @@ def dataset(records: "Records", batch: int, *, seed: int, start_step: int = 0, s
         seed: int >= 0, of the order.
         start_step: first step.
         shuffle: bool; False gives the records' own order.
+        prepare: features -> what a batch shall be (such as `Program.prepare`). It gets the rows of several batches at
+            once, so a row's result may depend on nothing but the row.
 
     Returns:
-        Dataset of dicts: token_ids int32 [B, S], segment_lengths int32 [B, 2], next_label int32 [B] (where the records
-        have it), and example (index in the records), epoch, row (0 .. B - 1), step: int32 [B].
+        Dataset of dicts, what `prepare` makes of: token_ids int32 [B, S], segment_lengths int32 [B, 2], next_label int32
+        [B] (where the records have it), and example (index in the records), epoch, row (0 .. B - 1), step: int32 [B].
     """
     if batch < 1 or start_step < 0 or seed < 0:
         raise InputError(
@@ -117,11 +130,16 @@ def dataset(records: "Records", batch: int, *, seed: int, start_step: int = 0, s
         epochs = tf.fill(tf.shape(order), tf.cast(epoch, tf.int32))
         return tf.gather(rows, order), tf.gather(number, order), epochs
 
+    many = max(1, min(PLACES // records.length, records.examples) // batch)  # batches at once
+
     @tf.autograph.experimental.do_not_convert
-    def features(step: tf.Tensor, columns: tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
+    def features(chunk: tf.Tensor, columns: tuple[tf.Tensor, ...]) -> Mapping[str, tf.Tensor]:
         rows, number, epochs = columns
-        steps = tf.fill([batch], tf.cast(step, tf.int32))
-        return {**_split(rows, records), "example": number, "epoch": epochs, "row": tf.range(batch), "step": steps}
+        counter = tf.range(many * batch)
+        steps = start_step + tf.cast(chunk, tf.int32) * many + counter // batch
+        made = {**_split(rows, records), "example": number, "epoch": epochs, "row": counter % batch, "step": steps}
+        made = prepare(made) if prepare else made
+        return {name: tf.reshape(value, [many, batch, *value.shape[1:]]) for name, value in made.items()}
 
     order = tf.data.Dataset.counter(epoch0).flat_map(epoch_stream)
     data = order.interleave(
@@ -130,8 +148,8 @@ def dataset(records: "Records", batch: int, *, seed: int, start_step: int = 0, s
     stream = tf.data.Dataset.zip(order, data).batch(width, drop_remainder=True)
     stream = stream.enumerate(epoch0 * windows + window0)
     stream = stream.map(window, num_parallel_calls=tf.data.AUTOTUNE)
-    stream = stream.rebatch(batch, drop_remainder=True).enumerate(start_step)
-    return stream.map(features, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    stream = stream.rebatch(many * batch, drop_remainder=True).enumerate()
+    return stream.map(features, num_parallel_calls=tf.data.AUTOTUNE).unbatch().prefetch(tf.data.AUTOTUNE)
 
 
 def _runs(examples: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

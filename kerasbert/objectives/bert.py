@@ -91,7 +91,10 @@ class BertPretraining(Program):
         return parts, shapes
 
     def prepare(self, features):
-        """Records' features of one global batch -> the batch that `losses` takes; runs in the input pipeline."""
+        """Records' features -> the batch that `losses` takes; runs in the input pipeline.
+
+        It gets the rows of several global batches at once: what becomes of a row may depend on that row alone.
+        """
         return mask_tokens(features, self.masking, tokenizer=self.tokenizer, seed=self.seed)
 
     def weights(self, batch):

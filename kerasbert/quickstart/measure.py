@@ -38,11 +38,7 @@ def masked(run: Path, records: Records, rate: float, seed: int) -> dict[str, flo
     counts: Counter = Counter()
     step = tf.function(lambda batch: (program.weights(batch), program.losses(batch, training=False)), autograph=False)
     batches = max(1, records.examples // BATCH)
-    for batch in (
-        records.dataset(BATCH, seed=seed, shuffle=False)
-        .map(tf.autograph.experimental.do_not_convert(program.prepare))
-        .take(batches)
-    ):
+    for batch in records.dataset(BATCH, seed=seed, shuffle=False, prepare=program.prepare).take(batches):
         weights, losses = step(batch)
         counts.update({name: float(value) for name, value in weights.items()})
         sums.update({name: float(value) for name, value in losses.items()})

@@ -88,7 +88,7 @@ class RecordsFeed(Feed):
         ]
 
     def batches(self, step):
-        return distributed(self._dataset(step).map(self._prepare(step)), self.devices)
+        return distributed(self._dataset(step, self._prepare(step)), self.devices)
 
     def batch(self, step):
         records = self.records[phase_at(self.phases, step)[0]]
@@ -108,17 +108,15 @@ class RecordsFeed(Feed):
     def _prepare(self, step: int) -> Any:
         return self.phases[phase_at(self.phases, step)[0]].prepare(self.program)
 
-    def _dataset(self, step: int) -> tf.data.Dataset:
+    def _dataset(self, step: int, prepare: Any = lambda features: features) -> tf.data.Dataset:
         phase, start = self.phases[phase_at(self.phases, step)[0]], stream_step(self.phases, step)
         records = self.records[phase_at(self.phases, step)[0]]
-        data = records.dataset(phase.batch, seed=self.seed, start_step=start)
         later = step - start  # masks are drawn by the run's update, not by the phase's
 
-        @tf.autograph.experimental.do_not_convert
-        def update(features: Mapping[str, Any]) -> dict[str, Any]:
-            return {**features, "step": features["step"] + later}
+        def updated(features: Mapping[str, Any]) -> Mapping[str, Any]:
+            return prepare({**features, "step": features["step"] + later})
 
-        return data.map(update) if later else data
+        return records.dataset(phase.batch, seed=self.seed, start_step=start, prepare=updated)
 
 
 def distributed(batches: tf.data.Dataset, devices: tf.distribute.Strategy) -> Iterator[Any]:

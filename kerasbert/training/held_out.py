@@ -36,8 +36,10 @@ class HeldOut:
         index = phase_at(self.phases, max(0, step - 1))[0]
         records = self.records[index]
         batch = self._batch(self.phases[index], records)
-        data = records.dataset(batch, seed=self.seed, shuffle=False).map(_by_example)
-        data = data.map(self.phases[index].prepare(self.program))
+        prepare = self.phases[index].prepare(self.program)
+        data = records.dataset(
+            batch, seed=self.seed, shuffle=False, prepare=lambda features: prepare(_by_example(features))
+        )
         batches = distributed(data, self.devices)
         function = self.functions.setdefault(index, tf.function(self._sums, autograph=False))
         total: dict[str, float] = {}

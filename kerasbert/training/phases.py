@@ -9,8 +9,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from kerasbert.errors import InputError, nearest
 from kerasbert.objectives.masked_lm import MaskedLM
 
@@ -59,7 +57,7 @@ class Phase:
         if self.masking:
             masking, program = self.masked(program.masking), copy.copy(program)
             program.masking = masking
-        return tf.autograph.experimental.do_not_convert(program.prepare)  # AutoGraph would read the source for seconds
+        return program.prepare
 
 
 def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Phase, ...]:

@@ -47,7 +47,7 @@ def ours(files: list[Path], length: int, batch: int, work: Path) -> tuple[Callab
         return write_records(files, tokenizer, work / "records", length=length, packing="packed", overwrite=True)
 
     def epoch(records: Records, steps: int) -> int:
-        stream = records.dataset(batch, seed=0).map(prepare).take(steps)
+        stream = records.dataset(batch, seed=0, prepare=prepare).take(steps)
         return sum(int(item["padding_mask"].numpy().sum()) for item in stream)
 
     def from_text() -> int:

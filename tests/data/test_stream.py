@@ -5,6 +5,7 @@ import pytest
 
 from kerasbert.data import stream, write_records
 from kerasbert.errors import InputError
+from kerasbert.objectives.masked_lm import MaskedLM, masker
 from tests.data import corpus
 
 
@@ -128,3 +129,15 @@ def test_bad_arguments(records):
         records.dataset(0, seed=1)
     with pytest.raises(InputError, match="start_step -1"):
         records.dataset(1, seed=1, start_step=-1)
+
+
+def test_preparing_several_batches_at_once_gives_what_one_by_one_gives(records, monkeypatch):
+    prepare = masker(MaskedLM(), tokenizer=corpus.tokenizer(), seed=3)
+    single = [prepare(features) for features in records.dataset(7, seed=1, start_step=5).take(9)]
+    for places in (1, 3 * 7 * records.length, stream.PLACES):
+        monkeypatch.setattr(stream, "PLACES", places)
+        together = list(records.dataset(7, seed=1, start_step=5, prepare=prepare).take(9))
+        assert len(together) == 9
+        for one, other in zip(single, together):
+            assert one.keys() == other.keys()
+            assert all(np.array_equal(one[name], other[name]) for name in one)

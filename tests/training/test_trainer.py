@@ -149,7 +149,7 @@ def explode_at(monkeypatch, *updates: int) -> None:
 
     def poisoned(self, features):
         batch = prepare(self, features)
-        bad = feed.tf.reduce_any(features["step"][0] == feed.tf.constant([u - 1 for u in updates]))
+        bad = feed.tf.reduce_any(features["step"][:, None] == [u - 1 for u in updates], axis=1, keepdims=True)
         row = feed.tf.cast((batch["row"] == 2)[:, None] & bad, "float32")
         return batch | {"mlm_weights": batch["mlm_weights"] + feed.tf.math.multiply_no_nan(float("inf"), row)}
 
