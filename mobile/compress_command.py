@@ -131,6 +131,11 @@ def _compress(options: argparse.Namespace) -> None:
         f"against the Keras model, {report['texts']} texts ({report['texts_from']}): agreement {report['agreement']:.4f}, "
         f"mean difference {report['mean_difference']:.2g}, largest {report['max_difference']:.2g}"
     )
+    if report.get("cut"):
+        longest = max(report["lengths"])
+        print(
+            f"{report['cut']} of these texts have more than {longest} tokens and lose their end (--lengths, --length)"
+        )
     for who, accuracy in report.get("accuracy", {}).items():
         print(f"accuracy of {who}: {accuracy:.4f}")
     quantize.show(report)

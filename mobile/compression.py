@@ -85,10 +85,12 @@ def compress(
             rows): the weights that cost most stay float until it loses no more.
         recipe: how the model was made, json without paths; travels in the file.
         overwrite: bool, replace an existing file.
+
     Returns:
-        report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), texts,
-            agreement, max_difference, mean_difference, seconds, and accuracy of both where the data has labels. For
-            static_int8 and full_int8 float_operators and dynamic (`quantize.forms`), with max_drop budget (`quantize.budget`).
+        report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), texts, cut (how many of
+            them are longer than the longest length and lose their end, here and on the phone), agreement, max_difference,
+            mean_difference, seconds, and accuracy of both where the data has labels. For static_int8 and full_int8
+            float_operators and dynamic (`quantize.forms`), with max_drop budget (`quantize.budget`).
 
     Raises:
         InputError: the file exists, the model cannot be converted, or the file disagrees with the model; in each case
@@ -183,6 +185,7 @@ def compress(
         "any_length": any_length,
         "texts": len(cases),
         "texts_from": source,
+        "cut": _cut(model.tokenizer, cases, buckets[-1]),
         **compare(blob, expected, kind, cases, targets),
         **record,
     }
@@ -293,6 +296,12 @@ def compare(blob: bytes, expected: np.ndarray, kind: str, texts: Texts, targets:
         accuracy = {"keras": expected, "tflite": received}
         result["accuracy"] = {who: float((rows.argmax(-1) == targets).mean()) for who, rows in accuracy.items()}
     return result
+
+
+def _cut(tokenizer: Any, texts: Texts, length: int) -> int:
+    """How many texts have more tokens than a file takes."""
+    parts = (text if isinstance(text, tuple) else (text,) for text in texts)
+    return sum(len(tokenizer.pack(*some)[0]) > length for some in parts)
 
 
 def run(blob: bytes, texts: Texts) -> np.ndarray:

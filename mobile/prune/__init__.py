@@ -3,8 +3,7 @@
 Imports nothing heavy.
 """
 
-import importlib
-from typing import Any
+from kerasbert import lazy
 
 _HOMES = {
     "Magnitude": "sparsity",
@@ -14,14 +13,4 @@ _HOMES = {
     "layers": "structured",
     "width": "structured",
 }
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"kerasbert.mobile.prune.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'kerasbert.mobile.prune' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)

@@ -3,25 +3,12 @@
 Imports nothing heavy.
 """
 
-import importlib
 from typing import Any
 
-_HOMES = {
-    "Aware": "aware_training",
-    "aware": "aware_training",
-    "simulated": "aware_training",
-}
-__all__ = sorted(_HOMES)
+from kerasbert import lazy
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"kerasbert.mobile.quantize.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'kerasbert.mobile.quantize' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_HOMES = {"Aware": "aware_training", "aware": "aware_training", "simulated": "aware_training"}
+__getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)
 
 
 def show(report: dict[str, Any]) -> None:

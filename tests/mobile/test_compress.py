@@ -15,13 +15,14 @@ def test_float_file_equals_the_model(float_file):
     path, report = float_file
     assert report["max_difference"] <= 1e-4
     assert report["agreement"] == 1
+    assert report["cut"] == 0
     assert report["lengths"] == [8, 12, 24]
     assert report["bytes"] == path.stat().st_size
 
 
 def test_any_length_is_one_signature(run, any_file, int8_buckets):
     from kerasbert.export import bundle
-    from kerasbert.mobile.compression import _lengths
+    from kerasbert.mobile.compression import _cut, _lengths
     from kerasbert.tasks.load import load
 
     path, report = any_file
@@ -36,6 +37,8 @@ def test_any_length_is_one_signature(run, any_file, int8_buckets):
     assert _lengths(model, "kerasbert", None, "any") == (40,)
     assert _lengths(model, "kerasbert", 30, [8, 16, 36]) == (8, 16, 30)
     assert _lengths(model, "mediapipe", None, None) == (40,)
+    assert [_cut(model.tokenizer, TEXTS, length) for length in (6, 9, 24)] == [2, 1, 0]
+    assert _cut(model.tokenizer, [("a good film", "dull"), ("dull", "dull")], 6) == 1
 
 
 def test_int8_file_agrees_and_says_on_what(int8_file):

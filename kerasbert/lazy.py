@@ -1,0 +1,23 @@
+"""Public names that are loaded on first use: importing a package imports nothing heavy."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """A package's `__getattr__`, `__dir__` and `__all__` (PEP 562).
+
+    Args:
+        package: its `__name__`. homes: name -> the module of the package that holds it; "" for a subpackage's own name.
+    """
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if not homes[name]:
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+
+    return load, lambda: sorted({*vars(sys.modules[package]), *homes}), sorted(homes)
