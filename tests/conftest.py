@@ -8,6 +8,21 @@ import pytest
 
 from tests import tiny
 
+# Two workers take file after file: the ones that take minutes come first, so that none of them is the last.
+LONG = (
+    "test_learning.py",
+    "test_battery.py",
+    "test_trainer.py",
+    "test_parity_kinds.py",
+    "test_journey.py",
+    "test_step.py",
+    "test_plan.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in LONG)
+
 
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory):

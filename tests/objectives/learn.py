@@ -1,6 +1,6 @@
-"""Train a tiny model of an objective on the quickstart's books; in a process of its own for several replicas.
+"""Train a tiny model of each objective on the quickstart's books; in a process of its own for several replicas.
 
-python -m tests.objectives.learn OBJECTIVE STRATEGY FOLDER
+python -m tests.objectives.learn STRATEGY FOLDER OBJECTIVE ...
 """
 
 import json
@@ -33,7 +33,6 @@ def family_of(objective: str) -> registry.Family | None:
 
 def run(objective: str, strategy: str, folder: Path) -> dict:
     """Entropy of the targets, nats; mean losses of the last updates by name."""
-    make_strategy(strategy)  # before TensorFlow is used
     family = family_of(objective)
     records = books.records(folder, registry.objective(objective).packing)
     changes = SIZE | {"embeddings.positions": records.length + family.spec.embeddings.offset}
@@ -43,18 +42,25 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
     kb.pretrain(
         f"{family.name}/{next(iter(family.sizes))}",
         records.directory,
-        out=folder / "run",
+        out=folder / objective,
         changes=changes,
         strategy=strategy,
         save_every=STEPS,
         quiet=True,
         **settings,
     )
-    logs = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    logs = [json.loads(line) for line in (folder / objective / "metrics.jsonl").read_text().splitlines()]
     last = [log for log in logs if log["step"] > STEPS - LAST]
     losses = {name: float(np.mean([log[name] for log in last])) for name in TOKENS if name in last[0]}
     return {"entropy": unigram_baseline(records)["entropy"], "losses": losses}
 
 
+def main(strategy: str, folder: Path, objectives: list[str]) -> None:
+    """Print what each gave, a line of json each."""
+    make_strategy(strategy)  # before TensorFlow is used
+    for objective in objectives:
+        print(json.dumps(run(objective, strategy, folder)), flush=True)
+
+
 if __name__ == "__main__":
-    print(json.dumps(run(sys.argv[1], sys.argv[2], Path(sys.argv[3]))))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
