@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 RUN = 4  # neighbouring blocks that are read at once: opening a file costs as much as reading a hundred blocks
 WINDOW = 16  # runs that are shuffled together; 4 MB at length 128
 READERS = 16  # runs in flight, for files with latency (gs://)
-PLACES = (
-    2**18
-)  # token places that are prepared at once; starting some hundred operations costs as much as 10,000 places
+PLACES = 2**18  # tokens prepared at once: starting some hundred operations costs as much as 10,000 tokens
 
 
 def _order(seed: tf.Tensor, count: int) -> tf.Tensor:

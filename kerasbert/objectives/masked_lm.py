@@ -130,15 +130,15 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
 
 def _pieces(token_ids: Any, inside: Any, cls_id: int) -> tuple[Any, Any]:
     """Rows [B, S] of pieces that each begin with [CLS] -> number of a token's piece (0 = padding), its place in it."""
-    rows, length = token_ids.shape
+    size, length = tf.size(token_ids), token_ids.shape[1]
     # Every row begins with a piece, so the pieces of all rows are counted through. Without cumsum: it takes ten times as long.
     first = tf.cast(tf.where(tf.reshape(inside & (token_ids == cls_id), [-1]))[:, 0], tf.int32)
-    places = tf.ragged.range(tf.concat([first[1:], [rows * length]], 0) - first).flat_values
+    places = tf.ragged.range(tf.concat([first[1:], [size]], 0) - first).flat_values
     count = tf.range(tf.size(first))
     opening = tf.cast(tf.where(first % length == 0)[:, 0], tf.int32)  # of the pieces, those that begin a row
-    number = tf.math.unsorted_segment_sum(1 + count - tf.gather(opening, first // length), first, rows * length)
-    numbers = tf.gather(number, tf.range(rows * length) - places)
-    return tuple(tf.where(inside, tf.reshape(found, [rows, length]), 0) for found in (numbers, places))
+    number = tf.math.unsorted_segment_sum(1 + count - tf.gather(opening, first // length), first, size)
+    numbers = tf.gather(number, tf.range(size) - places)
+    return tuple(tf.where(inside, tf.reshape(found, tf.shape(token_ids)), 0) for found in (numbers, places))
 
 
 def ordinary(token_ids: Any, tokenizer: Any) -> Any:

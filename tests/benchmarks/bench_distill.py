@@ -12,7 +12,6 @@ come first, so that a part of the table is there early (metrics.jsonl of DIR/NAM
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -24,7 +23,7 @@ from kerasbert import mobile
 from kerasbert import spec as specs
 from kerasbert.data import write_records
 from kerasbert.mobile.distill import distill
-from tests.benchmarks.bench_sst2 import SHARED, further_sentences, minilm
+from tests.benchmarks.bench_sst2 import SHARED, accuracies, further_sentences, minilm
 
 SST2 = SHARED / "glue" / "SST-2"
 LINES, STEPS, PRETRAINING = 8000, 800, 400
@@ -55,12 +54,6 @@ STUDENTS: dict[str, Student] = {
     "tenth": Student("bert/mini", TENTH, 1e-3, {"embeddings": 1.0, "hidden": 1.0}),
     "itself": Student("minilm", {}, 5e-5),  # the control: the teacher's own shape and start
 }
-
-
-def accuracy(run: Path) -> float:
-    """Dev accuracy after the last update."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [record["dev/accuracy"] for record in records if "dev/accuracy" in record][-1]
 
 
 class Bench:
@@ -146,7 +139,7 @@ def main() -> None:
     if not (work / "minilm").exists():
         kb.import_checkpoint(minilm(), "hf", out=work / "minilm")
     kb.finetune(work / "minilm", "glue/sst2", SST2, out=teacher, seed=0, epochs=3, batch=32, learning_rate=5e-5)
-    size, reached = kb.load(teacher).encoder.count_params(), accuracy(teacher)
+    size, reached = kb.load(teacher).encoder.count_params(), accuracies(teacher)[-1]
     print(f"teacher: {size / 1e6:.1f}M parameters, dev accuracy {reached:.4f}", flush=True)
     bench = Bench(work, teacher, lines)
     kinds = (bench.taught, bench.alone, bench.pretrained)
@@ -164,7 +157,7 @@ def main() -> None:
         first = runs[name, bench.taught][0]
         share = kb.load(first).encoder.count_params() / size
         mine, theirs = times([first, teacher], work, texts)
-        found = [sorted(map(accuracy, runs[name, kind])) for kind in kinds if (name, kind) in runs]
+        found = [sorted(accuracies(run)[-1] for run in runs[name, kind]) for kind in kinds if (name, kind) in runs]
         middle = [statistics.median(values) for values in found]
         others = " | ".join(f"{value:.4f}" for value in middle[1:])
         print(

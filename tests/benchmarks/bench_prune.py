@@ -10,7 +10,6 @@ are dev's, of the last epoch. A killed run goes on with the same --work.
 
 import argparse
 import gzip
-import json
 import statistics
 import tempfile
 import time
@@ -22,7 +21,7 @@ from kerasbert import mobile
 from kerasbert.data import read_table
 from kerasbert.mobile import prune
 from kerasbert.mobile.runtime import load
-from tests.benchmarks.bench_sst2 import SHARED, run
+from tests.benchmarks.bench_sst2 import SHARED, accuracies, run
 
 DATA = SHARED / "glue" / "SST-2"
 FURTHER = {"epochs": 2, "batch": 32, "learning_rate": 3e-5}
@@ -58,12 +57,6 @@ VARIANTS = {
 }
 
 
-def accuracy(directory: Path) -> float:
-    """Dev accuracy after the last epoch."""
-    records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    return [record["dev/accuracy"] for record in records if "dev/accuracy" in record][-1]
-
-
 def timed(files: dict[str, Path], texts: list[str], rounds: int = 5) -> dict[str, float]:
     """Median ms per sentence of each file, all of them in turn for each sentence."""
     models, times = {name: load(path) for name, path in files.items()}, {name: [] for name in files}
@@ -94,7 +87,7 @@ def main() -> None:
         for number, (name, make) in enumerate(VARIANTS.items()):
             out = work / f"variant{number}-seed{seed}"
             make(source, out, seed)
-            found[name].append(accuracy(out))
+            found[name].append(accuracies(out)[-1])
             if seed == options.seeds[0]:
                 files[name] = out.with_suffix(".tflite")
                 mobile.compress(out, out=files[name], data=DATA / "dev.tsv", overwrite=True)

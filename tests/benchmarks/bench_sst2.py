@@ -39,6 +39,12 @@ def further_sentences(count: int = 2000) -> list[str]:
     return lines[::step][:count]
 
 
+def accuracies(run: Path) -> list[float]:
+    """Dev accuracy of a run at each evaluation, the last one after the last update."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [record["dev/accuracy"] for record in records if "dev/accuracy" in record]
+
+
 def run(seed: int, work: Path) -> dict:
     """Fine-tune with one seed; accuracy after the last epoch, and the run's folder."""
     out, began, cpu = work / f"seed{seed}", time.time(), time.process_time()
@@ -54,12 +60,10 @@ def run(seed: int, work: Path) -> dict:
         batch=32,
         learning_rate=5e-5,
     )
-    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    accuracies = [record["dev/accuracy"] for record in records if "dev/accuracy" in record]
     return {
         "seed": seed,
         "run": out,
-        "epochs": accuracies,
+        "epochs": accuracies(out),
         "wall": time.time() - began,
         "cpu": time.process_time() - cpu,
     }

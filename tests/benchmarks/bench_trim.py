@@ -61,12 +61,16 @@ def main() -> None:
     for size in options.sizes:
         told = mobile.trim(options.run, corpus, out=work / f"trimmed-{size}", size=size or None, overwrite=True)
         line(f"{told['vocabulary'][1]}", work / f"trimmed-{size}", told)
-    (work / "corpus.txt").write_text("\n".join(corpus) + "\n")
+    rows = (SST2 / "train.tsv").read_text().splitlines(keepends=True)  # without what was held out
+    files = {"train": work / "train.tsv", "dev": SST2 / "dev.tsv"}
+    files["train"].write_text("".join([rows[0], *rows[1 + HELD :]]))
+    unlabelled = work / "unlabelled.txt"
+    unlabelled.write_text("\n".join(texts) + "\n")
     for width in options.narrow:
         out, layers = work / f"narrow-{width}", model.encoder.spec.blocks.layers
         changes = {"embeddings.width": width}
-        given = {"unlabelled": [work / "corpus.txt"], "changes": changes, "out": out, **TEACHING}
-        distill(work / "trimmed-0", layers, SST2, **given)
+        given = {"unlabelled": [unlabelled] if options.seen else [], "changes": changes, "out": out, **TEACHING}
+        distill(work / "trimmed-0", layers, files, **given)
         line(f"E {width}", out, {})
 
 

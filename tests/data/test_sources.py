@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from kerasbert.data import sources
 from kerasbert.data.sources import read_documents, read_table
 from kerasbert.errors import InputError
 
@@ -10,6 +11,14 @@ def test_text_documents_end_at_blank_lines(tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(b"\n one\ntwo \r\n\r\n \t\nthree\x0bstill three\n")
     assert list(read_documents([file])) == [["one", "two"], ["three\x0bstill three"]]
+
+
+def test_documents_do_not_depend_on_how_many_lines_are_read_at_once(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("\n\none\n two\nthree\n\n\nfour\nfive\n \nsix")
+    for lines in range(1, 13):
+        monkeypatch.setattr(sources, "LINES", lines)
+        found = list(sources.read_documents([tmp_path / "a.txt"]))
+        assert found == [["one", "two", "three"], ["four", "five"], ["six"]]
 
 
 def test_a_document_ends_with_its_file(tmp_path):
