@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import project
+from kerasbert.layers.backend import in_own_type, project
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
@@ -33,7 +33,8 @@ class MaskedLM(keras.layers.Layer):
 
     def call(self, x, table):
         x = self.norm(self.transform(x, activation=self.activation))
-        logits = project(x, ops.transpose(ops.cast(table, x.dtype)))
+        # the table's gradient is made when memory is fullest: all activations and the logits are there
+        logits = project(x, ops.transpose(in_own_type(ops.cast(table, x.dtype))))
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
 
 

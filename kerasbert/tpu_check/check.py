@@ -13,6 +13,7 @@ from kerasbert.tpu_check.lower import Lowered, Step
 TILE = 8  # a TPU keeps arrays in tiles of 8 x 128: other batches waste part of one
 COMPILES = 4  # in search of the largest batch, each of which takes minutes
 WORTH = 16  # the search ends where the line promises less than a sixteenth more
+ABSURD = 8  # times the memory: refused by estimate, for the compiler would try for hours to make it fit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,8 +158,11 @@ def check_tpu(
     lowered = _lower(step, model, batch)
     if lower_only:
         return Check(model, where, batch, length, precision, lowered, None)
-    say(f"compiling {model} for {where}: minutes for twelve layers")
+    rough, capacity = step.estimate(batch), where.chip.device.hbm
     try:
+        if rough > ABSURD * capacity:
+            raise compiler.TooLarge(rough, capacity)
+        say(f"compiling {model} for {where}: minutes for twelve layers")
         compiled = compiler.compile_for(where, lowered.module)
     except compiler.TooLarge as error:
         say(f"too large: {error}. Looking for the largest batch that fits")
@@ -175,8 +179,9 @@ def check_tpu(
             if fits
             else "no batch fits: take a smaller model or more memory"
         )
+        needs = "needs about" if error.used == rough else "needs"
         raise InputError(
-            f"{model} at {batch} x {length} per replica needs {error.used / GB:.2f} GB of HBM, {where.kind} has "
+            f"{model} at {batch} x {length} per replica {needs} {error.used / GB:.2f} GB of HBM, {where.kind} has "
             f"{error.capacity / GB:.2f} GB, {(error.used - error.capacity) / GB:.2f} GB too much: {advice} "
             "(--batch; --accumulate keeps the update)"
         ) from error

@@ -15,7 +15,9 @@ from kerasbert.layers import backend
 from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.spec import Spec
 from kerasbert.tpu_check import hlo
+from kerasbert.tpu_check.chips import GB
 from kerasbert.training.optimizers import adamw
+from kerasbert.training.preflight import estimate_hbm
 from kerasbert.training.step import StepCore
 from kerasbert.training.trainer import precision as in_precision
 
@@ -91,7 +93,7 @@ class Step:
             raise InputError(f"precision {precision!r}, expected one that a TPU has: {', '.join(PRECISIONS)}")
         objective = registry.objective(family.objective)
         self.feature = PACKINGS[objective.packing].feature if spec.pooler else None
-        self.length, self.accumulate = length, accumulate
+        self.length, self.accumulate, self.precision = length, accumulate, precision
         with in_precision(precision):
             encoder = family.encoder(spec)
             encoder.build()
@@ -110,6 +112,12 @@ class Step:
         """Bytes of weights, optimizer and counters."""
         kept = {id(v): v for v in (*self.program.model.variables, *self.core.optimizer.variables)}
         return sum(tf.as_dtype(v.dtype).size * int(tf.TensorShape(v.shape).num_elements()) for v in kept.values())
+
+    def estimate(self, batch: int) -> float:
+        """Bytes that a step on `batch` rows needs, by arithmetic (`preflight.estimate_hbm`)."""
+        model, half, rows = self.program.model, self.precision != "float32", batch // self.accumulate
+        found = estimate_hbm(model.spec, model.count_params(), rows, self.length, half=half)
+        return self.state + found["temporaries"] * GB
 
     def signature(self, batch: int) -> dict[str, tf.TensorSpec]:
         """What the step takes: the shapes that the objective's `prepare` makes of records' features."""

@@ -4,6 +4,7 @@ Nothing here was run on a TPU; the estimate of memory is fitted to the TPU compi
 compiles the real step.
 """
 
+import math
 import os
 import shutil
 import subprocess
@@ -14,12 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.tpu_check.chips import CHIPS, GB
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import Place, parse
 
-GB = 1e9
-# Memory of a chip that a program can use, GB (the compiler's limit on v5e is 15.75; the others in the same proportion)
-HBM = {"v4": 31.5, "v5e": 15.75, "v5p": 93.5, "v6e": 31.5}
 ACCELERATORS = {"v5litepod": "v5e"}  # as gcloud names them, where another name is usual
 
 
@@ -110,17 +109,17 @@ def chip(accelerator: str | None) -> str | None:
     """
     kind = (accelerator or "").partition("-")[0]
     kind = ACCELERATORS.get(kind, kind)
-    return kind if kind in HBM else None
+    return kind if kind in CHIPS else None
 
 
 def estimate_hbm(
     spec: Any, parameters: int, rows: int, length: int, *, half: bool = True, slots: int = 2, predictions: float = 0.16
 ) -> dict[str, float]:
-    """Memory of a training step on one chip, GB: {"state", "temporaries"}. Arithmetic, not a measurement.
+    """Memory of a training step on one replica, GB of 2^30 bytes: {"state", "temporaries"}. Arithmetic, not a measurement.
 
-    State: float32 weights and `slots` of the optimizer. Temporaries: float32 gradients, float32 logits of the predicted
-    positions, and 5 H + F + N S activations per token and layer that the backward pass keeps. For BERT-base in bfloat16 it
-    gives 1.3 GB of temporaries at 32 x 128 and 4.1 GB at 128 x 128, where the TPU compiler has 1.5 and 3.95.
+    State: float32 weights and `slots` of the optimizer. Temporaries: 7 H + F + N S activations per token and layer that the
+    backward pass keeps and the logits of the predicted positions; never less than the float32 gradients. For BERT-base in
+    bfloat16 it gives 1.0 GB of temporaries at 32 x 128 and 3.8 GB at 128 x 128, where the TPU compiler has 1.0 and 4.0.
 
     Args:
         spec: Spec. parameters: int, weights with heads. rows: int, sequences of a micro-batch on the chip. length: int S.
@@ -128,28 +127,26 @@ def estimate_hbm(
     """
     layers, tokens = spec.blocks.layers, rows * length
     width = sum(
-        5 * spec.hidden + spec.per_layer(spec.feedforward.width, i) + spec.per_layer(spec.attention.heads, i) * length
+        7 * spec.hidden + spec.per_layer(spec.feedforward.width, i) + spec.per_layer(spec.attention.heads, i) * length
         for i in range(layers)
     )
-    logits = 4 * tokens * predictions * spec.embeddings.vocabulary
-    return {
-        "state": 4 * parameters * (1 + slots) / GB,
-        "temporaries": (4 * parameters + logits + (2 if half else 4) * tokens * width) / GB,
-    }
+    kept = (2 if half else 4) * tokens * (width + predictions * spec.embeddings.vocabulary)
+    return {"state": 4 * parameters * (1 + slots) / GB, "temporaries": max(4 * parameters, kept) / GB}
 
 
 def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
     """What to say where a step will not fit a chip; None where it will, or the chip is unknown.
 
     >>> hbm_warning({"state": 1.3, "temporaries": 16.4}, "v5e")
-    'a step needs about 17.7 GB (1.3 state, 16.4 temporaries), a v5e chip has 15.75: lower --batch or raise --accumulate'
+    'a step needs about 17.7 GB (1.3 state, 16.4 temporaries), a replica on v5e has 15.75: lower --batch or raise --accumulate'
     """
     total = sum(found.values())
-    if kind is None or total <= HBM[kind]:
+    capacity = CHIPS[kind].device.hbm / GB if kind else math.inf
+    if total <= capacity:
         return None
     return (
         f"a step needs about {total:.1f} GB ({found['state']:.1f} state, {found['temporaries']:.1f} temporaries), "
-        f"a {kind} chip has {HBM[kind]}: lower --batch or raise --accumulate"
+        f"a replica on {kind} has {capacity:g}: lower --batch or raise --accumulate"
     )
 
 

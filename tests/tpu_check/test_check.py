@@ -77,7 +77,10 @@ COMPILED = compiler.Compiled(arguments=2 * GB, temporaries=3 * GB, code=GB // 4,
 def stub(monkeypatch, compile_for):
     """The command without TensorFlow's and libtpu's part."""
     lowered = types.SimpleNamespace(module=b"", state=2 * GB, reduced=int(1e9), problems=[])
-    step = types.SimpleNamespace(lower=lambda rows: types.SimpleNamespace(**(vars(lowered) | {"module": rows})))
+    step = types.SimpleNamespace(
+        lower=lambda rows: types.SimpleNamespace(**(vars(lowered) | {"module": rows})),
+        estimate=lambda rows: (2 + 0.04 * rows) * GB,
+    )
     monkeypatch.setattr(compiler, "require", lambda: None)
     monkeypatch.setattr(check, "Step", lambda *args, **kwargs: step)
     monkeypatch.setattr(compiler, "compile_for", compile_for)
@@ -105,7 +108,7 @@ def line(where, rows):
     return compiler.Compiled(2 * GB, int(used) - 2 * GB, 0, 1.0, 1.0, 1)
 
 
-@pytest.mark.parametrize("batch", [264, 300, 1024, 100_000])
+@pytest.mark.parametrize("batch", [264, 300, 1024, 3000])
 def test_too_large_says_by_how_much_and_what_fits(capsys, monkeypatch, batch):
     stub(monkeypatch, line)
     status, out, err = run(capsys, "bert/base", "--batch", batch, "--json")
@@ -113,6 +116,21 @@ def test_too_large_says_by_how_much_and_what_fits(capsys, monkeypatch, batch):
     used = 3 + 0.05 * batch
     assert f"needs {used:.2f} GB of HBM, v5e has 15.75 GB, {used - 15.75:.2f} GB too much" in err
     assert "the largest batch found to fit is 248 " in err
+
+
+def test_an_absurd_batch_is_not_compiled(capsys, monkeypatch):
+    compiled = []
+
+    def compile_for(where, rows):
+        compiled.append(rows)
+        return line(where, rows)
+
+    stub(monkeypatch, compile_for)
+    status, _, err = run(capsys, "bert/base", "--batch", 100_000, "--json")
+    assert status == 2
+    assert "needs about 4002.00 GB of HBM, v5e has 15.75 GB" in err  # the estimate's
+    assert "the largest batch found to fit is 248 " in err
+    assert max(compiled) < 400
 
 
 def test_the_search_compiles_little_and_gives_up():
