@@ -24,7 +24,14 @@ from tests.benchmarks.bench_sst2 import SHARED
 
 SST2 = SHARED / "glue" / "SST-2"
 HELD = 2000
-TEACHING = {"recipe": "soft", "steps": 800, "batch": 32, "learning_rate": 1e-4, "length": 64, "quiet": True}
+TEACHING = {
+    "losses": {"embeddings": 1.0, "hidden": 1.0, "soft": 1.0},
+    "steps": 800,
+    "batch": 32,
+    "learning_rate": 1e-4,
+    "length": 64,
+    "quiet": True,
+}
 
 
 def main() -> None:
