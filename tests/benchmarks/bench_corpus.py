@@ -91,6 +91,8 @@ def main() -> None:
     if options.make:
         make(*options.make)
         return
+    if options.work:
+        Path(options.work).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.work) as work:
         found = measure(options.megabytes, options.packing, Path(work))
     print(f"python {sys.version.split()[0]}, packing {options.packing}, n = 1")
