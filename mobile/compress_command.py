@@ -13,7 +13,8 @@ from kerasbert.mobile.distill.command import parsed
 STAGES = {"trim": ("trim", "texts"), "student": ("distill", "student"), "heads": ("heads", "share")}
 STAGES |= {"prune": ("prune", "sparsity")}
 # what `compress` and the stage `quantize` take; one that is not given is absent
-QUANTIZE = ("quantize", "target", "length", "lengths", "min_agreement", "calibration", "calibration_size", "max_drop")
+QUANTIZE = ("quantize", "target", "length", "lengths", "min_agreement", "calibration", "calibration_size")
+QUANTIZE += ("embedding_codes", "max_drop")
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -48,6 +49,13 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     part.add_argument(
         "--calibration-size", type=int, **missing, metavar="N", help="how many of them (default: at most 200)"
+    )
+    part.add_argument(
+        "--embedding-codes",
+        type=int,
+        **missing,
+        metavar="BYTES",
+        help="of a row of a large embedding table, in place of one a number (product quantization)",
     )
     part.add_argument(
         "--max-drop",

@@ -14,21 +14,13 @@ from kerasbert import __version__, files
 from kerasbert.errors import InputError, unknown
 from kerasbert.export.bundle import Bundle
 from kerasbert.layers.naming import names as weight_names
-from kerasbert.mobile import convert, metadata
-from kerasbert.mobile.quantize import aware_training, budget, forms, ranges
+from kerasbert.mobile import buckets, convert, metadata
+from kerasbert.mobile.quantize import aware_training, budget, forms, product, ranges
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.mobile.samples import generated
 from kerasbert.training.runs import data_of
 
 TARGETS = ("kerasbert", "mediapipe")
-# Denser where sentences are. Multiples of 4: XNNPACK's int8 kernels take 4 rows at a time on AVX2 (5 with AVX512-VNNI).
-# A bucket of a 6-layer model costs 20 kB of file, about 2 ms of launch and 1 MB of memory, whether it is used or not.
-LENGTHS = (8, 12, 16, 24, 32, 40, 48, 64, 128)
-LONGER = (192, 256, 384, 512)  # for models asked to read more than LENGTHS
-# One signature that takes every length: 9 MB less memory and a faster launch, and 0.2-0.6 ms for each change of length. No
-# bucket stands beside it: the converter folds LayerNorm's scale into the kernels where it knows the length, so 6 MB of
-# MiniLM's 24 would not be shared.
-ANY = "any"
 ANY_LENGTH = "any_length"
 INPUTS = ("token_ids", "padding_mask", "segment_ids")
 OUTPUTS = {"classification": "probabilities", "regression": "value", "embedding": "vector"}
@@ -53,6 +45,7 @@ def compress(
     data: str | os.PathLike | None = None,
     calibration: Texts | str | os.PathLike | None = None,
     calibration_size: int | None = None,
+    embedding_codes: int | None = None,
     max_drop: float | None = None,
     recipe: Mapping[str, Any] | None = None,
     overwrite: bool = False,
@@ -81,6 +74,9 @@ def compress(
         calibration: real texts that static_int8 and full_int8 take the ranges of activations from: a list, a file with
             one text a line (a tab within a pair) or a .tsv, .csv or .jsonl of the task; by default what the run was trained
             on, if it still lies there. calibration_size: int, how many of them; by default 200, or all if there are fewer.
+        embedding_codes: int, bytes that a row of a large embedding table takes, by product quantization (`quantize.product`):
+            a quarter of its width makes it a quarter of int8's size. With dynamic_int8 and int8_embeddings. The pieces of
+            `calibration`, here all of it, come out best; without it all count alike.
         max_drop: float, points (hundredths) of the task's metric that the file may lose on `data` (by default the run's dev
             rows): the weights that cost most stay float until it loses no more.
         recipe: how the model was made, json without paths; travels in the file.
@@ -104,8 +100,8 @@ def compress(
         raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
     model, name = _open(run)
     kind, pair = _kind(model)
-    any_length = lengths == ANY
-    buckets = _lengths(model, target, length, lengths)
+    any_length = lengths == buckets.ANY
+    sizes = buckets.choose(model.spec.longest, target, length, lengths)
     _check_target(model, target, kind, pair)
 
     def known(split: str) -> Path | None:
@@ -120,6 +116,16 @@ def compress(
         learned = aware_training.read_ranges(run)
     if quantize in forms.CALIBRATED and calibration is None and not learned:
         calibration = known("train")
+    frequencies = None
+    if embedding_codes is not None:
+        if quantize not in forms.KINDS or max_drop is not None:
+            given = quantize if max_drop is None else "max_drop"
+            raise InputError(f"embedding_codes is given with {given}, expected with {' or '.join(forms.KINDS)} alone")
+        given, calibration = known("train") if calibration is None else calibration, None
+        if given is not None:
+            counted = ranges.choose(ranges.read(given, getattr(model, "task", None), pair), calibration_size, most=None)
+            frequencies = product.frequencies(model.tokenizer, counted)
+        calibration_size = None
     drawn = [] if learned else _calibration(model, pair, quantize, calibration, calibration_size)
     if max_drop is not None:
         budget.check(quantize, max_drop, targets)
@@ -128,12 +134,12 @@ def compress(
 
     names = dict(metadata.INPUTS) if target == "mediapipe" else {part: part for part in INPUTS}
     only = ANY_LENGTH if any_length else "serving_default" if target == "mediapipe" else None
-    signatures = {size: only or f"length_{size}" for size in buckets}
+    signatures = {size: only or f"length_{size}" for size in sizes}
     output = OUTPUTS[kind]
     program = _program(model, kind, names, output)
     converted = {None: ANY_LENGTH} if any_length else signatures
     labels = tuple(model.labels or ()) if kind == "classification" else ()
-    expected = reference(model, kind, cases, buckets[-1])
+    expected = reference(model, kind, cases, sizes[-1])
     tokenizer = _tokenizer_files(model.tokenizer)
 
     def finish(blob: bytes) -> bytes:
@@ -165,11 +171,12 @@ def compress(
         ):  # which rounds its activations itself; the converter takes that over
             blob = convert.convert(model, program, converted, tuple(names.values()), "dynamic_int8")
         record, blob = forms.record(blob, quantize, list(weight_names(model))), finish(blob)
-    elif quantize in convert.FROM_FLOAT or max_drop is not None:
+    elif quantize in convert.FROM_FLOAT or max_drop is not None or embedding_codes is not None:
         floats = convert.named(model, program, converted, tuple(names.values()), "float32")
         feeds = forms.feeds(model.tokenizer, drawn, signatures, names, any_length)
         if max_drop is None:
-            blob, record = forms.quantized(floats, quantize, list(weight_names(model)), feeds)
+            coding = embedding_codes, frequencies
+            blob, record = forms.quantized(floats, quantize, list(weight_names(model)), feeds, *coding)
             blob = finish(blob)
         else:
             judge = budget.Judge(finish, getattr(model, "task", None), cases, expected, targets)
@@ -181,11 +188,11 @@ def compress(
         "bytes": len(blob),
         "quantize": quantize,
         "target": target,
-        "lengths": list(buckets),
+        "lengths": list(sizes),
         "any_length": any_length,
         "texts": len(cases),
         "texts_from": source,
-        "cut": _cut(model.tokenizer, cases, buckets[-1]),
+        "cut": _cut(model.tokenizer, cases, sizes[-1]),
         **compare(blob, expected, kind, cases, targets),
         **record,
     }
@@ -216,23 +223,6 @@ def _kind(model: Any) -> tuple[str, bool]:
     """What the numbers are, and whether an input is a pair."""
     task = getattr(model, "task", None) if hasattr(model, "encoder") else None
     return (task.kind, bool(task.text_b)) if task else ("embedding", False)
-
-
-def _lengths(model: Any, target: str, length: int | None, lengths: Sequence[int] | str | None) -> tuple[int, ...]:
-    """The buckets, ascending, none longer than the model's positions; of "any" the longest alone."""
-    most = model.spec.longest
-    if isinstance(lengths, str) and lengths != ANY:
-        raise InputError(f"lengths is {lengths!r}, expected numbers of tokens or {ANY!r}")
-    fixed = () if lengths == ANY else tuple(lengths or ())
-    for value in [*fixed, *((length,) if length is not None else ())]:
-        if not 3 <= value <= most:
-            raise InputError(f"length is {value}, expected 3 to {most}: the model has {most} positions")
-    if target == "mediapipe" and lengths:
-        raise InputError("target mediapipe takes one --length, expected no --lengths: MediaPipe reads one subgraph")
-    longest = length or max(fixed or (min(LENGTHS[-1], most),))
-    if target == "mediapipe" or lengths == ANY:
-        return (longest,)
-    return tuple(sorted({size for size in fixed or (*LENGTHS, *LONGER) if size < longest} | {longest}))
 
 
 def _check_target(model: Any, target: str, kind: str, pair: bool) -> None:

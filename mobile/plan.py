@@ -209,7 +209,8 @@ def run_plan(
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
         results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
         settings: dict[str, Any] = {"data": data.get("dev") or data["train"]}
-        if given.get("quantize") in CALIBRATED and not (current / RANGES).exists():
+        counted = given.get("quantize") in CALIBRATED and not (current / RANGES).exists()
+        if counted or given.get("embedding_codes") is not None:
             settings["calibration"] = data.get("train") or data["dev"]
         settings |= given
         state["report"] = compress(current, out=out, overwrite=True, recipe=plan.recipe(), **settings)

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert.errors import InputError
 from kerasbert.mobile import repack
-from kerasbert.mobile.quantize import ranges, static, weights
+from kerasbert.mobile.quantize import product, ranges, static, weights
 
 # the kinds of weights that become int8, of which a budget may leave some in float
 KINDS = {"dynamic_int8": ("matrix", "table"), "int8_embeddings": ("table",)}
@@ -35,16 +36,27 @@ def feeds(
         yield signatures[length], made
 
 
-def quantized(data: bytes, quantize: str, names: Iterable[str], batches: Feeds = ()) -> tuple[bytes, dict[str, Any]]:
+def quantized(
+    data: bytes,
+    quantize: str,
+    names: Iterable[str],
+    batches: Feeds = (),
+    embedding_codes: int | None = None,
+    frequencies: np.ndarray | None = None,
+) -> tuple[bytes, dict[str, Any]]:
     """A float file in another form.
 
     Args:
         data: float32 .tflite, its tensors named.
         quantize: str, a key of KINDS or one of CALIBRATED.
         names: the names of the Keras model's weights. batches: of `feeds`, for CALIBRATED.
+        embedding_codes: int, bytes a row of the embedding tables that are smaller so (`product`). frequencies: float [V], weights
+            of the rows of a table with as many.
     Returns:
         The file, and for CALIBRATED a record: float_operators (name -> how often, in the longest signature) and dynamic
         (layers whose matrix is int8 and whose activations are float).
+    Raises:
+        InputError: a number of codes that makes no table smaller.
     """
     if quantize == "full_int8":
         made = static.full(data, ranges.observe(data, batches))
@@ -52,9 +64,31 @@ def quantized(data: bytes, quantize: str, names: Iterable[str], batches: Feeds =
         made = static.static(data, ranges.observe(data, batches))
     else:
         model = repack.read(data)
-        found = weights.find(model, names)
-        made = repack.write(weights.lower(model, plan(quantize, found)))
+        found = plan(quantize, weights.find(model, names))
+        coded = {} if embedding_codes is None else _coded(model, found, embedding_codes, frequencies)
+        made = repack.write(weights.lower(model, found, coded))
     return repack.slim(made), record(made, quantize, names)
+
+
+def _coded(
+    model: Any, found: Iterable[weights.Weight], codes: int, frequencies: np.ndarray | None
+) -> dict[int, product.Coded]:
+    """By their buffers the tables that become smaller than in int8, in codes."""
+    tables = {weight.buffer: weights.values(model, weight) for weight in found if weight.kind == "table"}
+    widths = sorted({x.shape[1] for x in tables.values()})
+    if not 1 <= codes < max(widths, default=0):
+        wide = " and ".join(map(str, widths)) or "none"
+        raise InputError(f"embedding_codes is {codes}, expected at least 1 and fewer than the tables are wide ({wide})")
+    chosen = {
+        buffer: x for buffer, x in tables.items() if product.size(*x.shape, codes) < x.size and codes < x.shape[1]
+    }
+    if not chosen:
+        raise InputError(
+            f"embedding_codes is {codes}, with which no table of {', '.join(str(len(x)) for x in tables.values())} rows becomes "
+            "smaller: 256 centroids are more than it saves. Leave it out"
+        )
+    known = 0 if frequencies is None else len(frequencies)
+    return {buffer: product.coded(x, codes, frequencies if len(x) == known else None) for buffer, x in chosen.items()}
 
 
 def plan(quantize: str, found: Iterable[weights.Weight], kept: Iterable[str] = ()) -> list[weights.Weight]:

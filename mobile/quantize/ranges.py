@@ -71,8 +71,8 @@ def read(calibration: Any, task: Any, pair: bool) -> list:
     return samples.read(path, pair)
 
 
-def choose(texts: Sequence, size: int | None) -> list:
-    """The texts to calibrate with, spread evenly over those that were given.
+def choose(texts: Sequence, size: int | None, most: int | None = DEFAULT) -> list:
+    """The texts to calibrate with, spread evenly over those that were given; without a size all, but at most `most`.
 
     Raises:
         InputError: no texts, or fewer than `size`.
@@ -86,7 +86,7 @@ def choose(texts: Sequence, size: int | None) -> list:
             f"calibration holds {len(texts)} texts, {size} were asked for. Give more texts or a calibration size from 1 "
             f"to {len(texts)}"
         )
-    count = min(DEFAULT, len(texts)) if size is None else size
+    count = min(most or len(texts), len(texts)) if size is None else size
     return [texts[i * len(texts) // count] for i in range(count)]
 
 

@@ -5,37 +5,18 @@ between two decisions. A matrix gets one scale per output, and the interpreter q
 runs (dynamic range quantization); an embedding table gets one scale per row.
 """
 
-import copy
-import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from kerasbert.mobile import repack
+from kerasbert.mobile.quantize.editor import Editor, Weight, builtin, copied, inputs_of
+from kerasbert.mobile.quantize.product import Coded
 
 SMALLEST = 1024  # numbers; a smaller weight stays float, as in the converter's own dynamic range quantization
-
-
-@dataclasses.dataclass(frozen=True)
-class Weight:
-    """A constant that only matrix products, or only look-ups, read.
-
-    Args:
-        name: str, of the layer that owns it, such as `block_3/attention/query`.
-        kind: "matrix" [outputs, inputs] or "table" [rows, width].
-        buffer: int, its buffer. Several weights may have one name: the converter copies a kernel into which it folds
-            the scale of a norm, as it does for the shared layers of ALBERT.
-        users: tuple of (subgraph, operator) numbers.
-        size: int, numbers in it.
-    """
-
-    name: str
-    kind: str
-    buffer: int
-    users: tuple[tuple[int, int], ...]
-    size: int
 
 
 def find(model: Any, names: Iterable[str] = ()) -> list[Weight]:
@@ -86,17 +67,6 @@ def _layer(tensor: str, layers: list[str]) -> str:
     return tensor.split(";")[0]
 
 
-def builtin(model: Any, operator: Any) -> int:
-    """The BuiltinOperator of an operator."""
-    code = model.operatorCodes[operator.opcodeIndex]
-    return max(code.builtinCode, code.deprecatedBuiltinCode)
-
-
-def inputs_of(operator: Any) -> list[int]:
-    """Tensor numbers that an operator reads; -1 for one that is left out."""
-    return [] if operator.inputs is None else [int(index) for index in operator.inputs]
-
-
 def values(model: Any, weight: Weight) -> np.ndarray:
     """A weight's numbers: float32 [rows, columns]."""
     number, place = weight.users[0]
@@ -106,130 +76,21 @@ def values(model: Any, weight: Weight) -> np.ndarray:
     return np.frombuffer(model.buffers[weight.buffer].data.tobytes(), "<f4").reshape(shape[0], -1)
 
 
-def by_row(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Symmetric int8 with a scale for each row: float32 [R, C] -> int8 [R, C], float32 [R]; off by at most scale / 2."""
-    scale = np.abs(x).max(axis=1) / np.float32(127)
-    scale = np.where(scale > 0, scale, np.float32(1)).astype(np.float32)
-    return np.clip(np.rint(x / scale[:, None]), -127, 127).astype(np.int8), scale
+def lower(model: Any, weights: Iterable[Weight], coded: Mapping[int, Coded] = MappingProxyType({})) -> Any:
+    """A copy of a float file's ModelT with these of its weights (of `find`) in int8.
 
-
-def lower(model: Any, weights: Iterable[Weight]) -> Any:
-    """A copy of a float file's ModelT with these of its weights (of `find`) in int8."""
-    made = _copy(model)
-    editor = _Editor(made)
+    Args:
+        coded: buffer of a table -> its codes, which it becomes in the place of int8.
+    """
+    made = copied(model)
+    editor = Editor(made)
     for weight in weights:
+        if weight.buffer in coded:
+            editor.codes(weight, coded[weight.buffer])
+            continue
         change = editor.matrix if weight.kind == "matrix" else editor.table
         change(weight, values(model, weight))
     return editor.finished()
-
-
-def _copy(model: Any) -> Any:
-    """A model whose graphs may be edited; the buffers' bytes are shared."""
-    made = copy.copy(model)
-    made.buffers = [copy.copy(buffer) for buffer in model.buffers]
-    made.operatorCodes = list(model.operatorCodes)
-    made.subgraphs = [copy.copy(graph) for graph in model.subgraphs]
-    for graph in made.subgraphs:
-        graph.tensors = [copy.copy(tensor) for tensor in graph.tensors]
-        graph.operators = [copy.copy(operator) for operator in graph.operators]
-    return made
-
-
-class _Editor:
-    """Changes to a model that add operators: gathered by place, applied at the end, so that numbers stay valid."""
-
-    def __init__(self, model: Any):
-        self.model, self.s = model, repack.schema()
-        self.after: dict[tuple[int, int], list] = {}
-
-    def matrix(self, weight: Weight, x: np.ndarray) -> None:
-        """FULLY_CONNECTED with int8 weights."""
-        data, scale = by_row(x)
-        self._set(weight.buffer, data)
-        code = self._code(self.s.BuiltinOperator.FULLY_CONNECTED, 9)
-        for number, place in weight.users:
-            graph = self.model.subgraphs[number]
-            operator = graph.operators[place]
-            tensor = graph.tensors[inputs_of(operator)[1]]
-            tensor.type, tensor.quantization = self.s.TensorType.INT8, self._scales(scale, np.zeros(len(scale)))
-            operator.opcodeIndex = code
-            operator.builtinOptions = copy.copy(operator.builtinOptions)
-            operator.builtinOptions.asymmetricQuantizeInputs = True
-
-    def table(self, weight: Weight, x: np.ndarray) -> None:
-        """Rows of an int8 table times the row's own scale: two GATHER, DEQUANTIZE of the whole numbers, MUL."""
-        data, scale = by_row(x)
-        self._set(weight.buffer, data)
-        scales = self._buffer(scale.astype("<f4"))
-        for number, place in weight.users:
-            graph = self.model.subgraphs[number]
-            operator = graph.operators[place]
-            table, ids = inputs_of(operator)
-            result = graph.tensors[int(operator.outputs[0])]
-            ones = self._scales(np.ones(1), np.zeros(1))
-            graph.tensors[table].type, graph.tensors[table].quantization = self.s.TensorType.INT8, ones
-            column = copy.copy(graph.tensors[table])
-            column.shape, column.type, column.quantization = np.asarray([len(scale), 1], np.int32), result.type, None
-            column.buffer = scales
-            small, unit, plain = copy.copy(result), copy.copy(result), copy.copy(result)
-            small.type, small.quantization = self.s.TensorType.INT8, ones
-            for name in ("shape", "shapeSignature"):
-                if getattr(result, name) is not None:
-                    setattr(unit, name, np.asarray([*getattr(result, name)[:-1], 1], np.int32))
-            column, small, unit, plain = (self._tensor(graph, tensor) for tensor in (column, small, unit, plain))
-            second, final = copy.copy(operator), [int(operator.outputs[0])]
-            operator.outputs = np.asarray([small], np.int32)
-            second.inputs, second.outputs = np.asarray([column, ids], np.int32), np.asarray([unit], np.int32)
-            self.after.setdefault((number, place), []).append(second)
-            self._add((number, place), "DEQUANTIZE", [small], [plain])
-            self._add((number, place), "MUL", [plain, unit], final, self.s.MulOptionsT())
-
-    def finished(self) -> Any:
-        """The model with the added operators in their places."""
-        for number, graph in enumerate(self.model.subgraphs):
-            operators = []
-            for place, operator in enumerate(graph.operators):
-                operators.append(operator)
-                operators += self.after.get((number, place), [])
-            graph.operators = operators
-        return self.model
-
-    def _scales(self, scale: np.ndarray, zero: np.ndarray) -> Any:
-        made = self.s.QuantizationParametersT()
-        made.scale, made.zeroPoint = np.asarray(scale, np.float32), np.asarray(zero, np.int64)
-        made.quantizedDimension = 0
-        return made
-
-    def _set(self, buffer: int, data: np.ndarray) -> None:
-        self.model.buffers[buffer].data = np.frombuffer(data.tobytes(), np.uint8)
-
-    def _buffer(self, data: np.ndarray) -> int:
-        self.model.buffers.append(self.s.BufferT())
-        self._set(len(self.model.buffers) - 1, data)
-        return len(self.model.buffers) - 1
-
-    @staticmethod
-    def _tensor(graph: Any, tensor: Any) -> int:
-        graph.tensors.append(tensor)
-        return len(graph.tensors) - 1
-
-    def _code(self, operator: int, version: int = 1) -> int:
-        for index, code in enumerate(self.model.operatorCodes):
-            if max(code.builtinCode, code.deprecatedBuiltinCode) == operator and code.version == version:
-                return index
-        code = self.s.OperatorCodeT()
-        code.builtinCode, code.deprecatedBuiltinCode, code.version = operator, min(operator, 127), version
-        self.model.operatorCodes.append(code)
-        return len(self.model.operatorCodes) - 1
-
-    def _add(self, at: tuple, name: str, inputs: list, outputs: list, options: Any = None) -> None:
-        operator = self.s.OperatorT()
-        operator.opcodeIndex = self._code(getattr(self.s.BuiltinOperator, name))
-        operator.inputs, operator.outputs = np.asarray(inputs, np.int32), np.asarray(outputs, np.int32)
-        if options is not None:
-            operator.builtinOptions = options
-            operator.builtinOptionsType = getattr(self.s.BuiltinOptions, type(options).__name__.removesuffix("T"))
-        self.after.setdefault(at, []).append(operator)
 
 
 def grid(least: float, largest: float) -> tuple[float, int]:

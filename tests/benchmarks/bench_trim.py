@@ -1,37 +1,29 @@
 """How small does the vocabulary of a domain make the file, and do the answers stay? Genuine MiniLM on SST-2.
 
-    python -m tests.benchmarks.bench_trim --run RUN [--sizes 0 8000 6000 5000 4000] [--narrow E ...] [--seen] [--work DIR]
+    python -m tests.benchmarks.bench_trim --run RUN [--sizes 0 8000 6000 5000 4000] [--codes G ...] [--seen] [--work DIR]
 
 RUN is a fine-tuned model directory, such as tests.benchmarks.bench_sst2 leaves. The vocabulary is trimmed to 4,920 of the 6,920
 train sentences (at most SIZE pieces; 0: all that they use) and compressed to int8. Agreement is with the float model of the
 whole vocabulary, on what the trimming has not seen: dev and the other 2,000 train sentences; --seen trims to these too, as
-somebody does who has the domain's text. The first line is the whole vocabulary's file. For each E of --narrow the trimmed
-model (of SIZE 0) then teaches itself with embeddings of that width, from the trimming's sentences, without a label.
+somebody does who has the domain's text. The first line is the whole vocabulary's file. For each G of --codes the rows of the
+whole table and of the one trimmed to SIZE 0 are G bytes (embedding_codes), fitted to the counts of the 4,920 sentences.
 """
 
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import kerasbert as kb
 from kerasbert import mobile
 from kerasbert.mobile.compression import reference
-from kerasbert.mobile.distill import distill
 from kerasbert.tasks.task import read_rows
 from tests.benchmarks.bench_sst2 import SHARED
 
 SST2 = SHARED / "glue" / "SST-2"
 HELD = 2000
-TEACHING = {
-    "losses": {"embeddings": 1.0, "hidden": 1.0, "soft": 1.0},
-    "steps": 800,
-    "batch": 32,
-    "learning_rate": 1e-4,
-    "length": 64,
-    "quiet": True,
-}
 
 
 def main() -> None:
@@ -39,7 +31,7 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--run", type=Path, required=True)
     options.add_argument("--sizes", type=int, nargs="+", default=[0, 8000, 6000, 5000, 4000])
-    options.add_argument("--narrow", type=int, nargs="+", default=[])
+    options.add_argument("--codes", type=int, nargs="+", default=[])
     options.add_argument("--seen", action="store_true")
     options.add_argument("--work", type=Path)
     options = options.parse_args()
@@ -51,9 +43,9 @@ def main() -> None:
     corpus = [*corpus, *texts] if options.seen else corpus
     expected = reference(model, "classification", texts, 128)
 
-    def line(name: str, run: Path, told: dict) -> None:
+    def line(name: str, run: Path, told: dict, **settings: Any) -> None:
         file = work / "trimmed.tflite"
-        mobile.compress(run, out=file, texts=texts[:100], min_agreement=0, overwrite=True)
+        mobile.compress(run, out=file, texts=texts[:100], min_agreement=0, overwrite=True, **settings)
         found = mobile.load(file, cache=False).outputs(texts)
         text = f"{name:>12} {file.stat().st_size / 1e6:6.2f} "
         text += f"{(found[: len(dev.texts)].argmax(1) == dev.targets).mean():8.4f} "
@@ -68,17 +60,10 @@ def main() -> None:
     for size in options.sizes:
         told = mobile.trim(options.run, corpus, out=work / f"trimmed-{size}", size=size or None, overwrite=True)
         line(f"{told['vocabulary'][1]}", work / f"trimmed-{size}", told)
-    rows = (SST2 / "train.tsv").read_text().splitlines(keepends=True)  # without what was held out
-    files = {"train": work / "train.tsv", "dev": SST2 / "dev.tsv"}
-    files["train"].write_text("".join([rows[0], *rows[1 + HELD :]]))
-    unlabelled = work / "unlabelled.txt"
-    unlabelled.write_text("\n".join(texts) + "\n")
-    for width in options.narrow:
-        out, layers = work / f"narrow-{width}", model.encoder.spec.blocks.layers
-        changes = {"embeddings.width": width}
-        given = {"unlabelled": [unlabelled] if options.seen else [], "changes": changes, "out": out, **TEACHING}
-        distill(work / "trimmed-0", layers, files, **given)
-        line(f"E {width}", out, {})
+    for codes in options.codes:
+        for run in (options.run, work / "trimmed-0"):
+            name = f"{kb.load(run).tokenizer.size} in {codes}"
+            line(name, run, {}, embedding_codes=codes, calibration=train.texts[HELD:])
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ def run(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("run") / "classifier")
 
 
-def make_run(directory, **columns):
-    """Write the model directory of a random classifier; `columns` change its task."""
+def make_run(directory, words=(), **columns):
+    """Write the model directory of a random classifier; it knows `words` too, and `columns` change its task."""
     import keras
     import numpy as np
 
@@ -48,7 +48,7 @@ def make_run(directory, **columns):
     from kerasbert.text.wordpiece import SPECIALS
 
     keras.utils.set_random_seed(3)
-    tokenizer = WordPiece([*SPECIALS, *WORDS, "-"])
+    tokenizer = WordPiece([*SPECIALS, *WORDS, "-", *words])
     changes = {"hidden": 16, "attention.heads": 2, "feedforward.width": 32, "embeddings.positions": 40}
     encoder = build("bert/tiny", **changes, **{"embeddings.vocabulary": tokenizer.size})
     generator = np.random.default_rng(3)

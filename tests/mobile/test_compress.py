@@ -22,7 +22,8 @@ def test_float_file_equals_the_model(float_file):
 
 def test_any_length_is_one_signature(run, any_file, int8_buckets):
     from kerasbert.export import bundle
-    from kerasbert.mobile.compression import _cut, _lengths
+    from kerasbert.mobile.buckets import choose
+    from kerasbert.mobile.compression import _cut
     from kerasbert.tasks.load import load
 
     path, report = any_file
@@ -33,10 +34,10 @@ def test_any_length_is_one_signature(run, any_file, int8_buckets):
     assert int8_buckets[1]["any_length"] is False
     assert bundle.read(int8_buckets[0]).signatures == {8: "length_8", 24: "length_24"}
     model = load(run)
-    assert _lengths(model, "kerasbert", None, None) == (8, 12, 16, 24, 32, 40)
-    assert _lengths(model, "kerasbert", None, "any") == (40,)
-    assert _lengths(model, "kerasbert", 30, [8, 16, 36]) == (8, 16, 30)
-    assert _lengths(model, "mediapipe", None, None) == (40,)
+    assert choose(model.spec.longest, "kerasbert", None, None) == (8, 12, 16, 24, 32, 40)
+    assert choose(model.spec.longest, "kerasbert", None, "any") == (40,)
+    assert choose(model.spec.longest, "kerasbert", 30, [8, 16, 36]) == (8, 16, 30)
+    assert choose(model.spec.longest, "mediapipe", None, None) == (40,)
     assert [_cut(model.tokenizer, TEXTS, length) for length in (6, 9, 24)] == [2, 1, 0]
     assert _cut(model.tokenizer, [("a good film", "dull"), ("dull", "dull")], 6) == 1
 

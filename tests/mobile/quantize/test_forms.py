@@ -10,7 +10,7 @@ pytest.importorskip("tensorflow")
 
 
 def test_by_row_by_hand():
-    from kerasbert.mobile.quantize.weights import by_row
+    from kerasbert.mobile.quantize.editor import by_row
 
     data, scale = by_row(np.array([[1.27, -0.5, 0.014], [0, 0, 0], [-254, 2, 1.1]], "float32"))
     np.testing.assert_allclose(scale, [0.01, 1, 2], rtol=1e-6)
