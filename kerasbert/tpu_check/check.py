@@ -7,8 +7,8 @@ from typing import Any
 from kerasbert import registry
 from kerasbert.errors import InputError
 from kerasbert.tpu_check import chips, compiler
-from kerasbert.tpu_check.chips import GB
 from kerasbert.tpu_check.lower import Lowered, Step
+from kerasbert.training.chips import GB
 
 TILE = 8  # a TPU keeps arrays in tiles of 8 x 128: other batches waste part of one
 COMPILES = 4  # in search of the largest batch, each of which takes minutes

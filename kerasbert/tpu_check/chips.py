@@ -1,45 +1,11 @@
-"""TPU chips and slices, and the least time that a step can take on them. Standard library only."""
+"""Slices of TPU chips, and the least time that a step can take on them. Standard library only."""
 
 import dataclasses
 import math
 import re
 
 from kerasbert.errors import InputError, unknown
-
-GB = 2**30  # as libtpu counts HBM
-
-
-@dataclasses.dataclass(frozen=True)
-class Chip:
-    """What one chip can do.
-
-    Args:
-        hbm: bytes of memory. peak: bf16 FLOP/s. bandwidth: bytes/s of that memory. links: bytes/s between chips.
-        devices: what XLA compiles for: one program a chip, on v4 one a core, which has half of everything.
-    """
-
-    hbm: float
-    peak: float
-    bandwidth: float
-    links: float
-    devices: int = 1
-
-    @property
-    def device(self) -> "Chip":
-        """The share of one device."""
-        n = self.devices
-        return Chip(self.hbm / n, self.peak / n, self.bandwidth / n, self.links / n)
-
-
-# Google Cloud, "TPU system architecture", one page per version: HBM capacity, peak compute (bf16), HBM bandwidth,
-# inter-chip interconnect bandwidth (per chip, both directions together). The memory is what libtpu lets a program
-# have, from its own CompileTimeHbmOom (a slow test): of v5e's 16 GB it keeps 0.25.
-CHIPS = {
-    "v4": Chip(30.5 * GB, 275e12, 1228e9, 300e9, devices=2),
-    "v5e": Chip(15.75 * GB, 197e12, 819e9, 200e9),
-    "v5p": Chip(95.73 * GB, 459e12, 2765e9, 600e9),
-    "v6e": Chip(31.24 * GB, 918e12, 1640e9, 448e9),
-}
+from kerasbert.training.chips import CHIPS, Chip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from kerasbert.layers import backend
 from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.spec import Spec
 from kerasbert.tpu_check import hlo
-from kerasbert.tpu_check.chips import GB
+from kerasbert.training.chips import GB
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.preflight import estimate_hbm
 from kerasbert.training.step import StepCore

@@ -10,11 +10,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from kerasbert.training import chips
 from kerasbert.training.step import on_cpu
 
 # Peak of bfloat16 (float16 where there is none) products without sparsity, in FLOP/s per chip or GPU: vendors' data sheets
 GPUS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12, "V100": 125e12, "T4": 65e12}
-TPUS = {"v6e": 918e12, "v5p": 459e12, "v5litepod": 197e12, "v4": 275e12, "v3": 123e12, "v2": 45e12}
 
 
 def update_flops(spec: Any, tokens: float, sequences: float, predictions: float) -> float:
@@ -42,9 +42,9 @@ def peak(strategy: tf.distribute.Strategy) -> float | None:
     """Peak FLOP/s of all devices of a strategy, None where it is not known (CPU)."""
     replicas = strategy.num_replicas_in_sync
     if isinstance(strategy, tf.distribute.TPUStrategy):
-        kind = os.environ.get("TPU_ACCELERATOR_TYPE", "").partition("-")[0]
+        kind = chips.kind(os.environ.get("TPU_ACCELERATOR_TYPE"))
         cores = 2 if kind in ("v2", "v3") else 1  # there a replica is half a chip
-        return replicas * TPUS[kind] / cores if kind in TPUS else None
+        return replicas * chips.PEAKS[kind] / cores if kind else None
     if on_cpu(strategy):
         return None
     name = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0]).get("device_name", "")

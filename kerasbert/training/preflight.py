@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.tpu_check.chips import CHIPS, GB
+from kerasbert.training import chips
+from kerasbert.training.chips import CHIPS, GB
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import Place, parse
-
-ACCELERATORS = {"v5litepod": "v5e"}  # as gcloud names them, where another name is usual
 
 
 def preflight(
@@ -101,17 +100,6 @@ def region_warning(name: str, location: str | None, zone: str | None) -> str | N
     return f"{name} is in {place} and the TPU in {region}: reading is slow and charged for. Make a bucket in {region}"
 
 
-def chip(accelerator: str | None) -> str | None:
-    """The kind of chip of an accelerator type, None where it is not known.
-
-    >>> chip("v5litepod-16"), chip("v4-32"), chip(None)
-    ('v5e', 'v4', None)
-    """
-    kind = (accelerator or "").partition("-")[0]
-    kind = ACCELERATORS.get(kind, kind)
-    return kind if kind in CHIPS else None
-
-
 def estimate_hbm(
     spec: Any, parameters: int, rows: int, length: int, *, half: bool = True, slots: int = 2, predictions: float = 0.16
 ) -> dict[str, float]:
@@ -141,7 +129,7 @@ def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
     'a step needs about 17.7 GB (1.3 state, 16.4 temporaries), a replica on v5e has 15.75: lower --batch or raise --accumulate'
     """
     total = sum(found.values())
-    capacity = CHIPS[kind].device.hbm / GB if kind else math.inf
+    capacity = CHIPS[kind].device.hbm / GB if kind in CHIPS else math.inf
     if total <= capacity:
         return None
     return (
@@ -152,7 +140,7 @@ def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
 
 def warn_of_memory(place: Place, spec: Any, parameters: int, rows: int, length: int, half: bool) -> None:
     """Warn where a step will probably not fit the TPU; see `estimate_hbm`."""
-    kind = chip(metadata("attributes/accelerator-type")) if place.kind == "tpu" else None
+    kind = chips.kind(metadata("attributes/accelerator-type")) if place.kind == "tpu" else None
     warning = hbm_warning(estimate_hbm(spec, parameters, rows, length, half=half), kind) if kind else None
     if warning:
         warnings.warn(f"{warning}. `kerasbert check-tpu` compiles the real step", stacklevel=2)

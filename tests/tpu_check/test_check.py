@@ -9,7 +9,7 @@ import pytest
 from kerasbert import cli
 from kerasbert.errors import InputError
 from kerasbert.tpu_check import check, compiler
-from kerasbert.tpu_check.chips import GB
+from kerasbert.training.chips import GB
 from tests import tiny
 
 SETTINGS = [f"--set={path}={value}" for path, value in (tiny.SPEC | {"blocks.layers": 1}).items()]

@@ -6,8 +6,8 @@ import tensorflow as tf
 from kerasbert.errors import InputError
 from kerasbert.tpu_check import chips, compiler
 from kerasbert.tpu_check.check import check_tpu
-from kerasbert.tpu_check.chips import GB
 from kerasbert.tpu_check.lower import lower
+from kerasbert.training.chips import GB
 from tests.tpu_check.test_lower import TINY, specs
 
 pytestmark = pytest.mark.slow
