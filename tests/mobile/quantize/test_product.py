@@ -82,7 +82,14 @@ def texts(count: int, seed: int) -> list[str]:
     return [" ".join(f"word{n}" for n in draw.integers(0, 1500, draw.integers(1, 20))) for _ in range(count)]
 
 
-@pytest.mark.parametrize(("codes", "lengths"), [(4, [8, 12, 24]), (5, [8, 12, 24]), (5, "any")])
+@pytest.mark.parametrize(
+    ("codes", "lengths"),
+    [
+        (4, [8, 24]),
+        pytest.param(5, [8, 12, 24], marks=pytest.mark.slow),
+        pytest.param(5, "any", marks=pytest.mark.slow),
+    ],
+)
 def test_the_file_computes_with_the_rows_of_the_codes(wide_run, tmp_path, codes, lengths):
     """The float model with the decoded table in it says the same."""
     import kerasbert as kb
@@ -105,6 +112,7 @@ def test_the_file_computes_with_the_rows_of_the_codes(wide_run, tmp_path, codes,
     assert str(model.tokenizer.size * codes) in sizes
 
 
+@pytest.mark.slow
 def test_codes_make_an_int8_file_smaller_and_count_calibration(wide_run, tmp_path):
     from kerasbert.mobile import compress
 
