@@ -1,5 +1,6 @@
 """Texts -> answers and vectors."""
 
+import functools
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -42,8 +43,13 @@ def graph(model: Any, name: str, read: Callable) -> Callable:
     if name not in graphs:
         ints = {part: tf.TensorSpec([None, None], tf.int32) for part in ("token_ids", "padding_mask", "segment_ids")}
         owner = weakref.ref(model)  # the graph must not keep the model that it is kept for
-        graphs[name] = tf.function(lambda inputs: read(owner(), inputs), input_signature=[ints], autograph=False)
+        # a partial: TensorFlow counts traces by the code of a function and would warn after five models
+        graphs[name] = tf.function(functools.partial(_called, read, owner), input_signature=[ints], autograph=False)
     return graphs[name]
+
+
+def _called(read: Callable, owner: Callable, inputs: Any) -> Any:
+    return read(owner(), inputs)
 
 
 def forward(model: Any, texts: Texts, name: str, read: Callable, length: int | None = None) -> np.ndarray:

@@ -1,13 +1,14 @@
 """Does training with rounding pay? Genuine MiniLM on SST-2: its int8 file after fine-tuning, and after an epoch of it.
 
-    python -m tests.benchmarks.bench_aware --run RUN [--per tensor] [--data DIR] [--work DIR] [--control]
+    python -m tests.benchmarks.bench_aware --run RUN [--per tensor] [--taught] [--data DIR] [--work DIR] [--control]
 
 RUN is a fine-tuned model directory, such as tests.benchmarks.bench_sst2 leaves (3 epochs, batch 32, learning rate 5e-5).
 From it one epoch is made with rounding (batch 32, learning rate 2e-5, seed 0) and, with --control, one without. Each int8
 file is compared on dev and on 2,000 further sentences with the model that it was made of: in float, and computing in Keras
-with the file's rounding. With --per tensor the files are static_int8 of one and the same graph: once with the ranges that
-200 train rows reach in the fine-tuned model (quantization after training), once with those that were learned.
-A killed run goes on with the same --work.
+with the file's rounding; and with RUN in float. With --per tensor the files are static_int8 of one and the same graph: once
+with the ranges that 200 train rows reach in the fine-tuned model (quantization after training), once with those that were
+learned. --taught: the epoch learns from RUN's own answers and layers in place of the labels, which change answers by
+themselves. A killed run goes on with the same --work.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from kerasbert.layers import backend
 from kerasbert.layers.feedforward import Linear
 from kerasbert.mobile import quantize
 from kerasbert.mobile.compression import reference
+from kerasbert.mobile.distill import distill
 from kerasbert.mobile.quantize import aware_training
 from kerasbert.mobile.runtime import load
 from kerasbert.tasks.task import read_rows
@@ -63,7 +65,7 @@ def calibrated(run: Path, out: Path, texts: list[str]) -> Path:
     return out
 
 
-def compare(name: str, run: Path, data: Path, work: Path, per: str) -> None:
+def compare(name: str, run: Path, tuned: Path, data: Path, work: Path, per: str) -> None:
     """Print a line: accuracies, and what the int8 file has in common with float and with rounding in Keras."""
     model = kb.load(run)
     rows = read_rows(model.task, data / "dev.tsv")
@@ -72,7 +74,7 @@ def compare(name: str, run: Path, data: Path, work: Path, per: str) -> None:
     form = "static_int8" if per == "tensor" else "dynamic_int8"
     mobile.compress(run, form, out, texts=texts, min_agreement=0, overwrite=True)
     file = load(out, cache=False).outputs(texts)
-    models = {"float": model, "rounded in Keras": quantize.simulated(run)}
+    models = {"float": model, "rounded in Keras": quantize.simulated(run), "the fine-tuned model": kb.load(tuned)}
     found = {who: reference(made, "classification", texts, 128) for who, made in models.items()}
     dev = len(rows.texts)
     told = [
@@ -96,24 +98,29 @@ def main() -> None:
     options.add_argument("--data", type=Path, default=SHARED / "glue" / "SST-2")
     options.add_argument("--work", type=Path)
     options.add_argument("--per", default="channel", choices=aware_training.PER)
+    options.add_argument("--taught", action="store_true")
     options.add_argument("--control", action="store_true")
     options = options.parse_args()
     work = options.work or Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    tuned, given = options.run, (options.data, work, options.per)
+    tuned, given = options.run, (options.run, options.data, work, options.per)
     if options.per == "tensor":
         train = read_rows(kb.load(options.run).task, options.data / "train.tsv").texts
         tuned = calibrated(options.run, work / "calibrated", train[:: len(train) // 200][:200])
     compare("fine-tuned", tuned, *given)
-    began, out = time.process_time(), work / f"aware-{options.per}"
-    quantize.aware(options.run, options.data, out=out, per=options.per, **SETTINGS)
+    began, out = time.process_time(), work / f"aware-{options.per}{'-taught' * options.taught}"
+    if options.taught:
+        learned = {"losses": {"soft": 1.0, "hidden": 1.0}, "projection": quantize.Aware(options.per)}
+        distill(options.run, options.run, options.data, out=out, **learned, **SETTINGS)
+    else:
+        quantize.aware(options.run, options.data, out=out, per=options.per, **SETTINGS)
     print(f"an epoch with rounding: cpu {time.process_time() - began:.0f} s", flush=True)
     compare("aware", out, *given)
     if options.control:
         began = time.process_time()
         kb.finetune(options.run, "glue/sst2", options.data, out=work / "control", keep_head=True, **SETTINGS)
         print(f"an epoch without: cpu {time.process_time() - began:.0f} s", flush=True)
-        compare("control", work / "control", options.data, work, "channel")
+        compare("control", work / "control", options.run, options.data, work, "channel")
 
 
 if __name__ == "__main__":

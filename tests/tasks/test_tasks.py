@@ -1,6 +1,7 @@
 """Tasks: files, labels, batches, metrics, answers."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -143,6 +144,16 @@ def test_order_and_neighbours_do_not_change_an_answer(classifier):
     together = [answer.scores["pos"] for answer in kb.predict(model, texts)]
     assert together[::-1] == pytest.approx([a.scores["pos"] for a in kb.predict(model, texts[::-1])], abs=1e-6)
     assert kb.predict(model, texts[3:4])[0].scores["pos"] == pytest.approx(together[3], abs=1e-6)
+
+
+def test_many_models_in_a_process_are_no_warning(caplog, monkeypatch):
+    """TensorFlow warns of a function that is traced again and again; each model here has its own."""
+    monkeypatch.setattr(logging.getLogger("tensorflow"), "propagate", True)
+    for _ in range(7):
+        model = kb.build("bert/tiny", **tiny.SPEC, **{"embeddings.vocabulary": tiny.tokenizer().size})
+        model.tokenizer = tiny.tokenizer()
+        kb.encode(model, tiny.sentences(2, seed=0))
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_vectors(pretrained):
