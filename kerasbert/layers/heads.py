@@ -53,7 +53,7 @@ class Pooler(Linear):
 
 
 class HeadedModel(keras.Model):
-    """An encoder with heads on it; subclasses say in `call` what they compute.
+    """An encoder with heads on it; a call gives what the encoder gives, unless a subclass says what else.
 
     Args:
         encoder: the encoder. heads: name -> layer; shapes: name -> the input shape it is built with.
@@ -73,6 +73,9 @@ class HeadedModel(keras.Model):
                 if not head.built:
                     head.build(self.shapes[name])
         self.built = True
+
+    def call(self, inputs, training=False):
+        return self.encoder(inputs, training=training)
 
     @property
     def spec(self):

@@ -14,6 +14,7 @@ from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile import compress, quantize
 from kerasbert.mobile.compression import reference
+from kerasbert.mobile.distill import distill
 from kerasbert.mobile.quantize.aware_training import attach, attach_ranges, read_ranges, rounded
 from kerasbert.mobile.quantize.fake import PerChannel
 from kerasbert.mobile.runtime import load as load_file
@@ -122,6 +123,31 @@ def test_training_from_a_run(finetuned, files, tmp_path):
     with eagerly():
         logits = [kb.predict(made, texts)[0].score for made in (model, quantize.simulated(tmp_path / "q"))]
     assert logits[0] != logits[1]
+
+
+@pytest.mark.parametrize("per", ["channel", "tensor"])
+def test_a_student_is_rounded_while_its_teacher_teaches(finetuned, files, tmp_path, per):
+    """The model teaches itself: its layers are those of the plain run until they are rounded."""
+    run = finetuned("bert", **WIDE)
+    taught = {
+        "losses": {"soft": 1.0, "hidden": 1.0},
+        "quiet": True,
+        "steps": 3,
+        "batch": 8,
+        "log_every": 1,
+        "warmup": 0,
+    }
+    taught |= {"learning_rate": 1e-8}
+    with eagerly():
+        for name, projection in (("plain", None), ("rounded", quantize.Aware(per, delay=1))):
+            distill(run, run, files, out=tmp_path / name, projection=projection, **taught)
+    logs = {}
+    for name in ("plain", "rounded"):
+        lines = map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())
+        logs[name] = [line["hidden"] for line in lines if "hidden" in line]
+    assert logs["rounded"][0] == logs["plain"][0]
+    assert logs["rounded"][1] != logs["plain"][1]  # both have seen the same, and their weights hardly move
+    assert (read_ranges(tmp_path / "rounded") is None) == (per == "channel")
 
 
 def test_before_the_delay_nothing_is_rounded(finetuned, files, tmp_path):
