@@ -13,8 +13,8 @@ from kerasbert.mobile.distill.command import parsed
 STAGES = {"trim": ("trim", "texts"), "student": ("distill", "student"), "heads": ("heads", "share")}
 STAGES |= {"prune": ("prune", "sparsity")}
 # what `compress` and the stage `quantize` take; one that is not given is absent
-QUANTIZE = ("quantize", "target", "length", "lengths", "min_agreement", "calibration", "calibration_size")
-QUANTIZE += ("embedding_codes", "max_drop")
+QUANTIZE = ("quantize", "target", "length", "lengths", "min_agreement", "max_drop")
+QUANTIZE += ("calibration", "calibration_size", "embedding_codes")
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -45,7 +45,10 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     part.add_argument("--data", metavar="PATH", help="rows of the task to compare the file and the model on")
     part.add_argument("--texts", metavar="FILE", help="the same, one text a line")
     part.add_argument(
-        "--calibration", **missing, metavar="FILE", help="real texts for static_int8: one a line, or rows of the task"
+        "--calibration",
+        **missing,
+        metavar="FILE",
+        help="real texts for static_int8 and --embedding-codes: one a line, or rows",
     )
     part.add_argument(
         "--calibration-size", type=int, **missing, metavar="N", help="how many of them (default: at most 200)"

@@ -63,7 +63,7 @@ def compress(
         target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
             length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
         length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts lose their end.
-        lengths: the buckets; by default those of LENGTHS up to `length`. "any": one signature that takes every length
+        lengths: the buckets; by default those of `buckets.LENGTHS` up to `length`. "any": one signature that takes every length
             up to `length`, for the least memory.
         min_agreement: float, the share of texts that must get the same label from the int8 file as from the Keras
             model (for regression: the correlation; for vectors: the mean cosine). By default 0.985, and 0.95 for static_int8
@@ -119,14 +119,14 @@ def compress(
     frequencies = None
     if embedding_codes is not None:
         if quantize not in forms.KINDS or max_drop is not None:
-            given = quantize if max_drop is None else "max_drop"
-            raise InputError(f"embedding_codes is given with {given}, expected with {' or '.join(forms.KINDS)} alone")
-        given, calibration = known("train") if calibration is None else calibration, None
+            other = quantize if max_drop is None else "max_drop"
+            raise InputError(f"embedding_codes is given with {other}, expected with {' or '.join(forms.KINDS)} alone")
+        given = known("train") if calibration is None else calibration
         if given is not None:
             counted = ranges.choose(ranges.read(given, getattr(model, "task", None), pair), calibration_size, most=None)
             frequencies = product.frequencies(model.tokenizer, counted)
-        calibration_size = None
-    drawn = [] if learned else _calibration(model, pair, quantize, calibration, calibration_size)
+    counts_alone = embedding_codes is not None  # then calibration is for the pieces, not for ranges
+    drawn = [] if learned or counts_alone else _calibration(model, pair, quantize, calibration, calibration_size)
     if max_drop is not None:
         budget.check(quantize, max_drop, targets)
         if learned:

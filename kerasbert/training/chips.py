@@ -36,9 +36,8 @@ CHIPS = {
     "v5p": Chip(95.73 * GB, 459e12, 2765e9, 600e9),
     "v6e": Chip(31.24 * GB, 918e12, 1640e9, 448e9),
 }
-PEAKS = {"v2": 45e12, "v3": 123e12} | {
-    kind: chip.peak for kind, chip in CHIPS.items()
-}  # also of chips that libtpu has left
+# FLOP/s, also of chips that libtpu does not compile for
+PEAKS = {"v2": 45e12, "v3": 123e12} | {name: chip.peak for name, chip in CHIPS.items()}
 ACCELERATORS = {"v5litepod": "v5e"}  # as gcloud names them, where another name is usual
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.training import chips
-from kerasbert.training.chips import CHIPS, GB
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import Place, parse
 
@@ -119,7 +118,7 @@ def estimate_hbm(
         for i in range(layers)
     )
     kept = (2 if half else 4) * tokens * (width + predictions * spec.embeddings.vocabulary)
-    return {"state": 4 * parameters * (1 + slots) / GB, "temporaries": max(4 * parameters, kept) / GB}
+    return {"state": 4 * parameters * (1 + slots) / chips.GB, "temporaries": max(4 * parameters, kept) / chips.GB}
 
 
 def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
@@ -129,7 +128,7 @@ def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
     'a step needs about 17.7 GB (1.3 state, 16.4 temporaries), a replica on v5e has 15.75: lower --batch or raise --accumulate'
     """
     total = sum(found.values())
-    capacity = CHIPS[kind].device.hbm / GB if kind in CHIPS else math.inf
+    capacity = chips.CHIPS[kind].device.hbm / chips.GB if kind in chips.CHIPS else math.inf
     if total <= capacity:
         return None
     return (

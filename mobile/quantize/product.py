@@ -31,11 +31,6 @@ class Coded:
     scale: float
     columns: np.ndarray
 
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return self.codes.nbytes + self.book.nbytes
-
     def rows(self) -> np.ndarray:
         """What the file computes with: float32 [V, H]."""
         groups = self.codes.shape[1]
