@@ -7,8 +7,8 @@ From it one epoch is made with rounding (batch 32, learning rate 2e-5, seed 0) a
 file is compared on dev and on 2,000 further sentences with the model that it was made of: in float, and computing in Keras
 with the file's rounding; and with RUN in float. With --per tensor the files are static_int8 of one and the same graph: once
 with the ranges that 200 train rows reach in the fine-tuned model (quantization after training), once with those that were
-learned. --taught: the epoch learns from RUN's own answers and layers in place of the labels, which change answers by
-themselves. A killed run goes on with the same --work.
+learned. --taught: the epoch learns from RUN's own answers in place of the labels, which change answers by themselves, also
+from 8,000 lines like the further sentences, none of which is among them. A killed run goes on with the same --work.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from kerasbert.tasks.task import read_rows
 from tests.benchmarks.bench_sst2 import SHARED, further_sentences
 
 SETTINGS = {"epochs": 1, "batch": 32, "learning_rate": 2e-5, "seed": 0, "save_every": 50}
+LINES = 10_000  # of which the 2,000 that are compared on are left out
 
 
 class Reached:
@@ -110,7 +111,10 @@ def main() -> None:
     compare("fine-tuned", tuned, *given)
     began, out = time.process_time(), work / f"aware-{options.per}{'-taught' * options.taught}"
     if options.taught:
-        learned = {"losses": {"soft": 1.0, "hidden": 1.0}, "projection": quantize.Aware(options.per)}
+        lines = work / "lines.txt"
+        if not lines.exists():
+            lines.write_text("\n".join(sorted(set(further_sentences(LINES)) - set(further_sentences()))) + "\n")
+        learned = {"unlabelled": [lines], "projection": quantize.Aware(options.per), "length": 64}
         distill(options.run, options.run, options.data, out=out, **learned, **SETTINGS)
     else:
         quantize.aware(options.run, options.data, out=out, per=options.per, **SETTINGS)
