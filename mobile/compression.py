@@ -122,9 +122,7 @@ def compress(
             other = quantize if max_drop is None else "max_drop"
             raise InputError(f"embedding_codes is given with {other}, expected with {' or '.join(forms.KINDS)} alone")
         given = known("train") if calibration is None else calibration
-        if given is not None:
-            counted = ranges.choose(ranges.read(given, getattr(model, "task", None), pair), calibration_size, most=None)
-            frequencies = product.frequencies(model.tokenizer, counted)
+        frequencies = _frequencies(model, pair, given, calibration_size)
     counts_alone = embedding_codes is not None  # then calibration is for the pieces, not for ranges
     drawn = [] if learned or counts_alone else _calibration(model, pair, quantize, calibration, calibration_size)
     if max_drop is not None:
@@ -365,6 +363,16 @@ def _calibration(model: Any, pair: bool, quantize: str, given: Any, size: int | 
             f"{quantize} needs calibration: real texts, a file with one a line (a tab within a pair) or the task's data"
         )
     return ranges.choose(ranges.read(given, getattr(model, "task", None), pair), size)
+
+
+def _frequencies(model: Any, pair: bool, given: Any, size: int | None) -> np.ndarray | None:
+    """How often the pieces occur in real texts: float [V], None without texts."""
+    if given is None:
+        if size is not None:
+            raise InputError("calibration_size is given without calibration, expected both: which texts?")
+        return None
+    counted = ranges.choose(ranges.read(given, getattr(model, "task", None), pair), size, most=None)
+    return product.frequencies(model.tokenizer, counted)
 
 
 def _tokenizer_files(tokenizer: Any) -> dict[str, bytes]:

@@ -139,6 +139,11 @@ def test_codes_make_an_int8_file_smaller_and_count_calibration(wide_run, tmp_pat
         ("dynamic_int8", {"embedding_codes": 16}, r"embedding_codes is 16, expected .* wide \(16\)"),
         ("dynamic_int8", {"embedding_codes": 15}, "with which no table of .* rows becomes smaller"),
         ("dynamic_int8", {"calibration": TEXTS}, "calibration is given with dynamic_int8"),
+        (
+            "dynamic_int8",
+            {"embedding_codes": 4, "calibration_size": 3},
+            "calibration_size is given without calibration",
+        ),
     ],
 )
 def test_mistakes(run, tmp_path, monkeypatch, quantize, settings, message):
