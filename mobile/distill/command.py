@@ -4,6 +4,7 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kerasbert.errors import InputError
@@ -33,6 +34,7 @@ GIVEN = {
     "save-every": (int, "updates between checkpoints"),
     "log-every": (int, None),
 }
+TAUGHT = ("teacher", "unlabelled", "loss")  # options of `add_teacher`
 
 
 def add(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -60,7 +62,6 @@ def run(options: argparse.Namespace) -> None:
     """Distil, then print the run's directory."""
     # While the run is being set up there is nothing to save; the trainer listens for itself
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-    losses = {name: parsed(value) for name, value in map(pair, options.loss or [])}
     changes = {name: parsed(value) for name, value in map(pair, options.set)}
     layers = None if options.layers is None else [parsed(layer) for layer in options.layers.split(",")]
     given = {name.replace("-", "_") for name in GIVEN} & set(vars(options))
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
         options.student,
         options.data,
         out=options.out,
-        losses=losses or None,
+        losses=losses(options.loss or []) or None,
         layers=layers,
         unlabelled=options.unlabelled,
         changes=changes,
@@ -81,6 +82,37 @@ def run(options: argparse.Namespace) -> None:
         **{name: getattr(options, name) for name in sorted(given)},
     )
     print(json.dumps({"out": options.out}) if options.json else options.out)
+
+
+def add_teacher(part: Any) -> None:
+    """The options of a command that trains by labels or by a teacher."""
+    missing: dict[str, Any] = {"default": argparse.SUPPRESS}
+    part.add_argument(
+        "--teacher", **missing, metavar="RUN", help="imitated in the place of the labels, such as RUN itself"
+    )
+    part.add_argument("--unlabelled", nargs="+", **missing, metavar="FILE", help="texts for the teacher to label")
+    part.add_argument(
+        "--loss", action="append", **missing, metavar="NAME=WEIGHT", help="what is imitated, as for `distill`"
+    )
+
+
+def taught(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What these options say, as arguments of `distill`; nothing without a teacher.
+
+    Raises:
+        InputError: an option that needs a teacher.
+    """
+    if "teacher" not in given:
+        if alone := next((name for name in TAUGHT if name in given), None):
+            raise InputError(f"--{alone} needs --teacher: without one the labels teach")
+        return {}
+    found = {name: given[name] for name in ("teacher", "unlabelled") if name in given}
+    return found | {"losses": losses(given["loss"])} if "loss" in given else found
+
+
+def losses(texts: Iterable[str]) -> dict[str, Any]:
+    """NAME=WEIGHT of each loss."""
+    return {name: parsed(value) for name, value in map(pair, texts)}
 
 
 def pair(text: str) -> tuple[str, str]:

@@ -23,9 +23,8 @@ from kerasbert.tasks import label
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import load, task_of
 from kerasbert.tasks.task import Task, hold_out, read_rows, split_files
-from kerasbert.training import results
+from kerasbert.training import finetune, results
 from kerasbert.training.feed import RecordsFeed
-from kerasbert.training.finetune import Evaluation, finish
 from kerasbert.training.optimizers import take_average
 from kerasbert.training.phases import make_phases
 from kerasbert.training.projection import Projection
@@ -147,11 +146,36 @@ def distill(
     trainer = Trainer(program, made, devices, run, feed, evaluate=evaluation, habits=habits, projection=projection)
     trainer.train()
     if evaluation is not None:
-        return finish(pupil, evaluation, run, target.name, job.longest)
+        return finetune.finish(pupil, evaluation, run, target.name, job.longest)
     take_average(trainer.core.optimizer)
     results.write(run, encoder=pupil.encoder, heads=pupil.heads, name=target.name, tokenizer=tokenizer)
     with run.local() as folder:
         return load(folder)
+
+
+def go_on(
+    run: str | os.PathLike,
+    data: Any,
+    projection: Projection,
+    task: Any,
+    purpose: str,
+    teacher: str | os.PathLike | None = None,
+    **settings: Any,
+) -> Any:
+    """Train a fine-tuned model further under a projection: by the labels, or with a teacher by what that answers.
+
+    Args:
+        run, data, projection, task, purpose: as of `training.finetune.go_on`.
+        teacher: directory of a model of the task, such as `run` itself. settings: of `finetune`, with a teacher of `distill`.
+
+    Raises:
+        InputError: task and teacher; else as those two.
+    """
+    if teacher is None:
+        return finetune.go_on(run, data, projection, task, purpose, **settings)
+    if task is not None:
+        raise InputError("task and teacher are both given, expected one: the task is the teacher's")
+    return distill(teacher, run, data, projection=projection, **settings)
 
 
 def _task(info: Any, metric: str | None) -> Task:
@@ -239,10 +263,12 @@ class _OnTexts:
                 program.teacher = None
         return TextsFeed(self.encoded, self.rows, self.labelled, answers, settings, self.longest, devices)
 
-    def evaluation(self, program: Any, run: Any) -> Evaluation | None:
+    def evaluation(self, program: Any, run: Any) -> finetune.Evaluation | None:
         if self.dev is None:
             return None
-        return Evaluation(program.student, self.task, self.encoded_dev, self.dev, self.longest, run.directory, None)
+        return finetune.Evaluation(
+            program.student, self.task, self.encoded_dev, self.dev, self.longest, run.directory, None
+        )
 
 
 class _OnRecords:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.mobile import samples
+from kerasbert.mobile.distill.command import TAUGHT, add_teacher, taught
 
 KINDS = {
     "sparsity": "sparsity structure scope schedule begin end frequency pattern steps epochs batch learning_rate seed strategy",
@@ -39,6 +40,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         zero.add_argument(f"--{name}", type=int, **missing, help="as for `kerasbert finetune`")
     zero.add_argument("--learning-rate", type=float, **missing)
     zero.add_argument("--strategy", **missing, help="cpu, cpu:2, gpu or tpu:NAME")
+    add_teacher(zero)
     less = part.add_argument_group("less of it (faster; `kerasbert finetune --keep-head` repairs it)")
     less.add_argument("--heads", type=float, **missing, metavar="SHARE", help="of the attention heads, by importance")
     less.add_argument(
@@ -71,18 +73,19 @@ def _prune(options: argparse.Namespace) -> None:
         )
     (kind,) = kinds
     allowed = KINDS[kind].split()
-    every = {name for names in KINDS.values() for name in names.split()}
-    if wrong := sorted(name for name in every - set(allowed) if name in given):
+    every = {name for names in KINDS.values() for name in names.split()} - set(allowed)
+    if wrong := sorted(name for name in every | (set() if kind == "sparsity" else set(TAUGHT)) if name in given):
         raise InputError(f"--{wrong[0].replace('_', '-')} does not go with --{kind}: leave it out")
     if kind != "layers" and not options.data:
         raise InputError(f"--{kind} needs --data: labelled rows of the task")
+    teaching = taught(given)
     from kerasbert.mobile import prune
 
     settings = {name: given[name] for name in (*allowed, "length") if name in given}
     common = {"out": options.out, "overwrite": options.overwrite}
     if kind == "sparsity":
         settings |= {"patterns": settings.pop("pattern")} if "pattern" in settings else {}
-        prune.magnitude(options.run, options.data, quiet=options.json, **common, **settings)
+        prune.magnitude(options.run, options.data, quiet=options.json, **common, **settings, **teaching)
         chosen = {"patterns": settings["patterns"]} if "patterns" in settings else {}
         report = {"out": options.out} | prune.sparsity_of(options.out, **chosen)
     elif kind == "layers":

@@ -205,23 +205,25 @@ def magnitude(
     end: int | None = None,
     frequency: int | None = None,
     patterns: Sequence[str] = KERNELS,
+    teacher: str | os.PathLike | None = None,
     task: Any = None,
     **settings: Any,
 ) -> Any:
-    """Fine-tune a fine-tuned model further while its smallest weights go; its head is kept.
+    """Train a fine-tuned model further while its smallest weights go; its head is kept.
 
     Args:
         run: directory of a fine-tuned model, or with `task` of an encoder (whose head is new).
         data: as for `finetune`. out: the run directory.
         sparsity, structure, scope, schedule, begin, end, frequency, patterns: see Magnitude.
+        teacher: directory of a model that it imitates in the place of the labels, such as `run` itself before it is pruned.
         task: a task or its name; by default the one that the model was fine-tuned for.
-        settings: the other arguments of `kerasbert.finetune`.
+        settings: the other arguments of `kerasbert.finetune`; with a teacher of `distill`, such as unlabelled and losses.
 
     Returns:
         the model, as `finetune` does.
     """
-    from kerasbert.training.finetune import go_on
+    from kerasbert.mobile.distill.teach import go_on
 
     times = {"begin": begin, "end": end, "frequency": frequency}
     pruner = Magnitude(sparsity, structure=structure, scope=scope, schedule=schedule, patterns=patterns, **times)
-    return go_on(run, data, pruner, task, "prune", out=out, **settings)
+    return go_on(run, data, pruner, task, "prune", teacher, out=out, **settings)

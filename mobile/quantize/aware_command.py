@@ -4,6 +4,8 @@ import argparse
 import json
 from typing import Any
 
+from kerasbert.mobile.distill.command import add_teacher, taught
+
 SETTINGS = "per delay steps epochs batch learning_rate length seed strategy"
 
 
@@ -26,13 +28,15 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     part.add_argument("--length", type=int, **missing, help="longest text in tokens")
     part.add_argument("--learning-rate", type=float, **missing)
     part.add_argument("--strategy", **missing, help="cpu, cpu:2, gpu or tpu:NAME")
+    add_teacher(part)
     part.add_argument("--overwrite", action="store_true", help="replace DIR")
 
 
 def _aware(options: argparse.Namespace) -> None:
+    given = vars(options)
+    settings = {name: given[name] for name in SETTINGS.split() if name in given} | taught(given)
     from kerasbert.mobile import quantize
 
-    settings = {name: getattr(options, name) for name in SETTINGS.split() if hasattr(options, name)}
     quantize.aware(
         options.run, options.data, out=options.out, overwrite=options.overwrite, quiet=options.json, **settings
     )

@@ -212,22 +212,24 @@ def aware(
     out: str | os.PathLike,
     per: str = "channel",
     delay: int | None = None,
+    teacher: str | os.PathLike | None = None,
     task: Any = None,
     **settings: Any,
 ) -> Any:
-    """Fine-tune a fine-tuned model further with the rounding of its int8 file; its head is kept.
+    """Train a fine-tuned model further with the rounding of its int8 file; its head is kept.
 
     Args:
         run: directory of a fine-tuned model, or with `task` of an encoder (whose head is new).
         data: as for `finetune`. out: the run directory; the best weights are chosen by the rounded model's metric.
         per, delay: see Aware.
+        teacher: directory of a model that it imitates in the place of the labels, such as `run` itself in float.
         task: a task or its name; by default the one that the model was fine-tuned for.
-        settings: the other arguments of `kerasbert.finetune`.
+        settings: the other arguments of `kerasbert.finetune`; with a teacher of `distill`, such as unlabelled and losses.
 
     Returns:
         the model as `finetune` does, in float.
     """
-    from kerasbert.training.finetune import go_on
+    from kerasbert.mobile.distill.teach import go_on
 
     quantizer = Aware(per, delay=delay)
-    return go_on(run, data, quantizer, task, "train", out=out, **settings)
+    return go_on(run, data, quantizer, task, "train", teacher, out=out, **settings)

@@ -25,7 +25,6 @@ from kerasbert.layers import backend
 from kerasbert.layers.feedforward import Linear
 from kerasbert.mobile import quantize
 from kerasbert.mobile.compression import reference
-from kerasbert.mobile.distill import distill
 from kerasbert.mobile.quantize import aware_training
 from kerasbert.mobile.runtime import load
 from kerasbert.tasks.task import read_rows
@@ -110,14 +109,13 @@ def main() -> None:
         tuned = calibrated(options.run, work / "calibrated", train[:: len(train) // 200][:200])
     compare("fine-tuned", tuned, *given)
     began, out = time.process_time(), work / f"aware-{options.per}{'-taught' * options.taught}"
+    taught = {}
     if options.taught:
         lines = work / "lines.txt"
         if not lines.exists():
             lines.write_text("\n".join(sorted(set(further_sentences(LINES)) - set(further_sentences()))) + "\n")
-        learned = {"unlabelled": [lines], "projection": quantize.Aware(options.per), "length": 64}
-        distill(options.run, options.run, options.data, out=out, **learned, **SETTINGS)
-    else:
-        quantize.aware(options.run, options.data, out=out, per=options.per, **SETTINGS)
+        taught = {"teacher": options.run, "unlabelled": [lines], "length": 64}
+    quantize.aware(options.run, options.data, out=out, per=options.per, **taught, **SETTINGS)
     print(f"an epoch with rounding: cpu {time.process_time() - began:.0f} s", flush=True)
     compare("aware", out, *given)
     if options.control:

@@ -10,6 +10,7 @@ A killed run goes on with the same --work.
 import argparse
 import importlib.metadata
 import json
+import re
 import statistics
 import tempfile
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import kerasbert as kb
+from kerasbert.data import read_table
 from tests.support import ROOT
 
 SHARED = ROOT.parent / "shared" / "data"
@@ -37,6 +39,16 @@ def further_sentences(count: int = 2000) -> list[str]:
             lines += [part.strip() for part in line.split(". ") if 5 <= len(part.split()) <= 40]
     step = len(lines) // count
     return lines[::step][:count]
+
+
+def clauses(data: Path) -> list[str]:
+    """What commas, dashes and conjunctions leave of the train sentences, from 3 words on: text for a teacher to label."""
+    found: dict[str, None] = {}
+    for row in read_table(data / "train.tsv"):
+        parts = [part.strip() for part in re.split(r" , | ; | -- | \.\.\. | but | and | : ", row["sentence"])]
+        if len(parts) > 1:
+            found |= dict.fromkeys(part for part in parts if len(part.split()) >= 3)
+    return list(found)
 
 
 def accuracies(run: Path) -> list[float]:
@@ -95,7 +107,6 @@ def compare(trained: Path, work: Path) -> None:
     import tensorflow_text  # noqa: F401  (its operations are in the SavedModel)
 
     from kerasbert import mobile
-    from kerasbert.data import read_table
     from kerasbert.mobile.runtime import load
 
     dev = [row["sentence"] for row in read_table(SHARED / "glue" / "SST-2" / "dev.tsv")]

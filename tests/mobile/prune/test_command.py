@@ -36,6 +36,23 @@ def test_zeros_and_fewer_heads(finetuned, data, tmp_path, capsys):
     assert "heads [1, 1], feed-forward [24, 24]" in said.out
 
 
+def test_a_teacher_in_the_place_of_the_labels(finetuned, data, tmp_path, capsys):
+    """What is pruned imitates what it was, on unlabelled text too."""
+    run, more, out = finetuned("bert"), tmp_path / "more.txt", tmp_path / "p"
+    more.write_text("a zebra and a cat\n" * 10)
+    told = ["--teacher", run, "--unlabelled", more, "--loss", "soft=2", "--loss", "hidden=1", "--learning-rate", "1e-2"]
+    settings = ["--steps", 3, "--batch", 10, "--length", 16, "--seed", 3]
+    with eagerly():
+        status, said = ask(capsys, "prune", run, "--sparsity", 0.5, "--data", data, "--out", out, *settings, *told)
+    assert status == 0, said.err
+    assert "50.0% of 12 kernels is zero" in said.out
+    held = json.loads((out / "run.json").read_text())["settings"]
+    assert held["recipe"]["losses"] == {"soft": 2.0, "hidden": 1.0}
+    assert held["projection"]["sparsity"] == 0.5
+    assert len(held["unlabelled"]) == 1
+    assert held["teacher"] == held["init"]
+
+
 def test_layers(finetuned, tmp_path, capsys):
     run = finetuned("bert")
     status, said = ask(capsys, "prune", run, "--layers", "1", "--out", tmp_path / "l", "--json")
@@ -64,6 +81,9 @@ def test_trim(finetuned, data, tmp_path, capsys):
         (["--sparsity", "0.5", "--heads", "0.3"], "2 of --sparsity"),
         (["--heads", "0.3", "--steps", "5"], "--steps does not go with --heads: leave it out"),
         (["--heads", "0.3"], "--heads needs --data: labelled rows of the task"),
+        (["--heads", "0.3", "--data", "x", "--teacher", "x"], "--teacher does not go with --heads: leave it out"),
+        (["--sparsity", "0.5", "--data", "x", "--unlabelled", "x"], "--unlabelled needs --teacher"),
+        (["--sparsity", "0.5", "--data", "x", "--teacher", "no"], "no"),
         (["--sparsity", "1.5", "--data", "x"], "sparsity must be in [0, 1), such as 0.5. Received: 1.5"),
         (["--layers", "0,9"], "no layer has number 9, expected 0 to 1"),
     ],

@@ -29,6 +29,7 @@ def test_a_run_says_what_to_do_with_it(finetuned, files, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--per", "chanel"], "no kind of quantization 'chanel'. Nearest: 'channel'. All: channel, tensor"),
+        (["--loss", "soft=1"], "--loss needs --teacher: without one the labels teach"),
         (["--delay", "9", "--steps", "9"], "delay must be below the number of updates, 9. Received: 9"),
     ],
 )
