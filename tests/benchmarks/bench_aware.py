@@ -5,10 +5,11 @@
 RUN is a fine-tuned model directory, such as tests.benchmarks.bench_sst2 leaves (3 epochs, batch 32, learning rate 5e-5).
 From it one epoch is made with rounding (batch 32, learning rate 2e-5, seed 0) and, with --control, one without. Each int8
 file is compared on dev and on 2,000 further sentences with the model that it was made of: in float, and computing in Keras
-with the file's rounding; and with RUN in float. With --per tensor the files are static_int8 of one and the same graph: once
-with the ranges that 200 train rows reach in the fine-tuned model (quantization after training), once with those that were
-learned. --taught: the epoch learns from RUN's own answers in place of the labels, which change answers by themselves, also
-from 8,000 lines like the further sentences, none of which is among them. A killed run goes on with the same --work.
+with the file's rounding; and with RUN in float. With --per tensor the files are static_int8 of one and the same graph: with
+the ranges that 200 train rows reach in the fine-tuned model (quantization after training), with the same cut as training cuts
+them, and with those that were learned. --taught: the epoch learns from RUN's own answers in place of the labels, which
+change answers by themselves, also from 8,000 lines like the further sentences, none of which is among them. A killed run goes
+on with the same --work.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from kerasbert.layers import backend
 from kerasbert.layers.feedforward import Linear
 from kerasbert.mobile import quantize
 from kerasbert.mobile.compression import reference
-from kerasbert.mobile.quantize import aware_training
+from kerasbert.mobile.quantize import aware_training, fake
 from kerasbert.mobile.runtime import load
 from kerasbert.tasks.task import read_rows
 from tests.benchmarks.bench_sst2 import SHARED, further_sentences
@@ -35,23 +36,19 @@ LINES = 10_000  # of which the 2,000 that are compared on are left out
 
 
 class Reached:
-    """The least and largest input and output of one Linear: what calibration finds."""
+    """What one Linear reads and makes: what calibration finds."""
 
     def __init__(self):
-        self.ranges = np.zeros((2, 2))
+        self.extents = np.zeros((2, 4), "float32")
 
     def linear(self, x, kernel, bias):
         y = backend.project(x, kernel) + bias
-        for place, value in enumerate((x, y)):
-            low, high = self.ranges[place]
-            self.ranges[place] = min(low, float(np.min(value))), max(high, float(np.max(value)))
+        self.extents = np.array(fake.joined(self.extents, np.stack([fake.extent(x), fake.extent(y)])))
         return y
 
 
-def calibrated(run: Path, out: Path, texts: list[str]) -> Path:
-    """A copy of a model directory with the ranges that texts reach, as `aware` per tensor would leave them."""
-    if not out.exists():
-        shutil.copytree(run, out, ignore=shutil.ignore_patterns("checkpoints"))
+def calibrated(run: Path, work: Path, texts: list[str]) -> tuple[Path, Path]:
+    """Copies of a model directory with the ranges that texts reach: whole, and cut as `aware` per tensor cuts them."""
     model = kb.load(run)
     seen = {name: Reached() for name, layer in aware_training.rounded(model) if isinstance(layer, Linear)}
     for name, layer in aware_training.rounded(model):
@@ -60,9 +57,14 @@ def calibrated(run: Path, out: Path, texts: list[str]) -> Path:
         ids, segments = model.tokenizer.pack(text, length=64)
         given = {"token_ids": ids, "padding_mask": [1] * len(ids), "segment_ids": segments}
         model({part: np.array([value], "int32") for part, value in given.items()})
-    ranges = {name: dict(zip(aware_training.PLACES, found.ranges.tolist())) for name, found in seen.items()}
-    files.write_json(out / aware_training.FILE, {"per": "tensor", "ranges": ranges})
-    return out
+    made = work / "calibrated", work / "calibrated-cut"
+    for out, limits in zip(made, (lambda extents: extents[:, :2], fake.limits), strict=True):
+        if not out.exists():
+            shutil.copytree(run, out, ignore=shutil.ignore_patterns("checkpoints"))
+        found = {name: np.array(limits(reached.extents)).astype(float).tolist() for name, reached in seen.items()}
+        ranges = {name: dict(zip(aware_training.PLACES, values)) for name, values in found.items()}
+        files.write_json(out / aware_training.FILE, {"per": "tensor", "ranges": ranges})
+    return made
 
 
 def compare(name: str, run: Path, tuned: Path, data: Path, work: Path, per: str) -> None:
@@ -106,7 +108,8 @@ def main() -> None:
     tuned, given = options.run, (options.run, options.data, work, options.per)
     if options.per == "tensor":
         train = read_rows(kb.load(options.run).task, options.data / "train.tsv").texts
-        tuned = calibrated(options.run, work / "calibrated", train[:: len(train) // 200][:200])
+        tuned, cut = calibrated(options.run, work, train[:: len(train) // 200][:200])
+        compare("fine-tuned-cut", cut, *given)
     compare("fine-tuned", tuned, *given)
     began, out = time.process_time(), work / f"aware-{options.per}{'-taught' * options.taught}"
     taught = {}

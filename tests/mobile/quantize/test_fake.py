@@ -141,12 +141,23 @@ def test_ranges_are_moving_averages():
         quantizer.linear(tf.constant([[-2.0, 0.0]]), kernel, bias)
         quantizer.linear(tf.constant([[0.0, 3.0]]), kernel, bias)
     quantizer.linear(tf.constant([[-9.0, 9.0]]), kernel, bias)
-    np.testing.assert_allclose(quantizer.reached(strategy), [[-2.0, 3.0], [-1.5, 3.5]])
+    np.testing.assert_allclose(quantizer.reached(strategy), [[-2.0, 3.0, 5.0, 2.0], [-1.5, 3.5, 5.0, 2.0]])
     # an update that exploded teaches nothing
-    quantizer.note(strategy, [[-np.inf, 3.0], [0.0, np.nan]])
+    quantizer.note(strategy, [[-np.inf, 3.0, np.inf, 1.0], [0.0, np.nan, np.nan, 1.0]])
     quantizer.learn(strategy, 0.5)
-    np.testing.assert_allclose(quantizer.ranges, [[-1.5, 2.375], [-0.1875, 1.125]])
-    np.testing.assert_array_equal(quantizer.reached(strategy), np.zeros((2, 2)))
+    np.testing.assert_allclose(quantizer.ranges, [[-1.5, 2.375], [-0.375, 1.125]])
+    np.testing.assert_array_equal(quantizer.reached(strategy), np.zeros((2, 4)))
+
+
+def test_a_range_ends_at_three_times_what_a_token_reaches():
+    """Nine tokens of 1 and one of -41 reach 5 on average; -41 is cut off at -15. What lies within is not cut."""
+    quantizer, strategy = fake.PerTensor(tf.constant(False)), tf.distribute.get_strategy()
+    x = np.array([[0.5, 1.0]] * 9 + [[0.0, -41.0]], "float32")
+    with random.scope(tf.constant([0, 0], tf.uint32), tf.range(1)):
+        for part in (x[:4], x[4:]):  # two micro-batches
+            quantizer.linear(tf.constant(part), tf.constant([[2.0], [0.0]]), tf.zeros(1))
+    quantizer.learn(strategy, 0.9)
+    np.testing.assert_allclose(quantizer.ranges, [[-15.0, 1.0], [0.0, 1.0]])
 
 
 def test_per_tensor_rounds_input_and_output():
