@@ -9,7 +9,8 @@ from kerasbert.mobile import samples
 from kerasbert.mobile.distill.command import TAUGHT, add_teacher, taught
 
 KINDS = {
-    "sparsity": "sparsity structure scope schedule begin end frequency pattern steps epochs batch learning_rate seed strategy",
+    "sparsity": "sparsity structure scope schedule begin end frequency pattern steps epochs batch learning_rate seed strategy "
+    + " ".join(TAUGHT),
     "heads": "rounds rows",
     "width": "rounds rows",
     "layers": "",
@@ -73,19 +74,19 @@ def _prune(options: argparse.Namespace) -> None:
         )
     (kind,) = kinds
     allowed = KINDS[kind].split()
-    every = {name for names in KINDS.values() for name in names.split()} - set(allowed)
-    if wrong := sorted(name for name in every | (set() if kind == "sparsity" else set(TAUGHT)) if name in given):
+    every = {name for names in KINDS.values() for name in names.split()}
+    if wrong := sorted(name for name in every - set(allowed) if name in given):
         raise InputError(f"--{wrong[0].replace('_', '-')} does not go with --{kind}: leave it out")
     if kind != "layers" and not options.data:
         raise InputError(f"--{kind} needs --data: labelled rows of the task")
-    teaching = taught(given)
+    settings = {name: given[name] for name in (*allowed, "length") if name in given and name not in TAUGHT}
+    settings |= taught(given)
     from kerasbert.mobile import prune
 
-    settings = {name: given[name] for name in (*allowed, "length") if name in given}
     common = {"out": options.out, "overwrite": options.overwrite}
     if kind == "sparsity":
         settings |= {"patterns": settings.pop("pattern")} if "pattern" in settings else {}
-        prune.magnitude(options.run, options.data, quiet=options.json, **common, **settings, **teaching)
+        prune.magnitude(options.run, options.data, quiet=options.json, **common, **settings)
         chosen = {"patterns": settings["patterns"]} if "patterns" in settings else {}
         report = {"out": options.out} | prune.sparsity_of(options.out, **chosen)
     elif kind == "layers":

@@ -88,10 +88,8 @@ def table(
     print(f"{'':22} accuracy agreement difference      MB  p50 ms   compress cpu s")
     expected, measured = None, {}
     for kind in kinds:
-        out, settings = (
-            trained.parent / f"{name}_{kind}.tflite",
-            {"min_agreement": 0, "texts": dev[:50], "overwrite": True},
-        )
+        out = trained.parent / f"{name}_{kind}.tflite"
+        settings = {"min_agreement": 0, "texts": dev[:50], "overwrite": True}
         begin = time.process_time()
         report = mobile.compress(
             trained,

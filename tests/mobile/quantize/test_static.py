@@ -104,8 +104,6 @@ def test_full_int8_computes_nothing_in_float(run, tmp_path):
 
 def test_a_matrix_that_reads_uneven_values_quantizes_them_per_token(run):
     """Its input is float; all other matrices are as they were."""
-    import keras
-
     from kerasbert.mobile import compression, convert, repack
     from kerasbert.mobile.quantize import forms, ranges, static, weights
     from kerasbert.tasks.load import load
@@ -114,19 +112,20 @@ def test_a_matrix_that_reads_uneven_values_quantizes_them_per_token(run):
     inputs = {part: part for part in compression.INPUTS}
     program = compression._program(model, "classification", inputs, "probabilities")
     data = convert.named(model, program, {24: "length_24"}, compression.INPUTS, "float32")
-    keras.backend.clear_session()
     seen = ranges.observe(data, forms.feeds(model.tokenizer, TEXTS, {24: "length_24"}, inputs, False))
-    product = repack.schema().BuiltinOperator.FULLY_CONNECTED
-    graph = repack.read(data).subgraphs[0]
-    reads = [weights.inputs_of(op) for op in graph.operators if weights.builtin(repack.read(data), op) == product]
-    before = [seen[0, part[0]].fineness for part in reads]
+    schema = repack.schema()
+
+    def read_by_products(file):
+        product, operators = schema.BuiltinOperator.FULLY_CONNECTED, file.subgraphs[0].operators
+        return [weights.inputs_of(op)[0] for op in operators if weights.builtin(file, op) == product]
+
+    before = [seen[0, index].fineness for index in read_by_products(repack.read(data))]
     assert min(before) > 2.0
 
     def kinds(read):
         made = repack.read(static.static(data, seen, fineness=0.0, read=read))
-        graph, float32 = made.subgraphs[0], repack.schema().TensorType.FLOAT32
-        found = [weights.inputs_of(op) for op in graph.operators if weights.builtin(made, op) == product]
-        return [graph.tensors[part[0]].type == float32 for part in found]
+        tensors = made.subgraphs[0].tensors
+        return [tensors[index].type == schema.TensorType.FLOAT32 for index in read_by_products(made)]
 
     assert not any(kinds(read=0.0))
     between = sorted(before)[len(before) // 2]
