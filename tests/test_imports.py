@@ -18,11 +18,12 @@ LAYERS = (
     {"training"},
     {"export", "tpu_check"},
     {"quickstart"},
-    {"cli", "options"},
+    {"cli"},
     {"mobile"},
 )
 FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/__init__.py",
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "kerasbert/cli").glob("*.py"))),
     "kerasbert/errors.py",
     "kerasbert/files.py",
     "kerasbert/spec.py",

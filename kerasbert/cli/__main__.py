@@ -1,0 +1,7 @@
+"""`python -m kerasbert.cli`."""
+
+import sys
+
+from kerasbert.cli import main
+
+sys.exit(main())

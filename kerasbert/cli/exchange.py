@@ -1,0 +1,62 @@
+"""`kerasbert import | export-checkpoint | export`: models from and to other libraries and servers."""
+
+import argparse
+
+from kerasbert.cli.parser import Declare, out_options
+from kerasbert.errors import InputError
+
+
+def _import(options: argparse.Namespace) -> None:
+    from kerasbert.checkpoints import import_checkpoint
+
+    if not options.dry_run and not options.out:
+        raise InputError("import needs --out RUN, or --dry-run to see what would go where")
+    made = import_checkpoint(
+        options.path,
+        options.source,
+        options.model,
+        options.out,
+        tokenizer=options.tokenizer,
+        ignore=options.ignore,
+        allow_pickle=options.allow_pickle,
+        dry_run=options.dry_run,
+        overwrite=options.overwrite,
+    )
+    print(made if options.dry_run else options.out)
+
+
+def _export_checkpoint(options: argparse.Namespace) -> None:
+    from kerasbert.checkpoints import export_checkpoint
+
+    export_checkpoint(options.model, options.out, options.target)
+    print(options.out)
+
+
+def _export(options: argparse.Namespace) -> None:
+    from kerasbert.export.saved_model import export
+
+    print(export(options.model, options.out, length=options.length, overwrite=options.overwrite))
+
+
+def add(command: Declare) -> None:
+    """Declare the commands."""
+    add = command("import", _import, "a checkpoint of others -> a model directory")
+    add.add_argument("path", metavar="PATH")
+    add.add_argument("--from", dest="source", default="hf", help="hf, tf1 or keras_hub")
+    add.add_argument("--model", metavar="MODEL/SIZE", help="where the checkpoint has no configuration")
+    add.add_argument("--tokenizer", metavar="DIR")
+    add.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="tensors to drop")
+    add.add_argument("--allow-pickle", action="store_true", help="read a torch pickle, which can run code")
+    add.add_argument("--dry-run", action="store_true", help="print what would go where")
+    out_options(add, required=False)
+
+    add = command("export-checkpoint", _export_checkpoint, "a model directory -> another library's format")
+    add.add_argument("model", metavar="RUN")
+    add.add_argument("out", metavar="PATH")
+    add.add_argument("--to", dest="target", default="hf", help="hf or tf1")
+
+    add = command("export", _export, "a SavedModel that takes text, for TF Serving")
+    add.add_argument("model", metavar="RUN")
+    add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1")
+    add.add_argument("--length", type=int, help="longest text in tokens")
+    add.add_argument("--overwrite", action="store_true")
