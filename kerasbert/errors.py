@@ -2,6 +2,20 @@
 
 from collections.abc import Iterable
 
+EXTRAS = {  # library -> the extra of setup.cfg that brings it
+    "tensorflow": "tensorflow",
+    "keras": "tensorflow",
+    "tensorflow_text": "tensorflow",
+    "rich": "tensorflow",
+    "yaml": "tensorflow",
+    "matplotlib": "tensorflow",
+    "ai_edge_litert": "mobile",
+    "flatbuffers": "mobile",
+    "apache_beam": "beam",
+    "jax": "tpu-check",
+    "libtpu": "tpu-check",
+}
+
 
 class InputError(ValueError):
     """A mistake in what the user gave; the command line prints it as one line and exits with `status`."""
@@ -33,3 +47,28 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str) -> InputErro
     best = nearest(str(name), known)
     hint = f" Nearest: {best!r}." if best else ""
     return InputError(f"no {kind} {str(name)!r}.{hint} All: {where}")
+
+
+def install(extra: str) -> str:
+    """How to install an extra. The package is not on PyPI: a bare `pip install kerasbert` would fetch a stranger's.
+
+    >>> install("mobile")
+    "in a checkout of kerasbert: pip install '.[mobile]'"
+    """
+    return f"in a checkout of kerasbert: pip install '.[{extra}]'"
+
+
+def missing(library: str | None, extra: str | None = None) -> str | None:
+    """What to say of a library that is not installed, or None for one that no extra brings.
+
+    Args:
+        library: str, the name of the module that was not found.
+        extra: str, the extra that brings all that the caller needs; by default the library's own.
+
+    >>> missing("yaml")
+    "yaml is not installed. Do, in a checkout of kerasbert: pip install '.[tensorflow]'"
+    """
+    top = (library or "").partition(".")[0]
+    if top not in EXTRAS and not (extra and top == "numpy"):
+        return None
+    return f"{top} is not installed. Do, {install(extra or EXTRAS[top])}"

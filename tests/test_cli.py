@@ -55,7 +55,7 @@ MISTAKES = {
     "model": (lambda p: ["show", "bert/bse"], "no model 'bert/bse'. Nearest: 'bert/base'"),
     "field": (lambda p: ["show", "bert/base", "--set", "hiden=3"], "no spec field 'hiden'. Nearest: 'hidden'"),
     "set": (lambda p: ["show", "bert/base", "--set", "hidden"], "has no '=', expected FIELD=VALUE"),
-    "command": (lambda p: ["pretran"], "invalid choice: 'pretran'"),
+    "command": (lambda p: ["pretran"], "no command 'pretran'. Nearest: 'pretrain'. See kerasbert --help"),
     "kind": (lambda p: ["vocab", p / "corpus.txt", "--kind", "bqe", "--out", p / "v"], "no tokenizer kind 'bqe'"),
     "task": (
         lambda p: ["finetune", p, "--task", "glue/sst-2", "--data", p / "train.tsv", "--out", p / "o"],

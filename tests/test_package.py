@@ -127,7 +127,7 @@ def test_wheel_runs_from_anywhere(built, tmp_path):
         check=False,
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "pip install 'kerasbert[tensorflow]'" in done.stderr
+    assert "pip install '.[tensorflow]'" in done.stderr
 
 
 @pytest.mark.slow

@@ -7,21 +7,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasbert import __version__
-from kerasbert.cli.parser import Parser
-from kerasbert.errors import InputError
+from kerasbert.cli.parser import Parser, failure
 
-EXTRAS = {
-    "tensorflow": "tensorflow",
-    "keras": "tensorflow",
-    "tensorflow_text": "tensorflow",
-    "rich": "tensorflow",
-    "yaml": "tensorflow",
-    "matplotlib": "tensorflow",
-    "ai_edge_litert": "mobile",
-    "flatbuffers": "mobile",
-    "apache_beam": "beam",
-    "jax": "tpu-check",
-    "libtpu": "tpu-check",
+EXAMPLES = {
+    "quickstart": "kerasbert quickstart --out quickstart",
+    "list": "kerasbert list models",
+    "show": "kerasbert show bert/base --set blocks.layers=6 --json",
+    "check-tpu": "kerasbert check-tpu bert/base --topology v5e:2x2 --batch 32 --length 128",
+    "report": "kerasbert report runs/bert",
+    "vocab": "kerasbert vocab corpus.txt --size 30000 --out vocabulary",
+    "data": "kerasbert data corpus.txt --tokenizer vocabulary --length 128 --out records",
+    "pretrain": "kerasbert pretrain bert/tiny --data records --steps 1000 --batch 32 --out runs/bert",
+    "replay": "kerasbert replay runs/bert/dumps/step_4711",
+    "finetune": "kerasbert finetune runs/bert --task classification --data reviews --out runs/reviews",
+    "evaluate": "kerasbert evaluate runs/reviews --data reviews --json",
+    "predict": 'kerasbert predict runs/reviews "a gripping film"',
+    "encode": 'kerasbert encode runs/bert "a gripping film" --pooling mean',
+    "import": "kerasbert import bert-base-uncased --from hf --out runs/bert-base",
+    "export-checkpoint": "kerasbert export-checkpoint runs/reviews reviews-hf --to hf",
+    "export": "kerasbert export runs/reviews serving/reviews/1",
 }
 
 
@@ -39,25 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if options.debug:
             raise
-        line, status = _line(error)
+        line, status = failure(error, getattr(options, "extra", None))
         print(f"error: {line}", file=sys.stderr)
         return status
-
-
-def _line(error: BaseException) -> tuple[str, int]:
-    """What to print of an error, and the exit status."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted. The same command goes on from the last checkpoint", 130
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
-        extra = EXTRAS[error.name.partition(".")[0]]
-        return f"this command needs {error.name}, which is not installed: pip install 'kerasbert[{extra}]'", 2
-    line = " ".join(str(error).split())
-    # TensorFlow tells of a full disk or a missing bucket by errors of its own
-    if isinstance(error, InputError):
-        return line, error.status
-    if isinstance(error, OSError) or type(error).__module__ == "tensorflow.python.framework.errors_impl":
-        return line, 2
-    return f"unexpected {type(error).__name__}: {line}. Run it again with --debug and report what it shows", 1
 
 
 def _plugins(paths: Sequence[str]) -> dict[str, str] | None:
@@ -79,7 +67,9 @@ def parser() -> Parser:
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, run: Callable[[argparse.Namespace], Any], text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text, parents=[shared])
+        made = commands.add_parser(
+            name, help=text, description=text, parents=[shared], epilog=f"example:\n  {EXAMPLES[name]}"
+        )
         made.set_defaults(run=run)
         return made
 

@@ -1,22 +1,131 @@
 """What the commands share: a parser whose errors are one line, options that several have. Standard library only."""
 
 import argparse
+import itertools
 import json
+import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, missing, nearest
 
 # (name of a command, the function that runs it, one line of help) -> its parser
 Declare = Callable[[str, Callable[[argparse.Namespace], Any], str], argparse.ArgumentParser]
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line, as everywhere here."""
+    """argparse whose errors are one line that names the nearest command or option and this command's own help.
+
+    Options may stand between positional arguments (`run FILE --threads 2 TEXT`), and `--help` shows every default.
+
+    >>> parser = Parser(prog="bake")
+    >>> _ = parser.add_argument("--temperature", type=int, default=180, help="of the oven")
+    >>> parser.parse_args(["--temprature", "200"])  # leaves with status 2
+    Traceback (most recent call last):
+    SystemExit: 2
+    >>> print(parser.format_help().splitlines()[-1].strip())
+    of the oven (default: 180)
+    """
+
+    def __init__(self, **keywords: Any):
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **keywords})
+        self.mixing = False
 
     def error(self, message: str) -> None:
         """Print one line and leave with status 2."""
-        self.exit(2, f"error: {message}. See {self.prog} --help\n")
+        self.exit(2, f"error: {' '.join(message.split())}. See {self.prog} --help\n")
+
+    def format_help(self) -> str:
+        """The help; where an option has a default, its text says so."""
+        for action in self._actions:
+            known = action.help is None or "(default" not in action.help
+            if action.option_strings and known and action.default not in (None, False, argparse.SUPPRESS, "", []):
+                action.help = f"{action.help or ''} (default: %(default)s)".strip()
+        return super().format_help()
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse; what is not known is an error of this command, not of the one above it."""
+        if self.mixing or any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
+            return super().parse_known_args(args, namespace)  # older Pythons mix by calling this method twice
+        args = list(sys.argv[1:] if args is None else args)
+        self._check_options(args)
+        several = [action for action in self._actions if not action.option_strings and action.nargs in ("*", "+")]
+        for action in several:
+            action.required = action.nargs == "+"
+        self.mixing = bool(several)
+        try:
+            parse = self.parse_known_intermixed_args if several else super().parse_known_args
+            found, rest = parse(args, namespace)
+        finally:
+            self.mixing = False
+        if rest:
+            self.error(f"unexpected {' '.join(map(repr, rest))}")
+        return found, rest
+
+    def _check_options(self, args: Sequence[str]) -> None:
+        """Refuse an unknown option before anything else is missed."""
+        for name in (arg.partition("=")[0] for arg in itertools.takewhile(lambda arg: arg != "--", args)):
+            known = any(option.startswith(name) for option in self._option_string_actions)
+            if name.startswith("--") and " " not in name and not known:
+                self.error(f"no option {name!r}. Nearest: {self._nearest_option(name)!r}")
+
+    def _nearest_option(self, name: str) -> str:
+        """The option that was meant: by its initials (`--lr`), else by spelling."""
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        letters = name.strip("-").lower()
+        initials = [option for option in known if "".join(word[:1] for word in option[2:].split("-")) == letters]
+        return initials[0] if initials else nearest(name, known) or "--help"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is not among the choices and name the nearest."""
+        if action.choices is None or value in action.choices:
+            return
+        close = nearest(str(value), action.choices)
+        if isinstance(action, argparse._SubParsersAction):
+            self.error(f"no command {value!r}. Nearest: {close!r}")
+        name = "/".join(action.option_strings) or str(action.metavar or action.dest).upper()
+        self.error(
+            f"{name} must be one of {', '.join(map(str, action.choices))}. Received: {value!r}. Nearest: {close!r}"
+        )
+
+
+def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
+    """What a command prints of an error that ended it, and its exit status.
+
+    Args:
+        error: what was raised; a KeyboardInterrupt may say in its text what was saved.
+        extra: str, the extra that brings all that the command needs; by default the missing library's own.
+
+    Returns:
+        One line, and 2 for a mistake in what was given or a file system that refuses, an InputError's own status,
+        130 for Ctrl-C, or 1 for a fault of ours.
+
+    >>> failure(InputError("no file x"))
+    ('no file x', 2)
+    """
+    line = " ".join(str(error).split())
+    if isinstance(error, KeyboardInterrupt):
+        return line or "interrupted", 130
+    if isinstance(error, ModuleNotFoundError) and (absent := missing(error.name, extra)):
+        return f"this command needs {absent.replace(' is', ', which is', 1)}", 2
+    if isinstance(error, InputError):
+        return line, error.status
+    if type(error).__module__ == "tensorflow.python.framework.errors_impl":
+        return file_system(line), 2
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else line, 2
+    return f"unexpected {type(error).__name__}: {line}. Run it again with --debug and report what it shows", 1
+
+
+def file_system(line: str) -> str:
+    """An error of TensorFlow's file systems without the names of its operations.
+
+    >>> file_system("{{function_node __wrapped__SaveV2_dtypes_3_device_/CPU:0}} out/a.tmp; No space left on device [Op:SaveV2]")
+    'out/a.tmp; No space left on device'
+    """
+    line = re.sub(r"\{\{.*?\}\}\s*", "", line)
+    return re.sub(r"\s*(\[Op:\w+\]|name: .*$)", "", line).strip()
 
 
 def show(value: Any, as_json: bool, text: str) -> None:

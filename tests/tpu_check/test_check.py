@@ -58,7 +58,7 @@ def test_without_the_extra_its_name_is_told(capsys, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", missing)
     status, _, err = run(capsys, "bert/base")
     assert (status, err.count("\n")) == (2, 1)
-    assert "needs jax, which is not installed: pip install 'kerasbert[tpu-check]'" in err
+    assert "needs jax, which is not installed. Do, in a checkout of kerasbert: pip install '.[tpu-check]'" in err
 
 
 def test_lower_only_needs_no_compiler_and_counts_the_slice(capsys):

@@ -1,0 +1,96 @@
+"""The parser of both commands: mistakes name the nearest, `--help` says defaults and an example, errors have a status."""
+
+import argparse
+import shlex
+
+import pytest
+
+from kerasbert import cli
+from kerasbert.cli.parser import Parser, failure
+from kerasbert.errors import Exploded, InputError
+
+COMMANDS = next(action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("finetunee RUN", "no command 'finetunee'. Nearest: 'finetune'. See kerasbert --help"),
+        ("finetune RUN --lr 3", "no option '--lr'. Nearest: '--learning-rate'. See kerasbert finetune --help"),
+        (
+            "finetune RUN --epoch=3",
+            "the following arguments are required: --task, --out. See kerasbert finetune --help",
+        ),
+        ("show bert/base --jsn", "no option '--jsn'. Nearest: '--json'. See kerasbert show --help"),
+        (
+            "list modelz",
+            "WHAT must be one of models, objectives, tasks, tokenizers. Received: 'modelz'. Nearest: 'models'",
+        ),
+        ("show bert/base more", "unexpected 'more'. See kerasbert show --help"),
+        ("predict", "the following arguments are required: RUN. See kerasbert predict --help"),
+        ("", "the following arguments are required: COMMAND. See kerasbert --help"),
+    ],
+)
+def test_a_mistyped_command_or_option_names_the_nearest(capsys, line, said):
+    """One line on stderr, status 2, and the help of the command that was meant."""
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(shlex.split(line))
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"error: {said}")
+    assert printed.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["RUN --json a b", "RUN a --json b", "--json RUN a b", "RUN a b --json"])
+def test_options_may_stand_between_texts(line):
+    """`run FILE --threads 2 TEXT` was "unrecognized arguments: TEXT"."""
+    options = cli.parser().parse_args(["predict", *line.split()])
+    assert (options.model, options.texts, options.json) == ("RUN", ["a", "b"], True)
+
+
+def test_a_text_may_begin_with_a_dash():
+    """After `--`, or where it is no single word."""
+    assert cli.parser().parse_args(["predict", "RUN", "--", "--json"]).texts == ["--json"]
+    assert cli.parser().parse_args(["predict", "RUN", "-- no, he said"]).texts == ["-- no, he said"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_that_parses_and_every_default(name):
+    """Nobody has to look a default up in the code."""
+    parser = COMMANDS[name]
+    text = " ".join(parser.format_help().split())
+    example = parser.epilog.splitlines()[-1].strip()
+    assert example.startswith(f"kerasbert {name} ")
+    assert example in text
+    assert cli.parser().parse_args(shlex.split(example)[1:]).run
+    for action in parser._actions:
+        if action.option_strings and action.default not in (None, False, argparse.SUPPRESS, "", []):
+            assert "(default: %(default)s)" in action.help, action.option_strings
+
+
+def test_every_error_has_a_line_and_a_status():
+    """What both commands print, and what scripts see."""
+    assert failure(InputError("no\nfile")) == ("no file", 2)
+    assert failure(Exploded("inf")) == ("inf", 3)
+    assert failure(KeyboardInterrupt()) == ("interrupted", 130)
+    assert failure(KeyboardInterrupt("saved at step 4")) == ("saved at step 4", 130)
+    assert failure(OSError(28, "No space left on device", "out/best.part")) == (
+        "out/best.part: No space left on device",
+        2,
+    )
+    line, status = failure(ModuleNotFoundError("No module named 'jax'", name="jax"))
+    assert (status, line) == (
+        2,
+        "this command needs jax, which is not installed. Do, in a checkout of kerasbert: pip install '.[tpu-check]'",
+    )
+    assert "pip install '.[device]'" in failure(ModuleNotFoundError("", name="numpy"), extra="device")[0]
+    assert failure(ZeroDivisionError("x")) == (
+        "unexpected ZeroDivisionError: x. Run it again with --debug and report what it shows",
+        1,
+    )
+
+
+def test_options_of_the_parser_reach_the_parsers_below():
+    """A command's own parser is of the same class, so its errors are one line too."""
+    top = Parser(prog="x")
+    assert isinstance(top.add_subparsers().add_parser("y"), Parser)
