@@ -66,9 +66,9 @@ def missing(library: str | None, extra: str | None = None) -> str | None:
         extra: str, the extra that brings all that the caller needs; by default the library's own.
 
     >>> missing("yaml")
-    "yaml is not installed. Do, in a checkout of kerasbert: pip install '.[tensorflow]'"
+    "yaml, which is not installed. Do, in a checkout of kerasbert: pip install '.[tensorflow]'"
     """
     top = (library or "").partition(".")[0]
     if top not in EXTRAS and not (extra and top == "numpy"):
         return None
-    return f"{top} is not installed. Do, {install(extra or EXTRAS[top])}"
+    return f"{top}, which is not installed. Do, {install(extra or EXTRAS[top])}"

@@ -5,12 +5,17 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kerasbert.errors import missing
+
 
 def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """A package's `__getattr__`, `__dir__` and `__all__` (PEP 562).
 
     Args:
-        package: its `__name__`. homes: name -> the module of the package that holds it; "" for a subpackage's own name.
+        package: its `__name__`.
+        homes: name -> the module of the package that holds it; "" for a subpackage's own name.
+
+    The first use of a name raises ModuleNotFoundError where a library is not installed, and says which extra brings it.
     """
 
     def load(name: str) -> Any:
@@ -18,6 +23,12 @@ def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any]
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if not homes[name]:
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        try:
+            home = importlib.import_module(f"{package}.{homes[name]}")
+        except ModuleNotFoundError as error:
+            if not (absent := missing(error.name)):
+                raise
+            raise ModuleNotFoundError(f"{package}.{name} needs {absent}", name=error.name) from error
+        return getattr(home, name)
 
     return load, lambda: sorted({*vars(sys.modules[package]), *homes}), sorted(homes)

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import json
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping
@@ -59,6 +60,7 @@ FAMILIES: dict[str, Family] = {}
 OBJECTIVES: dict[str, Any] = {}
 TASKS: dict[str, Any] = {}
 SEGMENTERS: dict[str, Callable] = {}
+_plugins: list[str] = []  # files and entry points that were loaded
 
 
 def register(family: Family) -> Family:
@@ -99,6 +101,7 @@ def _load(package: str) -> None:
 def _entry_points() -> None:
     for point in importlib.metadata.entry_points(group="kerasbert.plugins"):
         point.load()
+        _plugins.append(point.name)
 
 
 def families() -> dict[str, Family]:
@@ -127,6 +130,48 @@ def segmenters() -> dict[str, Callable]:
     """Every segmenter that a plug-in registered, by name."""
     _entry_points()
     return SEGMENTERS
+
+
+@functools.cache
+def shipped() -> dict[str, Any]:
+    """The index of what ships with the package: models with parameters and Spec, names, defaults of the training functions.
+
+    Nothing is imported for it; `python -m tests.make_index` writes it anew.
+    """
+    return json.loads(Path(__file__).with_name("shipped.json").read_text())
+
+
+def plugged() -> bool:
+    """Whether a plug-in file or an entry point brought something, which no index knows."""
+    _entry_points()
+    return bool(_plugins)
+
+
+def check_name(kind: str, name: str) -> None:
+    """Refuse a name that nothing has, without importing TensorFlow; a plug-in's name is looked up later.
+
+    Args:
+        kind: "model", "objective", "task", "optimizer", "schedule", "precision" or "select".
+
+    Raises:
+        InputError: no such name; the nearest is given.
+    """
+    known = shipped()[f"{kind}s"]
+    known = [row["name"] for row in known] + list(shipped()["aliases"]) if kind == "model" else known
+    if str(name) not in known and not plugged():
+        where = f"kerasbert list {kind}s" if kind in ("model", "objective", "task") else ", ".join(known)
+        raise unknown({"select": "select function"}.get(kind, kind), name, known, where)
+
+
+def shipped_model(name: str) -> dict[str, Any] | None:
+    """The index' row of a model or an alias, or None where a plug-in may have it.
+
+    Raises:
+        InputError: as `check_name`.
+    """
+    check_name("model", name)
+    name = shipped()["aliases"].get(name, name)
+    return next((row for row in shipped()["models"] if row["name"] == name), None)
 
 
 def list_models() -> list[str]:
@@ -187,4 +232,5 @@ def load_plugin(path: str | Path) -> dict[str, str]:
         except BaseException:
             del sys.modules[name]
             raise
+    _plugins.append(path.name)
     return {"file": path.name, "sha256": digest}

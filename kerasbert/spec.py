@@ -6,7 +6,7 @@ The same dotted paths (`embeddings.width`) serve Python, recipes, `--set` and th
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kerasbert.errors import InputError, nearest
@@ -114,8 +114,7 @@ class Spec:
         tree = to_dict(self)
         known = paths(type(self))
         for path, value in changes.items():
-            if path not in known:
-                raise InputError(f"no spec field {path!r}. Nearest: {nearest(path, known)!r}. All: {', '.join(known)}")
+            check_path(path, known)
             node, *rest = path.split(".")
             target = tree
             while rest:
@@ -177,6 +176,12 @@ class Spec:
         return self.attention.head_size or get(self, self.attended) // self.per_layer(self.attention.heads, 0)
 
 
+def check_path(path: str, known: Iterable[str]) -> None:
+    """Refuse a dotted path that is none of the known ones; the nearest is given."""
+    if path not in known:
+        raise InputError(f"no spec field {path!r}. Nearest: {nearest(path, known)!r}. All: {', '.join(known)}")
+
+
 def get(spec: Any, path: str) -> Any:
     """The value at a dotted path."""
     for name in path.split("."):
@@ -225,6 +230,18 @@ def to_dict(spec: Any) -> Any:
         for field in dataclasses.fields(spec)
         for value in [getattr(spec, field.name)]
     }
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested plain ones at their dotted paths.
+
+    >>> leaves({"hidden": 4, "blocks": {"layers": 2}})
+    {'hidden': 4, 'blocks.layers': 2}
+    """
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        found |= leaves(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return found
 
 
 def from_dict(tree: Mapping[str, Any], kind: type = Spec, prefix: str = "") -> Any:

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from kerasbert import cli, registry
-from tests import tiny
-from tests.support import ROOT
+from kerasbert import cli
+from tests import make_index, tiny
+from tests.support import ROOT, python
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
@@ -146,19 +146,66 @@ def test_other_kinds_of_vocabulary_make_records_too(capsys, place, kind, size, a
     assert (status, err.count("\n"), (place / "small").exists()) == (2, 1, False), err
 
 
-def test_show_and_list(capsys, monkeypatch):
-    some = {name: registry.family(name) for name in ("bert", "albert")}  # counting all takes half a minute
+def test_show_and_list(capsys):
     shown = json.loads(run(capsys, "show", "bert/base", "--json")[1])
     assert (shown["name"], shown["parameters"], shown["spec"]["hidden"]) == ("bert/base", 109482240, 768)
     differ = json.loads(run(capsys, "show", "bert/base", "--diff", "bert/base-cased", "--json")[1])["diff"]
     assert differ == {"embeddings.vocabulary": {"bert/base": 30522, "bert/base-cased": 28996}}
-    monkeypatch.setattr(registry, "families", lambda: some)
+    changed = json.loads(run(capsys, "show", "bert/tiny-uncased", "--set", "blocks.layers=1", "--json")[1])
+    assert (changed["parameters"], changed["spec"]["blocks"]["layers"]) == (4385920 - 198272, 1)
     listed = {row["name"]: row for row in json.loads(run(capsys, "list", "models", "--json")[1])}
     assert listed["bert/tiny"]["parameters"] == 4385920
     assert listed["albert/base"]["sizes"] == ["base", "large", "xlarge", "xxlarge"]
     assert (listed["albert/base"]["objective"], listed["albert/base"]["tokenizer"]) == ("albert", "unigram")
-    monkeypatch.undo()
     assert {row["name"] for row in json.loads(run(capsys, "list", "tasks", "--json")[1])} >= {"glue/sst2", "regression"}
+
+
+def test_the_index_is_what_the_families_say():
+    """Names, Specs, tasks and defaults; `python -m tests.make_index` writes it anew."""
+    index = json.loads(make_index.PATH.read_text())
+    counts = [row.pop("parameters") for row in index["models"]]
+    made = json.loads(json.dumps(make_index.content(counted=False)))
+    assert all(counts)
+    assert not any(row.pop("parameters") for row in made["models"])
+    assert made == index, "run python -m tests.make_index"
+
+
+@pytest.mark.slow
+def test_the_index_counts_parameters_right():
+    """Each size is counted again."""
+    assert make_index.rows() == json.loads(make_index.PATH.read_text())["models"]
+
+
+REFUSED = {
+    "show bert/bas": "no model 'bert/bas'. Nearest: 'bert/base'",
+    "show bert/base --diff bert/lrge": "no model 'bert/lrge'. Nearest: 'bert/large'",
+    "show bert/base --set hiden=3": "no spec field 'hiden'. Nearest: 'hidden'",
+    "check-tpu bert/bas": "no model 'bert/bas'",
+    "pretrain bert/bas --data x --steps 1 --out y": "no model 'bert/bas'",
+    "pretrain bert/base --data x --steps 1 --out y --optimizer adam": "no optimizer 'adam'. Nearest: 'adamw'",
+    "finetune x --task nope --data x --out y": "no task 'nope'",
+    "import x --model bert/bas --out y": "no model 'bert/bas'",
+    "list tasks": "",
+    "list models": "",
+    "show roberta/base": "",
+}
+
+
+def test_no_command_loads_tensorflow_to_refuse_a_name():
+    """3 s each before; all of them in one process that never imports it."""
+    program = f"""
+import sys
+from kerasbert import cli
+for line in {list(REFUSED)}:
+    print("status", cli.main(line.split()), file=sys.stderr)
+print({{"tensorflow", "keras", "numpy"}} & set(sys.modules), file=sys.stderr)
+"""
+    lines = python("-c", program).stderr.splitlines()
+    assert lines.pop() == "set()"
+    for said in REFUSED.values():
+        if said:
+            assert said in lines.pop(0)
+        assert lines.pop(0) == f"status {2 if said else 0}"
 
 
 def test_evaluate_and_predict_print_json(capsys, classifier):

@@ -27,6 +27,7 @@ def tree() -> set[str]:
     """Every Python file of the package as it is installed, and the package's data."""
     found = {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert").rglob("*.py")}
     found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in (ROOT / "mobile").rglob("*.py")}
+    found.add("kerasbert/shipped.json")
     return found | {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert/quickstart/books").iterdir()}
 
 
@@ -119,8 +120,9 @@ def test_wheel_runs_from_anywhere(built, tmp_path):
     assert "site-packages" in call(interpreter, "-c", FIND, cwd=tmp_path)
     assert "quickstart" in call(interpreter.with_name("kerasbert"), "--help", cwd=tmp_path)
     assert "compress" in call(interpreter.with_name("kerasbert-mobile"), "--help", cwd=tmp_path)
+    assert "bert/base" in call(interpreter.with_name("kerasbert"), "list", "models", cwd=tmp_path)
     done = subprocess.run(
-        [interpreter.with_name("kerasbert"), "list", "models"],
+        [interpreter.with_name("kerasbert"), "show", "bert/base", "--set", "hidden=1536"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

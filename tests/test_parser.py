@@ -8,6 +8,7 @@ import pytest
 from kerasbert import cli
 from kerasbert.cli.parser import Parser, failure
 from kerasbert.errors import Exploded, InputError
+from tests.support import python
 
 COMMANDS = next(action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
 
@@ -65,7 +66,10 @@ def test_help_has_an_example_that_parses_and_every_default(name):
     assert cli.parser().parse_args(shlex.split(example)[1:]).run
     for action in parser._actions:
         if action.option_strings and action.default not in (None, False, argparse.SUPPRESS, "", []):
-            assert "(default: %(default)s)" in action.help, action.option_strings
+            assert f"(default: {action.default})" in action.help, action.option_strings
+    if name == "finetune":  # options without a default of their own show the function's
+        assert "rows in a global batch (default: 32)" in text
+        assert "one of classification, glue/sst2, regression" in text
 
 
 def test_every_error_has_a_line_and_a_status():
@@ -88,6 +92,24 @@ def test_every_error_has_a_line_and_a_status():
         "unexpected ZeroDivisionError: x. Run it again with --debug and report what it shows",
         1,
     )
+
+
+def test_python_says_which_extra_is_missing():
+    """The base install has numpy alone: `kb.finetune` was a bare "No module named 'keras'"."""
+    program = """
+import sys
+sys.modules.update(tensorflow=None, keras=None)
+import kerasbert as kb
+for name in ("finetune", "load"):
+    try:
+        getattr(kb, name)
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+    end = "which is not installed. Do, in a checkout of kerasbert: pip install '.[tensorflow]'"
+    lines = python("-c", program).stdout.splitlines()
+    assert [line.partition(" needs ")[0] for line in lines] == ["kerasbert.finetune", "kerasbert.load"]
+    assert all(line.endswith(end) for line in lines), lines
 
 
 def test_options_of_the_parser_reach_the_parsers_below():

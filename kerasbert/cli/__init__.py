@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kerasbert import __version__
+from kerasbert import __version__, registry
 from kerasbert.cli.parser import Parser, failure
 
 EXAMPLES = {
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         options.plugins = _plugins(options.plugin)
+        _check_names(options)
         return options.run(options) or 0
     except (Exception, KeyboardInterrupt) as error:
         if options.debug:
@@ -49,10 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plugins(paths: Sequence[str]) -> dict[str, str] | None:
-    from kerasbert import registry
-
     loaded = [registry.load_plugin(path) for path in paths]
     return loaded[0] if loaded else None
+
+
+def _check_names(options: argparse.Namespace) -> None:
+    """Refuse a mistyped name at once: what the commands import takes seconds."""
+    for kind in ("task", "optimizer", "schedule", "precision", "select"):
+        if isinstance(name := getattr(options, kind, None), str):
+            registry.check_name(kind, name)
 
 
 def parser() -> Parser:
@@ -71,6 +77,7 @@ def parser() -> Parser:
             name, help=text, description=text, parents=[shared], epilog=f"example:\n  {EXAMPLES[name]}"
         )
         made.set_defaults(run=run)
+        made.defaults = registry.shipped()["defaults"].get(name, {})
         return made
 
     for part in (look, text, training, answers, exchange):

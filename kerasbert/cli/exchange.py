@@ -2,15 +2,18 @@
 
 import argparse
 
+from kerasbert import registry
 from kerasbert.cli.parser import Declare, out_options
 from kerasbert.errors import InputError
 
 
 def _import(options: argparse.Namespace) -> None:
-    from kerasbert.checkpoints import import_checkpoint
-
     if not options.dry_run and not options.out:
         raise InputError("import needs --out RUN, or --dry-run to see what would go where")
+    if options.model and "/" in options.model:
+        registry.check_name("model", options.model)
+    from kerasbert.checkpoints import import_checkpoint
+
     made = import_checkpoint(
         options.path,
         options.source,

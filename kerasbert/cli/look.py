@@ -15,12 +15,15 @@ def _quickstart(options: argparse.Namespace) -> None:
 def _list(options: argparse.Namespace) -> None:
     from kerasbert import registry
 
+    shipped = registry.shipped()
     if options.what == "models":
-        rows = []
-        for family in registry.families().values():
-            about = {name: getattr(family, name) for name in ("paper", "tokenizer", "objective")}
-            for name in (f"{family.name}/{size}" for size in family.sizes):
-                rows.append({"name": name, "sizes": [*family.sizes], **about, "parameters": _count(name)})
+        rows = [dict(row) for row in shipped["models"] + _plugged_models()]
+        sizes: dict[str, list[str]] = {}
+        for row in rows:
+            family, _, size = row["name"].partition("/")
+            row["sizes"] = sizes.setdefault(family, [])
+            row["sizes"].append(size)
+        rows = [{name: value for name, value in row.items() if name != "spec"} for row in rows]
         lines = [f"{row['name']:36}{row['parameters']:>14,}  {row['paper']}" for row in rows]
     elif options.what == "tokenizers":
         from kerasbert.text.files import KINDS
@@ -28,37 +31,61 @@ def _list(options: argparse.Namespace) -> None:
         rows = [{"name": name} for name in sorted(KINDS)]
         lines = [row["name"] for row in rows]
     else:
-        rows = [{"name": name} for name in sorted(getattr(registry, options.what)())]
+        brought = getattr(registry, options.what)() if registry.plugged() else ()
+        rows = [{"name": name} for name in sorted({*shipped[options.what], *brought})]
         lines = [row["name"] for row in rows]
     show(rows, options.json, "\n".join(lines))
 
 
-def _count(name: str, changes: dict[str, Any] | None = None) -> int:
-    from kerasbert import models, registry
+def _plugged_models() -> list[dict[str, Any]]:
+    """Rows, as the index has them, of what a plug-in registered."""
+    from kerasbert import registry
 
-    family, spec = registry.find(name)
-    return models.parameters(family.encoder, spec.derive(changes or {}))
+    known = {row["name"] for row in registry.shipped()["models"]}
+    names = [name for name in registry.list_models() if name not in known] if registry.plugged() else []
+    return [_model(name, {}) for name in names]
 
 
-def _show_model(options: argparse.Namespace) -> None:
+def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """A row as the index has it; from the index itself for a model that ships and is not changed."""
     from kerasbert import registry
     from kerasbert import spec as specs
 
-    changes = changes_of(options.set)
-    spec = registry.find(options.model)[1].derive(changes)
-    shown = {"name": options.model, "parameters": _count(options.model, changes), "spec": specs.to_dict(spec)}
+    row = registry.shipped_model(name)
+    if row and not changes:
+        return row
+    for path in changes if row else ():
+        specs.check_path(path, specs.leaves(row["spec"]))
+    from kerasbert import models
+
+    family, spec = registry.find(name)
+    spec = spec.derive(changes)
+    about = {"name": name} | {field: getattr(family, field) for field in ("paper", "tokenizer", "objective")}
+    return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec)}
+
+
+def _show_model(options: argparse.Namespace) -> None:
+    from kerasbert import spec as specs
+
+    model = _model(options.model, changes_of(options.set))
+    shown = {"name": options.model, "parameters": model["parameters"], "spec": model["spec"]}
     lines = [f"{options.model}: {shown['parameters']:,} parameters"]
+    fields = specs.leaves(shown["spec"])
     if options.diff:
-        other = registry.find(options.diff)[1]
-        differ = specs.differences(spec, other)
+        others = specs.leaves(_model(options.diff, {})["spec"])
+        pairs = {path: (fields.get(path), others.get(path)) for path in {**fields, **others}}
+        differ = {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
         shown["diff"] = {path: {options.model: a, options.diff: b} for path, (a, b) in differ.items()}
         lines += [f"  {path}: {a} | {b}" for path, (a, b) in differ.items()]
     else:
-        lines += [f"  {path}: {specs.get(spec, path)}" for path in specs.paths(type(spec))]
+        lines += [f"  {path}: {value}" for path, value in fields.items()]
     show(shown, options.json, "\n".join(lines))
 
 
 def _check_tpu(options: argparse.Namespace) -> None:
+    from kerasbert import registry
+
+    registry.check_name("model", options.model)
     from kerasbert.tpu_check.check import check_tpu
 
     names = "model topology batch length precision accumulate lower_only"
@@ -100,6 +127,7 @@ def add(command: Declare) -> None:
     add.add_argument("--length", type=int, default=128)
     add.add_argument("--precision", default="mixed_bfloat16", help="mixed_bfloat16 or float32")
     add.add_argument("--accumulate", type=int, default=1, help="micro-batches per update")
+    add.set_defaults(extra="tpu-check")  # it brings TensorFlow too: one round instead of two
     add.add_argument("--lower-only", action="store_true", help="look for unsafe operations, do not compile")
     add.add_argument("--json", action="store_true")
     set_option(add)

@@ -5,11 +5,12 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError, missing, nearest
 
+NOTHING = (None, False, argparse.SUPPRESS, "", [])  # defaults that say nothing
 # (name of a command, the function that runs it, one line of help) -> its parser
 Declare = Callable[[str, Callable[[argparse.Namespace], Any], str], argparse.ArgumentParser]
 
@@ -31,6 +32,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keywords: Any):
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **keywords})
         self.mixing = False
+        self.defaults: Mapping[str, Any] = {}  # of the command's function, where an option has none of its own
 
     def error(self, message: str) -> None:
         """Print one line and leave with status 2."""
@@ -39,9 +41,9 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """The help; where an option has a default, its text says so."""
         for action in self._actions:
-            known = action.help is None or "(default" not in action.help
-            if action.option_strings and known and action.default not in (None, False, argparse.SUPPRESS, "", []):
-                action.help = f"{action.help or ''} (default: %(default)s)".strip()
+            default = self.defaults.get(action.dest, action.default)
+            if action.option_strings and "(default" not in str(action.help) and default not in NOTHING:
+                action.help = f"{action.help or ''} (default: {default})".strip()
         return super().format_help()
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
@@ -108,7 +110,7 @@ def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         return line or "interrupted", 130
     if isinstance(error, ModuleNotFoundError) and (absent := missing(error.name, extra)):
-        return f"this command needs {absent.replace(' is', ', which is', 1)}", 2
+        return f"this command needs {absent}", 2
     if isinstance(error, InputError):
         return line, error.status
     if type(error).__module__ == "tensorflow.python.framework.errors_impl":

@@ -1,16 +1,20 @@
 """`kerasbert pretrain | replay | finetune | evaluate`."""
 
 import argparse
+import os
 import signal
 import sys
 from typing import Any
 
+from kerasbert import registry
 from kerasbert.cli.parser import Declare, changes_of, chosen, column_options, out_options, set_option, show
 from kerasbert.errors import InputError
 
 
 def _pretrain(options: argparse.Namespace) -> None:
     settings = _training(options) | chosen(options, "data init held_out evaluate_every skip_bad_steps profile")
+    if options.model and not os.path.exists(options.model):
+        registry.check_name("model", options.model)
     if options.recipe:
         from kerasbert.training.recipe import read_recipe
 
@@ -116,7 +120,7 @@ def add(command: Declare) -> None:
 
     add = command("finetune", _finetune, "train a task on labelled texts; the same command resumes")
     add.add_argument("model", metavar="RUN", help="a model or run directory")
-    add.add_argument("--task", required=True)
+    add.add_argument("--task", required=True, metavar="TASK", help=f"one of {', '.join(registry.shipped()['tasks'])}")
     add.add_argument("--data", metavar="PATH", help="a folder with train and dev files, or one file")
     add.add_argument("--train", metavar="FILE")
     add.add_argument("--dev", metavar="FILE")

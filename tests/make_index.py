@@ -1,0 +1,73 @@
+"""Write kerasbert/shipped.json, which `list` and `show` read: python -m tests.make_index."""
+
+import inspect
+import json
+from typing import Any
+
+import kerasbert as kb
+from kerasbert import models, registry
+from kerasbert import spec as specs
+from kerasbert.objectives.select import SELECT
+from kerasbert.training.optimizers import OPTIMIZERS
+from kerasbert.training.schedules import SCHEDULES
+from kerasbert.training.trainer import PRECISIONS
+from tests.support import ROOT
+
+PATH = ROOT / "kerasbert" / "shipped.json"
+
+
+def rows(counted: bool = True) -> list[dict[str, Any]]:
+    """A row for each model; counting the parameters takes most of the time."""
+    found = []
+    for family in registry.families().values():
+        if not family.encoder.__module__.startswith("kerasbert."):
+            continue  # of a test's plug-in
+        for size in family.sizes:
+            spec = family.size(size)
+            about = {"name": f"{family.name}/{size}", "paper": family.paper}
+            about |= {"tokenizer": family.tokenizer, "objective": family.objective}
+            about["parameters"] = models.parameters(family.encoder, spec) if counted else None
+            found.append(about | {"spec": specs.to_dict(spec)})
+    return found
+
+
+def defaults(function: Any) -> dict[str, Any]:
+    """Defaults of a function's arguments that a help text shows."""
+    parameters = inspect.signature(function).parameters.values()
+    shown = {p.name: p.default for p in parameters if type(p.default) in (int, float, str)}
+    return {name: value for name, value in shown.items() if value != ""}
+
+
+def content(counted: bool = True) -> dict[str, Any]:
+    """What the index holds."""
+    listed = rows(counted)
+    families = [registry.family(name) for name in dict.fromkeys(row["name"].partition("/")[0] for row in listed)]
+    return {
+        "models": listed,
+        "aliases": {f"{f.name}/{alias}": f"{f.name}/{size}" for f in families for alias, size in f.aliases.items()},
+        "objectives": sorted(n for n, o in registry.objectives().items() if _ours(o)),
+        "tasks": sorted(n for n, task in registry.tasks().items() if _ours(task)),
+        "optimizers": list(OPTIMIZERS),
+        "schedules": list(SCHEDULES),
+        "precisions": list(PRECISIONS),
+        "selects": list(SELECT),
+        "defaults": {"pretrain": defaults(kb.pretrain), "finetune": defaults(kb.finetune)},
+    }
+
+
+def _ours(value: Any) -> bool:
+    """Whether it comes from the package, not from a plug-in that a test registered."""
+    module = getattr(value, "__module__", None) or type(value).__module__
+    return str(module).startswith("kerasbert.")
+
+
+def main() -> None:
+    """Write the index: a row a line."""
+    made = content()
+    lines = ",\n".join("  " + json.dumps(row) for row in made.pop("models"))
+    rest = ",\n".join(f" {json.dumps(name)}: {json.dumps(value)}" for name, value in made.items())
+    PATH.write_text(f'{{\n "models": [\n{lines}\n ],\n{rest}\n}}\n')
+
+
+if __name__ == "__main__":
+    main()
