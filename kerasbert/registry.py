@@ -60,7 +60,7 @@ FAMILIES: dict[str, Family] = {}
 OBJECTIVES: dict[str, Any] = {}
 TASKS: dict[str, Any] = {}
 SEGMENTERS: dict[str, Callable] = {}
-_plugins: list[str] = []  # files and entry points that were loaded
+_plugins: dict[str, dict[str, str]] = {}  # module or entry point that was loaded -> {"file", "sha256"} of a file
 
 
 def register(family: Family) -> Family:
@@ -101,7 +101,7 @@ def _load(package: str) -> None:
 def _entry_points() -> None:
     for point in importlib.metadata.entry_points(group="kerasbert.plugins"):
         point.load()
-        _plugins.append(point.name)
+        _plugins[point.name] = {}
 
 
 def families() -> dict[str, Family]:
@@ -199,6 +199,20 @@ def family(name: str) -> Family:
     return families()[name]
 
 
+def family_of(encoder: Any) -> Family:
+    """The family of an encoder: what it was built or loaded as, else the first one that has its class.
+
+    Raises:
+        InputError: no family has that class.
+    """
+    if name := getattr(encoder, "model_name", None):
+        return family(name.partition("/")[0])
+    found = next((f for f in families().values() if type(encoder) is f.encoder), None)
+    if found is None:
+        raise InputError(f"no family has the encoder {type(encoder).__name__}: register one")
+    return found
+
+
 def objective(name: str) -> Any:
     """The pretraining objective of that name."""
     if name not in objectives():
@@ -232,5 +246,10 @@ def load_plugin(path: str | Path) -> dict[str, str]:
         except BaseException:
             del sys.modules[name]
             raise
-    _plugins.append(path.name)
-    return {"file": path.name, "sha256": digest}
+    _plugins[name] = {"file": path.name, "sha256": digest}
+    return _plugins[name]
+
+
+def plugin_of(encoder: Any) -> dict[str, str] | None:
+    """{"file", "sha256"} of the plug-in file that brought the class of an encoder, or None for one of ours."""
+    return _plugins.get(type(encoder).__module__)

@@ -204,7 +204,7 @@ def load_encoder(directory: str | os.PathLike) -> tuple[Any, ModelInfo]:
         InputError: as `read_model_json` and `load_weights`.
     """
     info = read_model_json(directory)
-    encoder = built(registry.family(info.family), info.spec)
+    encoder = built(registry.family(info.family), info.spec, info.name)
     load_weights(directory, encoder)
     encoder.labels = info.labels
     if (Path(directory) / "tokenizer").is_dir():
@@ -214,9 +214,10 @@ def load_encoder(directory: str | os.PathLike) -> tuple[Any, ModelInfo]:
     return encoder, info
 
 
-def built(family: registry.Family, spec: specs.Spec) -> Any:
-    """A built encoder of a family."""
+def built(family: registry.Family, spec: specs.Spec, name: str | None = None) -> Any:
+    """A built encoder of a family, which remembers its name (`family/size`)."""
     encoder = family.encoder(spec)
     if not encoder.built:
         encoder.build(None)
+    encoder.model_name = name or family.name
     return encoder

@@ -87,7 +87,7 @@ def import_checkpoint(
         pieces = _fitting(keras_hub.read_tokenizer(folder), folder, spec)
     else:
         pieces = _tokenizer(Path(tokenizer) if tokenizer else folder, spec, required=bool(tokenizer))
-    encoder = built(family, spec)
+    encoder = built(family, spec, _name(family, spec))
     encoder.heads = _assign(reader, coverage, named_weights(encoder))
     encoder.task, encoder.tokenizer = task, pieces
     encoder.labels = labels if task and task["kind"] == "classification" else None

@@ -74,6 +74,10 @@ class HeadedModel(keras.Model):
                     head.build(self.shapes[name])
         self.built = True
 
+    def build_from_config(self, config):
+        if not self.built:
+            self.build()
+
     def call(self, inputs, training=False):
         return self.encoder(inputs, training=training)
 
@@ -84,7 +88,7 @@ class HeadedModel(keras.Model):
 
     def get_config(self):
         raise NotImplementedError(
-            "save a model directory (kerasbert.checkpoints): it holds Spec, tokenizer and weights"
+            "a model of pretraining cannot be saved as .keras: save its encoder, or all of it by kerasbert.checkpoints"
         )
 
 

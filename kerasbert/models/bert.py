@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import keras
 
+from kerasbert import registry
+from kerasbert import spec as specs
 from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.layers import visibility
@@ -18,6 +20,13 @@ from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
 
 
+def serializable(kind: type) -> type:
+    """Register a class under its file's and its own name, so that a `.keras` file that holds it can be loaded."""
+    module = kind.__module__.rpartition(".")[2].partition("_plugin_")[0]  # a plug-in's module is named by its hash
+    return keras.saving.register_keras_serializable("kerasbert", f"{module}.{kind.__qualname__}")(kind)
+
+
+@serializable
 class Encoder(keras.Model):
     """Transformer encoder: embeddings, blocks, pooler (section 3).
 
@@ -28,6 +37,8 @@ class Encoder(keras.Model):
         padding_mask, padding is 0) -> dict of sequence [B, S, H], pooled [B, H] (with a pooler),
         hidden (tuple of L+1 [B, S, H]) and, with `attention=True`, attention (tuple of L [B, N, S, S]).
         `read="first"` computes the last layer for the first token alone: sequence is [B, 1, H].
+
+    A Keras model that holds it can be saved as `.keras` and cloned; the file has no tokenizer (`kb.save` writes one).
     """
 
     embeddings_class: type = Embeddings
@@ -41,6 +52,11 @@ class Encoder(keras.Model):
         self.spec = spec
         self.tokenizer = None
         self.labels = None
+        self.model_name: str | None = None  # family/size that it was built from
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        serializable(cls)
 
     def build(self, shape=None):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
@@ -97,9 +113,21 @@ class Encoder(keras.Model):
             )
 
     def get_config(self):
-        raise NotImplementedError(
-            "save a model directory (kerasbert.checkpoints): it holds Spec, tokenizer and weights"
-        )
+        name = self.model_name or registry.family_of(self).name
+        return super().get_config() | {"model": name, "spec": specs.to_dict(self.spec)}
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        name = config.pop("model")
+        kind = type(registry.family(name.partition("/")[0]).spec)
+        encoder = cls(specs.from_dict(config.pop("spec"), kind), **config)
+        encoder.model_name = name
+        return encoder
+
+    def build_from_config(self, config):
+        if not self.built:
+            self.build()
 
 
 def _size(layers: int, hidden: int) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -11,6 +12,7 @@ from kerasbert.objectives.program import Program, correct, cross_entropy
 from kerasbert.tasks.task import Task
 
 
+@keras.saving.register_keras_serializable("kerasbert")
 class LabelModel(HeadedModel):
     """An encoder with a label head on its first token.
 
@@ -32,6 +34,17 @@ class LabelModel(HeadedModel):
 
     def call(self, inputs, training=False, read="first"):
         return self.answer(self.encoder(inputs, training=training, read=read), training=training)
+
+    def get_config(self):
+        config = {"name": self.name, "trainable": self.trainable, "task": self.task.to_json()}
+        return config | {"encoder": keras.saving.serialize_keras_object(self.encoder)}
+
+    @classmethod
+    def from_config(cls, config):
+        encoder = keras.saving.deserialize_keras_object(config["encoder"])
+        model = cls(encoder, Task.from_json(config["task"]), name=config["name"])
+        model.trainable = config["trainable"]
+        return model
 
     def answer(self, outputs, training=False):
         """Logits or value, of the encoder's outputs."""

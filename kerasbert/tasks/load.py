@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import checkpoints, registry
+from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.tasks.label import LabelModel
 from kerasbert.tasks.task import Task
@@ -19,9 +20,46 @@ def build(name: str, **changes: Any) -> Any:
         changes: Spec fields at their dotted paths, `**{"embeddings.vocabulary": 1000}`.
     """
     family, spec = registry.find(name)
-    encoder = family.encoder(spec.derive(changes))
-    encoder.build()
-    return encoder
+    return built(family, spec.derive(changes), name)
+
+
+def save(model: Any, directory: str | os.PathLike, *, tokenizer: Any = None, overwrite: bool = False) -> None:
+    """Write a model directory, which every command and `load` take: Spec, weights, tokenizer, task and labels.
+
+    Args:
+        model: an encoder or a task's model, however it was trained.
+        directory: the directory to make.
+        tokenizer: of an encoder that has none yet; by default the model's `.tokenizer`.
+        overwrite: replace what the directory holds.
+
+    Raises:
+        InputError: another kind of model, a model without a tokenizer, or a directory that is taken.
+    """
+    encoder, task = getattr(model, "encoder", model), getattr(model, "task", None)
+    if not hasattr(encoder, "spec"):
+        raise InputError(
+            f"save takes an encoder or a task's model, received {type(model).__name__}: save the encoder that it holds, "
+            "or the whole by model.save('FILE.keras')"
+        )
+    tokenizer = tokenizer or getattr(model, "tokenizer", None) or encoder.tokenizer
+    if tokenizer is None:
+        raise InputError("the model has no tokenizer: give tokenizer=kb.load_tokenizer(DIR)")
+    if tokenizer.size > encoder.spec.embeddings.vocabulary:
+        raise InputError(
+            f"the tokenizer has {tokenizer.size} pieces, expected at most {encoder.spec.embeddings.vocabulary}: the "
+            "model's embeddings.vocabulary"
+        )
+    checkpoints.save_model(
+        directory,
+        replace=overwrite,
+        encoder=encoder,
+        heads=model.heads if task else None,  # of an imported encoder: arrays by name
+        name=encoder.model_name or registry.family_of(encoder).name,
+        tokenizer=tokenizer,
+        task=task.to_json() if isinstance(task, Task) else task,
+        labels=model.labels if task else None,
+        plugin=registry.plugin_of(encoder),
+    )
 
 
 def load(directory: str | os.PathLike) -> Any:

@@ -172,6 +172,37 @@ class Tokenizer:
             segment_ids += [segment] * len(ids)
         return token_ids, segment_ids
 
+    def __call__(self, texts: Iterable[str | tuple[str, str]], length: int | None = None) -> dict:
+        """The inputs of an encoder for texts or pairs, with special tokens and padding.
+
+        Args:
+            texts: a list of texts, or of pairs (text_a, text_b).
+            length: int, S; longer texts are truncated, the longer one of a pair first. By default the longest text's.
+
+        Returns:
+            token_ids, padding_mask (1 = a real token, 0 = padding) and segment_ids: numpy int32 [B, S].
+
+        Raises:
+            InputError: one text instead of a list, a pair of another length, a length without room for the specials.
+        """
+        import numpy as np
+
+        if isinstance(texts, str | bytes):
+            raise InputError("the tokenizer received one text, expected a list of texts: put it into brackets")
+        rows = []
+        for i, text in enumerate(texts):
+            parts = tuple(text) if isinstance(text, list | tuple) else (text,)
+            if len(parts) > 2 or not all(isinstance(part, str | bytes) for part in parts):
+                raise InputError(f"text {i} is {text!r}, expected a text or a pair (text_a, text_b)")
+            rows.append(self.pack(*parts, length=length))
+        shape = len(rows), max((len(ids) for ids, _ in rows), default=0) if length is None else length
+        names = "token_ids", "padding_mask", "segment_ids"
+        arrays = {name: np.full(shape, self.pad_id if name == "token_ids" else 0, "int32") for name in names}
+        for i, (ids, segments) in enumerate(rows):
+            for name, values in zip(names, (ids, 1, segments)):
+                arrays[name][i, : len(ids)] = values
+        return arrays
+
 
 def room(items: tuple[Item, ...], length: int) -> int:
     """Tokens that a template leaves for the texts."""

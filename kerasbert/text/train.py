@@ -96,6 +96,43 @@ def train(kind: str, text: Iterable[str | bytes | os.PathLike], size: int, *, lo
     raise unknown("tokenizer kind", kind, KINDS, "kerasbert list tokenizers")
 
 
+def train_tokenizer(
+    files: str | os.PathLike | Iterable[str | os.PathLike],
+    *,
+    kind: str = "wordpiece",
+    size: int = 30000,
+    lowercase: bool = True,
+    out: str | os.PathLike | None = None,
+    overwrite: bool = False,
+) -> Tokenizer:
+    """Learn a vocabulary from files, as `kerasbert vocab` does.
+
+    Args:
+        files: one file of text, or several.
+        kind: str, wordpiece, bpe or unigram.
+        size: int, pieces at most.
+        lowercase: bool, has no meaning for bpe, which keeps every byte.
+        out: a directory to save it in, or None to leave it in memory.
+        overwrite: bool, replace what `out` holds.
+
+    Returns:
+        the tokenizer.
+
+    Raises:
+        InputError: a missing file, a kind that does not exist, a size too small for the text, or `out` is taken.
+    """
+    from kerasbert import files as folders
+
+    if out is not None:
+        folders.check_free(out, overwrite)
+    paths = [files] if isinstance(files, str | os.PathLike) else files
+    tokenizer = train(kind, [Path(path) for path in paths], size, lowercase=lowercase)
+    if out is not None:
+        with folders.new_directory(out, overwrite) as folder:
+            tokenizer.save(folder)
+    return tokenizer
+
+
 def lines_of(text: Iterable[str | bytes | os.PathLike]) -> Iterator[str]:
     """Lines of strings, bytes and files."""
     for item in text:

@@ -183,16 +183,14 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
             raise InputError(
                 "changes and precision apply to a model directory: save the encoder, or build it with them"
             )
-        family = next((f.name for f in registry.families().values() if type(encoder) is f.encoder), None)
-        if family is None:
-            raise InputError(f"no family has the encoder {type(encoder).__name__}: register one")
-        return encoder, family, results.digest_of(encoder)
+        return encoder, encoder.model_name or registry.family_of(encoder).name, results.digest_of(encoder)
     if not Path(model).is_dir():
         raise InputError(f"no model directory {model}: pretrain or import one first")
     info = checkpoints.read_model_json(model)
     with _precision(policy):
         encoder = registry.family(info.family).encoder(info.spec.derive(changes or {}))
         encoder.build()
+        encoder.model_name = info.name
     checkpoints.load_weights(model, encoder)
     if (Path(model) / "tokenizer").is_dir():
         from kerasbert import text

@@ -268,10 +268,8 @@ class _Source:
             if changes:
                 raise InputError("changes apply to a named model; build the encoder with them instead")
             self.encoder, self.spec, self.tokenizer = model, model.spec, model.tokenizer
-            self.family = next((f for f in registry.families().values() if type(model) is f.encoder), None)
-            if self.family is None:
-                raise InputError(f"no family has the encoder {type(model).__name__}: register one")
-            self.name, self.digest = self.family.name, results.digest_of(model)
+            self.family = registry.family_of(model)
+            self.name, self.digest = model.model_name or self.family.name, results.digest_of(model)
 
     @property
     def objective(self) -> Any:
@@ -285,6 +283,7 @@ class _Source:
             if self.encoder is None:
                 self.encoder = self.family.encoder(self.spec)
                 self.encoder.build()
+                self.encoder.model_name = self.name
             program = self.objective(
                 self.encoder, tokenizer, features=records.features, masking=masking, seed=settings.seed
             )
