@@ -63,10 +63,16 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise InputError(f"{where} has the activation {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
         changes["feedforward.activation"] = ACTIVATIONS[activation]
+    for (key, value), more in dialect.implied.items():
+        if config.get(key) == value:
+            changes |= more
     if changes.get("attention.dropout") == changes.get("dropout", base.dropout):
         changes["attention.dropout"] = None
-    if dialect.unprojected and changes.get("embeddings.width") == changes.get("hidden", base.hidden):
-        changes["embeddings.width"] = None
+    if changes.get("embeddings.width") == changes.get("hidden", base.hidden):
+        if dialect.unprojected:
+            changes["embeddings.width"] = None
+        elif "embeddings.projected" in kinds:
+            changes["embeddings.projected"] = True
     try:
         return base.derive(changes)
     except InputError as error:
@@ -82,11 +88,15 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     named = [(path, key) for path, key, *factor in dialect.config if not factor]
     config = {key: specs.get(spec, path) for path, key in named}
     # what the dialect leaves out follows from the rest in their models
-    implied = {"attention.dropout": spec.dropout, "embeddings.width": spec.hidden}
+    projected = getattr(spec.embeddings, "projected", None)
+    implied = {"attention.dropout": spec.dropout} | ({} if projected else {"embeddings.width": spec.hidden})
     if isinstance(spec.attention.heads, int):
         implied["attention.head_size"] = specs.get(spec, spec.attended) // spec.attention.heads
     plain = spec.derive({path: None for path, value in implied.items() if specs.get(spec, path) == value})
+    kinds = specs.paths(type(spec))
     for path, key in named:
+        if config[key] is None and bool in getattr(kinds[path], "__args__", ()):
+            config[key] = False
         if path == "attention.dropout" and config[key] is None:
             config[key] = spec.dropout
         if path == "embeddings.width" and config[key] is None and dialect.unprojected:
@@ -94,8 +104,10 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
         if path == "feedforward.activation":
             config[key] = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config[key])
     lost = {path: config[key] for path, key in named if isinstance(config[key], tuple)}
-    if not dialect.unprojected and "embeddings.width" in dict(named) and spec.embeddings.width in (None, spec.hidden):
+    unprojected = spec.embeddings.width in (None, spec.hidden) and not projected
+    if not dialect.unprojected and "embeddings.width" in dict(named) and unprojected:
         lost["embeddings.width"] = spec.embeddings.width
+    lost |= {path: config[key] for path, key in named if dialect.fixed.get(key, config[key]) != config[key]}
     if not lost:
         back = to_spec(config, dialect, base, "the export").derive({"pooler": spec.pooler})
         lost = {path: pair[0] for path, pair in specs.differences(plain, back).items()}
@@ -123,12 +135,24 @@ def labels(config: Mapping[str, Any], count: int | None) -> tuple[str, ...]:
     return tuple(by_id[i] for i in range(len(by_id)))
 
 
-def task_of(config: Mapping[str, Any], classes: int) -> dict[str, str]:
-    """The task of a checkpoint with a classifier, as model.json records it."""
+# what an export of ours adds to a configuration; transformers keeps a key that it does not know and computes nothing by it
+PAIR = "text_pair"
+
+
+def task_of(config: Mapping[str, Any], classes: int, pair: bool | None = None) -> dict[str, Any]:
+    """The task of a checkpoint with a classifier, as model.json records it.
+
+    Args:
+        config: content of their configuration.
+        classes: int, outputs of the classifier.
+        pair: bool, whether it reads two texts; None for what an export of ours wrote down, else one text: nothing else in
+            a checkpoint tells.
+    """
     problem = config.get("problem_type")
     if not isinstance(problem, str | None) or problem not in _TASKS:
         raise InputError(
             f"the checkpoint's problem_type is {problem!r}, expected regression or single_label_classification"
         )
     kind = _TASKS[problem] or ("regression" if classes == 1 else "classification")
-    return {"kind": kind, "inputs": "text"}
+    pair = config.get(PAIR) is True if pair is None else pair
+    return {"kind": kind, "inputs": "pair" if pair else "text"}

@@ -27,6 +27,7 @@ def import_checkpoint(
     tokenizer: str | os.PathLike | None = None,
     ignore: Sequence[str] = (),
     allow_pickle: bool = False,
+    pair: bool | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
 ) -> Any:
@@ -41,8 +42,12 @@ def import_checkpoint(
         tokenizer: path of a tokenizer where the checkpoint's folder has none.
         ignore: shell patterns of tensors to drop.
         allow_pickle: bool, whether a torch pickle may be read.
-        dry_run: bool, read no weights and return the Coverage: what would go where, missing and left over.
+        pair: bool, whether the checkpoint's classifier reads two texts (entailment, paraphrases, cross-encoders). Nothing
+            in a checkpoint of others tells; one that kerasbert exported does, and None takes its word.
+        dry_run: bool, assign nothing and return the Coverage: what would go where, missing and left over. What the import
+            would refuse for another reason is refused.
         overwrite: bool, whether an existing `out` is replaced.
+
     Returns:
         the encoder (a Keras model) with `.tokenizer` (None where there is none), `.labels`, `.task` and `.heads`
         ({head: {weight: float32 array}}), or with `dry_run` the Coverage.
@@ -58,7 +63,8 @@ def import_checkpoint(
         raise unknown(f"checkpoint format of {family.name}", source, family.names, ", ".join(family.names) or "none")
     dialect: Dialect = family.names[source]
     content = content or {}
-    dialect = dialect.of(_architecture(content))
+    kind = dialect.class_of(_architecture(content))
+    dialect = dialect.of(kind)
     found = {name: reader.shape(name) for name in reader.names()}
     kept = {name: shape for name, shape in found.items() if not matches(name, (*dialect.ignore, *ignore))}
     spec = configs.to_spec(content, dialect, family.spec.derive(dialect.spec), folder) if content else named
@@ -66,27 +72,38 @@ def import_checkpoint(
         _agree(named, spec, model, folder)
     if spec.blocks.layers > len(found):
         raise InputError(f"{path} holds {len(found)} tensors, too few for the {spec.blocks.layers} layers it claims")
-    if _without_pooler(content, dialect, kept):
+    shapes = _shapes(family, spec)
+    if _without_pooler(content, kind, dialect, kept, shapes):
         spec = spec.derive({"pooler": False})
+        shapes = {name: shape for name, shape in shapes.items() if not name.startswith("pooler/")}
 
-    heads, labels = _heads(dialect, spec, content, kept)
-    expected = {f"heads/{head}/{weight}": shape for head, shapes in heads.items() for weight, shape in shapes.items()}
+    heads, labels = _heads(dialect, spec, content, kind, kept, ignore)
+    expected = {f"heads/{head}/{weight}": shape for head, parts in heads.items() for weight, shape in parts.items()}
     # everything is checked before anything is allocated
-    coverage = cover(dialect, _shapes(family, spec) | expected, found, ignore)
-    if dry_run:
-        return coverage
+    coverage = cover(dialect, shapes | expected, found, ignore)
     if not coverage.fits:
+        if dry_run:
+            return coverage
         raise coverage.problems(path)
     for copy, original in coverage.copies:
         if found[copy] != found[original] or not np.array_equal(reader.read(copy), reader.read(original)):
             raise InputError(
                 f"{copy} in {path} differs from {original}, expected an equal copy: untied weights have no place here"
             )
-    task = configs.task_of(content, len(labels)) if "classifier" in heads else None
+    if pair and "classifier" not in heads:
+        raise InputError(f"{path} holds no classifier, expected one that reads pairs: leave pair out (--pair)")
+    task = configs.task_of(content, len(labels), pair) if "classifier" in heads else None
+    hidden = not spec.pooler and getattr(family.encoder, "label_activation", None)
+    if task and hidden and "inner/kernel" not in heads["classifier"]:
+        task["hidden_layer"] = False  # the released ELECTRA's classifier
     if source == "keras_hub" and not tokenizer:
         pieces = _fitting(keras_hub.read_tokenizer(folder), folder, spec)
     else:
         pieces = _tokenizer(Path(tokenizer) if tokenizer else folder, spec, required=bool(tokenizer))
+    if dry_run:
+        for part in coverage.pairs:
+            _finite(reader, part.theirs)
+        return coverage
     encoder = built(family, spec, _name(family, spec))
     encoder.heads = _assign(reader, coverage, named_weights(encoder))
     encoder.task, encoder.tokenizer = task, pieces
@@ -117,7 +134,11 @@ def _family(
         )
     if model is None and "class_name" in content:
         return _of_backbone(content["class_name"], folder), None
-    return registry.family(model or str(content.get("model_type", "bert"))), None
+    name = model or str(content.get("model_type", "bert"))
+    for family in registry.families().values():
+        if not model and "hf" in family.names and name in family.names["hf"].model_types:
+            return family, None
+    return registry.family(name), None
 
 
 def _of_backbone(name: str, folder: Path) -> registry.Family:
@@ -141,13 +162,18 @@ def _agree(named: specs.Spec, spec: specs.Spec, model: str | None, folder: Path)
         )
 
 
-def _without_pooler(content: Mapping[str, Any], dialect: Dialect, found: Mapping[str, Shape]) -> bool:
-    """Whether the file is of a class without a pooler and indeed holds none."""
-    declared = content.get("add_pooling_layer") is False or _architecture(content) in dialect.without_pooler
-    if not declared:
+def _without_pooler(
+    content: Mapping[str, Any],
+    kind: str | None,
+    dialect: Dialect,
+    found: Mapping[str, Shape],
+    ours: Mapping[str, Shape],
+) -> bool:
+    """Whether the file is of a class without a pooler and indeed holds no weights of one."""
+    if content.get("add_pooling_layer") is not False and kind not in dialect.without_pooler:
         return False
-    pooler = {dialect.theirs(f"pooler/{leaf}")[0] for leaf in ("kernel", "bias")}
-    return not any(dialect.spelled(name, pooler) in pooler for name in found)
+    pooler = {dialect.theirs(name)[0] for name in ours if name.startswith("pooler/")}
+    return bool(pooler) and not any(dialect.spelled(name, pooler) in pooler for name in found)
 
 
 def _architecture(content: Mapping[str, Any]) -> str | None:
@@ -156,11 +182,16 @@ def _architecture(content: Mapping[str, Any]) -> str | None:
 
 
 def _heads(
-    dialect: Dialect, spec: specs.Spec, content: Mapping[str, Any], found: Mapping[str, Shape]
+    dialect: Dialect,
+    spec: specs.Spec,
+    content: Mapping[str, Any],
+    kind: str | None,
+    found: Mapping[str, Shape],
+    ignore: Sequence[str],
 ) -> tuple[dict[str, dict[str, Shape]], tuple[str, ...]]:
     """Shapes of the heads that the file holds, and the names of its classes."""
     spelled = {dialect.spelled(name, ()): shape for name, shape in found.items()}
-    names = dialect.heads_in(spelled, _architecture(content))
+    names = dialect.heads_in(spelled, kind, ignore)
     labels: tuple[str, ...] = ()
     if "classifier" in names:
         bias = spelled.get(dialect.theirs("heads/classifier/bias")[0])
@@ -195,16 +226,21 @@ def _assign(reader: Reader, coverage: Coverage, weights: Mapping[str, Any]) -> d
     """Fill the encoder tensor by tensor; returns the heads."""
     heads: dict[str, dict[str, np.ndarray]] = {}
     for pair in coverage.pairs:
-        values = reader.read(pair.theirs)
+        values = _finite(reader, pair.theirs)
         values = values.T if pair.transpose else values
-        if not np.isfinite(values).all():
-            raise InputError(f"{pair.theirs} holds values that are not finite: the checkpoint is damaged")
         if pair.ours in weights:
             weights[pair.ours].assign(values)
         else:
             _, head, weight = pair.ours.split("/", 2)
             heads.setdefault(head, {})[weight] = np.array(values, order="C")
     return heads
+
+
+def _finite(reader: Reader, name: str) -> np.ndarray:
+    values = reader.read(name)
+    if not np.isfinite(values).all():
+        raise InputError(f"{name} holds values that are not finite: the checkpoint is damaged")
+    return values
 
 
 def _tokenizer(place: Path, spec: specs.Spec, required: bool) -> Any:

@@ -28,14 +28,16 @@ class Dialect:
         fixed: their key -> the only value that this family can compute.
         architectures: their class name -> heads it has (the first that fits is written on export).
         without_pooler: class names of theirs that have no pooler.
+        model_types: other families of theirs that compute the same under the same names (camembert is roberta).
         prefix: start of their names that a bare encoder's file leaves out.
-        renames: (older spelling, today's spelling) of a part of their names.
+        renames: (regular expression, replacement): other spellings of a part of their names -> today's.
         tied: their name -> the name it must be an equal copy of.
         ignore: patterns of tensors that are no weights (buffers, optimizer slots).
         unprojected: whether E = H means in their files, as in ours, that embeddings are not projected.
         own_heads: heads of ours that their format has no place for; they are left out on export.
         rows_of: class name of theirs -> rows that go before the others in its files.
         spec: what the family's Spec is in these files where it is not the usual one.
+        implied: (their key, its value) -> changes of the Spec that come with it.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -45,6 +47,7 @@ class Dialect:
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     architectures: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     without_pooler: tuple[str, ...] = ()
+    model_types: tuple[str, ...] = ()
     prefix: str = ""
     renames: tuple[tuple[str, str], ...] = ()
     tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -53,6 +56,7 @@ class Dialect:
     own_heads: tuple[str, ...] = ()
     rows_of: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    implied: Mapping[tuple[str, Any], Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> "Dialect":
         """Another family's names as a difference: parts of their names replaced, rows that go before the others.
@@ -74,6 +78,19 @@ class Dialect:
             "ignore": tuple(map(renamed, self.ignore)),
         }
         return dataclasses.replace(self, **(names | changes))
+
+    def class_of(self, architecture: str | None) -> str | None:
+        """The class whose heads a class of theirs has: the known one that ends alike, such as `...ForMaskedLM`.
+
+        >>> ROBERTA = Dialect((), {}, {}, (), architectures={"RobertaModel": (), "RobertaForMaskedLM": ("mlm",)})
+        >>> ROBERTA.class_of("CamembertForMaskedLM"), ROBERTA.class_of("RobertaForCausalLM")
+        ('RobertaForMaskedLM', 'RobertaForCausalLM')
+        """
+        known = (*self.architectures, *self.without_pooler)
+        if architecture is None or architecture in known:
+            return architecture
+        ending = _ending(architecture)
+        return next((name for name in known if ending and _ending(name) == ending), architecture)
 
     def of(self, architecture: str | None) -> "Dialect":
         """The names in files of one class of theirs."""
@@ -101,23 +118,31 @@ class Dialect:
     def spelled(self, name: str, known: Iterable[str]) -> str:
         """Their name in today's spelling, with the prefix where only that makes it known."""
         for old, new in self.renames:
-            name = name.replace(old, new)
+            name = re.sub(old, new, name)
         return self.prefix + name if name not in known and self.prefix + name in known else name
 
-    def heads_in(self, names: Iterable[str], architecture: str | None) -> list[str]:
-        """Heads of which the file holds at least one tensor.
+    def heads_in(self, names: Iterable[str], architecture: str | None, ignore: Iterable[str] = ()) -> list[str]:
+        """Heads of which the file holds at least one tensor, and those that its class has.
 
         A class of theirs that is not in `architectures` may use a head's names for something else (`classifier` of a
-        token classifier), so none of its heads is taken.
+        token classifier), so none of its heads is taken. Neither is a head of the class whose every tensor is ignored,
+        or any where the file is a bare encoder's, without the prefix.
         """
         if architecture is not None and self.architectures and architecture not in self.architectures:
             return []
-        names = set(names)
+        names, ignore = set(names), tuple(ignore)
+        whole = any(name.startswith(self.prefix) for name in names)
+        declared = self.architectures.get(architecture or "", ()) if whole else ()
+        theirs = {head: self.tensors_of(head) for head in self.heads}
         return [
             head
-            for head, weights in self.heads.items()
-            if any(self.theirs(f"heads/{head}/{weight}")[0] in names for weight in weights)
+            for head, tensors in theirs.items()
+            if names & tensors or (head in declared and not all(matches(name, ignore) for name in tensors))
         ]
+
+    def tensors_of(self, head: str) -> set[str]:
+        """Their names of a head's weights."""
+        return {self.theirs(f"heads/{head}/{weight}")[0] for weight in self.heads[head]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +164,7 @@ class Coverage:
         copies: (their tensor, the tensor of theirs that it must equal).
         ignored: their tensors that a pattern names.
         missing, extra, misshaped: lines of text; all empty where the checkpoint fits.
+        headless: whether a head that the configuration declares is missing altogether.
     """
 
     pairs: tuple[Pair, ...]
@@ -147,6 +173,7 @@ class Coverage:
     missing: tuple[str, ...]
     extra: tuple[str, ...]
     misshaped: tuple[str, ...]
+    headless: bool = False
 
     @property
     def fits(self) -> bool:
@@ -163,6 +190,8 @@ class Coverage:
         hint = (
             " A tensor that has no place here is dropped by ignore=[PATTERN] (--ignore PATTERN)." if self.extra else ""
         )
+        if self.headless:
+            hint += " A head that the file was saved without is left out by the pattern of its names."
         return InputError(f"{where} does not fit the model. {'; '.join(found)}.{hint}")
 
     def __str__(self) -> str:
@@ -192,7 +221,7 @@ def cover(
         dialect: their names.
         expected: our name -> shape of every weight.
         found: their name -> shape of every tensor in the file.
-        ignore: patterns of further tensors that the user drops.
+        ignore: patterns of further tensors that the user drops, or of a head that is not there.
     """
     wanted = {}
     for ours, shape in expected.items():
@@ -200,8 +229,9 @@ def cover(
         if theirs in wanted:
             raise InputError(f"{ours} and {wanted[theirs][0]} are both called {theirs} in this checkpoint format")
         wanted[theirs] = ours, tuple(reversed(shape)) if transpose else tuple(shape), transpose
+    known = {*found, *(name for head in dialect.heads for name in dialect.tensors_of(head))}
     for pattern in ignore:
-        if not any(matches(name, [pattern]) for name in found):
+        if not any(matches(name, [pattern]) for name in known):
             raise InputError(f"ignore {pattern!r} matches no tensor. Remove it or compare with the table of a dry run")
 
     taken, copies, ignored, extra, misshaped = {}, {}, [], [], []
@@ -238,4 +268,17 @@ def cover(
         missing=tuple(f"{name} {list(shape)}" for name, (_, shape, _) in wanted.items() if name not in taken),
         extra=tuple(extra),
         misshaped=tuple(misshaped),
+        headless=_headless({ours for ours, *_ in wanted.values()}, {wanted[name][0] for name in taken}),
     )
+
+
+def _headless(expected: set[str], found: set[str]) -> bool:
+    """Whether a head is expected of which nothing was found."""
+    heads = [{name.split("/")[1] for name in names if name.startswith("heads/")} for names in (expected, found)]
+    return bool(heads[0] - heads[1])
+
+
+def _ending(architecture: str) -> str | None:
+    """What a class is for: `ForMaskedLM`, `WithLMHeadModel`, `Model`."""
+    found = re.search(r"For[A-Z]\w*$|WithLMHeadModel$|Model$", architecture)
+    return found[0] if found else None

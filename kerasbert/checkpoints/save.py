@@ -13,6 +13,8 @@ from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError, unknown
 
+POOLED = {"nsp", "sop", "classifier"}  # heads that read the pooled vector
+
 
 def export_checkpoint(
     run: str | os.PathLike, path: str | os.PathLike, target: str = "hf", *, overwrite: bool = False
@@ -39,6 +41,7 @@ def export_checkpoint(
     dialect: Dialect = family.names[target]
     kind = _class(dialect, tensors) if target == "hf" else None
     dialect = dialect.of(kind)
+    _check_heads(dialect, info, family, tensors, kind or "the released code")
     sources, shapes = {}, {}
     left_out = tuple(f"heads/{head}/" for head in dialect.own_heads)
     for name in tensors.names():
@@ -56,9 +59,13 @@ def export_checkpoint(
     config = configs.to_config(info.spec, dialect, family.spec)
     vocabulary = Path(run) / "tokenizer"
     tokenizer = text.load_tokenizer(vocabulary) if vocabulary.is_dir() else None
+    if family.spec.pooler and not info.spec.pooler:
+        config["add_pooling_layer"] = False  # read by us; theirs is BertModel(config, add_pooling_layer=False)
+    if info.task and info.task.get("inputs") == "pair":
+        config[configs.PAIR] = True
     with files.new_directory(path, overwrite) as folder:
         if kind:
-            config = _described(config, kind, info, family, dialect, tensors)
+            config = _described(config, kind, info, tensors)
         if kind and tokenizer is not None:
             config["pad_token_id"] = tokenizer.pad_id
         writers[target](folder, config, shapes, read)
@@ -79,16 +86,30 @@ def _class(dialect: Dialect, tensors: Safetensors) -> str:
     return classes[0]
 
 
-def _described(
-    config: dict, kind: str, info: ModelInfo, family: registry.Family, dialect: Dialect, tensors: Safetensors
-) -> dict:
-    """A Hugging Face configuration with its class, its labels and whether it has a pooler."""
+def _check_heads(dialect: Dialect, info: ModelInfo, family: registry.Family, tensors: Safetensors, theirs: str) -> None:
+    """Refuse heads that their class would not compute as we do."""
+    heads = set(head_names(tensors)) - set(dialect.own_heads)
+    strange = sorted(heads - set(dialect.heads))
+    if strange:
+        raise InputError(f"{theirs} has no place for the heads {', '.join(strange)}: export a model without them")
+    for head in sorted(heads):
+        lacking = [name for name in dialect.heads[head] if f"heads/{head}/{name}" not in tensors.names()]
+        if lacking:
+            raise InputError(
+                f"{theirs} has {', '.join(lacking)} in the head {head!r}, this model has not: "
+                "export it in the format that it came from"
+            )
+    if family.spec.pooler and not info.spec.pooler and heads & POOLED:
+        raise InputError(
+            f"{theirs} reads a pooled vector and this model was fine-tuned without a pooler (a masked LM has none): "
+            "fine-tune once more from it, finetune makes one"
+        )
+
+
+def _described(config: dict, kind: str, info: ModelInfo, tensors: Safetensors) -> dict:
+    """A Hugging Face configuration with its class and its labels."""
     config = {"model_type": info.family, "dtype": "float32", "pad_token_id": 0} | config
     config["architectures"] = [kind]
-    if family.spec.pooler and not info.spec.pooler:
-        if dialect.architectures[kind] and kind not in dialect.without_pooler:
-            raise InputError(f"{kind} has a pooler, this model has none: export it without its heads")
-        config["add_pooling_layer"] = False  # read by us; theirs is BertModel(config, add_pooling_layer=False)
     if "classifier" in head_names(tensors):
         count = tensors.shape("heads/classifier/bias")[0]
         labels = info.labels or [f"LABEL_{i}" for i in range(count)]

@@ -22,10 +22,13 @@ def _import(options: argparse.Namespace) -> None:
         tokenizer=options.tokenizer,
         ignore=options.ignore,
         allow_pickle=options.allow_pickle,
+        pair=options.pair or None,
         dry_run=options.dry_run,
         overwrite=options.overwrite,
     )
     print(made if options.dry_run else options.out)
+    if options.dry_run and not made.fits:
+        raise made.problems(options.path)
 
 
 def _export_checkpoint(options: argparse.Namespace) -> None:
@@ -50,7 +53,10 @@ def add(command: Declare) -> None:
     add.add_argument("--tokenizer", metavar="DIR")
     add.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="tensors to drop")
     add.add_argument("--allow-pickle", action="store_true", help="read a torch pickle, which can run code")
-    add.add_argument("--dry-run", action="store_true", help="print what would go where")
+    add.add_argument("--pair", action="store_true", help="its classifier reads two texts (entailment, cross-encoders)")
+    add.add_argument(
+        "--dry-run", action="store_true", help="print what would go where; status 2 where it would not fit"
+    )
     out_options(add, required=False)
 
     add = command("export-checkpoint", _export_checkpoint, "a model directory -> another library's format")

@@ -59,7 +59,8 @@ class Embeddings(keras.layers.Layer):
         self.dropout = Dropout(self.spec.dropout, name="dropout", **kwargs)
         self.dropout.build()
         self.projection = None
-        if width != self.spec.hidden:
+        # ALBERT's in transformers are projected where E = H too
+        if width != self.spec.hidden or getattr(parts, "projected", None):
             self.projection = Linear(self.spec.hidden, self.spec.initializer, name="projection", **kwargs)
             self.projection.build((None, None, width))
 

@@ -19,9 +19,11 @@ class MaskedLM(keras.layers.Layer):
     Call: x [B, P, H], table [V, E] -> logits [B, P, V] float32. Trainable weights: H*E + 3*E + V.
     """
 
+    own_activation: str | None = None  # of a family whose head does not follow its blocks
+
     def __init__(self, vocabulary, width, activation="gelu", epsilon=1e-12, initializer=0.02, **kwargs):
         super().__init__(**kwargs)
-        self.vocabulary, self.width, self.activation = vocabulary, width, activation
+        self.vocabulary, self.width, self.activation = vocabulary, width, self.own_activation or activation
         self.epsilon, self.initializer = epsilon, initializer
 
     def build(self, shape):
@@ -36,6 +38,12 @@ class MaskedLM(keras.layers.Layer):
         # the table's gradient is made when memory is fullest: all activations and the logits are there
         logits = project(x, ops.transpose(in_own_type(ops.cast(table, x.dtype))))
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+
+class GeluMaskedLM(MaskedLM):
+    """A masked-LM head with the exact GELU whatever the blocks have (RobertaLMHead, ElectraGeneratorPredictions)."""
+
+    own_activation = "gelu"
 
 
 def token_head(kind: type, spec: Any, name: str = "mlm", **kwargs: Any) -> Any:

@@ -19,6 +19,27 @@ from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import TF1 as BERT_TF1
 from kerasbert.objectives.bert import BertPretraining
 from kerasbert.registry import register, register_objective
+from kerasbert.spec import Embeddings as EmbeddingsSpec
+from kerasbert.spec import Spec as BertSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class FactorisedEmbeddings(EmbeddingsSpec):
+    """BERT's embeddings of width E.
+
+    Args:
+        projected: bool, whether they are projected to H where E = H too, as transformers' and KerasHub's are (the released
+            code's are not); None is no.
+    """
+
+    projected: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec(BertSpec):
+    """BERT's Spec with such embeddings."""
+
+    embeddings: FactorisedEmbeddings = FactorisedEmbeddings()
 
 
 class AlbertPretraining(BertPretraining):
@@ -99,6 +120,7 @@ TF1 = dataclasses.replace(
     ),
     heads=_HEADS,
     config=_CONFIG,
+    unprojected=True,
 )
 
 register_objective("albert", AlbertPretraining)
@@ -110,7 +132,7 @@ KERAS_HUB = keras_hub.dialect(
 ).derive(fixed={"class_name": "AlbertBackbone", "num_groups": 1, "num_inner_repetitions": 1})
 
 ALBERT = register(
-    BERT.derive(
+    dataclasses.replace(BERT, spec=Spec()).derive(
         "albert",
         spec={
             "embeddings.vocabulary": 30000,

@@ -198,7 +198,7 @@ HF = Dialect(
     },
     without_pooler=("BertForMaskedLM", "BertForTokenClassification", "BertForQuestionAnswering"),
     prefix="bert.",
-    renames=(("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")),
+    renames=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
     tied={
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",

@@ -10,8 +10,9 @@ discriminator, tells of every token whether it was replaced (section 2, replaced
   where its hidden size is not E.
 - Section 3.2 (smaller generators), table 6: layers as many, hidden size, feed-forward width and heads a fraction: 1/4 for
   small and large, 1/3 for base.
-- No pooler: fine-tuning puts a layer of H units with gelu on the first token (section A.2; the released code and
-  transformers agree on gelu, BERT has tanh).
+- No pooler. Fine-tuning puts a layer of H units with gelu and then the labels on the first token: transformers' head
+  (ElectraClassificationHead), and ours. The released code has the labels alone (finetune/classification): a classifier
+  of it is read as it is (`hidden_layer` false in the task of its model.json) and can be written back as tf1, not as hf.
 - Released code, pretrain_helpers.py: 85% of the selected tokens are [MASK] for the generator and the others stay; all of
   them are replaced by samples. The detection loss is of every real token, [CLS] and [SEP] included (run_pretraining.py).
 
@@ -81,6 +82,7 @@ class ElectraEncoder(Encoder):
     """The discriminator, a BERT without a pooler."""
 
     label_activation = "gelu"
+    token_head = heads.GeluMaskedLM  # of a generator that is an encoder of its own (transformers' ElectraForMaskedLM)
 
 
 class Generator(keras.layers.Layer):
@@ -179,7 +181,8 @@ class ElectraPretraining(BertPretraining):
     def parts(self, encoder):
         spec, dtype = encoder.spec, encoder.dtype_policy
         smaller = spec.of_generator()
-        generator = Generator(smaller, encoder.block_class, encoder.token_head, name="generator", dtype=dtype)
+        # the released code's generator has its blocks' activation in the head too
+        generator = Generator(smaller, encoder.block_class, heads.MaskedLM, name="generator", dtype=dtype)
         activation = spec.feedforward.activation
         rtd = heads.LabelHead(1, spec.initializer, activation=activation, name="rtd", dtype=dtype)
         shapes = {"generator": (None, None, smaller.embeddings.width), "rtd": (None, None, spec.hidden)}
@@ -221,8 +224,7 @@ _CONFIG = (
     ("embeddings.width", "embedding_size"),
     ("generator.share", "generator_hidden_size"),  # what the released configure_pretraining.py calls it
 )
-# The classes of transformers: a discriminator, or a generator as an encoder of its own (ElectraForMaskedLM), whose token
-# head is always gelu there and has the encoder's activation here and in the released code.
+# The classes of transformers: a discriminator, or a generator as an encoder of its own (ElectraForMaskedLM).
 ELECTRA_HF = HF.derive(
     ("bert.", "electra."),
     ("cls.predictions.transform.dense", "generator_predictions.dense"),
@@ -249,6 +251,7 @@ ELECTRA_HF = HF.derive(
     unprojected=True,
     own_heads=("generator",),
 )
+# The released code calls a classifier by its task: task_specific/sst/dense.
 # The generator of a released checkpoint is not read: small's is as large as the discriminator, which no configuration says.
 # Pretraining that goes on from one starts a new generator, and says so.
 ELECTRA_TF1 = TF1.derive(
@@ -257,8 +260,10 @@ ELECTRA_TF1 = TF1.derive(
         ("embeddings/projection", "electra/embeddings_project"),
         ("heads/rtd/inner", "discriminator_predictions/dense"),
         ("heads/rtd", "discriminator_predictions/dense_1"),
+        ("heads/classifier", "task_specific/classifier/dense"),
     ),
-    heads={"rtd": _RTD},
+    renames=((r"^task_specific/[^/]+/dense/", "task_specific/classifier/dense/"),),
+    heads={"rtd": _RTD, "classifier": TF1.heads["classifier"]},
     config=_CONFIG,
     ignore=(*TF1.ignore, "generator/*", "generator_predictions/*"),
     unprojected=True,

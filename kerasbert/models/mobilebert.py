@@ -46,6 +46,10 @@ class Bottleneck:
         attention: bool, whether queries, keys and values read the layer's narrow input.
         networks: int, feed-forward networks in a row.
         norm: "no_norm" or "layer_norm".
+        epsilon: float, of the layer norms of the embeddings and behind a layer's last feed-forward network; None for the
+            Spec's. transformers has 1e-5 there whatever layer_norm_eps says, the released code has not.
+        pooled: bool, whether MobileBERT's pooled vector is tanh(first @ kernel + bias) (`classifier_activation`) and not
+            the first token's as it is; None is no. IB-BERT's always is.
     """
 
     width: int = 128
@@ -53,6 +57,8 @@ class Bottleneck:
     attention: bool = False
     networks: int = 4
     norm: str = "no_norm"
+    epsilon: float | None = None
+    pooled: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +76,10 @@ class MobileSpec(specs.Spec):
         if parts.norm not in NORMS:
             raise InputError(f"bottleneck.norm must be one of {', '.join(NORMS)}. Received: {parts.norm!r}")
         if parts.attention and parts.key_query_shared:
-            raise InputError("bottleneck.attention and bottleneck.key_query_shared are both true: choose one")
+            raise InputError(
+                "bottleneck.attention and bottleneck.key_query_shared (use_bottleneck_attention and "
+                "key_query_shared_bottleneck) are both true, expected one: nothing would read the second bottleneck"
+            )
         if not 0 < (self.embeddings.width or 0) < self.hidden:
             raise InputError(
                 f"embeddings.width must be a number below hidden {self.hidden}. Received: {self.embeddings.width}"
@@ -120,7 +129,7 @@ class Trigrams(Embeddings):
             getattr(self, name).build()
         self.projection = Linear(spec.hidden, spec.initializer, name="projection", **kwargs)
         self.projection.build((None, None, 3 * width))
-        self.norm = NORMS[spec.bottleneck.norm](spec.epsilon, name="norm", **kwargs)
+        self.norm = NORMS[spec.bottleneck.norm](spec.bottleneck.epsilon or spec.epsilon, name="norm", **kwargs)
         self.norm.build((None, None, spec.hidden))
         self.dropout = Dropout(spec.dropout, name="dropout", **kwargs)
         self.dropout.build()
@@ -215,7 +224,8 @@ class BottleneckBlock(Block):
             )
             network.build(narrow)
             self.networks.append(network)
-            self.norms.append(norm(at["epsilon"], name=f"feedforward_norm{after}", **kwargs))
+            epsilon = parts.epsilon if number is None and parts.epsilon else at["epsilon"]
+            self.norms.append(norm(epsilon, name=f"feedforward_norm{after}", **kwargs))
             self.norms[-1].build(narrow)
         self.exit = end(hidden, dropout=at["dropout"], name="bottleneck_output")
         self.exit.build(narrow)
@@ -238,7 +248,7 @@ class BottleneckBlock(Block):
 
 
 class FirstToken(Pooler):
-    """The first token's vector as it is: [B, S, H] -> [B, H]; no weights (`classifier_activation` false)."""
+    """The first token's vector as it is: [B, S, H] -> [B, H]; no weights."""
 
     def build(self, shape):
         self.built = True
@@ -281,9 +291,12 @@ class InvertedBottleneckBert(Encoder):
 
 
 class MobileBert(InvertedBottleneckBert):
-    """MobileBERT; its pooled vector is the first token's as it is."""
+    """MobileBERT; its pooled vector is the first token's as it is, unless `bottleneck.pooled`."""
 
-    pooler_class = FirstToken
+    @property
+    def pooler_class(self):
+        """What the Spec says about the pooled vector."""
+        return Pooler if self.spec.bottleneck.pooled else FirstToken
 
 
 # (ours, theirs) of a layer; the norms of its ends and of its feed-forward networks
@@ -315,7 +328,7 @@ _CONFIG = {
     ),
     "heads": BERT_HF.heads | {"mlm": _MLM},
 }
-_FIXED = {"trigram_input": True, "use_bottleneck": True, "classifier_activation": False}
+_FIXED = {"trigram_input": True, "use_bottleneck": True}
 
 # In transformers queries, keys and values that read the full input (IB-BERT) have a matrix of the bottleneck's width: it
 # computes such a model only where that is H.
@@ -327,8 +340,13 @@ HF = BERT_HF.derive(
     ),
     fixed={"model_type": "mobilebert"} | _FIXED,
     architectures={name.replace("Bert", "MobileBert"): heads for name, heads in BERT_HF.architectures.items()},
-    without_pooler=(),  # where nothing is multiplied, nothing is missing
-    **_CONFIG,
+    without_pooler=tuple(name.replace("Bert", "MobileBert") for name in BERT_HF.without_pooler),
+    spec={"bottleneck.pooled": True},  # where a configuration is silent
+    implied={
+        ("normalization_type", "layer_norm"): {"bottleneck.epsilon": 1e-5},
+        ("classifier_activation", False): {"bottleneck.pooled": None},
+    },
+    **(_CONFIG | {"config": (*_CONFIG["config"], ("bottleneck.pooled", "classifier_activation"))}),
 )
 
 
@@ -347,7 +365,7 @@ _TF1 = BERT_TF1.derive(
 TF1 = _TF1.derive(
     ("LayerNorm", "FakeLayerNorm"),
     rows=(("heads/mlm/norm", "cls/predictions/transform/LayerNorm"),),
-    fixed=_FIXED | {"normalization_type": "no_norm"},
+    fixed=_FIXED | {"classifier_activation": False, "normalization_type": "no_norm"},
 )
 
 MOBILEBERT = register(

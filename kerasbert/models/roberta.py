@@ -9,9 +9,21 @@ one SentencePiece vocabulary of 250K pieces for 100 languages.
 """
 
 from kerasbert.checkpoints import keras_hub
-from kerasbert.models.bert import BERT
+from kerasbert.layers.heads import GeluMaskedLM
+from kerasbert.models.bert import BERT, Encoder
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.registry import register
+
+
+class Roberta(Encoder):
+    """BERT's encoder; the head that predicts tokens has GELU whatever the blocks have.
+
+    Differs: fairseq's head takes the blocks' activation, transformers' is always GELU. Every released model has GELU in
+    both; ours is transformers', where checkpoints with another activation come from.
+    """
+
+    token_head = GeluMaskedLM
+
 
 HF = BERT_HF.derive(
     ("bert.", "roberta."),
@@ -28,6 +40,8 @@ HF = BERT_HF.derive(
         "RobertaForSequenceClassification": ("classifier",),
     },
     without_pooler=("RobertaForMaskedLM", "RobertaForTokenClassification", "RobertaForQuestionAnswering"),
+    model_types=("camembert", "data2vec-text"),
+    renames=(*BERT_HF.renames, (r"^data2vec_text\.", "roberta.")),
     tied={
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
@@ -41,6 +55,7 @@ HF = BERT_HF.derive(
     },
 )
 XLM_R_HF = HF.derive(
+    model_types=(),
     architectures={name.replace("Roberta", "XLMRoberta"): heads for name, heads in HF.architectures.items()},
     without_pooler=tuple(name.replace("Roberta", "XLMRoberta") for name in HF.without_pooler),
     rows_of={name.replace("Roberta", "XLMRoberta"): rows for name, rows in HF.rows_of.items()},
@@ -63,6 +78,7 @@ ROBERTA = register(
         },
         sizes={"base": {}, "large": BERT.sizes["large"]},
         aliases={},
+        encoder=Roberta,
         tokenizer="bpe",
         objective="masked_lm",
         names={"hf": HF, "keras_hub": KERAS_HUB},

@@ -25,7 +25,8 @@ class LabelModel(HeadedModel):
     def __init__(self, encoder: Any, task: Task, **kwargs):
         self_task, spec, dtype = task, encoder.spec, encoder.dtype_policy
         width = max(1, len(task.labels))
-        activation = None if spec.pooler else getattr(encoder, "label_activation", None)
+        hidden = not spec.pooler and task.hidden_layer is not False
+        activation = getattr(encoder, "label_activation", None) if hidden else None
         head = LabelHead(width, spec.initializer, spec.dropout, activation, name="classifier", dtype=dtype)
         super().__init__(encoder, {"classifier": head}, {"classifier": (None, spec.hidden)}, dtype=dtype, **kwargs)
         self.task = self_task

@@ -27,6 +27,8 @@ class Task:
         text, text_b, label: column names; `text_b` None for single sentences.
         labels: value in the file -> name of the class, in the order of the classes; found in the training rows if empty.
         metric: str, what the best checkpoint is chosen by.
+        hidden_layer: bool, whether the head has the hidden layer that an encoder without a pooler brings; None is yes. The
+            classifiers of ELECTRA's released code have none.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Task:
     label: str = "label"
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     metric: str = "accuracy"
+    hidden_layer: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What model.json holds; `inputs` tells the exporters whether it takes pairs."""

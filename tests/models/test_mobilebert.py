@@ -228,7 +228,7 @@ def test_bfloat16_is_near_float32(encoder):
         ({"attention.heads": 3}, "bottleneck.width 20 is not a multiple of attention.heads 3"),
         ({"bottleneck.networks": 0}, "bottleneck.width and networks must be at least 1. Received: Bottleneck"),
         ({"bottleneck.norm": "none"}, "bottleneck.norm must be one of no_norm, layer_norm. Received: 'none'"),
-        ({"bottleneck.attention": True}, "are both true: choose one"),
+        ({"bottleneck.attention": True}, "are both true, expected one"),
         ({"embeddings.width": None}, "embeddings.width must be a number below hidden 36. Received: None"),
         ({"blocks.share": "all"}, "must be 'post' and 'none' with a bottleneck"),
         ({"bottleneck.widht": 3}, "no spec field 'bottleneck.widht'. Nearest: 'bottleneck.width'"),
