@@ -36,9 +36,12 @@ def _export_checkpoint(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
+    from kerasbert.export.model_card import NEEDS
     from kerasbert.export.saved_model import export
+    from kerasbert.training import results
 
     print(export(options.model, options.out, length=options.length, overwrite=options.overwrite))
+    results.say(f"to load it: {NEEDS}. README.md there has the lines")
 
 
 def add(command: Declare) -> None:
