@@ -31,7 +31,7 @@ def _import(options: argparse.Namespace) -> None:
 def _export_checkpoint(options: argparse.Namespace) -> None:
     from kerasbert.checkpoints import export_checkpoint
 
-    export_checkpoint(options.model, options.out, options.target)
+    export_checkpoint(options.model, options.out, options.target, overwrite=options.overwrite)
     print(options.out)
 
 
@@ -60,6 +60,7 @@ def add(command: Declare) -> None:
     add.add_argument("model", metavar="RUN")
     add.add_argument("out", metavar="PATH")
     add.add_argument("--to", dest="target", default="hf", help="hf or tf1")
+    add.add_argument("--overwrite", action="store_true", help="replace what PATH holds")
 
     add = command("export", _export, "a SavedModel that takes text, for TF Serving")
     add.add_argument("model", metavar="RUN")
