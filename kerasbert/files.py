@@ -53,6 +53,27 @@ def write_atomic(path: str | os.PathLike, data: bytes | str) -> None:
         raise _complain(path, error) from error
 
 
+@contextlib.contextmanager
+def new_file(path: str | os.PathLike) -> Iterator[Path]:
+    """A path to write beside `path`; what was written there becomes `path` when the block ends without an error.
+
+    Raises:
+        InputError: the disk is full or the folder cannot be written; nothing is left behind.
+    """
+    path = Path(path)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        sync(part)
+        os.replace(part, path)
+    except OSError as error:
+        raise _complain(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
 def sha256(path: str | os.PathLike) -> str:
     """The hash of a file's content, in hexadecimal."""
     with open(path, "rb") as file:
@@ -68,7 +89,7 @@ def check_free(path: str | os.PathLike, replace: bool = False) -> None:
     """Refuse a place for a directory that holds something already, unless that is to be replaced."""
     path = Path(path)
     if path.exists() and not replace and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} exists already. Choose another --out or pass --overwrite")
+        raise InputError(f"{path} exists already. Choose another place or pass --overwrite")
 
 
 @contextlib.contextmanager

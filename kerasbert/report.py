@@ -11,6 +11,7 @@ from typing import Any
 from kerasbert import files
 from kerasbert.errors import InputError
 
+MARKERS = "osDv^"  # matplotlib has ten colours
 Curve = Sequence[tuple[float, float]]
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
@@ -95,11 +96,12 @@ def plot(
 def scatter(points: Mapping[str, tuple[float, float]], x: str, y: str, *, title: str = "") -> str:
     """Named points as an svg; both axes begin at 0."""
     figure, axes = _axes(x, y, title)
-    for label, (across, up) in points.items():
-        axes.plot([across], [up], marker="o", markersize=9)
-        axes.annotate(label, (across, up), xytext=(8, 8), textcoords="offset points")
-    axes.set_xlim(0, 1.35 * max(across for across, _ in points.values()))
-    axes.set_ylim(0, 1.2 * max(up for _, up in points.values()))
+    for i, (label, (across, up)) in enumerate(points.items()):
+        axes.plot([across], [up], marker=MARKERS[i // 10 % len(MARKERS)], markersize=9, linestyle="none", label=label)
+    # beside the plot: labels at the points print over each other where two files are alike
+    figure.legend(loc="outside right upper", frameon=False)
+    axes.set_xlim(0, 1.1 * max(across for across, _ in points.values()))
+    axes.set_ylim(0, 1.1 * max(up for _, up in points.values()))
     return _svg(figure)
 
 

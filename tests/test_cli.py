@@ -215,6 +215,15 @@ def test_evaluate_and_predict_print_json(capsys, classifier):
     assert [json.loads(line)["label"] for line in lines] == ["pos", "neg"]
 
 
+def test_export_checkpoint_replaces_when_it_is_asked_to(capsys, classifier, tmp_path):
+    """It advised --out and --overwrite and had neither."""
+    command = ["export-checkpoint", classifier, tmp_path / "hf"]
+    assert run(capsys, *command)[0] == 0
+    status, _, err = run(capsys, *command)
+    assert (status, "exists already. Choose another place or pass --overwrite" in err) == (2, True), err
+    assert run(capsys, *command, "--overwrite")[0] == 0
+
+
 def test_a_wrong_label_is_named(capsys, classifier, tmp_path):
     (tmp_path / "dev.tsv").write_text("text\tlabel\nthe cat\tmaybe\n")
     status, _, err = run(capsys, "evaluate", classifier, "--data", tmp_path / "dev.tsv")

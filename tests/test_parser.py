@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from kerasbert import cli
+from kerasbert import cli, files
 from kerasbert.cli.parser import Parser, failure
 from kerasbert.errors import Exploded, InputError
 from tests.support import python
@@ -110,6 +110,19 @@ for name in ("finetune", "load"):
     lines = python("-c", program).stdout.splitlines()
     assert [line.partition(" needs ")[0] for line in lines] == ["kerasbert.finetune", "kerasbert.load"]
     assert all(line.endswith(end) for line in lines), lines
+
+
+def test_a_full_disk_names_the_file_and_leaves_no_part(tmp_path):
+    """`finetune` said `[Errno 28] No space left on device` and left best.part."""
+
+    def write() -> None:
+        with files.new_file(tmp_path / "best.safetensors") as part:
+            part.write_text("half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(InputError, match=r"cannot write .*best\.safetensors: No space left on device"):
+        write()
+    assert not list(tmp_path.iterdir())
 
 
 def test_options_of_the_parser_reach_the_parsers_below():

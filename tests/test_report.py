@@ -1,5 +1,6 @@
 """Tables, plots and pages: what they show, and the same bytes for the same numbers."""
 
+import itertools
 import xml.etree.ElementTree as xml
 
 import pytest
@@ -24,6 +25,15 @@ def test_plots_name_what_they_show():
     svg = report.plot(CURVES, "step", "loss", levels={"unigram": 1.2}, title="Loss")
     words = {element.text for element in xml.fromstring(svg).iter() if element.text}
     assert {"a & b", "second", "step", "loss", "unigram", "Loss"} <= words
+
+
+def test_labels_of_a_scatter_never_print_over_each_other():
+    """Twelve files of nearly one size: the ledger of a plan."""
+    points = {f"stage-{i}.tflite": (20 + i / 100, 0.9 + i / 1000) for i in range(12)}
+    svg = xml.fromstring(report.scatter(points, "MB", "accuracy"))
+    heights = sorted(float(element.get("y")) for element in svg.iter() if element.text in points)
+    assert len(heights) == 12
+    assert min(b - a for a, b in itertools.pairwise(heights)) > 9
 
 
 def test_page_is_whole_and_loads_nothing():

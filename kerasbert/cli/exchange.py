@@ -34,14 +34,17 @@ def _import(options: argparse.Namespace) -> None:
 def _export_checkpoint(options: argparse.Namespace) -> None:
     from kerasbert.checkpoints import export_checkpoint
 
-    export_checkpoint(options.model, options.out, options.target)
+    export_checkpoint(options.model, options.out, options.target, overwrite=options.overwrite)
     print(options.out)
 
 
 def _export(options: argparse.Namespace) -> None:
+    from kerasbert.export.model_card import NEEDS
     from kerasbert.export.saved_model import export
+    from kerasbert.training import results
 
     print(export(options.model, options.out, length=options.length, overwrite=options.overwrite))
+    results.say(f"to load it: {NEEDS}. README.md there has the lines")
 
 
 def add(command: Declare) -> None:
@@ -63,6 +66,7 @@ def add(command: Declare) -> None:
     add.add_argument("model", metavar="RUN")
     add.add_argument("out", metavar="PATH")
     add.add_argument("--to", dest="target", default="hf", help="hf or tf1")
+    add.add_argument("--overwrite", action="store_true", help="replace what PATH holds")
 
     add = command("export", _export, "a SavedModel that takes text, for TF Serving")
     add.add_argument("model", metavar="RUN")

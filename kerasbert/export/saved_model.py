@@ -12,6 +12,7 @@ from keras import ops
 
 from kerasbert import files
 from kerasbert.errors import InputError
+from kerasbert.export.model_card import card
 from kerasbert.tasks import predict
 from kerasbert.text.graph import graph_tokenizer
 
@@ -27,6 +28,7 @@ PROBES = (
     "?",
     "x",
 )
+NAMES = ("token_ids", "padding_mask", "segment_ids")
 INTS = tf.TensorSpec([None, None], tf.int32)
 STRINGS = tf.TensorSpec([None], tf.string)
 
@@ -40,7 +42,8 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
     the tokens). Loads with `tf.saved_model.load` after `import tensorflow_text`; for TF Serving put it at NAME/1.
 
     Args:
-        model: a model or run directory, or a loaded model.
+        model: a model or run directory, a loaded model, or a functional Keras model of one's own that holds a loaded
+            encoder and has inputs named as the encoder's; its outputs are exported as they are.
         out: the directory to make.
         length: int, longest text in tokens; the model's by default.
         overwrite: replace what `out` holds.
@@ -49,6 +52,8 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
         InputError: `out` is taken, the model has no tokenizer, or the written file answers differently.
     """
     model, out = predict.as_model(model), Path(out)
+    if not hasattr(model, "spec"):
+        model = OwnModel(model)
     if model.tokenizer is None:
         raise InputError("the model has no tokenizer, and a SavedModel takes text: import it with one")
     if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
@@ -57,12 +62,46 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
     with files.new_directory(out, replace=overwrite) as folder:
         _write(model, folder, longest)
         _compare(model, folder, longest)
+        names = (
+            ", ".join(f"`{name}`" for name in _load(folder).structured_outputs) if isinstance(model, OwnModel) else None
+        )
+        (folder / "README.md").write_text(card(model, longest, names))
     return out
+
+
+class OwnModel(keras.Model):
+    """A user's Keras model around an encoder, as the exporter sees a model: inputs by name, outputs by name.
+
+    Args:
+        model: a keras.Model with inputs named token_ids, padding_mask and segment_ids, or some of them.
+    Call: dict of int [B, S] -> dict of the model's outputs by their layers' names, or one `output`.
+    Raises:
+        InputError: other inputs, or no encoder in it.
+    """
+
+    def __init__(self, model: keras.Model):
+        super().__init__(name="own_model")
+        layers = getattr(model, "layers", ())
+        encoder = next((layer for layer in layers if hasattr(layer, "spec") and hasattr(layer, "tokenizer")), None)
+        inputs = getattr(model, "input", None)
+        if encoder is None or not isinstance(inputs, dict) or not inputs.keys() <= set(NAMES):
+            raise InputError(
+                f"{type(model).__name__} cannot be exported: expected a kerasbert model, or a functional Keras model that "
+                f"holds an encoder and whose inputs are a dict of {', '.join(NAMES)} or some of them"
+            )
+        self.model, self.spec, self.tokenizer, self.names = model, encoder.spec, encoder.tokenizer, tuple(inputs)
+        self.built = True
+
+    def call(self, inputs):
+        outputs = self.model({name: inputs[name] for name in self.names})
+        return outputs if isinstance(outputs, dict) else {"output": outputs}
 
 
 def answers(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """The exported outputs of a batch."""
     outputs = model(inputs)
+    if isinstance(model, OwnModel):
+        return outputs
     if "value" in outputs:
         return {"value": outputs["value"]}
     if "logits" in outputs:
@@ -96,8 +135,7 @@ def _write(model: Any, folder: Path, longest: int) -> None:
         return from_text(text_a, text_b)
 
     def ids(token_ids: tf.Tensor, padding_mask: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        inputs = {"token_ids": token_ids, "padding_mask": padding_mask, "segment_ids": segment_ids}
-        return answers(model, inputs)
+        return answers(model, dict(zip(NAMES, (token_ids, padding_mask, segment_ids))))
 
     pairs = bool(getattr(getattr(model, "task", None), "text_b", None))
     archive.add_endpoint("serving_default", pair if pairs else text, [STRINGS, STRINGS] if pairs else [STRINGS])
@@ -105,14 +143,22 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     archive.write_out(str(folder), verbose=False)
 
 
+def _load(folder: Path) -> Any:
+    return tf.saved_model.load(str(folder)).signatures["serving_default"]
+
+
 def _compare(model: Any, folder: Path, longest: int) -> None:
     """Refuse a SavedModel that answers differently from the model it was made of."""
-    serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    serve = _load(folder)
     pairs = "text_b" in serve.structured_input_signature[1]
     texts = list(itertools.pairwise(PROBES)) if pairs else list(PROBES)
     named = {"text_a": [a for a, _ in texts], "text_b": [b for _, b in texts]} if pairs else {"text": texts}
     found = serve(**{name: tf.constant(value) for name, value in named.items()})
-    if getattr(model, "task", None) is None:
+    if isinstance(model, OwnModel):
+        name = next(iter(found))
+        expected = predict.forward(model, texts, "own", lambda model, inputs: model(inputs)[name], length=longest)
+        found = found[name].numpy()
+    elif getattr(model, "task", None) is None:
         expected, found = predict.encode(model, texts, length=longest), found["vector"].numpy()
     else:
         expected = predict.outputs(model, texts, longest)

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from kerasbert import checkpoints, registry
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
@@ -63,7 +65,7 @@ def save(model: Any, directory: str | os.PathLike, *, tokenizer: Any = None, ove
 
 
 def load(directory: str | os.PathLike) -> Any:
-    """The model of a model or run directory, with `.tokenizer`, `.labels` and `.spec`.
+    """The model of a model or run directory, with `.tokenizer`, `.labels` and `.spec`, or of a `.keras` file.
 
     Returns:
         The task's model for a fine-tuned one, else the encoder (heads of pretraining are left out).
@@ -72,6 +74,9 @@ def load(directory: str | os.PathLike) -> Any:
         InputError: no model directory, an unfinished run, weights that do not fit.
     """
     path = Path(directory)
+    if path.suffix == ".keras" and path.is_file():
+        registry.families()  # their classes are known to Keras once they are imported
+        return keras.saving.load_model(path)
     check_finished(path)
     encoder, info = checkpoints.load_encoder(path)
     task = task_of(info)

@@ -276,11 +276,8 @@ class Evaluation:
         weights = values(self.model)
         if self.projection is not None:
             weights |= {PROJECTION + name: value for name, value in self.projection.tensors().items()}
-        self.best.parent.mkdir(exist_ok=True)
-        part = self.best.with_suffix(".part")
-        write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)
-        files.sync(part)
-        os.replace(part, self.best)
+        with files.new_file(self.best) as part:
+            write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)
 
 
 def finish(model: Any, evaluation: Evaluation, run: Run, name: str, longest: int) -> Any:

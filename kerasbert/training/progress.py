@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kerasbert.training.feed import Part
 
@@ -85,13 +86,26 @@ class Progress:
         self.steps, self.bar, self.quiet, self.shown = steps, None, quiet, 0.0
         if not quiet and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-            from rich.progress import Progress as Bar
 
-            columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.description}"))
-            self.bar = Bar(*columns, console=Console(stderr=True))
-            self.task = self.bar.add_task("", total=steps, completed=start)
-            self.bar.start()
+            self.begin(Console(stderr=True), start)
+
+    def begin(self, console: Any, start: int = 0) -> None:
+        """Show a bar on a rich Console: step and time left always fit, the bar and the numbers share what is left."""
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+        from rich.table import Column
+
+        # one line each: what does not fit is cut at the end of the numbers, never of the step or of the time left
+        whole, rest = Column(no_wrap=True), Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        columns = (
+            BarColumn(bar_width=min(20, console.width // 8)),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}", table_column=whole),
+            TextColumn("{task.fields[left]}", table_column=whole),
+            TextColumn("{task.description}", table_column=rest),
+        )
+        self.bar = Bar(*columns, console=console, expand=True)
+        self.task = self.bar.add_task("", total=self.steps, completed=start, left="")
+        self.bar.start()
 
     def update(self, step: int, logs: Mapping[str, float], left: float | None = None) -> None:
         """Show the state after update `step`.
@@ -109,12 +123,11 @@ class Progress:
             parts.append(f"{logs['utilisation']:.0%} of peak")
         elif "flops_per_second" in logs:
             parts.append(f"{logs['flops_per_second'] / 1e9:,.3g} GFLOP/s")
-        if left is not None and step < self.steps:
-            parts.append(f"{duration(left)} left")
-        line = "  ".join(parts)
+        to_go = f"{duration(left)} left" if left is not None and step < self.steps else ""
         if self.bar:
-            self.bar.update(self.task, completed=step, description=line)
+            self.bar.update(self.task, completed=step, description="  ".join(parts), left=to_go)
             return
+        line = "  ".join([*parts, to_go]) if to_go else "  ".join(parts)
         now = time.monotonic()
         if step < self.steps and now - self.shown < 5:
             return

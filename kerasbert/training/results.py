@@ -11,6 +11,7 @@ from typing import Any
 
 from kerasbert import checkpoints, files
 from kerasbert.data.remote import is_remote
+from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
 from kerasbert.training import storage
 from kerasbert.training.runs import Run
@@ -22,6 +23,16 @@ def write(run: Run, **parts: Any) -> None:
     Args:
         parts: the arguments of `checkpoints.write_model`.
     """
+    try:
+        _write(run, **parts)
+    except OSError as error:
+        raise InputError(
+            f"cannot write the model into {run.directory}: {error.strerror or error}. Its checkpoints are whole: free "
+            "space and run the same command again"
+        ) from error
+
+
+def _write(run: Run, **parts: Any) -> None:
     remote = is_remote(run.directory)
     with tempfile.TemporaryDirectory(prefix=".model.", dir=None if remote else run.directory) as folder:
         checkpoints.write_model(folder, **parts)

@@ -42,6 +42,35 @@ def test_text_in_answers_out_without_kerasbert(classifier, served, tmp_path):
     np.testing.assert_allclose(found["probabilities"], [list(a.scores.values()) for a in answers], atol=1e-5)
 
 
+def test_a_card_lies_beside_it_that_names_the_import(classifier, served):
+    """Without tensorflow_text the loader's traceback has 45 lines."""
+    text = (served / "README.md").read_text()
+    assert "import tensorflow_text" in text
+    assert "`probabilities` [B, L] float32" in text
+    assert "Labels: neg, pos." in text
+    assert str(served) not in text
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_a_functional_model_around_an_encoder_is_exported(pretrained, tmp_path):
+    """It was AttributeError: 'Functional' object has no attribute 'tokenizer'."""
+    import keras
+    import tensorflow as tf
+
+    encoder = kb.load(pretrained)
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ("token_ids", "padding_mask")}
+    scores = keras.layers.Dense(2, name="scores")(encoder(inputs)["sequence"][:, 0])
+    model = keras.Model(inputs, {"scores": scores})
+    kb.export(model, tmp_path / "own", length=16)
+    found = tf.saved_model.load(str(tmp_path / "own")).signatures["serving_default"](text=tf.constant(TEXTS))
+    given = encoder.tokenizer(TEXTS, length=16)
+    expected = model({name: given[name] for name in inputs})["scores"]
+    np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
+    assert "returns `scores`" in (tmp_path / "own/README.md").read_text()
+    with pytest.raises(InputError, match="Sequential cannot be exported: expected a kerasbert model, or a functional"):
+        kb.export(keras.Sequential([keras.layers.Dense(1)]), tmp_path / "x")
+
+
 def test_the_ids_signature(classifier, served):
     import tensorflow as tf
     import tensorflow_text  # noqa: F401
