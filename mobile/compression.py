@@ -206,9 +206,10 @@ def _open(run: Any) -> tuple[Any, str]:
     if not isinstance(run, str | os.PathLike):
         name = ""
     else:
-        from kerasbert.checkpoints import read_model_json
+        from kerasbert.checkpoints import read_model_json, source
         from kerasbert.tasks.load import load
 
+        run = source.directory(run)
         name, run = read_model_json(run).name, load(run)
     if run.tokenizer is None:
         raise InputError(

@@ -1,16 +1,15 @@
 """A model directory read as Spec and tensors, and written again with others."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerasbert import checkpoints, registry, text
+from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.spec import Spec
-from kerasbert.tasks.load import check_finished
 
 Tensors = dict[str, np.ndarray]
 
@@ -21,15 +20,14 @@ def read(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Tensors]:
     Raises:
         InputError: no model directory, or the run is not finished.
     """
-    path = Path(run)
-    check_finished(path)
-    info, tensors = checkpoints.read_model_json(run), checkpoints.read_tensors(path)
+    path = source.directory(run)
+    info, tensors = checkpoints.read_model_json(path), checkpoints.read_tensors(path)
     return info, {name: tensors.read(name) for name in tensors.names()}
 
 
 def tokenizer(run: str | os.PathLike) -> Any:
     """The tokenizer of a model directory, or None."""
-    folder = Path(run) / "tokenizer"
+    folder = source.directory(run) / "tokenizer"
     return text.load_tokenizer(folder) if folder.is_dir() else None
 
 

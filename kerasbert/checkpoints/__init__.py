@@ -2,6 +2,7 @@
 
 from kerasbert.checkpoints.directory import (
     ModelInfo,
+    describe,
     head_names,
     load_encoder,
     load_weights,
@@ -15,6 +16,7 @@ from kerasbert.checkpoints.save import export_checkpoint
 
 __all__ = [
     "ModelInfo",
+    "describe",
     "export_checkpoint",
     "head_names",
     "import_checkpoint",

@@ -27,6 +27,7 @@ class ModelInfo:
         task: dict with at least `kind`, or None for a bare encoder.
         labels: names of the classes in order, or None.
         plugin: {"file", "sha256"} of the file that brought the family, or None.
+        source: {"hub", "revision"}, the name on the Hugging Face hub and the commit that it was imported from, or None.
     """
 
     family: str
@@ -35,6 +36,7 @@ class ModelInfo:
     task: dict[str, Any] | None = None
     labels: tuple[str, ...] | None = None
     plugin: dict[str, str] | None = None
+    source: dict[str, str] | None = None
 
 
 def named_weights(model: Any) -> dict[str, Any]:
@@ -64,6 +66,7 @@ def write_model(
     task: Mapping[str, Any] | None = None,
     labels: Sequence[str] | None = None,
     plugin: Mapping[str, str] | None = None,
+    source: Mapping[str, str] | None = None,
 ) -> None:
     """Write the files of a model directory into an existing folder.
 
@@ -76,6 +79,7 @@ def write_model(
         task: dict with at least `kind`, or None.
         labels: names of the classes in order, or None.
         plugin: {"file", "sha256"}, as `registry.load_plugin` returns it.
+        source: {"hub", "revision"} of an import by name.
     """
     folder = Path(folder)
     weights = dict(named_weights(encoder))
@@ -89,18 +93,27 @@ def write_model(
     )
     if tokenizer is not None:
         tokenizer.save(folder / "tokenizer")
-    files.write_json(
-        folder / "model.json",
-        {
-            "format": FORMAT,
-            "family": name.partition("/")[0],
-            "name": name,
-            "spec": specs.to_dict(encoder.spec),
-            "task": dict(task) if task else None,
-            "labels": list(labels) if labels else None,
-            "plugin": dict(plugin) if plugin else None,
-        },
-    )
+    described = describe(encoder.spec, name, task, labels, plugin)
+    files.write_json(folder / "model.json", described | ({"source": dict(source)} if source else {}))
+
+
+def describe(
+    spec: specs.Spec,
+    name: str,
+    task: Mapping[str, Any] | None = None,
+    labels: Sequence[str] | None = None,
+    plugin: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The content of model.json; arguments as those of `write_model`."""
+    return {
+        "format": FORMAT,
+        "family": name.partition("/")[0],
+        "name": name,
+        "spec": specs.to_dict(spec),
+        "task": dict(task) if task else None,
+        "labels": list(labels) if labels else None,
+        "plugin": dict(plugin) if plugin else None,
+    }
 
 
 def _array(value: Any) -> np.ndarray:
@@ -124,7 +137,7 @@ def read_model_json(directory: str | os.PathLike) -> ModelInfo:
             f"{path} has format {content.get('format')!r}, expected {FORMAT}: use the version that wrote it"
         )
     family, spec, plugin = content.get("family"), content.get("spec"), content.get("plugin")
-    task, labels = content.get("task"), content.get("labels")
+    task, labels, source = content.get("task"), content.get("labels"), content.get("source")
     named = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
     if not (
         isinstance(family, str)
@@ -153,6 +166,7 @@ def read_model_json(directory: str | os.PathLike) -> ModelInfo:
         task=task,
         labels=tuple(labels) if labels else None,
         plugin=plugin,
+        source=source if isinstance(source, dict) else None,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from kerasbert import registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints import hub, keras_hub
 from kerasbert.checkpoints.directory import built, named_weights, save_model
 from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
 from kerasbert.checkpoints.readers import Reader, open_checkpoint
@@ -28,13 +28,14 @@ def import_checkpoint(
     ignore: Sequence[str] = (),
     allow_pickle: bool = False,
     pair: bool | None = None,
+    revision: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
 ) -> Any:
     """Read a checkpoint of others; every weight is assigned exactly once and nothing of theirs is left over.
 
     Args:
-        path: a folder, a file, or the prefix of a TF1 checkpoint.
+        path: a folder, a file, the prefix of a TF1 checkpoint, or for "hf" a name on the Hugging Face hub.
         source: "hf", "tf1" or "keras_hub".
         model: `family` or `family/size`; by default the family is the configuration's `model_type`. A size must agree
             with the configuration and stands in for one that is absent.
@@ -44,18 +45,26 @@ def import_checkpoint(
         allow_pickle: bool, whether a torch pickle may be read.
         pair: bool, whether the checkpoint's classifier reads two texts (entailment, paraphrases, cross-encoders). Nothing
             in a checkpoint of others tells; one that kerasbert exported does, and None takes its word.
+        revision: branch, tag or commit of a name on the hub; the hash of its commit is recorded in model.json (`source`).
         dry_run: bool, assign nothing and return the Coverage: what would go where, missing and left over. What the import
             would refuse for another reason is refused.
         overwrite: bool, whether an existing `out` is replaced.
 
     Returns:
         the encoder (a Keras model) with `.tokenizer` (None where there is none), `.labels`, `.task` and `.heads`
-        ({head: {weight: float32 array}}), or with `dry_run` the Coverage.
+        ({head: {weight: float32 array}}) and `.source` ({"hub", "revision"} of a name), or with `dry_run` the Coverage.
 
     Raises:
         InputError: everything that is missing, extra or misshaped, in one line; no configuration; a setting that cannot
             be computed here; a pickle without consent.
     """
+    origin = None
+    if source == "hf" and not os.path.exists(path) and hub.looks_like_name(os.fspath(path)):
+        name = os.fspath(path)
+        path, commit = hub.fetch(name, revision)
+        origin = {"hub": name, "revision": commit}
+    elif revision is not None:
+        raise InputError(f"revision {revision!r} is of a name on the hub, and {path} is none: leave it out")
     reader, folder = open_checkpoint(path, source, allow_pickle)
     content = keras_hub.read_config(folder) if source == "keras_hub" else configs.read_config(folder)
     family, named = _family(content, model, folder)
@@ -106,7 +115,7 @@ def import_checkpoint(
         return coverage
     encoder = built(family, spec, _name(family, spec))
     encoder.heads = _assign(reader, coverage, named_weights(encoder))
-    encoder.task, encoder.tokenizer = task, pieces
+    encoder.task, encoder.tokenizer, encoder.source = task, pieces, origin
     encoder.labels = labels if task and task["kind"] == "classification" else None
     if out is not None:
         save_model(
@@ -118,6 +127,7 @@ def import_checkpoint(
             tokenizer=encoder.tokenizer,
             task=encoder.task,
             labels=encoder.labels,
+            source=origin,
         )
     return encoder
 

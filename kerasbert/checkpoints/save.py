@@ -8,6 +8,7 @@ import numpy as np
 
 from kerasbert import files, registry, text
 from kerasbert.checkpoints import config as configs
+from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
@@ -25,7 +26,7 @@ def export_checkpoint(
     bert_config.json, bert_model.ckpt and vocab.txt.
 
     Args:
-        run: a model or run directory.
+        run: a model or run directory, or what else `checkpoints.source` knows.
         path: the folder to write; it appears whole or not at all.
         target: "hf" or "tf1".
         overwrite: bool, whether an existing folder is replaced.
@@ -33,6 +34,7 @@ def export_checkpoint(
     Raises:
         InputError: the model has something that the format cannot say.
     """
+    run = source.directory(run)
     info, tensors = read_model_json(run), read_tensors(run)
     family = registry.family(info.family)
     writers = {"hf": _write_hf, "tf1": _write_tf1}

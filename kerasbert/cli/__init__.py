@@ -28,6 +28,8 @@ EXAMPLES = {
     "export": "kerasbert export runs/reviews serving/reviews/1",
 }
 
+OPENS = ("finetune", "evaluate", "predict", "encode", "export", "export-checkpoint")  # their MODEL is a directory
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status.
@@ -59,6 +61,12 @@ def _check_names(options: argparse.Namespace) -> None:
     for kind in ("task", "optimizer", "schedule", "precision", "select"):
         if isinstance(name := getattr(options, kind, None), str):
             registry.check_name(kind, name)
+    opened = [options.model] if options.command in OPENS else []
+    for model in [*opened, getattr(options, "init", None)]:
+        if model is not None:
+            from kerasbert.checkpoints import source
+
+            source.check(model)
 
 
 def parser() -> Parser:
@@ -76,7 +84,7 @@ def parser() -> Parser:
         made = commands.add_parser(
             name, help=text, description=text, parents=[shared], epilog=f"example:\n  {EXAMPLES[name]}"
         )
-        made.set_defaults(run=run)
+        made.set_defaults(run=run, command=name)
         made.defaults = registry.shipped()["defaults"].get(name, {})
         return made
 

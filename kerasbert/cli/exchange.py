@@ -23,6 +23,7 @@ def _import(options: argparse.Namespace) -> None:
         ignore=options.ignore,
         allow_pickle=options.allow_pickle,
         pair=options.pair or None,
+        revision=options.revision,
         dry_run=options.dry_run,
         overwrite=options.overwrite,
     )
@@ -50,13 +51,14 @@ def _export(options: argparse.Namespace) -> None:
 def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("import", _import, "a checkpoint of others -> a model directory")
-    add.add_argument("path", metavar="PATH")
+    add.add_argument("path", metavar="PATH", help="a folder, a file, or a name on the Hugging Face hub")
     add.add_argument("--from", dest="source", default="hf", help="hf, tf1 or keras_hub")
     add.add_argument("--model", metavar="MODEL/SIZE", help="where the checkpoint has no configuration")
     add.add_argument("--tokenizer", metavar="DIR")
     add.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="tensors to drop")
     add.add_argument("--allow-pickle", action="store_true", help="read a torch pickle, which can run code")
     add.add_argument("--pair", action="store_true", help="its classifier reads two texts (entailment, cross-encoders)")
+    add.add_argument("--revision", metavar="REV", help="branch, tag or commit of a name on the hub")
     add.add_argument(
         "--dry-run", action="store_true", help="print what would go where; status 2 where it would not fit"
     )

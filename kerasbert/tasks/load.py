@@ -2,12 +2,12 @@
 
 import dataclasses
 import os
-from pathlib import Path
 from typing import Any
 
 import keras
 
 from kerasbert import checkpoints, registry
+from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.tasks.label import LabelModel
@@ -65,19 +65,21 @@ def save(model: Any, directory: str | os.PathLike, *, tokenizer: Any = None, ove
 
 
 def load(directory: str | os.PathLike) -> Any:
-    """The model of a model or run directory, with `.tokenizer`, `.labels` and `.spec`, or of a `.keras` file.
+    """The model of a directory, with `.tokenizer`, `.labels` and `.spec`.
+
+    Args:
+        directory: a model or run directory, RUN@STEP of a run's checkpoint, a Hugging Face folder, or a `.keras` file.
 
     Returns:
         The task's model for a fine-tuned one, else the encoder (heads of pretraining are left out).
 
     Raises:
-        InputError: no model directory, an unfinished run, weights that do not fit.
+        InputError: no model there, an unfinished run, weights that do not fit.
     """
-    path = Path(directory)
-    if path.suffix == ".keras" and path.is_file():
+    if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
         registry.families()  # their classes are known to Keras once they are imported
-        return keras.saving.load_model(path)
-    check_finished(path)
+        return keras.saving.load_model(directory)
+    path = source.directory(directory)
     encoder, info = checkpoints.load_encoder(path)
     task = task_of(info)
     if task is None:
@@ -86,12 +88,6 @@ def load(directory: str | os.PathLike) -> Any:
     model.build()
     checkpoints.load_weights(path, model.heads["classifier"], "heads/classifier/")
     return model
-
-
-def check_finished(path: Path) -> None:
-    """Refuse a run directory that holds no model yet."""
-    if (path / "run.json").is_file() and not (path / "weights.safetensors").is_file():
-        raise InputError(f"{path} holds an unfinished run: run its command again, it resumes")
 
 
 def task_of(info: checkpoints.ModelInfo) -> Task | None:

@@ -11,6 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert import checkpoints, files, registry
+from kerasbert.checkpoints import source
+from kerasbert.checkpoints.directory import built
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
@@ -22,7 +24,7 @@ from kerasbert.tasks.task import Rows, Task, find_labels, find_task, hold_out, r
 from kerasbert.training import results
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.projection import Projection
-from kerasbert.training.runs import Run, open_run
+from kerasbert.training.runs import Run, begun, open_run
 from kerasbert.training.step import check_batch, distribute
 from kerasbert.training.strategy import parse
 from kerasbert.training.strategy import strategy as find_strategy
@@ -86,6 +88,8 @@ def finetune(
     """
     if is_remote(out):
         raise InputError(f"finetune writes to a local folder, received {out}: copy the finished run to the address")
+    if isinstance(model, str | os.PathLike):
+        model = source.directory(model)
     chosen = find_task(task, text=text_column, text_b=text_b_column, label=label_column, metric=metric)
     label.check_metric(chosen)
     paths = split_files(data)
@@ -119,6 +123,9 @@ def finetune(
     )
     with devices.scope():
         encoder, name, digest = _encoder(model, changes, settings.precision)
+        new_pooler = not keep_head and _lacks_pooler(encoder, name) and begun(out, "pooler", "new", overwrite) == "new"
+        if new_pooler:
+            encoder = _with_pooler(encoder, name, settings)
         longest = predict.longest(encoder, min(length, encoder.spec.longest))
         # the warm-up that was asked for: a tenth of the steps grows with them
         description = settings.to_json() | {
@@ -131,17 +138,26 @@ def finetune(
             "patience": patience,
             "changes": dict(changes or {}),
         }
+        if new_pooler:
+            description["pooler"] = "new"
         if projection is not None:
             description["projection"] = projection.describe(encoder, total)
         if keep_head:
-            _check_head(model, chosen)
-            description["keep_head"] = True
+            chosen = _check_head(model, chosen)
+            description |= {"keep_head": True, "task": chosen.to_json()}
         check_batch(settings.batch, settings.accumulate, devices.num_replicas_in_sync)
         encoded = [encode_texts(encoder.tokenizer, rows.texts, longest) for rows in (train, dev)]
         run = open_run(out, "finetune", description, data=paths, overwrite=overwrite)
         if run.finished:
             results.say(f"{run.directory} is finished: {total} steps were made", quiet)
             return load(run.directory)
+        if new_pooler:
+            results.say(
+                "the model has no pooler (a masked LM has none): a new one starts at random, as in transformers", quiet
+            )
+        results.begin(
+            run, encoder.spec, name, encoder.tokenizer, task=_task(chosen, longest), labels=[*chosen.labels.values()]
+        )
         keras.utils.set_random_seed(settings.seed)
         with _precision(settings.precision):
             program = label.LabelProgram(encoder, chosen)
@@ -162,11 +178,17 @@ def go_on(run: str | os.PathLike, data: Any, projection: Projection, task: Any, 
         InputError: an encoder without a task; `purpose` says what the task is wanted for.
     """
     if task is None:
+        run = source.directory(run)
         task = task_of(checkpoints.read_model_json(run))
         if task is None:
             raise InputError(f"{run} is not fine-tuned: give the task to {purpose} it for, or fine-tune it first")
         settings |= {"keep_head": True}
     return finetune(run, task, data, projection=projection, **settings)
+
+
+def _task(task: Task, longest: int) -> dict[str, Any]:
+    """What model.json says about the task."""
+    return task.to_json() | {"length": longest}
 
 
 _precision = precision
@@ -184,8 +206,6 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
                 "changes and precision apply to a model directory: save the encoder, or build it with them"
             )
         return encoder, encoder.model_name or registry.family_of(encoder).name, results.digest_of(encoder)
-    if not Path(model).is_dir():
-        raise InputError(f"no model directory {model}: pretrain or import one first")
     info = checkpoints.read_model_json(model)
     with _precision(policy):
         encoder = registry.family(info.family).encoder(info.spec.derive(changes or {}))
@@ -199,8 +219,26 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
     return encoder, info.name, results.digest(model)
 
 
-def _check_head(model: Any, task: Task) -> None:
-    """Refuse to go on with a head that was trained for something else."""
+def _lacks_pooler(encoder: Any, name: str) -> bool:
+    """Whether the family has a pooler and this encoder, a masked LM's, has none."""
+    return registry.family(name.partition("/")[0]).spec.pooler and not encoder.spec.pooler
+
+
+def _with_pooler(encoder: Any, name: str, settings: Settings) -> Any:
+    """The same encoder with a pooler that starts at random: others' classifiers have one, without it none is exported."""
+    keras.utils.set_random_seed(settings.seed)
+    with _precision(settings.precision):
+        made = built(registry.family(name.partition("/")[0]), encoder.spec.derive({"pooler": True}), name)
+    had = names(encoder)
+    for weight, variable in names(made).items():
+        if weight in had:
+            variable.assign(had[weight])
+    made.tokenizer, made.labels = encoder.tokenizer, encoder.labels
+    return made
+
+
+def _check_head(model: Any, task: Task) -> Task:
+    """The task with the layers that the model's head has; refuses one that was trained for something else."""
     info = checkpoints.read_model_json(model) if isinstance(model, str | os.PathLike) else None
     if info is None or info.task is None:
         raise InputError("keep_head needs the directory of a fine-tuned model, received another model")
@@ -210,6 +248,7 @@ def _check_head(model: Any, task: Task) -> None:
             f"the head of {model} is for {info.task.get('kind')} with labels {', '.join(had) or 'none'}, expected "
             f"{task.kind} with {', '.join(wanted) or 'none'}: leave keep_head out to train a new one"
         )
+    return dataclasses.replace(task, hidden_layer=info.task.get("hidden_layer"))
 
 
 class _Texts(Feed):
@@ -294,7 +333,7 @@ def finish(model: Any, evaluation: Evaluation, run: Run, name: str, longest: int
         heads=model.heads,
         name=name,
         tokenizer=model.tokenizer,
-        task=task.to_json() | {"length": longest},
+        task=_task(task, longest),
         labels=model.labels,
     )
     return load(run.directory)

@@ -8,6 +8,7 @@ import keras
 
 from kerasbert import checkpoints, registry, text
 from kerasbert import spec as specs
+from kerasbert.checkpoints import source as sources
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.masked_lm import MaskedLM, unigram_baseline
@@ -152,6 +153,8 @@ def pretrain(
         chief = multiworker.is_chief(devices)
         if chief:
             run = open_run(out, "pretrain", description, overwrite=overwrite)
+            if not run.finished:
+                results.begin(run, source.spec, source.name, tokenizer, plugin=plugin)
         multiworker.barrier(devices)
         if not chief:
             run = open_run(out, "pretrain", description)
@@ -240,15 +243,17 @@ class _Source:
     """Where the encoder comes from: a name, a directory or an object."""
 
     def __init__(self, model: Any, init: Any, changes: Mapping[str, Any] | None, tokenizer: Any):
-        self.directory, self.encoder, self.digest, self.tokenizer = init, None, None, None
+        self.directory, self.encoder, self.digest, self.tokenizer = None, None, None, None
         changes = dict(changes or {})
-        if isinstance(model, str | os.PathLike) and os.path.isdir(model):
+        if init is not None:
+            self.directory = sources.directory(init)
+        if isinstance(model, str | os.PathLike) and (os.path.isdir(model) or "@" in os.fspath(model)):
             if init is not None:
                 raise InputError("both model and init are directories: give one")
-            self.directory = model
+            self.directory = model = sources.directory(model)
         if self.directory is not None:
             info = checkpoints.read_model_json(self.directory)
-            if isinstance(model, str) and model != str(self.directory) and registry.find(model)[0].name != info.family:
+            if isinstance(model, str) and registry.find(model)[0].name != info.family:
                 raise InputError(f"{self.directory} holds a {info.family}, expected {model}: name its own model")
             shape = set(changes) - {"dropout", "attention.dropout"}
             if shape:

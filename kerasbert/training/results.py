@@ -51,6 +51,19 @@ def _write(run: Run, **parts: Any) -> None:
     run.finish()
 
 
+def begin(run: Run, spec: Any, name: str, tokenizer: Any, **parts: Any) -> None:
+    """Put model.json and the tokenizer into a local run's directory before the first update: a checkpoint is a model then.
+
+    Args:
+        parts: task, labels, plugin: what `checkpoints.describe` takes.
+    """
+    if is_remote(run.directory) or (run.directory / "model.json").exists():
+        return
+    if tokenizer is not None:
+        tokenizer.save(run.directory / "tokenizer")
+    files.write_json(run.directory / "model.json", checkpoints.describe(spec, name, **parts))
+
+
 def load_heads(directory: str | os.PathLike, heads: Mapping[str, Any]) -> None:
     """Load the heads that a model directory holds; the others start at random, and that is said."""
     held = checkpoints.head_names(checkpoints.read_tensors(directory))

@@ -155,6 +155,12 @@ def open_run(
     return Run(directory, old, finished)
 
 
+def begun(out: str | os.PathLike, name: str, default: Any, overwrite: bool = False) -> Any:
+    """A setting of the run that `out` holds, None where it was begun without it; `default` where a run would begin there."""
+    old = None if overwrite else _read(out if is_remote(out) else Path(out))
+    return default if old is None else old["settings"].get(name)
+
+
 def data_of(directory: str | os.PathLike) -> dict[str, Path]:
     """The train and dev files of a fine-tuned run, if they still lie where they did and hold the same; else none."""
     described = _read(Path(directory)) or {}

@@ -319,6 +319,7 @@ class Trainer:
         state["iterations"] = self._iterations()
         state["skipped"] = self.skipped
         state["data"] = self.feed.position(step)
+        state["average"] = self._averages()
         # copies: the next update changes the variables' own memory
         slots = {f"{i:05d}": np.array(tf.convert_to_tensor(v.value).numpy()) for i, v in self._slot_variables()}
         groups = {"weights": values(self.program.model), "optimizer": slots}
@@ -327,6 +328,16 @@ class Trainer:
         self.checkpoints.begin(step, groups, state)
         self.run.flush()
         self.saved = step
+
+    def _averages(self) -> dict[str, str] | None:
+        """Weight -> the tensor of `optimizer` that holds its moving average, for whoever opens the checkpoint as a model."""
+        optimizer = self.core.optimizer
+        if not optimizer.use_ema:
+            return None
+        slots = {id(variable): f"{i:05d}" for i, variable in self._slot_variables()}
+        weights = {id(variable): name for name, variable in names(self.program.model).items()}
+        pairs = zip(optimizer._trainable_variables, optimizer._model_variables_moving_average)
+        return {weights[id(variable)]: slots[id(average)] for variable, average in pairs}
 
     def _iterations(self) -> int:
         """The optimizer's own count. `int` of the variable itself fails under MultiWorkerMirroredStrategy."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from kerasbert import checkpoints, registry, text
 from kerasbert import spec as specs
+from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import HeadedModel
@@ -39,10 +40,8 @@ class Source:
 
 def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.ModelInfo, Any]:
     """Where the teacher lies, what its model.json says, its tokenizer."""
-    path = Path(directory)
+    path = source.directory(directory)
     info = checkpoints.read_model_json(path)
-    if not (path / "weights.safetensors").is_file():
-        raise InputError(f"{path} holds no weights, expected a finished run: run its command again, it resumes")
     return (
         Source(info.family, info.name, info.spec, path, digest=results.digest(path)),
         info,

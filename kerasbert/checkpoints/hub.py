@@ -1,0 +1,112 @@
+"""Checkpoints by their name on the Hugging Face hub, through huggingface_hub (extra `hub`), which caches them.
+
+Only the configuration, the tokenizer and safetensors are fetched, all of one commit, whose hash is recorded.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from kerasbert.errors import InputError
+
+FILES = (
+    "config.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "model.safetensors.index.json",
+)
+ENDINGS = (".safetensors", ".json", ".bin", ".index", ".ckpt", ".pt", ".h5")  # of files, which no repository is called
+
+
+def fetch(name: str, revision: str | None = None) -> tuple[Path, str]:
+    """The folder of a checkpoint's files, and the hash of their commit.
+
+    Args:
+        name: `bert-base-uncased` or `google-bert/bert-base-uncased`. The hub is `HF_ENDPOINT`'s where that is set.
+        revision: a branch, a tag or a commit; the default branch where it is None.
+
+    Raises:
+        InputError: huggingface_hub is not installed, the hub cannot be reached and nothing is cached, no such name or
+            revision, no safetensors; the line holds the command that downloads the files by hand.
+    """
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise InputError(
+            f"{name} is no folder, and fetching it from the Hugging Face hub needs huggingface_hub: "
+            f"pip install huggingface_hub (extra hub). {_by_hand(name, revision)}"
+        ) from error
+    endpoint = os.environ.get("HF_ENDPOINT")
+    try:
+        info = huggingface_hub.HfApi(endpoint=endpoint).model_info(name, revision=revision, timeout=20)
+    except Exception as error:  # httpx's, requests' and its own, which differ by version
+        cached = _cached(name, revision)
+        if cached is not None and not _says_no(error):
+            print(
+                f"the hub cannot be reached: {name} is commit {cached.name} of the cache", file=sys.stderr, flush=True
+            )
+            return cached, cached.name
+        reason = " ".join(str(error).split()).partition(". ")[0][:160] or type(error).__name__
+        line = f"no checkpoint at {name}, and the hub did not give it: {reason}. {_by_hand(name, revision)}"
+        raise InputError(line) from error
+    names = [file.rfilename for file in info.siblings or []]
+    wanted = [file for file in names if file in FILES or (file.startswith("model") and file.endswith(".safetensors"))]
+    if "config.json" not in wanted or not any(file.endswith(".safetensors") for file in wanted):
+        raise InputError(
+            f"{name} at {info.sha} has no config.json and model.safetensors, expected both: pickles are not fetched. "
+            "Take a revision that was converted (--revision refs/pr/N), or convert it and import the folder"
+        )
+    folder = None
+    for file in wanted:
+        try:
+            path = huggingface_hub.hf_hub_download(name, file, revision=info.sha, endpoint=endpoint)
+        except Exception as error:
+            reason = " ".join(str(error).split())[:160] or type(error).__name__
+            raise InputError(f"cannot fetch {file} of {name}: {reason}. {_by_hand(name, revision)}") from error
+        folder = Path(path).parent
+    return folder, info.sha
+
+
+def looks_like_name(name: str) -> bool:
+    """Whether a name may be one on the hub, and not a path that was mistyped.
+
+    >>> [looks_like_name(name) for name in ("bert-base-uncased", "google-bert/bert", "./bert", "a/b/c", "m.safetensors")]
+    [True, True, False, False, False]
+    """
+    owner, _, rest = name.rpartition("/")
+    plain = re.fullmatch(r"(?:\w[\w.-]*/)?\w[\w.-]*", name)
+    return bool(plain) and not rest.endswith(ENDINGS) and not (owner and os.path.isdir(owner))
+
+
+def _says_no(error: Exception) -> bool:
+    """Whether the hub answered: no such name or revision, or not for this user."""
+    return getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404)
+
+
+def _cached(name: str, revision: str | None) -> Path | None:
+    """The folder of an earlier download: of the commit `revision`, else of the commit that was fetched last."""
+    from huggingface_hub import constants
+
+    folder = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}" / "snapshots"
+    found = [
+        path.parent for path in folder.glob(f"{revision or '*'}/config.json") if any(path.parent.glob("*.safetensors"))
+    ]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def _by_hand(name: str, revision: str | None) -> str:
+    pin = f" --revision {revision}" if revision else ""
+    folder = name.rpartition("/")[2]
+    include = " ".join(f"--include '*.{ending}'" for ending in ("json", "txt", "model", "safetensors"))
+    return (
+        f"Where there is a network: hf download {name}{pin} {include} --local-dir {folder}; "
+        f"then: kerasbert import ./{folder} --out DIR"
+    )

@@ -1,0 +1,199 @@
+"""Where a model comes from: a model or run directory, RUN@STEP, a Hugging Face folder -> a model directory.
+
+The one place that all commands ask. TensorFlow is loaded where a folder of others is converted, not to refuse a name.
+"""
+
+import atexit
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kerasbert import files, registry
+from kerasbert.checkpoints import hub
+from kerasbert.checkpoints.directory import FORMAT
+from kerasbert.checkpoints.readers import read_json
+from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.errors import InputError, nearest
+
+WEIGHTS = "weights.safetensors"
+MANIFEST = "manifest.json"  # of a run's checkpoint: step, files with bytes and sha256, state; written last
+
+
+def directory(model: str | os.PathLike) -> Path:
+    """The model directory of what a user named.
+
+    Args:
+        model: a model or run directory, `RUN@STEP` or `RUN@last` for a checkpoint of a run that need not have ended, or a
+            Hugging Face folder with config.json and safetensors, which is converted; that is said on stderr.
+
+    Returns:
+        a directory with model.json and weights; a temporary one, gone when the process ends, of what had to be made.
+
+    Raises:
+        InputError: none of these, an unfinished run, a folder that `import` refuses, a damaged checkpoint.
+    """
+    kind = check(model)
+    path = Path(model)
+    if kind == "model":
+        return path
+    if kind == "hf":
+        return _converted(os.path.abspath(path), _signature(path))
+    run, _, step = os.fspath(model).rpartition("@")
+    return _checkpoint(Path(run), step)
+
+
+def check(model: str | os.PathLike) -> str:
+    """What kind of source a name is: "model", "hf" or "checkpoint"; reads no weights.
+
+    Raises:
+        InputError: it is none of them; the line says what there is and what to do.
+    """
+    path = Path(model)
+    if path.is_dir():
+        if (path / "run.json").is_file() and not (path / WEIGHTS).is_file():
+            raise InputError(
+                f"{path} holds an unfinished run: run its command again, it resumes{_or_checkpoint(path, steps(path))}"
+            )
+        if (path / "model.json").is_file():
+            return "model"
+        if (path / "config.json").is_file():
+            return "hf"
+        raise InputError(
+            f"{path} is no model directory (no model.json), expected a folder that kerasbert wrote, or one of Hugging Face "
+            "with config.json and model.safetensors"
+        )
+    run, at, step = os.fspath(model).rpartition("@")
+    if at and os.path.isdir(run):
+        found = steps(Path(run))
+        if step != "last" and not step.isdecimal():
+            raise InputError(f"{model}: {step!r} is no step, expected RUN@STEP or RUN@last{_known(found)}")
+        if not found or (step != "last" and int(step) not in found):
+            raise InputError(f"{run} has no checkpoint of step {step}{_known(found)}")
+        return "checkpoint"
+    raise _unknown(os.fspath(model))
+
+
+def _unknown(name: str) -> InputError:
+    """The error for a name that is no folder: what else it may be."""
+    if "@" in name:
+        return InputError(f"no run {name.rpartition('@')[0]}, expected the directory of one before the @")
+    advice = f"no model directory {name}: pretrain or import one first"
+    if hub.looks_like_name(name):
+        advice += f". If it is a name on the Hugging Face hub: kerasbert import {name} --out DIR"
+    models = [*(row["name"] for row in registry.shipped()["models"]), *registry.shipped()["aliases"]]
+    best = nearest(name.rpartition("/")[2].replace("-", "/", 1), models)  # theirs are bert-base, ours bert/base
+    return InputError(f"{advice}. Nearest model that pretrain knows: {best!r}")
+
+
+def steps(run: Path) -> list[int]:
+    """Steps of a run's complete checkpoints, ascending."""
+    folders = (run / "checkpoints").glob("step_*")
+    names = [folder.name.removeprefix("step_") for folder in folders if (folder / MANIFEST).is_file()]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _known(found: list[int]) -> str:
+    return f". It has {', '.join(map(str, found))}" if found else ". It has none yet: wait for the first save"
+
+
+def _or_checkpoint(run: Path, found: list[int]) -> str:
+    return f", or take a checkpoint of it: {run}@{found[-1]} (there are {', '.join(map(str, found))})" if found else ""
+
+
+def _temporary() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="kerasbert."))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _signature(path: Path) -> tuple:
+    """What changes when the folder's files do."""
+    return tuple(sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in path.iterdir()))
+
+
+@functools.cache
+def _converted(path: str, signature: tuple) -> Path:
+    """The model directory made of a Hugging Face folder, once in a process."""
+    from kerasbert.checkpoints.load import import_checkpoint
+
+    made = _temporary() / "model"
+    import_checkpoint(path, "hf", out=made)
+    say(
+        f"{path} is a Hugging Face folder: read as {read_json(made / 'model.json')['name']} (kerasbert import keeps it)"
+    )
+    return made
+
+
+def _checkpoint(run: Path, step: str) -> Path:
+    """A model directory of a run's checkpoint: model.json and tokenizer of the run, weights of the step."""
+    number = steps(run)[-1] if step == "last" else int(step)
+    folder = run / "checkpoints" / f"step_{number}"
+    manifest = _verified(folder, [WEIGHTS])
+    made = _temporary() / "model"
+    made.mkdir()
+    described = _described(run)
+    files.write_json(made / "model.json", described)
+    if (run / "tokenizer").is_dir():
+        shutil.copytree(run / "tokenizer", made / "tokenizer")
+    averages = manifest["state"].get("average")
+    if averages is None:
+        if (_settings(run).get("optimizer_options") or {}).get("ema"):
+            raise InputError(
+                f"{folder} was written by a version that does not say which numbers are the moving average: let the run "
+                "finish, its model has them"
+            )
+        shutil.copyfile(folder / WEIGHTS, made / WEIGHTS)
+        return made
+    _verified(folder, ["optimizer.safetensors"])
+    weights, slots = Safetensors(folder / WEIGHTS), Safetensors(folder / "optimizer.safetensors")
+
+    def read(name: str) -> Any:
+        return slots.read(averages[name]) if name in averages else weights.read(name)
+
+    write_safetensors(made / WEIGHTS, {name: weights.shape(name) for name in weights.names()}, read)
+    return made
+
+
+def _verified(folder: Path, names: list[str]) -> dict[str, Any]:
+    """A checkpoint's manifest, if the files of these names are what it says."""
+    manifest = read_json(folder / MANIFEST)
+    try:
+        expected = {name: manifest["files"][name]["sha256"] for name in names}
+        manifest["state"].get("average")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{folder / MANIFEST} is damaged: take another checkpoint of the run") from error
+    for name, digest in expected.items():
+        if not (folder / name).is_file() or files.sha256(folder / name) != digest:
+            raise InputError(f"{folder / name} is damaged (another sha256): take another checkpoint of the run")
+    return manifest
+
+
+def _settings(run: Path) -> dict[str, Any]:
+    settings = read_json(run / "run.json").get("settings") if (run / "run.json").is_file() else {}
+    return settings if isinstance(settings, dict) else {}
+
+
+def _described(run: Path) -> dict[str, Any]:
+    """What model.json says of a run, or would say."""
+    if (run / "model.json").is_file():
+        return read_json(run / "model.json")
+    settings = _settings(run)
+    name, spec = settings.get("model"), settings.get("spec")
+    if not isinstance(name, str) or not isinstance(spec, dict):
+        raise InputError(
+            f"{run} was begun by a version that wrote no model.json: run its command again, it resumes and writes one"
+        )
+    return {"format": FORMAT, "family": name.partition("/")[0], "name": name, "spec": spec} | {
+        "task": None,
+        "labels": None,
+        "plugin": settings.get("plugin"),
+    }
+
+
+def say(line: str) -> None:
+    """A line for the user, on stderr."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,114 @@
+"""Import by name: from a hub that runs here, from its cache, and what is said where there is neither."""
+
+import importlib
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+import kerasbert as kb
+from kerasbert.checkpoints import hub as hubs
+from kerasbert.checkpoints import read_model_json
+from kerasbert.cli import main
+from tests.checkpoints.hub_server import COMMIT, hub
+from tests.checkpoints.reference import hf_shapes, random_tensors, write_hf
+
+pytest.importorskip("huggingface_hub")
+NOWHERE = "http://127.0.0.1:9"  # a port that nothing listens to
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A repository: a model, and what must not be fetched."""
+    folder = write_hf(tmp_path_factory.mktemp("repository"), random_tensors(hf_shapes()))
+    for name in ("pytorch_model.bin", "README.md", "onnx/model.safetensors"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"not for us")
+    return folder
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache of the hub's own library."""
+    monkeypatch.setattr(importlib.import_module("huggingface_hub.constants"), "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
+def test_a_name_is_fetched_and_its_commit_recorded(files, cache, tmp_path, monkeypatch, name):
+    with hub(name, files) as (address, asked):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        encoder = kb.import_checkpoint(name, out=tmp_path / "run")
+        assert kb.import_checkpoint(name, revision="main").source == encoder.source
+    assert encoder.source == {"hub": name, "revision": COMMIT} == read_model_json(tmp_path / "run").source
+    fetched = {path.rpartition("/")[2] for path in asked if "/resolve/" in path}
+    assert fetched == {"config.json", "model.safetensors", "vocab.txt"}
+    assert all(f"/resolve/{COMMIT}/" in path for path in asked if "/resolve/" in path)
+    assert not any(path.endswith("onnx/model.safetensors") for path in asked)
+    content = json.loads((tmp_path / "run" / "model.json").read_text())
+    del content["source"]  # as older versions wrote it
+    (tmp_path / "run" / "model.json").write_text(json.dumps(content))
+    assert read_model_json(tmp_path / "run").source is None
+
+
+def test_what_was_fetched_is_found_again_without_a_network(files, cache, monkeypatch, capsys):
+    with hub("bert-base-uncased", files) as (address, _):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        folder, _ = hubs.fetch("bert-base-uncased")
+    monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
+    assert hubs.fetch("bert-base-uncased") == (folder, COMMIT)
+    assert f"the hub cannot be reached: bert-base-uncased is commit {COMMIT} of the cache" in capsys.readouterr().err
+
+
+def test_without_a_network_the_error_is_a_command_that_works(files, cache, tmp_path, monkeypatch):
+    """The line's own command, run by the hub's own program against our hub."""
+    monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
+    with pytest.raises(
+        kb.InputError, match="no checkpoint at bert-base-uncased, and the hub did not give it: "
+    ) as caught:
+        kb.import_checkpoint("bert-base-uncased")
+    command = shlex.split(str(caught.value).partition("network: ")[2].partition(";")[0])
+    assert command[:3] == ["hf", "download", "bert-base-uncased"]
+    program = [sys.executable, "-m", "huggingface_hub.cli.hf", *command[1:]]
+    with hub("bert-base-uncased", files) as (address, _):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+        done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    kb.import_checkpoint(tmp_path / "bert-base-uncased")
+    assert not (tmp_path / "bert-base-uncased" / "pytorch_model.bin").exists()
+
+
+def test_no_such_name_and_no_safetensors(files, cache, tmp_path, monkeypatch):
+    (tmp_path / "pickle").mkdir()
+    (tmp_path / "pickle" / "pytorch_model.bin").write_bytes(b"")
+    with hub("pickle", tmp_path / "pickle") as (address, _):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        with pytest.raises(kb.InputError, match=f"pickle at {COMMIT} has no config.json and model.safetensors"):
+            hubs.fetch("pickle")
+        with pytest.raises(kb.InputError, match="no checkpoint at bret-base, and the hub did not give it: 404"):
+            hubs.fetch("bret-base")
+
+
+def test_without_the_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(
+        kb.InputError, match=r"needs huggingface_hub: pip install huggingface_hub \(extra hub\).*hf download x"
+    ):
+        hubs.fetch("x")
+
+
+def test_a_revision_is_of_a_name(files):
+    with pytest.raises(kb.InputError, match=r"revision 'main' is of a name on the hub, and .* is none"):
+        kb.import_checkpoint(files, revision="main")
+
+
+def test_the_command(files, cache, tmp_path, monkeypatch, capsys):
+    with hub("bert-base-uncased", files) as (address, _):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        assert main(["import", "bert-base-uncased", "--revision", COMMIT, "--out", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "run")
+    assert read_model_json(tmp_path / "run").source["revision"] == COMMIT
