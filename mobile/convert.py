@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.mobile import buckets, repack
-from kerasbert.mobile.runtime.quiet import captured
+from kerasbert.mobile.quiet import captured
 
 QUANTIZATIONS = ("float32", "fp16", "dynamic_int8")  # by the converter
 FROM_FLOAT = ("int8_embeddings", "static_int8", "full_int8")  # by kerasbert.mobile.quantize, from a float32 file

@@ -4,13 +4,16 @@ It is a zip behind the .tflite's last byte: the interpreter maps the front of th
 look from the end. (MediaPipe finds the vocabulary and the labels by the same convention, uncompressed.)
 """
 
+import contextlib
 import dataclasses
+import hashlib
 import io
 import json
 import os
+import struct
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,11 @@ FORMATS = (1, 2)  # 2 takes any length, which readers of 1 would not do
 SETTINGS = "bundle.json"
 LABELS = "labels.txt"
 KINDS = ("classification", "regression", "embedding")
+INPUTS = ("token_ids", "padding_mask", "segment_ids")
 MAX_FILES = 64
 MAX_BYTES = 64 << 20  # a vocabulary of 250,000 pieces takes 5 MB
+MAX_LENGTH = 1 << 16  # of a text in tokens; of an output in values
+CHUNK = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,39 +107,68 @@ def unpack(source: str | os.PathLike | bytes) -> dict[str, bytes]:
     """The files of the zip at the end of a file, sizes bounded.
 
     Raises:
-        InputError: no such file, no zip at its end, a damaged one, one that is too large, or a name with a folder in it.
+        InputError: no such file, no zip at its end, a damaged one, one that is too large, a name with a folder in it or
+            a name that stands there twice.
     """
+    where = "the bundle" if isinstance(source, bytes) else str(source)
+    with _opened(source) as archive:
+        entries = archive.infolist()
+        total = sum(entry.file_size for entry in entries)
+        if len(entries) > MAX_FILES or total > MAX_BYTES:
+            raise InputError(
+                f"{where} holds a bundle of {len(entries)} files and {total} bytes, expected at most {MAX_FILES} "
+                f"and {MAX_BYTES}: not a file that kerasbert wrote"
+            )
+        files: dict[str, bytes] = {}
+        for entry in entries:
+            name = entry.filename
+            if name != os.path.basename(name) or "\\" in name or name in ("", ".", ".."):
+                raise InputError(f"{where} holds a bundle with the name {name!r}, expected names without folders")
+            if name in files:
+                raise InputError(f"{where} holds a bundle with two files {name!r}, expected one of each name")
+            with archive.open(entry) as file:
+                files[name] = file.read(entry.file_size)
+        return files
+
+
+@contextlib.contextmanager
+def _opened(source: str | os.PathLike | bytes) -> Iterator[zipfile.ZipFile]:
+    """The zip at the end of a file; what is wrong with it, or with reading it, is an InputError."""
     where = "the bundle" if isinstance(source, bytes) else str(source)
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else Path(source)) as archive:
-            entries = archive.infolist()
-            total = sum(entry.file_size for entry in entries)
-            if len(entries) > MAX_FILES or total > MAX_BYTES:
-                raise InputError(
-                    f"{where} holds a bundle of {len(entries)} files and {total} bytes, expected at most {MAX_FILES} "
-                    f"and {MAX_BYTES}: not a file that kerasbert wrote"
-                )
-            files = {}
-            for entry in entries:
-                if entry.filename != os.path.basename(entry.filename) or "\\" in entry.filename or not entry.filename:
-                    raise InputError(
-                        f"{where} holds a bundle with the name {entry.filename!r}, expected names without folders"
-                    )
-                with archive.open(entry) as file:
-                    files[entry.filename] = file.read(entry.file_size)
-            return files
+            yield archive
+    except InputError:
+        raise
     except FileNotFoundError as error:
         raise InputError(f"no file {where}. Write one with: kerasbert-mobile compress RUN --out FILE") from error
     except (IsADirectoryError, PermissionError) as error:
         raise InputError(f"cannot read {where}: {error.strerror}. Expected a .tflite file") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError, struct.error) as error:
         raise InputError(
             f"{where} carries no readable bundle ({error}). Expected a .tflite file written by kerasbert-mobile compress"
         ) from error
 
 
+def digest(path: str | os.PathLike) -> str:
+    """Hex sha256 of the bytes in front of the bundle, which `Bundle.digest` must equal.
+
+    24 MB take 16 ms; crc32 takes 7 (AMD EPYC), but what names a file of packed weights must not be forged.
+
+    Raises:
+        InputError: as `unpack`.
+    """
+    found = hashlib.sha256()
+    with _opened(path) as archive, open(path, "rb") as file:
+        left = min((entry.header_offset for entry in archive.infolist()), default=0)
+        while left > 0 and (chunk := file.read(min(CHUNK, left))):
+            found.update(chunk)
+            left -= len(chunk)
+    return found.hexdigest()
+
+
 def read(source: str | os.PathLike | bytes) -> Bundle:
-    """The bundle of an exported file.
+    """The bundle of an exported file. Its `digest` is not compared with the file: see `digest`.
 
     Raises:
         InputError: there is none, it is damaged, or a later kerasbert wrote it.
@@ -144,22 +179,56 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
     if SETTINGS not in files:
         raise InputError(f"{where} carries no {SETTINGS}. Expected a .tflite file written by kerasbert-mobile compress")
     try:
-        settings = json.loads(files.pop(SETTINGS))
+        settings = json.loads(files.pop(SETTINGS), parse_constant=_no_constant)
         number = settings.pop("format")
         if number not in FORMATS:
             raise InputError(
-                f"{where} has bundle format {number}, expected {FORMATS[0]} or {FORMATS[1]}: install the kerasbert that wrote it"
+                f"{where} has bundle format {number!r:.40}, expected {FORMATS[0]} or {FORMATS[1]}: "
+                "install the kerasbert that wrote it"
             )
-        settings["signatures"] = {int(length): str(name) for length, name in settings["signatures"].items()}
+        _check_types(settings)
+        settings["signatures"] = {int(length): name for length, name in settings["signatures"].items()}
         settings["labels"] = tuple(settings["labels"])
         bundle = Bundle(tokenizer=files, **settings)
-        if bundle.kind not in KINDS or not bundle.signatures:
-            raise ValueError(f"kind {bundle.kind!r}, {len(bundle.signatures)} signatures")
+        _check_values(bundle)
     except InputError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{where} carries a damaged {SETTINGS} ({error}). Write the file again") from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{where} carries a damaged {SETTINGS} ({reason}). Write the file again") from error
     return bundle
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of json")
+
+
+def _check_types(settings: dict[str, Any]) -> None:
+    """Every field that is there has the type that `to_zip` gives it."""
+    kinds: dict[str, type] = dict.fromkeys(("kind", "output", "model", "target", "quantization", "digest"), str)
+    kinds |= {"pair": bool, "any_length": bool, "labels": list}
+    kinds |= dict.fromkeys(("signatures", "inputs", "versions", "recipe"), dict)
+    for name, kind in kinds.items():
+        if name in settings and not isinstance(settings[name], kind):
+            raise TypeError(f"{name} is {settings[name]!r:.40}, expected json for {kind.__name__}")
+    texts = [*settings["labels"], *(each for name in ("signatures", "inputs") for each in settings[name].values())]
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r:.40} stands where a name belongs")
+
+
+def _check_values(bundle: Bundle) -> None:
+    """What the fields say fits together; whether the model agrees, its interpreter tells."""
+    if bundle.kind not in KINDS:
+        raise ValueError(f"kind {bundle.kind!r:.40}, expected one of {', '.join(KINDS)}")
+    if not bundle.signatures or not all(1 <= length <= MAX_LENGTH for length in bundle.signatures):
+        raise ValueError(f"lengths {bundle.lengths!s:.40}, expected some of 1 to {MAX_LENGTH}")
+    if bundle.any_length and len(bundle.signatures) > 1:
+        raise ValueError(f"{len(bundle.signatures)} signatures of any length, expected one")
+    if len(set(bundle.labels)) < len(bundle.labels) or len(bundle.labels) > MAX_LENGTH:
+        raise ValueError(f"{len(bundle.labels)} labels, of which {len(set(bundle.labels))} differ")
+    if (bundle.kind == "classification") != bool(bundle.labels):
+        raise ValueError(f"{len(bundle.labels)} labels of a {bundle.kind}")
 
 
 def answer(kind: str, labels: Sequence[str], values: Sequence[float]) -> Any:

@@ -1,9 +1,10 @@
 """Read a tokenizer: a directory of ours, a Hugging Face directory or tokenizer.json, or the vocabulary's own files."""
 
+import errno
 import json
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 from kerasbert.errors import InputError, unknown
@@ -20,19 +21,63 @@ NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
 SENTENCEPIECE = (".model", ".spm")
 
 
-def load_tokenizer(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
+class InMemory:
+    """A file of a folder in memory, {name: bytes}, with the methods of Path that are used here; "" is the folder."""
+
+    def __init__(self, files: Mapping[str, bytes], name: str = ""):
+        self.files, self.name, self.suffix = files, name, PurePath(name).suffix
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __lt__(self, other: "InMemory") -> bool:
+        return self.name < other.name
+
+    def __truediv__(self, name: str) -> "InMemory":
+        return InMemory(self.files, name)
+
+    with_name = __truediv__
+
+    @property
+    def parent(self) -> "InMemory":
+        """The folder."""
+        return InMemory(self.files)
+
+    def iterdir(self) -> Iterator["InMemory"]:
+        """Its files."""
+        return (InMemory(self.files, name) for name in self.files)
+
+    def exists(self) -> bool:
+        """Whether there is such a file."""
+        return self.name in self.files
+
+    is_file = exists
+
+    def read_bytes(self) -> bytes:
+        """Its content, or FileNotFoundError."""
+        if self.name not in self.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.name)
+        return self.files[self.name]
+
+
+def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: bool | None = None) -> Tokenizer:
     """The tokenizer at `path`.
 
     Args:
         path: a directory that `save` wrote, a Hugging Face directory (tokenizer.json, or the vocabulary's files with
             tokenizer_config.json), a tokenizer.json, a vocab.txt (WordPiece), a vocab.json or encoder.json beside
             merges.txt or vocab.bpe (byte-level BPE), or SentencePiece's .model (ALBERT's, XLNet's, XLM-R's or T5's,
-            told by its special tokens).
+            told by its special tokens). Or the files of such a directory in memory: a dict of name -> bytes.
         lowercase: bool, overrides what the files say. None: what they say; of a vocab.txt alone it is inferred,
             because a cased vocabulary has pieces with upper-case letters.
     Raises:
         InputError: nothing there, unreadable, or a special token such as [MASK] is missing.
     """
+    if isinstance(path, Mapping):
+        file = tokenizer_file(InMemory(path))
+        if file is None:
+            raise InputError(f"no tokenizer in {', '.join(path) or 'no files'}, expected tokenizer.json or vocab.txt")
+        return _load(file, lowercase)
     path = Path(path)
     file = path
     if path.is_dir():
@@ -49,7 +94,7 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool | None = None) -> To
         raise InputError(f"{file}: {error}") from None
 
 
-def tokenizer_file(directory: Path) -> Path | None:
+def tokenizer_file(directory: Path | InMemory) -> Path | InMemory | None:
     """The file of a directory that a tokenizer can be read from; None where there is none."""
     models = sorted(file for file in directory.iterdir() if file.suffix in SENTENCEPIECE)
     return next((directory / name for name in NAMES if (directory / name).is_file()), models[0] if models else None)

@@ -11,7 +11,7 @@ import numpy as np
 from kerasbert.errors import InputError
 from kerasbert.mobile import buckets, repack, samples
 from kerasbert.mobile.quantize.weights import grid
-from kerasbert.mobile.runtime.quiet import captured
+from kerasbert.mobile.quiet import captured
 
 DEFAULT = 200  # texts: the ranges of MiniLM's tensors hardly grow after that
 

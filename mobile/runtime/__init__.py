@@ -6,10 +6,10 @@
 """
 
 import bisect
+import contextlib
 import os
-import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from kerasbert.errors import InputError
 from kerasbert.export import bundle as bundles
 from kerasbert.mobile.runtime import cache as caches
-from kerasbert.mobile.runtime.interpreters import interpreter
+from kerasbert.mobile.runtime.interpreters import interpreter, one_line
 from kerasbert.text import load_tokenizer
 
 Text = str | bytes
@@ -30,8 +30,9 @@ def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None,
 
     Args:
         path: the file.
-        cache: folder for packed weights (11 MB for MiniLM), which make the next launch faster and smaller. None:
-            $XDG_CACHE_HOME/kerasbert or ~/.cache/kerasbert. False: nothing is written.
+        cache: folder for packed weights (11 MB for MiniLM), which make the next launch faster and smaller; the eight
+            used last are kept in it. None: $XDG_CACHE_HOME/kerasbert or ~/.cache/kerasbert. False: nothing is written.
+            Where there is no home, no room or no Linux, the weights are packed at every launch.
         threads: int, of the interpreter.
     Raises:
         InputError: no such file, not ours, damaged, or no interpreter is installed.
@@ -40,18 +41,26 @@ def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None,
     if threads < 1:
         raise InputError(f"threads is {threads}, expected at least 1")
     bundle = bundles.read(path)
+    digest = bundles.digest(path)
+    if digest != bundle.digest:
+        raise InputError(
+            f"{path} is damaged: its first part has sha256 {digest[:12]}, its bundle says {bundle.digest[:12] or 'nothing'!r}. "
+            "Copy it again or write it again"
+        )
     folder = None
     if cache is not False:
         folder = caches.default_directory() if cache in (None, True) else Path(cache)
-    return Runner(bundle, interpreter(path, bundle, threads, folder))
+    return Runner(bundle, interpreter(path, bundle, threads, folder, digest), path)
 
 
-def tokenizer_of(bundle: bundles.Bundle) -> Any:
-    """The tokenizer that a bundle carries."""
-    with tempfile.TemporaryDirectory() as directory:
-        for name, data in bundle.tokenizer.items():
-            (Path(directory) / name).write_bytes(data)
-        return load_tokenizer(directory)
+@contextlib.contextmanager
+def _tokenizing(path: Path) -> Iterator[None]:
+    """Whatever a tokenizer raises that came in a file becomes an InputError of one line."""
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path} carries a damaged tokenizer: {reason[:200]}") from error
 
 
 class Runner:
@@ -65,13 +74,15 @@ class Runner:
         bundle: Bundle; labels: tuple of str; lengths: tuple of int, the buckets in tokens, or the longest; tokenizer.
     """
 
-    def __init__(self, bundle: bundles.Bundle, model: Any):
+    def __init__(self, bundle: bundles.Bundle, model: Any, path: Path):
         self.bundle = bundle
         self.model = model
-        self.tokenizer = tokenizer_of(bundle)
+        self.path = path
+        with _tokenizing(path):
+            self.tokenizer = load_tokenizer(bundle.tokenizer)
         self.labels = bundle.labels
         self.lengths = bundle.lengths
-        self._names = tuple(bundle.inputs[name] for name in ("token_ids", "padding_mask", "segment_ids"))
+        self._names = tuple(bundle.inputs[name] for name in bundles.INPUTS)
         self._turn = threading.Lock()
 
     def __call__(self, texts: Sequence[Text] | Sequence[tuple[Text, Text]]) -> list[Any]:
@@ -82,7 +93,9 @@ class Runner:
         """Texts -> float32 [texts, outputs]: probabilities, values or vectors."""
         if isinstance(texts, (str, bytes)):
             raise InputError("texts is one string, expected a list of strings: put it in brackets")
-        packed = [self.tokenizer.pack(*self._parts(text), length=self.lengths[-1]) for text in texts]
+        parts = [self._parts(text) for text in texts]
+        with _tokenizing(self.path):
+            packed = [self.tokenizer.pack(*each, length=self.lengths[-1]) for each in parts]
         rows: list[Any] = [None] * len(packed)
         # by length: a change of length costs 0.2-0.6 ms
         for place in sorted(range(len(packed)), key=lambda place: len(packed[place][0])):
@@ -106,5 +119,12 @@ class Runner:
         inputs = {name: np.zeros((1, length), np.int32) for name in self._names}
         for name, values in zip(self._names, (token_ids, 1, segment_ids)):
             inputs[name][0, :used] = values
-        with self._turn:
-            return self.model.run(length, inputs)
+        with self._turn, one_line(self.path, "run"):
+            outputs = self.model.run(length, inputs)
+        if self.bundle.kind != "embedding" and len(outputs) != (len(self.labels) or 1):
+            raise InputError(f"{self.path} answers with {len(outputs)} numbers: it is damaged. Write the file again")
+        if not np.isfinite(outputs).all():
+            raise InputError(
+                f"{self.path} answers with numbers that are not finite: it is damaged. Write the file again"
+            )
+        return outputs

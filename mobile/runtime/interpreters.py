@@ -2,35 +2,59 @@
 
 ai-edge-litert's CompiledModel comes first: with a weight cache all signatures share one set of packed weights (100 MB
 for MiniLM with 17 fixed buckets; its plain Interpreter packs them for each: 260 MB). tflite-runtime comes last.
+Every file is opened by the plain Interpreter before (1 ms), which verifies the flatbuffer; CompiledModel.from_file maps
+it unseen, and a damaged one is a segmentation fault. `operators.check` looks at what the verifier does not.
 """
 
 import atexit
-import os
-import sys
+import contextlib
+import struct
+import threading
+import traceback
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.export.bundle import Bundle
+from kerasbert.export.bundle import INPUTS, MAX_LENGTH, Bundle
 from kerasbert.mobile.runtime import cache as caches
-from kerasbert.mobile.runtime.quiet import captured
+from kerasbert.mobile.runtime import operators
+from kerasbert.mobile.runtime.quiet import unheard, unheard_from_now_on
 
 IN_MEMORY = ":memory"  # XNNPACK's name for a weight cache in an anonymous file
 
-
 _OPEN: weakref.WeakSet = weakref.WeakSet()
+_OPENING = threading.Lock()  # so that a memory file that appears meanwhile is the model's that is being opened
 
 
 def _leave() -> None:
-    """Free the models, and let litert's static objects say goodbye unheard: they write to stderr after Python has ended."""
+    """Free the models, and let litert's static objects say goodbye unheard: they write after Python has ended."""
     for model in list(_OPEN):
         model.close()
-    if sys.stderr is not None:
-        sys.stderr.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    unheard_from_now_on()
+
+
+@contextlib.contextmanager
+def one_line(path: Path, doing: str) -> Iterator[None]:
+    """What an interpreter raises about a file becomes an InputError of one line.
+
+    Args:
+        path: the file.
+        doing: str, "open" or "run".
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (RuntimeError, ValueError, OSError, LookupError, ArithmeticError, MemoryError, struct.error) as error:
+        with unheard():  # the frames hold buffers, and litert writes when the last one goes
+            traceback.clear_frames(error.__traceback__)
+        lines = [line.strip(" └") for line in str(error).splitlines()]
+        reason = next((line for line in reversed(lines) if line), type(error).__name__)
+        raise InputError(f"the interpreter cannot {doing} {path}: {reason[:200]}. Write the file again") from error
 
 
 class Compiled:
@@ -60,8 +84,8 @@ class Compiled:
         _OPEN.add(self)
 
     def close(self) -> None:
-        """Free the model; litert writes three lines to stderr about it."""
-        with captured():
+        """Free the model; litert writes three lines about it."""
+        with unheard():
             self.buffers.clear()
             self.model = None
 
@@ -84,7 +108,7 @@ class Compiled:
         """Inputs by the signature's names, int32 [1, length] -> float32 [outputs]."""
         name = self.bundle.signature(length)
         if name not in self.buffers:
-            with captured():  # litert makes its default environment at the first write
+            with unheard():  # litert makes its default environment at the first write
                 return self._compute(name, length, inputs)
         return self._compute(name, length, inputs)
 
@@ -111,7 +135,7 @@ class Plain:
         """Inputs by the signature's names, int32 [1, length] -> float32 [outputs]."""
         name = self.bundle.signature(length)
         if name not in self.runners:
-            with captured():
+            with unheard():
                 self.runners[name] = self.model.get_signature_runner(name)
                 return self._compute(name, inputs)
         return self._compute(name, inputs)
@@ -120,7 +144,7 @@ class Plain:
         return self.runners[name](**inputs)[self.bundle.output].reshape(-1)
 
 
-def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None) -> Compiled | Plain:
+def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None, digest: str) -> Compiled | Plain:
     """The best interpreter that is installed and opens the file.
 
     Args:
@@ -128,60 +152,102 @@ def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None) ->
         bundle: its Bundle.
         threads: int.
         cache: folder of weight caches, or None to write nothing.
+        digest: str, hex sha256 of the bytes in front of the bundle.
     Raises:
-        InputError: none is installed, none opens the file, or the only one computes this kind of file wrongly.
+        InputError: none is installed, the file is no valid flatbuffer or not what its bundle says, or the only
+            interpreter computes this kind of file wrongly.
     """
-    with captured() as log:
+    with unheard(), one_line(path, "open"):
         try:
-            return _litert(path, bundle, threads, cache)
+            import ai_edge_litert
+            from ai_edge_litert.interpreter import Interpreter
         except ImportError:
-            pass
-        except (RuntimeError, ValueError, OSError) as error:
-            raise _broken(path, error, log()) from error
-        try:
-            from tflite_runtime.interpreter import Interpreter
-        except ImportError as error:
-            raise InputError(
-                "no interpreter for .tflite files is installed. Do: pip install 'kerasbert[device]'"
-            ) from error
-        if bundle.quantization in ("dynamic_int8", "static_int8"):  # static has some dynamic matrices
-            raise InputError(
-                f"{path} is {bundle.quantization} and only tflite-runtime is installed, which refuses such files or computes "
-                "wrong numbers. Do: pip install ai-edge-litert, or compress with --quantize fp16"
-            )
-        try:
-            return Plain(Interpreter, "tflite-runtime Interpreter", path, bundle, threads)
-        except (RuntimeError, ValueError, OSError) as error:
-            raise _broken(path, error, log()) from error
+            model = _tflite_runtime(path, bundle, threads)
+            check(model.model, bundle, path)
+            return model
+        name = "ai-edge-litert Interpreter"
+        plain = Plain(Interpreter, name, path, bundle, threads)
+        operators.check(path)
+        check(plain.model, bundle, path)
+        del plain  # or its 4 MB add to the peak; opening it again takes a millisecond
+        version = getattr(ai_edge_litert, "__version__", "")
+        model = _compiled(path, bundle, threads, cache, caches.key(digest, threads, version))
+        return model or Plain(Interpreter, name, path, bundle, threads)
 
 
-def _litert(path: Path, bundle: Bundle, threads: int, cache: Path | None) -> Compiled | Plain:
-    """CompiledModel with the cache on disk, else in memory, else without; where it is missing or fails, Interpreter."""
-    key = f"{bundle.digest[:32]}-{threads}"
+def check(model: Any, bundle: Bundle, path: Path) -> None:
+    """Compare the signatures of a graph with what its bundle says about them.
+
+    Args:
+        model: an Interpreter whose tensors are not allocated yet.
+        bundle: Bundle.
+        path: the file, for the error.
+    Raises:
+        InputError: a signature, input or output is not there or has another shape or type.
+    """
+    found = model.get_signature_list()
+    size = len(bundle.labels) if bundle.kind == "classification" else 1 if bundle.kind == "regression" else None
+    for length, name in bundle.signatures.items():
+        if name not in found:
+            raise InputError(f"{path} has no signature {name!r:.40}, which its bundle names. Write the file again")
+        runner = model.get_signature_runner(name)
+        inputs, outputs = runner.get_input_details(), runner.get_output_details()
+        shape = (1, -1 if bundle.any_length else length)
+        wanted = {bundle.inputs[part]: (shape, np.int32) for part in INPUTS}
+        _compare(path, name, inputs, wanted)
+        width = int(outputs[bundle.output]["shape"][-1]) if size is None and bundle.output in outputs else size
+        if width is not None and not 1 <= width <= MAX_LENGTH:
+            raise InputError(f"{path}: the output of {name!r:.40} has {width} values, expected 1 to {MAX_LENGTH}")
+        _compare(path, name, outputs, {bundle.output: ((1, width), np.float32)})
+
+
+def _compare(path: Path, name: str, found: dict[str, dict], wanted: dict[str, tuple]) -> None:
+    """The tensors of one side of a signature: name -> (shape, type)."""
+    given = {key: (tuple(map(int, one["shape_signature"])), one["dtype"]) for key, one in found.items()}
+    if given != wanted:
+        raise InputError(
+            f"{path}: the signature {name!r:.40} has {_shown(given)}, its bundle says {_shown(wanted)}. Write the file again"
+        )
+
+
+def _shown(tensors: dict[str, tuple]) -> str:
+    said = [f"{key!r:.30} {np.dtype(kind).name}{list(shape)}" for key, (shape, kind) in sorted(tensors.items())]
+    return ", ".join(said)[:200] or "nothing"
+
+
+def _tflite_runtime(path: Path, bundle: Bundle, threads: int) -> Plain:
     try:
-        found = caches.find(cache, key) if cache and bundle.digest else None
-        if found:
-            return Compiled(path, bundle, threads, str(found))
-        draft = caches.draft(cache) if cache and bundle.digest else None
-        for place in (draft, IN_MEMORY if hasattr(os, "memfd_create") else None, ""):
-            if place is None:
-                continue
+        from tflite_runtime.interpreter import Interpreter
+    except ImportError as error:
+        raise InputError(
+            "no interpreter for .tflite files is installed. Do: pip install 'kerasbert[device]'"
+        ) from error
+    if bundle.quantization in ("dynamic_int8", "static_int8"):  # static has some dynamic matrices
+        raise InputError(
+            f"{path} is {bundle.quantization} and only tflite-runtime is installed, which refuses such files or computes "
+            "wrong numbers. Do: pip install ai-edge-litert, or compress with --quantize fp16"
+        )
+    return Plain(Interpreter, "tflite-runtime Interpreter", path, bundle, threads)
+
+
+def _compiled(path: Path, bundle: Bundle, threads: int, cache: Path | None, key: str) -> Compiled | None:
+    """CompiledModel with weights packed by an earlier launch, else packed in memory, else unshared; None: it cannot."""
+    places = [""]
+    if caches.can_pack(path.stat().st_size):
+        found = caches.find(cache, key) if cache else None
+        places = [*([str(found)] if found else []), IN_MEMORY, ""]
+    for place in places:
+        with _OPENING:
+            before = caches.packed()
             try:
-                model = Compiled(path, bundle, threads, str(place))
+                model = Compiled(path, bundle, threads, place)
             except RuntimeError:
                 continue
-            if place is draft:
-                caches.keep(draft, key)
+            except (ImportError, TypeError, AttributeError):  # an older litert: not there, or without these options
+                return None
+            if place == IN_MEMORY and cache:
+                new = caches.packed() - before
+                if len(new) == 1:
+                    caches.keep(cache, key, *new)
             return model
-    except (ImportError, TypeError, AttributeError):  # an older litert: no CompiledModel, or without these options
-        pass
-    from ai_edge_litert.interpreter import Interpreter
-
-    return Plain(Interpreter, "ai-edge-litert Interpreter", path, bundle, threads)
-
-
-def _broken(path: Path, error: Exception, log: str) -> InputError:
-    reason = next(
-        (line for line in [*str(error).splitlines(), *log.splitlines()] if line.strip()), type(error).__name__
-    )
-    return InputError(f"the interpreter cannot open {path}: {reason.strip()[:200]}. Write the file again")
+    return None

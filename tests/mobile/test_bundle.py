@@ -58,10 +58,26 @@ def test_a_zip_bomb_is_refused():
         bundle.read(buffer.getvalue())
 
 
-@pytest.mark.parametrize("name", ["../vocab.txt", "/etc/vocab.txt", "a/b", "a\\b"])
+@pytest.mark.parametrize("name", ["../vocab.txt", "/etc/vocab.txt", "a/b", "a\\b", "..", "."])
 def test_names_that_lead_elsewhere_are_refused(name):
     with pytest.raises(InputError, match="names without folders"):
         bundle.unpack(bundle.pack({name: b"x"}))
+
+
+def test_a_name_that_stands_there_twice_is_refused():
+    buffer = io.BytesIO(BUNDLE.to_zip())
+    with zipfile.ZipFile(buffer, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("vocab.txt", b"[PAD]\nother\n")
+    with pytest.raises(InputError, match=r"two files 'vocab\.txt', expected one of each name"):
+        bundle.read(buffer.getvalue())
+
+
+def test_the_digest_is_of_the_bytes_in_front(tmp_path):
+    import hashlib
+
+    for front in (b"", b"model bytes", bytes(3 << 20)):
+        (tmp_path / "x.tflite").write_bytes(front + BUNDLE.to_zip())
+        assert bundle.digest(tmp_path / "x.tflite") == hashlib.sha256(front).hexdigest()
 
 
 def test_a_damaged_member_is_refused():
@@ -87,6 +103,24 @@ def test_files_of_others_are_refused(tmp_path):
         ({"kind": "song"}, "damaged .*song"),
         ({"surprise": 1}, "damaged .*surprise"),
         ({"signatures": {"x": "y"}}, "damaged"),
+        ({"format": "1" * 100}, "bundle format '111"),
+        ({"kind": ["classification"]}, "damaged .*expected json for str"),
+        ({"output": None}, "damaged .*output is None, expected json for str"),
+        ({"digest": 1}, "damaged .*digest is 1, expected json for str"),
+        ({"pair": "false"}, "damaged .*pair is 'false', expected json for bool"),
+        ({"any_length": 1}, "damaged .*any_length is 1, expected json for bool"),
+        ({"labels": "nj"}, "damaged .*labels is 'nj', expected json for list"),
+        ({"labels": ["a", 1]}, "damaged .*1 stands where a name belongs"),
+        ({"labels": ["a", "a"]}, "damaged .*2 labels, of which 1 differ"),
+        ({"labels": []}, "damaged .*0 labels of a classification"),
+        ({"kind": "regression"}, "damaged .*2 labels of a regression"),
+        ({"inputs": {"token_ids": 1}}, "damaged .*1 stands where a name belongs"),
+        ({"signatures": {"8": 8}}, "damaged .*8 stands where a name belongs"),
+        ({"signatures": {}}, r"damaged .*lengths \(\), expected some of 1 to 65536"),
+        ({"signatures": {"2147483647": "a"}}, r"damaged .*lengths \(2147483647,\), expected some of 1 to 65536"),
+        ({"signatures": {"0": "a"}}, "damaged .*expected some of 1 to 65536"),
+        ({"any_length": True}, "damaged .*2 signatures of any length, expected one"),
+        ({"recipe": {"rate": float("nan")}}, "damaged .*NaN is no number of json"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(change, text):
@@ -94,6 +128,15 @@ def test_settings_that_do_not_fit_are_refused(change, text):
     files["bundle.json"] = json.dumps(json.loads(files["bundle.json"]) | change).encode()
     with pytest.raises(InputError, match=text):
         bundle.read(bundle.pack(files))
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b'{"labels":' * 100_000, b"[]", b"7", b"", b"\xff", b'{"format": 1}']
+)
+def test_settings_that_are_no_settings_are_one_line(content):
+    with pytest.raises(InputError, match="damaged") as caught:
+        bundle.read(bundle.pack({"bundle.json": content}))
+    assert "\n" not in str(caught.value)
 
 
 def test_answers():

@@ -1,14 +1,24 @@
 """The phone side: the same answers as kb.predict, any length or the shortest bucket, a cache that never hurts, no TensorFlow."""
 
+import contextlib
+import dataclasses
+import hashlib
 import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
 import threading
+import time
+import zipfile
 
 import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
 from tests.mobile.conftest import TEXTS
-from tests.support import python
+from tests.support import ROOT, python
 from tests.tiny import sentences
 
 
@@ -159,6 +169,99 @@ def test_weight_cache_is_made_used_and_repaired(int8_file, tmp_path):
     assert [found.read_bytes() for found in (tmp_path / "cache").iterdir()] == [content]
 
 
+def test_old_caches_and_drafts_of_killed_processes_are_removed(int8_file, tmp_path):
+    from kerasbert.mobile.runtime import cache, load
+
+    hour = time.time() - cache.STALE - 60
+    old = [f"{'ab' * 16}-1-0123456{n}.weights" for n in range(3)]
+    old += [f"{n}{'ab' * 31}f-12345678-01234567.weights" for n in range(9)]
+    theirs = ["notes.weights", "a.draft", ".12345678.drafts", f"{'ab' * 16}.weights"]
+    for number, name in enumerate([*old, ".abcd_123.draft", ".abcd_124.draft", *theirs]):
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (hour + number, hour + number))
+    os.utime(tmp_path / ".abcd_124.draft")  # its process may live
+    load(int8_file[0], cache=tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left >= {*theirs, ".abcd_124.draft", *old[-cache.KEPT + 1 :]}
+    assert len(left) == len(theirs) + 1 + cache.KEPT
+    load(int8_file[0], cache=tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == left
+
+
+LOAD = "from kerasbert.mobile.runtime import load; print(load(sys.argv[1], {cache})(['a good film'])[0].label)"
+
+
+def test_a_limit_on_the_size_of_files_does_not_abort(int8_file, tmp_path):
+    """XNNPACK aborts where its cache cannot be written; as `ulimit -f 20` does it, for quotas too."""
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20480, 20480)); "
+    code += LOAD.format(cache="sys.argv[2]")
+    done = python("-c", code, int8_file[0], tmp_path / "cache", PYTHONDONTWRITEBYTECODE="1")
+    assert done.stdout == "negative\n"
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.skipif(not shutil.which("unshare"), reason="needs unshare")
+def test_a_full_disk_does_not_abort(int8_file, tmp_path):
+    code = "import sys; " + LOAD.format(cache="sys.argv[2]")
+    line = f"mount -t tmpfs -o size=8k tmpfs {tmp_path} && {sys.executable} -c {shlex.quote(code)} {int8_file[0]} {tmp_path}"
+    done = subprocess.run(
+        ["unshare", "-rm", "bash", "-c", f"{line} && ls -A {tmp_path}"], cwd=ROOT, capture_output=True, text=True
+    )
+    if "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip("may not mount")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "negative\n", "")  # and no draft is left
+
+
+def test_no_home_and_no_temporary_folder_is_needed(int8_file, monkeypatch, tmp_path):
+    import pathlib
+    import tempfile
+
+    from kerasbert.mobile.runtime import load
+
+    def fail(*_, **__):
+        raise FileNotFoundError("No usable temporary directory found")
+
+    def homeless(*_):
+        raise RuntimeError("Could not determine home directory.")
+
+    expected = load(int8_file[0], cache=False)(TEXTS)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pathlib.Path, "expanduser", homeless)
+    monkeypatch.setattr(tempfile, "gettempdir", fail)
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", fail)
+    assert load(int8_file[0])(TEXTS) == expected
+    monkeypatch.setattr(tempfile, "mkstemp", fail)
+    assert load(int8_file[0], cache=tmp_path)(TEXTS) == expected
+    assert not list(tmp_path.iterdir())
+
+
+def test_output_of_the_process_is_left_alone(any_file, float_file):
+    """While two threads load and answer, and in exit handlers: what the process prints arrives, litert's lines do not."""
+    code = (
+        "import atexit, sys, threading\n"
+        "atexit.register(lambda: print('last words', file=sys.stderr))\n"
+        "from kerasbert.mobile.runtime import load\n"
+        "def work(path):\n"
+        "    for _ in range(10):\n"
+        "        load(path, cache=False)(['a good film'])\n"
+        "threads = [threading.Thread(target=work, args=(path,)) for path in sys.argv[1:]]\n"
+        "[thread.start() for thread in threads]\n"
+        "count = 0\n"
+        "while any(thread.is_alive() for thread in threads):\n"
+        "    count += 1\n"
+        "    print('line', flush=True)\n"
+        "    print('line', file=sys.stderr)\n"
+        "    threads[0].join(0.001)\n"
+        "print('lines', count)\n"
+        "load(sys.argv[1], cache=False)\n"
+    )
+    done = python("-c", code, any_file[0], float_file[0])
+    count = int(done.stdout.split()[-1])
+    assert count > 5
+    assert done.stdout == "line\n" * count + f"lines {count}\n"
+    assert done.stderr == "line\n" * count + "last words\n"
+
+
 def test_a_cache_that_cannot_be_written_is_done_without(int8_file, tmp_path):
     from kerasbert.mobile.runtime import load
 
@@ -174,6 +277,8 @@ def test_default_cache_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache.default_directory() == tmp_path / ".cache" / "kerasbert"
+    monkeypatch.setattr(cache.Path, "expanduser", lambda path: (_ for _ in ()).throw(RuntimeError("no home")))
+    assert cache.default_directory() is None
 
 
 def test_plain_interpreter_gives_the_same(float_file, runner):
@@ -187,13 +292,29 @@ def test_plain_interpreter_gives_the_same(float_file, runner):
     np.testing.assert_allclose(runner.outputs(TEXTS), expected, atol=1e-6)
 
 
+STAND_IN = """
+import numpy as np
+class Interpreter:
+    def __init__(self, **k): pass
+    def get_signature_list(self): return {f"length_{n}": None for n in (8, 12, 24)}
+    def get_signature_runner(self, name): return Runner(int(name.split("_")[1]))
+class Runner:
+    def __init__(self, length): self.length = length
+    def get_input_details(self):
+        names = ("token_ids", "padding_mask", "segment_ids")
+        return {name: {"shape_signature": np.array([1, self.length]), "dtype": np.int32} for name in names}
+    def get_output_details(self):
+        return {"probabilities": {"shape_signature": np.array([1, 3]), "dtype": np.float32}}
+"""
+
+
 def test_tflite_runtime_is_refused_for_int8(float_file, int8_file, tmp_path):
     """With only tflite-runtime installed (here: a stand-in), dynamic int8 is an error and float32 runs."""
     (tmp_path / "ai_edge_litert").mkdir()
     (tmp_path / "ai_edge_litert/__init__.py").write_text("raise ImportError('not here')")
     (tmp_path / "tflite_runtime").mkdir()
     (tmp_path / "tflite_runtime/__init__.py").write_text("")
-    (tmp_path / "tflite_runtime/interpreter.py").write_text("class Interpreter:\n    def __init__(self, **k): pass\n")
+    (tmp_path / "tflite_runtime/interpreter.py").write_text(STAND_IN)
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from kerasbert.mobile.runtime import load\n"
@@ -206,19 +327,164 @@ def test_tflite_runtime_is_refused_for_int8(float_file, int8_file, tmp_path):
 
 
 def test_damaged_files_are_one_line(float_file, tmp_path):
-    from kerasbert.export import bundle
     from kerasbert.mobile.runtime import load
 
     data = float_file[0].read_bytes()
     (tmp_path / "cut.tflite").write_bytes(data[:-1000])
     with pytest.raises(InputError, match="no readable bundle"):
         load(tmp_path / "cut.tflite")
-    (tmp_path / "odd.tflite").write_bytes(b"x" * 1000 + bundle.read(float_file[0]).to_zip())
+    (tmp_path / "odd.tflite").write_bytes(rebundled(float_file[0], front=b"x" * 1000))
     with pytest.raises(InputError, match=r"cannot open .*odd\.tflite") as caught:
         load(tmp_path / "odd.tflite", cache=False)
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="threads is 0"):
         load(float_file[0], threads=0)
+
+
+def parts(path):
+    """(the bytes in front of the bundle, the Bundle)."""
+    from kerasbert.export import bundle
+
+    with zipfile.ZipFile(path) as archive:
+        return path.read_bytes()[: archive.infolist()[0].header_offset], bundle.read(path)
+
+
+def rebundled(path, front=None, **changes):
+    """The bytes of a file with another front or other fields in its bundle, its digest made anew."""
+    own, found = parts(path)
+    front = own if front is None else front
+    changes = {"digest": hashlib.sha256(front).hexdigest()} | changes
+    return front + dataclasses.replace(found, **changes).to_zip()
+
+
+def test_the_cache_key_is_computed_and_never_read_from_the_file(int8_file, tmp_path):
+    from kerasbert.mobile.runtime import load
+
+    precious = tmp_path / "precious/yolo-1-final.weights"
+    precious.parent.mkdir()
+    (tmp_path / "a/cache").mkdir(parents=True)
+    others = tmp_path / f"a/cache/{'0' * 64}-{'1' * 8}-{'2' * 8}.weights"
+    for file in (precious, others):
+        file.write_text("not to be touched")
+    for digest in ("../../precious/*", "*", "", "0" * 64):
+        (tmp_path / "evil.tflite").write_bytes(rebundled(int8_file[0], digest=digest))
+        with pytest.raises(InputError, match=r"evil\.tflite is damaged: its first part has sha256"):
+            load(tmp_path / "evil.tflite", cache=tmp_path / "a/cache")
+    assert precious.exists()
+    assert others.exists()
+
+
+def test_a_damaged_file_does_not_poison_the_cache_of_the_good_one(int8_file, tmp_path):
+    from kerasbert.mobile.runtime import load
+
+    expected = load(int8_file[0], cache=False)(TEXTS)
+    front, bundle = parts(int8_file[0])
+    spoilt = []
+    for begin in range(0, len(front) - 256, 256):  # somewhere there are weights
+        changed = front[:begin] + bytes(256) + front[begin + 256 :]
+        if changed == front:
+            continue
+        (tmp_path / "damaged.tflite").write_bytes(changed + bundle.to_zip())
+        with pytest.raises(InputError, match="is damaged"):
+            load(tmp_path / "damaged.tflite", cache=tmp_path / "cache")
+        if len(spoilt) < 2:  # the same damage with its own digest answers otherwise, under a key of its own
+            (tmp_path / "damaged.tflite").write_bytes(rebundled(int8_file[0], changed))
+            with contextlib.suppress(InputError):
+                other = load(tmp_path / "damaged.tflite", cache=tmp_path / "cache")(TEXTS)
+                spoilt += [other] if other != expected else []
+    assert len(spoilt) == 2
+    assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
+    assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"signatures": {24: "length_9"}}, "no signature 'length_9'"),
+        ({"signatures": {8: "length_8", 23: "length_24"}}, r"'length_24' has .*int32\[1, 24\].* says .*int32\[1, 23\]"),
+        (
+            {"inputs": {"token_ids": "a", "padding_mask": "padding_mask", "segment_ids": "segment_ids"}},
+            "bundle says 'a'",
+        ),
+        ({"inputs": dict.fromkeys(("token_ids", "padding_mask", "segment_ids"), "token_ids")}, "has 'padding_mask'"),
+        ({"inputs": {"token_ids": "token_ids"}}, "cannot open .*padding_mask"),
+        ({"output": "logits"}, r"has 'probabilities' float32\[1, 3\], its bundle says 'logits'"),
+        ({"labels": ("a", "b")}, r"float32\[1, 3\], its bundle says 'probabilities' float32\[1, 2\]"),
+        ({"kind": "regression", "labels": ()}, r"bundle says 'probabilities' float32\[1, 1\]"),
+        ({"signatures": {24: "length_24"}, "any_length": True}, r"bundle says .*int32\[1, -1\]"),
+        ({"tokenizer": {}}, "damaged tokenizer: no tokenizer in no files"),
+        ({"tokenizer": {"tokenizer.json": b"[" * 100_000}}, "damaged tokenizer"),
+        ({"tokenizer": {"vocab.txt": b"\xff"}}, "damaged tokenizer: vocab.txt is not UTF-8"),
+    ],
+)
+def test_what_the_bundle_says_is_compared_with_the_model(change, text, float_file, tmp_path):
+    from kerasbert.mobile.runtime import load
+
+    (tmp_path / "odd.tflite").write_bytes(rebundled(float_file[0], **change))
+    with pytest.raises(InputError, match=text) as caught:
+        load(tmp_path / "odd.tflite", cache=False)
+    assert "\n" not in str(caught.value)
+
+
+def test_operator_numbers_are_those_of_the_schema():
+    from ai_edge_litert.schema_py_generated import BuiltinOperator, TensorType
+
+    from kerasbert.mobile.runtime import operators
+
+    assert {name: getattr(BuiltinOperator, name) for name in operators.NUMBERS} == operators.NUMBERS
+    assert set(operators.LIMITS) == {TensorType.INT8, TensorType.UINT8}
+    assert len(operators.OPERANDS) == len(operators.NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda graph, matmul, weights: setattr(matmul, "inputs", matmul.inputs[:1]), "has a FULLY_CONNECTED of"),
+        (lambda graph, matmul, weights: setattr(matmul, "inputs", [-1, *matmul.inputs[1:]]), r"of the tensors \[-1, "),
+        (lambda graph, matmul, weights: setattr(matmul, "outputs", []), r"that gives \[\], expected 2 and a result"),
+        (lambda graph, matmul, weights: setattr(weights, "zeroPoint", [2**31 - 1] * len(weights.scale)), "zero points"),
+        (lambda graph, matmul, weights: setattr(weights, "zeroPoint", []), "and 0 zero points"),
+        (lambda graph, matmul, weights: setattr(weights, "scale", [float("nan")] * len(weights.scale)), "scales .*nan"),
+        (lambda graph, matmul, weights: setattr(weights, "quantizedDimension", 7), "scales .* for a tensor of shape"),
+    ],
+)
+def test_operands_and_scales_are_looked_at(change, text, int8_file, tmp_path):
+    """XNNPACK's delegate reads beyond the list of operands, and dies of such zero points: a segmentation fault."""
+    from ai_edge_litert.schema_py_generated import BuiltinOperator
+
+    from kerasbert.mobile import repack
+    from kerasbert.mobile.runtime import load
+
+    model = repack.read(parts(int8_file[0])[0])
+    (graph,) = model.subgraphs
+    number = [code.builtinCode for code in model.operatorCodes].index(BuiltinOperator.FULLY_CONNECTED)
+    matmul = next(operator for operator in graph.operators if operator.opcodeIndex == number)
+    change(graph, matmul, graph.tensors[int(matmul.inputs[1])].quantization)
+    (tmp_path / "odd.tflite").write_bytes(rebundled(int8_file[0], repack.write(model)))
+    with pytest.raises(InputError, match=text) as caught:
+        load(tmp_path / "odd.tflite", cache=False)
+    assert "\n" not in str(caught.value)
+
+
+def test_errors_of_the_first_answer_are_one_line(float_file, tmp_path):
+    """An id that no table has, and numbers that are not finite."""
+    from kerasbert.mobile.runtime import load
+
+    front, bundle = parts(float_file[0])
+    more = bundle.tokenizer | {"vocab.txt": bundle.tokenizer["vocab.txt"] + b"unheard\nfurther\n"}
+    (tmp_path / "more.tflite").write_bytes(rebundled(float_file[0], tokenizer=more))
+    model = load(tmp_path / "more.tflite", cache=False)
+    assert model(["good"])
+    with pytest.raises(InputError, match=r"cannot run .*more\.tflite") as caught:
+        model(["further"])
+    assert "\n" not in str(caught.value)
+    done = python("-m", "kerasbert.mobile.cli", "run", tmp_path / "more.tflite", "further", "--no-cache", check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    where = max(range(0, len(front) - 64, 4), key=lambda i: len(set(front[i : i + 64])))  # weights look like noise
+    broken = front[:where] + np.full(4, np.nan, np.float32).tobytes() * 4 + front[where + 64 :]
+    (tmp_path / "nan.tflite").write_bytes(rebundled(float_file[0], broken))
+    with pytest.raises(InputError, match=r"nan\.tflite answers with numbers that are not finite"):
+        load(tmp_path / "nan.tflite", cache=False)(TEXTS)
 
 
 def test_no_tensorflow_and_no_noise(any_file):

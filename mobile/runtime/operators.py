@@ -1,0 +1,157 @@
+"""Operands and scales: what neither the flatbuffer's verifier nor XNNPACK's delegate looks at before it relies on them.
+
+A valid flatbuffer may hold a BATCH_MATMUL of one operand, or of operand -1, and the delegate then reads beyond the list;
+a zero point that is no int8 is a segmentation fault as well. A reader of its own, because the generated schema takes
+longer to import than a model to load, and needs `flatbuffers`.
+"""
+
+import mmap
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from kerasbert.errors import InputError
+
+# operands by number in the schema's BuiltinOperator: the operators that a transformer is converted to
+_ONE = "CAST DEQUANTIZE GELU QUANTIZE RSQRT SHAPE SOFTMAX TANH LOGISTIC SQRT SQUARE EXP LOG NEG ABS RELU SQUEEZE LOGICAL_NOT"
+_TWO = (
+    "ADD SUB MUL DIV BATCH_MATMUL EXPAND_DIMS FULLY_CONNECTED GATHER MEAN SUM REDUCE_MAX REDUCE_PROD RESHAPE TRANSPOSE "
+    "MAXIMUM MINIMUM POW SQUARED_DIFFERENCE FLOOR_DIV FLOOR_MOD LESS LESS_EQUAL GREATER GREATER_EQUAL EQUAL NOT_EQUAL "
+    "LOGICAL_AND LOGICAL_OR GATHER_ND EMBEDDING_LOOKUP BROADCAST_TO CUMSUM FILL ARG_MAX TILE PAD SPLIT"
+)
+_THREE = "SLICE SELECT SELECT_V2 RANGE"
+_FOUR = "STRIDED_SLICE ONE_HOT"
+NUMBERS = {
+    "ADD": 0, "CONCATENATION": 2, "DEQUANTIZE": 6, "EMBEDDING_LOOKUP": 7, "FULLY_CONNECTED": 9, "LOGISTIC": 14,
+    "MUL": 18, "RELU": 19, "RESHAPE": 22, "SOFTMAX": 25, "TANH": 28, "PAD": 34, "GATHER": 36, "TRANSPOSE": 39,
+    "MEAN": 40, "SUB": 41, "DIV": 42, "SQUEEZE": 43, "STRIDED_SLICE": 45, "EXP": 47, "SPLIT": 49, "CAST": 53,
+    "MAXIMUM": 55, "ARG_MAX": 56, "MINIMUM": 57, "LESS": 58, "NEG": 59, "GREATER": 61, "GREATER_EQUAL": 62,
+    "LESS_EQUAL": 63, "SELECT": 64, "SLICE": 65, "TILE": 69, "EXPAND_DIMS": 70, "EQUAL": 71, "NOT_EQUAL": 72, "LOG": 73,
+    "SUM": 74, "SQRT": 75, "RSQRT": 76, "SHAPE": 77, "POW": 78, "REDUCE_PROD": 81, "REDUCE_MAX": 82, "PACK": 83,
+    "LOGICAL_OR": 84, "ONE_HOT": 85, "LOGICAL_AND": 86, "LOGICAL_NOT": 87, "FLOOR_DIV": 90, "SQUARE": 92, "FILL": 94,
+    "FLOOR_MOD": 95, "RANGE": 96, "SQUARED_DIFFERENCE": 99, "ABS": 101, "GATHER_ND": 107, "QUANTIZE": 114,
+    "SELECT_V2": 123, "BATCH_MATMUL": 126, "CUMSUM": 128, "BROADCAST_TO": 130, "GELU": 150,
+}  # fmt: skip
+NAMES = {number: name for name, number in NUMBERS.items()}
+OPERANDS = {
+    NUMBERS[name]: count for count, names in enumerate((_ONE, _TWO, _THREE, _FOUR), start=1) for name in names.split()
+} | {NUMBERS["CONCATENATION"]: None, NUMBERS["PACK"]: None}
+"""Operator -> operands; None: any number. FULLY_CONNECTED has a bias beside them, which may be -1."""
+
+LIMITS = {9: (-128, 127), 3: (0, 255)}
+"""Type of a tensor (INT8, UINT8) -> its least and largest zero point; that of others is 0."""
+
+TINY = np.finfo(np.float32).tiny
+
+_U16, _I32, _U32, _F32 = (struct.Struct(code) for code in ("<H", "<i", "<I", "<f"))
+
+
+def check(path: Path) -> None:
+    """Refuse operators without their operands; those that are not in OPERANDS are not looked at.
+
+    Args:
+        path: a file whose flatbuffer was verified.
+    Raises:
+        InputError: an operator has too few or too many operands, one that is missing, or no result; or a tensor's
+            scales are not finite, not as many as its zero points, or its zero points are not of its type.
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        root = _U32.unpack_from(data)[0]
+        codes = []
+        for code in _tables(data, root, 1):
+            old, new = _field(data, code, 0), _field(data, code, 3)
+            codes.append(max(data[old] if old else 0, _I32.unpack_from(data, new)[0] if new else 0))
+        seen: set[tuple[int, int]] = set()  # tensors share what describes their scales
+        for graph in _tables(data, root, 2):
+            steps = []  # of the tensors: (type, scale or 0)
+            for tensor in _tables(data, graph, 0):
+                place, kind = _field(data, tensor, 4), _field(data, tensor, 1)
+                kind, scale = data[kind] if kind else 0, 0.0
+                if place:
+                    place += _U32.unpack_from(data, place)[0]
+                    about = place, kind
+                    if about not in seen:
+                        seen.add(about)
+                        _check_scales(path, data, *about, _numbers(data, tensor, 0))
+                    begin, count = _vector(data, place, 2)
+                    scale = _F32.unpack_from(data, begin)[0] if count == 1 else 0.0
+                steps.append((kind, scale))
+            for operator in _tables(data, graph, 3):
+                place = _field(data, operator, 0)
+                code = codes[_U32.unpack_from(data, place)[0] if place else 0]
+                if code in OPERANDS:
+                    _check(path, code, _numbers(data, operator, 1), _numbers(data, operator, 2), steps)
+
+
+def _check(path: Path, code: int, inputs: tuple[int, ...], outputs: tuple[int, ...], steps: list) -> None:
+    count, name = OPERANDS[code], NAMES[code]
+    if name == "FULLY_CONNECTED" and len(inputs) == 3:
+        inputs = inputs[:2]
+    if len(inputs) != (count or len(inputs) or 1) or min(inputs) < 0 or not outputs or min(outputs) < 0:
+        raise InputError(
+            f"{path} has a {name} of the tensors {list(inputs)!s:.40} that gives {list(outputs)!s:.40}, "
+            f"expected {count or 'some'} and a result: it is damaged. Write the file again"
+        )
+    if name in ("ADD", "SUB"):
+        (kind, one), (other, two), (third, result) = (steps[index] for index in (*inputs, outputs[0]))
+        # TFLite aborts where the scales of eight bits do not fit
+        if not kind == other == third or (kind in LIMITS and not 0 < 2 * max(one, two) < result * 2**20):
+            raise InputError(
+                f"{path} has an {name} of the types {kind} and {other} and scales {one:.3g} and {two:.3g} that gives "
+                f"{third} with {result:.3g}: it is damaged. Write the file again"
+            )
+
+
+def _check_scales(path: Path, data: mmap.mmap, table: int, kind: int, shape: tuple[int, ...]) -> None:
+    """QuantizationParameters of a tensor of a type (a number of the schema)."""
+    scales, points = (_array(data, table, n, code) for code, n in (("<f4", 2), ("<i8", 3)))
+    place = _field(data, table, 6)
+    axis = _I32.unpack_from(data, place)[0] if place else 0
+    least, largest = LIMITS.get(kind, (0, 0))
+    good = len(scales) == len(points) and np.isfinite(scales).all() and (scales >= 0).all()
+    good = good and (len(scales) != 1 or scales[0] >= TINY)
+    good = good and (points >= least).all() and (points <= largest).all() and 0 <= axis < max(1, len(shape))
+    if not good or (len(scales) > 1 and len(scales) != shape[axis]):
+        raise InputError(
+            f"{path} has {len(scales)} scales {scales[:3]!s:.40} and {len(points)} zero points {points[:3]!s:.40} "
+            f"for a tensor of shape {list(shape)}: it is damaged. Write the file again"
+        )
+
+
+def _field(data: mmap.mmap, table: int, number: int) -> int:
+    """Place of a table's field, or 0."""
+    fields = table - _I32.unpack_from(data, table)[0]
+    if 4 + 2 * number >= _U16.unpack_from(data, fields)[0]:
+        return 0
+    offset = _U16.unpack_from(data, fields + 4 + 2 * number)[0]
+    return table + offset if offset else 0
+
+
+def _vector(data: mmap.mmap, table: int, number: int) -> tuple[int, int]:
+    """Place of the first element of a table's vector, and how many there are."""
+    place = _field(data, table, number)
+    if not place:
+        return 0, 0
+    place += _U32.unpack_from(data, place)[0]
+    return place + 4, _U32.unpack_from(data, place)[0]
+
+
+def _tables(data: mmap.mmap, table: int, number: int) -> Iterator[int]:
+    """Places of the tables in a table's vector."""
+    begin, count = _vector(data, table, number)
+    for place in range(begin, begin + 4 * count, 4):
+        yield place + _U32.unpack_from(data, place)[0]
+
+
+def _array(data: mmap.mmap, table: int, number: int, code: str) -> np.ndarray:
+    """A table's vector of numbers, copied: the map closes."""
+    begin, count = _vector(data, table, number)
+    return np.frombuffer(data, code, count, begin).copy()
+
+
+def _numbers(data: mmap.mmap, table: int, number: int) -> tuple[int, ...]:
+    """The int32 of a table's vector."""
+    begin, count = _vector(data, table, number)
+    return struct.unpack_from(f"<{count}i", data, begin)
