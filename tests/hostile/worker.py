@@ -1,0 +1,91 @@
+"""The process in which mutated files are opened: `python -m tests.hostile.worker SUBJECT [fork]`.
+
+It reads paths, one a line, and writes one json line for each: {"answer": ...}, {"error": ...}, {"traceback": ...} or,
+with `fork`, {"signal": ...} and {"hang": ...} of the child that opened the file. Without `fork` it opens files itself
+and dies of them: what has started threads, such as TensorFlow, must not be forked.
+"""
+
+import json
+import math
+import os
+import resource
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from kerasbert.errors import InputError
+from tests.hostile import subjects
+
+SECONDS = 5.0  # of a file, then it hangs
+MEMORY = 8 << 30  # bytes of address space of a child
+
+
+def opened(subject: Callable[[str], Any], path: str) -> dict[str, Any]:
+    """What comes of a file, as one json object."""
+    try:
+        answer = subject(path)
+        text = json.dumps(answer)
+        return {"nan": text[:200]} if _unreal(answer) else {"answer": answer}
+    except InputError as error:
+        lines = str(error).splitlines()
+        return {"error": lines[0]} if len(lines) == 1 else {"traceback": f"an error of {len(lines)} lines: {lines[:2]}"}
+    except BaseException:
+        return {"traceback": traceback.format_exc()[-1500:]}
+
+
+def _unreal(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_unreal, value.values()))
+    if isinstance(value, list):
+        return any(map(_unreal, value))
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def forked(subject: Callable[[str], Any], path: str) -> dict[str, Any]:
+    """The same in a child of its own."""
+    source, sink = os.pipe()
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        with os.fdopen(sink, "w") as file:
+            file.write(json.dumps(opened(subject, path)))
+        os._exit(0)
+    os.close(sink)
+    content, late = b"", False
+    with os.fdopen(source, "rb", buffering=0) as file:
+        while not late:
+            late = not select.select([file], [], [], SECONDS)[0]
+            chunk = b"" if late else file.read(1 << 16)
+            if not chunk:
+                break
+            content += chunk
+    if late:
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    if late:
+        return {"hang": f"more than {SECONDS} s"}
+    if status:
+        return {"signal": f"status {os.waitstatus_to_exitcode(status)}"}
+    return json.loads(content)
+
+
+def main() -> None:
+    """Answer until the standard input ends."""
+    subject, fork = getattr(subjects, sys.argv[1]), "fork" in sys.argv[2:]
+    replies = os.fdopen(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)  # what C libraries print must not come between
+    os.dup2(nothing, 2)
+    subjects.prepare(sys.argv[1])
+    for line in sys.stdin:
+        path = json.loads(line)
+        reply = forked(subject, path) if fork else opened(subject, path)
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main()
