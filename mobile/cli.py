@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # `| head` has seen enough
         sys.stdout = None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        print(f"error: {error or 'interrupted'}", file=sys.stderr)
         return 130
     except (InputError, OSError, ImportError) as error:
         if options.debug:

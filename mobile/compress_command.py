@@ -79,7 +79,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     plan.add_argument(
         "--set", action="append", default=[], metavar="STAGE.FIELD=VALUE", help="such as distill.epochs=10; repeatable"
     )
-    plan.add_argument("--strategy", help="of the stages that train: cpu, cpu:2, gpu or tpu:NAME")
+    plan.add_argument("--strategy", help="of the stages that train: auto, cpu, cpu:2, gpu or tpu:NAME")
     plan.add_argument("--work", metavar="DIR", help="folder of the stages and of the ledger (default: FILE.plan)")
 
     part = commands.add_parser(
@@ -161,7 +161,9 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
     if options.texts:
         raise InputError("--texts does not go with a plan: its file is compared on the dev rows of --data")
     from kerasbert.mobile.plan import Plan, read_plan, run_plan
+    from kerasbert.training import interruption
 
+    interruption.listen()
     if options.plan:
         flags = [f"--{name}" for name in (*STAGES, *QUANTIZE) if name in vars(options)]
         if flags or options.set:
@@ -170,7 +172,7 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
     else:
         if options.run is None:
             raise InputError("a plan needs RUN, the directory of a fine-tuned model")
-        plan = Plan(options.run, options.data, tuple(stages), options.strategy or "cpu")
+        plan = Plan(options.run, options.data, tuple(stages), options.strategy or "auto")
     return run_plan(plan, options.out, work=options.work, overwrite=options.overwrite, quiet=options.json)
 
 

@@ -38,6 +38,7 @@ from kerasbert.tasks.task import split_files
 from kerasbert.training import recipe, results
 from kerasbert.training.finetune import finetune
 from kerasbert.training.runs import data_of
+from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Settings
 
@@ -64,7 +65,7 @@ class Plan:
     model: str
     data: Any
     stages: tuple[tuple[str, Mapping[str, Any]], ...]
-    strategy: str = "cpu"
+    strategy: str = "auto"
 
     def __post_init__(self):
         made, known = [(name, dict(given)) for name, given in self.stages], stages()
@@ -107,7 +108,6 @@ class Plan:
             "model": results.digest(self.model),
             "data": {split: files.sha256(path) for split, path in self.rows().items()},
             "stages": [[name, given] for name, given in self.stages],
-            "strategy": self.strategy,
             "files": {path: _digest(Path(path)) for path in named},
         }
 
@@ -162,7 +162,7 @@ def read_plan(path: str | os.PathLike, **over: Any) -> Plan:
             raise reader.error(node, str(unknown("stage", name, known, ", ".join(known))))
         made.append((name, reader.mapping(child, known[name], f"{name}.")))
     with reader.at(root, "the plan"):
-        return Plan(values["model"], values.get("data"), tuple(made), values.get("strategy", "cpu"))
+        return Plan(values["model"], values.get("data"), tuple(made), values.get("strategy", "auto"))
 
 
 def run_plan(
@@ -190,7 +190,8 @@ def run_plan(
     out, work = Path(out), Path(work or f"{out}.plan")
     data = plan.rows()
     task, rows = ledger.labelled(plan.model, data)  # before any work: the data fit the model
-    find_strategy(plan.strategy)  # before TensorFlow computes anything, after which a CPU can no longer be divided
+    strategy = resolve(plan.strategy)
+    find_strategy(strategy)  # before TensorFlow computes anything, after which a CPU can no longer be divided
     state = _open(work, out, plan.description(), overwrite)
     current, teacher, artefacts = Path(plan.model), None, [Path(plan.model)]
     for number, (name, given) in enumerate(plan.stages, 1):
@@ -201,7 +202,7 @@ def run_plan(
             teacher = teacher or current
         if number > state["made"]:
             results.say(f"stage {number} of {len(plan.stages)}: {name} -> {made}", quiet)
-            _make(name, dict(given), plan.strategy, data, current, teacher, made, quiet)
+            _make(name, dict(given), strategy, data, current, teacher, made, quiet)
             state["made"] = number
             files.write_json(work / STATE, state)
         current = made

@@ -180,7 +180,8 @@ def _settings(run: Path) -> dict[str, Any]:
 def _described(run: Path) -> dict[str, Any]:
     """What model.json says of a run, or would say."""
     if (run / "model.json").is_file():
-        return read_json(run / "model.json")
+        # its hashes are those of the finished model's weights
+        return {name: value for name, value in read_json(run / "model.json").items() if name not in ("files", "sha256")}
     settings = _settings(run)
     name, spec = settings.get("model"), settings.get("spec")
     if not isinstance(name, str) or not isinstance(spec, dict):

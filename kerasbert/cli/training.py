@@ -2,13 +2,12 @@
 
 import argparse
 import os
-import signal
-import sys
 from typing import Any
 
 from kerasbert import registry
 from kerasbert.cli.parser import Declare, changes_of, chosen, column_options, out_options, set_option, show
 from kerasbert.errors import InputError
+from kerasbert.training import interruption
 
 
 def _pretrain(options: argparse.Namespace) -> None:
@@ -48,10 +47,9 @@ def _replay(options: argparse.Namespace) -> None:
 
 
 def _training(options: argparse.Namespace) -> dict[str, Any]:
-    # While the run is being set up there is nothing to save; the trainer listens for itself
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+    interruption.listen()
     names = "steps batch strategy learning_rate warmup accumulate optimizer schedule precision seed weight_decay clip"
-    found = chosen(options, f"{names} save_every log_every keep_head")
+    found = chosen(options, f"{names} save_every keep_every log_every keep_head")
     return found | {name: getattr(options, name) for name in ("out", "overwrite", "quiet") if getattr(options, name)}
 
 
@@ -107,7 +105,10 @@ def add(command: Declare) -> None:
     hidden = {"default": argparse.SUPPRESS}  # so that a recipe's value holds where none is given
     add.add_argument("--evaluate-every", type=int, **hidden, help="updates between evaluations on held-out records")
     add.add_argument(
-        "--held-out", metavar="DIR", **hidden, help="records for it; by default the last shard is held out"
+        "--held-out",
+        metavar="DIR",
+        **hidden,
+        help="records for it; by default the last shard, or the last rows of a single one",
     )
     add.add_argument("--skip-bad-steps", type=int, **hidden, metavar="N", help="leave out N updates that explode")
     add.add_argument("--profile", metavar="START:COUNT", **hidden, help="trace these updates for TensorBoard")
@@ -153,7 +154,10 @@ def _training_options(add: argparse.ArgumentParser, required: bool = True) -> No
 
     option("--batch", int, "rows in a global batch")
     option("--accumulate", int, "micro-batches per update")
-    option("--strategy", text="cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME[@ZONE] or multiworker")
+    option(
+        "--strategy",
+        text="auto (the GPUs, else the CPU), cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME[@ZONE] or multiworker",
+    )
     option("--learning-rate", float, "peak of the schedule")
     option("--warmup", int, "updates; a tenth of all by default")
     option("--optimizer", text="adamw, lamb or adafactor")
@@ -163,6 +167,7 @@ def _training_options(add: argparse.ArgumentParser, required: bool = True) -> No
     option("--precision", text="float32, mixed_bfloat16 or mixed_float16")
     option("--seed", int)
     option("--save-every", int, "updates between checkpoints")
+    option("--keep-every", int, "updates whose checkpoints are kept for good, beside the newest two")
     option("--log-every", int)
     add.add_argument("--quiet", action="store_true")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kerasbert.data import joins, remote
 from kerasbert.data.packing import packing
-from kerasbert.data.records import BLOCK, FORMAT, Shard, row_dtype
+from kerasbert.data.records import BLOCK, FORMAT, Shard, digest, row_dtype
 from kerasbert.data.spool import gather
 
 ROWS = 64 * BLOCK  # rows that are rendered at once
@@ -167,7 +167,8 @@ def manifest(plan: Mapping[str, Any], report: Report, special_ids: Sequence[int]
         "unigram": _unigram(report.unigrams, special_ids),
         "shards": [dataclasses.asdict(shard) for shard in sorted(report.shards, key=lambda shard: shard.file)],
     }
-    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    value = json.loads(json.dumps(value))  # keys as they will be read
+    return json.dumps(value | {"sha256": digest(value)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def _unigram(counts: np.ndarray, special_ids: Sequence[int]) -> dict[str, float]:

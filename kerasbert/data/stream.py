@@ -63,6 +63,8 @@ def dataset(
         Dataset of dicts, what `prepare` makes of: token_ids int32 [B, S], segment_lengths int32 [B, 2], next_label int32
         [B] (where the records have it), and example (index in the records), epoch, row (0 .. B - 1), step: int32 [B].
     """
+    if records.first:
+        raise ValueError("rows that are held out of a shard are no stream: read them with Records.rows")
     if batch < 1 or start_step < 0 or seed < 0:
         raise InputError(
             f"batch {batch}, start_step {start_step}, seed {seed}: expected batch >= 1 and the others >= 0"
@@ -135,7 +137,13 @@ def dataset(
         rows, number, epochs = columns
         counter = tf.range(many * batch)
         steps = start_step + tf.cast(chunk, tf.int32) * many + counter // batch
-        made = {**_split(rows, records), "example": number, "epoch": epochs, "row": counter % batch, "step": steps}
+        made = {
+            **split_columns(rows, records),
+            "example": number,
+            "epoch": epochs,
+            "row": counter % batch,
+            "step": steps,
+        }
         made = prepare(made) if prepare else made
         return {name: tf.reshape(value, [many, batch, *value.shape[1:]]) for name, value in made.items()}
 
@@ -159,7 +167,7 @@ def _runs(examples: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return tuple(np.array(found, np.int64).T)
 
 
-def _split(rows: tf.Tensor, records: "Records") -> dict[str, tf.Tensor]:
+def split_columns(rows: tf.Tensor, records: "Records") -> dict[str, tf.Tensor]:
     """Rows [B, columns] -> the features, int32."""
     widths = [int(np.prod(shape)) for shape in records.features.values()]
     parts = tf.split(tf.cast(rows, tf.int32), widths, axis=1)

@@ -23,24 +23,34 @@ class Attention(keras.layers.Layer):
 
     Args:
         heads: int N. head_size: int D. dropout: float, on the probabilities. initializer: float.
+        output_initializer: float, of the output's kernel; by default as the others.
     Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] of keys and values (x itself by
         default), value [B, K, H] where values have another source -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
     Trainable weights: 4*H*N*D + 3*N*D + H.
     """
 
-    def __init__(self, heads: int, head_size: int, dropout: float = 0.0, initializer: float = 0.02, **kwargs):
+    def __init__(
+        self,
+        heads: int,
+        head_size: int,
+        dropout: float = 0.0,
+        initializer: float = 0.02,
+        output_initializer: float | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.heads = heads
         self.head_size = head_size
         self.rate = dropout
         self.initializer = initializer
+        self.output_initializer = output_initializer or initializer
 
     def build(self, shape):
         flat = self.heads * self.head_size
         for name, width in zip(("query", "key", "value"), self.widths(shape)):
             setattr(self, name, Linear(flat, self.initializer, name=name, dtype=self.dtype_policy))
             getattr(self, name).build((*shape[:-1], width))
-        self.output_projection = Linear(shape[-1], self.initializer, name="output", dtype=self.dtype_policy)
+        self.output_projection = Linear(shape[-1], self.output_initializer, name="output", dtype=self.dtype_policy)
         self.output_projection.build((*shape[:-1], flat))
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
@@ -71,4 +81,5 @@ class Attention(keras.layers.Layer):
 
     def get_config(self):
         config = {"heads": self.heads, "head_size": self.head_size, "dropout": self.rate}
-        return {**super().get_config(), **config, "initializer": self.initializer}
+        config |= {"initializer": self.initializer, "output_initializer": self.output_initializer}
+        return {**super().get_config(), **config}

@@ -14,6 +14,7 @@ class Block(keras.layers.Layer):
 
     Args:
         heads, head_size, width: int N, D, F. activation, dropout, attention_dropout, epsilon, initializer: as in Spec.
+        output_initializer: float, of the two kernels in front of the residual sums; by default `initializer`.
     A sublayer that is set before `build` is used as it is: another layer's, shared.
 
     Call: x [B, S, H], bias [B, 1, Q or 1, S], read="first" computes the first token alone
@@ -21,7 +22,18 @@ class Block(keras.layers.Layer):
     """
 
     def __init__(
-        self, *, heads, head_size, width, activation, dropout, attention_dropout, epsilon, initializer, **kwargs
+        self,
+        *,
+        heads,
+        head_size,
+        width,
+        activation,
+        dropout,
+        attention_dropout,
+        epsilon,
+        initializer,
+        output_initializer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.settings = {
@@ -33,19 +45,19 @@ class Block(keras.layers.Layer):
             "attention_dropout": attention_dropout,
             "epsilon": epsilon,
             "initializer": initializer,
+            "output_initializer": output_initializer or initializer,
         }
 
     def build(self, shape):
         at, kwargs = self.settings, {"dtype": self.dtype_policy}
+        stddevs = at["initializer"], at["output_initializer"]
         if not hasattr(self, "attention"):
             self.attention = Attention(
-                at["heads"], at["head_size"], at["attention_dropout"], at["initializer"], name="attention", **kwargs
+                at["heads"], at["head_size"], at["attention_dropout"], *stddevs, name="attention", **kwargs
             )
             self.attention_norm = LayerNorm(at["epsilon"], name="attention_norm", **kwargs)
         if not hasattr(self, "feedforward"):
-            self.feedforward = FeedForward(
-                at["width"], at["activation"], at["initializer"], name="feedforward", **kwargs
-            )
+            self.feedforward = FeedForward(at["width"], at["activation"], *stddevs, name="feedforward", **kwargs)
             self.feedforward_norm = LayerNorm(at["epsilon"], name="feedforward_norm", **kwargs)
         self.attention_dropout = Dropout(at["dropout"], name="attention_dropout", **kwargs)
         self.feedforward_dropout = Dropout(at["dropout"], name="feedforward_dropout", **kwargs)

@@ -60,21 +60,30 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         width: int F. activation: a name in ACTIVATIONS. initializer: float.
+        output_initializer: float, of the outer kernel; by default as the inner one's.
     Call: x [B, S, H] -> [B, S, H]. Trainable weights: 2*H*F + F + H.
     """
 
-    def __init__(self, width: int, activation: str = "gelu", initializer: float = 0.02, **kwargs):
+    def __init__(
+        self,
+        width: int,
+        activation: str = "gelu",
+        initializer: float = 0.02,
+        output_initializer: float | None = None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}. Received: {activation!r}")
         self.width = width
         self.activation = activation
         self.initializer = initializer
+        self.output_initializer = output_initializer or initializer
 
     def build(self, shape):
         self.inner = Linear(self.width, self.initializer, name="inner", dtype=self.dtype_policy)
         self.inner.build(shape)
-        self.outer = Linear(shape[-1], self.initializer, name="outer", dtype=self.dtype_policy)
+        self.outer = Linear(shape[-1], self.output_initializer, name="outer", dtype=self.dtype_policy)
         self.outer.build((*shape[:-1], self.width))
 
     def call(self, x):
@@ -84,4 +93,4 @@ class FeedForward(keras.layers.Layer):
 
     def get_config(self):
         config = {"width": self.width, "activation": self.activation, "initializer": self.initializer}
-        return {**super().get_config(), **config}
+        return {**super().get_config(), **config, "output_initializer": self.output_initializer}

@@ -10,6 +10,7 @@ discriminator, tells of every token whether it was replaced (section 2, replaced
   where its hidden size is not E.
 - Section 3.2 (smaller generators), table 6: layers as many, hidden size, feed-forward width and heads a fraction: 1/4 for
   small and large, 1/3 for base.
+- Table 6, "mask percent": 15%, 25% for large; the released configure_pretraining.py has the same.
 - No pooler. Fine-tuning puts a layer of H units with gelu and then the labels on the first token: transformers' head
   (ElectraClassificationHead), and ours. The released code has the labels alone (finetune/classification): a classifier
   of it is read as it is (`hidden_layer` false in the task of its model.json) and can be written back as tf1, not as hf.
@@ -172,6 +173,7 @@ class ElectraPretraining(BertPretraining):
 
     packing = "full"
     masking_defaults: Mapping[str, Any] = {"mask": 0.85, "random": 0.0}
+    masking_of_large: Mapping[str, Any] = {"rate": 0.25}  # table 6, "mask percent"; configure_pretraining.py: mask_prob
     model_class = ElectraModel
 
     def __init__(self, *args, **kwargs):
@@ -187,6 +189,10 @@ class ElectraPretraining(BertPretraining):
         rtd = heads.LabelHead(1, spec.initializer, activation=activation, name="rtd", dtype=dtype)
         shapes = {"generator": (None, None, smaller.embeddings.width), "rtd": (None, None, spec.hidden)}
         return {"generator": generator, "rtd": rtd}, shapes
+
+    @classmethod
+    def masking_of(cls, spec):
+        return {**cls.masking_defaults, **(cls.masking_of_large if spec.hidden >= 1024 else {})}
 
     @classmethod
     def networks(cls, spec, predictions):

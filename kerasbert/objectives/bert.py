@@ -68,7 +68,7 @@ class BertPretraining(Program):
         seed: int = 0,
     ):
         self.tokenizer, self.seed = tokenizer, seed
-        self.masking = masking or MaskedLM(**self.masking_defaults)
+        self.masking = masking or MaskedLM(**self.masking_of(encoder.spec))
         self.sentences = {feature: SENTENCES[feature] for feature in SENTENCES if feature in features}
         parts, shapes = self.parts(encoder)
         self.scales = dict.fromkeys([*parts, *self.predicted], 1.0)

@@ -31,6 +31,11 @@ class Program:
     masking_defaults: Mapping[str, Any] = {}
 
     @classmethod
+    def masking_of(cls, spec: Any) -> Mapping[str, Any]:
+        """The fields of MaskedLM that differ from BERT's in pretraining a model of that Spec."""
+        return cls.masking_defaults
+
+    @classmethod
     def networks(cls, spec: Any, predictions: float) -> list[tuple[Any, float]]:
         """What an update runs, for the estimate of its arithmetic: (Spec, masked tokens predicted) of each network."""
         return [(spec, predictions)]

@@ -54,10 +54,11 @@ class Checkpoints:
     Args:
         directory: the run's directory or address.
         keep: int, how many complete ones are left; at least 2, for the newest may be damaged.
+        keep_every: int, updates; those of these are never removed. 0 for none.
     """
 
-    def __init__(self, directory: str | os.PathLike, keep: int = 2):
-        self.folder, self.keep = storage.join(directory, "checkpoints"), max(2, keep)
+    def __init__(self, directory: str | os.PathLike, keep: int = 2, keep_every: int = 0):
+        self.folder, self.keep, self.keep_every = storage.join(directory, "checkpoints"), max(2, keep), keep_every
         self.remote = is_remote(directory)
         self.damaged: set[int] = set()
         self._thread: threading.Thread | None = None
@@ -108,7 +109,8 @@ class Checkpoints:
                 _write(folder, step, groups, state)
         self.damaged.discard(step)
         complete = [old for old in self._steps() if old not in self.damaged]
-        for old in [*complete[self.keep :], *self.damaged]:
+        kept = [old for old in complete if old and self.keep_every and old % self.keep_every == 0]
+        for old in [*(old for old in complete[self.keep :] if old not in kept), *self.damaged]:
             self._remove(self._path(old))
         self.damaged.clear()
 

@@ -1,15 +1,14 @@
 """What the trainer asks of its data: any update's batch, and where the batch came from."""
 
-import copy
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.data.records import Records
-from kerasbert.errors import InputError
+from kerasbert.training import results
 from kerasbert.training.phases import Phase, phase_at, stream_step
 
 
@@ -143,22 +142,13 @@ def _split(x: tf.Tensor, replicas: int) -> tf.Tensor:
     return tf.reshape(x, (replicas, x.shape[0] // replicas, *x.shape[1:]))
 
 
-def hold_out(records: Records) -> tuple[Records, Records]:
-    """Records without their last shard, and that shard.
+def verify(records: Iterable[Records], quiet: bool = False) -> None:
+    """Compare every shard with the hash it was written with, once per run; says so where it takes seconds.
 
-    Documents lie in shards by their hash, so a shard is a random share of the documents and no document is in two.
+    Raises:
+        InputError: naming the damaged shard.
     """
-    if len(records.shards) < 2:
-        raise InputError(
-            f"records {records.directory} have one shard, so none can be held out: "
-            "make them with --shards 2 or more, or give --held-out"
-        )
-    found = []
-    for shards in (records.shards[:-1], records.shards[-1:]):
-        part = copy.copy(records)
-        part.shards = shards
-        part.examples, part.tokens = (sum(getattr(s, name) for s in shards) for name in ("examples", "tokens"))
-        if not part.examples:
-            raise InputError(f"records {records.directory} have an empty shard: make them with fewer --shards")
-        found.append(part)
-    return found[0], found[1]
+    for held in {held.directory: held for held in records}.values():
+        if held.bytes > 2e9:
+            results.say(f"checking {held.bytes / 1e9:.1f} GB of records in {held.directory}", quiet)
+        held.verify()

@@ -26,7 +26,7 @@ from kerasbert.training.feed import Feed, Part
 from kerasbert.training.projection import Projection
 from kerasbert.training.runs import Run, begun, open_run
 from kerasbert.training.step import check_batch, distribute
-from kerasbert.training.strategy import parse
+from kerasbert.training.strategy import described, parse, resolve
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Habits, Settings, Trainer, assign, precision
 
@@ -46,7 +46,7 @@ def finetune(
     length: int = 128,
     patience: int | None = None,
     precision: str = "float32",
-    strategy: str = "cpu",
+    strategy: str = "auto",
     seed: int = 0,
     weight_decay: float = 0.01,
     clip: float = 1.0,
@@ -61,6 +61,7 @@ def finetune(
     metric: str | None = None,
     save_every: int | None = None,
     log_every: int = 10,
+    keep_every: int = 0,
     keep_head: bool = False,
     projection: Projection | None = None,
     overwrite: bool = False,
@@ -77,6 +78,7 @@ def finetune(
         warmup: int, updates; a tenth by default. patience: int, evaluations without a better metric before it stops.
         changes: dropout rates at dotted paths. text_column, text_b_column, label_column: names in the user's files.
         metric: what the best weights are chosen by. save_every: int, updates; once an epoch by default.
+        keep_every: int, updates; the checkpoints of these are kept for good beside the newest two.
         keep_head: bool, go on with the head of a fine-tuned model directory instead of a new one.
         projection: what the weights must satisfy, such as pruning; the best weights are then among those that do.
 
@@ -98,6 +100,7 @@ def finetune(
     chosen = find_labels(chosen, paths["train"])
     train = read_rows(chosen, paths["train"])
     dev = read_rows(chosen, paths["dev"]) if "dev" in paths else None
+    strategy = resolve(strategy)
     if parse(strategy).kind == "multiworker":
         raise InputError("finetune runs on one machine: choose another --strategy than 'multiworker'")
     # before the first operation of TensorFlow, after which a CPU can no longer be divided
@@ -147,10 +150,11 @@ def finetune(
             description |= {"keep_head": True, "task": chosen.to_json()}
         check_batch(settings.batch, settings.accumulate, devices.num_replicas_in_sync)
         encoded = [encode_texts(encoder.tokenizer, rows.texts, longest) for rows in (train, dev)]
-        run = open_run(out, "finetune", description, data=paths, overwrite=overwrite)
+        run = open_run(out, "finetune", description, data=paths, overwrite=overwrite, strategy=strategy, quiet=quiet)
         if run.finished:
             results.say(f"{run.directory} is finished: {total} steps were made", quiet)
             return load(run.directory)
+        results.say(described(strategy), quiet)
         if new_pooler:
             results.say(
                 "the model has no pooler (a masked LM has none): a new one starts at random, as in transformers", quiet
@@ -166,7 +170,9 @@ def finetune(
     evaluation = Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
     evaluation.projection = projection
     feed = _Texts(encoded[0], train.targets, settings, longest, devices, paths["train"])
-    habits = Habits(save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet)
+    habits = Habits(
+        save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet, keep_every=keep_every
+    )
     Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits, projection=projection).train()
     return finish(program.model, evaluation, run, name, longest)
 

@@ -14,13 +14,14 @@ from kerasbert.errors import InputError
 from kerasbert.objectives.masked_lm import MaskedLM, unigram_baseline
 from kerasbert.tasks.load import load
 from kerasbert.training import flops, multiworker, results
-from kerasbert.training.feed import RecordsFeed, hold_out
-from kerasbert.training.held_out import HeldOut
+from kerasbert.training.feed import RecordsFeed, verify
+from kerasbert.training.held_out import HeldOut, hold_out
 from kerasbert.training.optimizers import check_rules, take_average
 from kerasbert.training.phases import Phase, check_phases, make_phases
 from kerasbert.training.preflight import preflight, warn_of_memory
-from kerasbert.training.runs import open_run
+from kerasbert.training.runs import open_run, settings_of
 from kerasbert.training.step import check_batch
+from kerasbert.training.strategy import described, resolve
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Habits, Settings, Trainer, precision
 
@@ -34,7 +35,7 @@ def pretrain(
     steps: int,
     out: str | os.PathLike,
     batch: int = 256,
-    strategy: str = "cpu",
+    strategy: str = "auto",
     learning_rate: float = 1e-4,
     warmup: int | None = None,
     accumulate: int = 1,
@@ -54,6 +55,7 @@ def pretrain(
     evaluate_every: int = 0,
     save_every: int = 1000,
     log_every: int = 10,
+    keep_every: int = 0,
     skip_bad_steps: int = 0,
     profile: tuple[int, int] | None = None,
     peak: float | None = None,
@@ -67,7 +69,8 @@ def pretrain(
         model: `family/size`, a model directory (continued pretraining) or an encoder.
         data: records made by `kerasbert data`; their tokenizer is the model's.
         steps: int, updates. batch: int, sequences in a global batch. accumulate: int, micro-batches per update.
-        out: the run directory. strategy: see `training.strategy`.
+        out: the run directory.
+        strategy: see `training.strategy`; by default the GPUs that are there, else the CPU.
         learning_rate: float, peak of the schedule. warmup: int, updates; a tenth of the steps by default.
         optimizer, schedule: names, with options (`training.optimizers`, `training.schedules`). With `{"ema": 0.999}` the
             run leaves the moving average of the weights.
@@ -79,8 +82,10 @@ def pretrain(
         phases: stretches of the run with their own records, batch, accumulate and masking (training.phases), such as 90% of
             the steps on records of 128 tokens and the rest on 512; what a phase leaves out is this call's.
         held_out: records for evaluation; evaluate_every: int, updates. With evaluate_every alone the last shard of the
-            records is held out.
-        save_every, log_every: int, updates. skip_bad_steps, profile, peak: see `training.trainer.Habits`.
+            records is held out, or the last twentieth of the rows of a single shard.
+        save_every, log_every: int, updates.
+        keep_every: int, updates; the checkpoints of these are kept for good beside the newest two.
+        skip_bad_steps, profile, peak: see `training.trainer.Habits`.
         overwrite: start afresh where `out` holds another run.
 
     Returns:
@@ -105,7 +110,8 @@ def pretrain(
         schedule=schedule,
         schedule_options=dict(schedule_options or {}),
     )
-    habits = Habits(save_every, log_every, evaluate_every, skip_bad_steps, profile, peak, quiet)
+    habits = Habits(save_every, log_every, evaluate_every, skip_bad_steps, profile, peak, quiet, keep_every)
+    strategy = resolve(strategy)
     if not phases and batch % accumulate:
         raise InputError(
             f"batch {batch} is not a multiple of {accumulate} micro-batches: change --batch or --accumulate"
@@ -120,12 +126,16 @@ def pretrain(
     tokenizer = text.load_tokenizer(os.path.join(records.directory, "tokenizer"))
     source = _Source(model, init, changes, tokenizer)
     if not isinstance(masking, MaskedLM):
-        masking = MaskedLM(**(dict(source.objective.masking_defaults) | dict(masking or {})))
+        defaults = dict(source.objective.masking_of(source.spec))
+        # a run that was begun keeps its own where nobody asks for another
+        begun = {} if overwrite else (settings_of(out) or {}).get("masking", {})
+        masking = MaskedLM(**(defaults | begun | dict(masking or {})))
     evaluated = _held_out(stretches, opened, held_out, evaluate_every)
     for held in {id(held): held for held in [*opened.values(), *(evaluated or [])]}.values():
         _check(held, tokenizer, source, records)
     for phase in stretches:
         _check_units(phase.masked(masking), opened[phase.data])
+    verify([*opened.values(), *(evaluated or [])], quiet)
     devices = find_strategy(strategy)
     # the warm-up that was asked for: a tenth of the steps grows with them
     description = settings.to_json() | {
@@ -137,7 +147,7 @@ def pretrain(
         "masking": {name: getattr(masking, name) for name in masking.__dataclass_fields__},
         "data": records.digest,
         "phases": [phase.to_json() | {"data": opened[phase.data].digest} for phase in stretches] if phases else None,
-        "held_out": evaluated[0].digest if held_out else "last shard" if evaluated else None,
+        "held_out": _said(evaluated, held_out),
         "plugin": dict(plugin) if plugin else None,
     }
     with devices.scope():
@@ -152,17 +162,18 @@ def pretrain(
         evaluate = HeldOut(stretches, evaluated, program, seed=seed, devices=devices) if evaluated else None
         chief = multiworker.is_chief(devices)
         if chief:
-            run = open_run(out, "pretrain", description, overwrite=overwrite)
+            run = open_run(out, "pretrain", description, overwrite=overwrite, strategy=strategy, quiet=quiet)
             if not run.finished:
                 results.begin(run, source.spec, source.name, tokenizer, plugin=plugin)
         multiworker.barrier(devices)
         if not chief:
-            run = open_run(out, "pretrain", description)
+            run = open_run(out, "pretrain", description, strategy=strategy, quiet=True)
     if run.finished:
         results.say(f"{run.directory} is finished: {steps} steps were made", quiet)
         with run.local() as directory:
             return load(directory)
     if not quiet:
+        results.say(described(strategy))
         base = unigram_baseline(records)
         results.say(
             f"unigram baseline of the masked tokens: loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}", quiet
@@ -200,6 +211,13 @@ def _held_out(
     parts = {path: hold_out(records) for path, records in opened.items()}
     opened |= {path: kept for path, (kept, _) in parts.items()}
     return [parts[phase.data][1] for phase in phases]
+
+
+def _said(evaluated: list[Records] | None, held_out: Any) -> str | None:
+    """What run.json tells of the rows that are held out."""
+    if not evaluated or held_out:
+        return evaluated[0].digest if evaluated else None
+    return "last rows" if any(held.first for held in evaluated) else "last shard"
 
 
 def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) -> None:

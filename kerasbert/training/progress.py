@@ -8,6 +8,44 @@ from typing import Any
 
 from kerasbert.training.feed import Part
 
+EVERY = 10  # seconds within which a line is shown
+
+
+class Means:
+    """Means of what updates log, each update weighing the same; the numbers stay on the device until they are asked for.
+
+    What is not finite, as the gradient norm of a float16 overflow, is left out.
+    """
+
+    def __init__(self):
+        self.waiting: list[tuple[Mapping[str, Any], int]] = []
+        self.sums: dict[str, list[float]] = {}  # name -> [sum, number of updates, the newest value]
+
+    def add(self, logs: Mapping[str, Any], updates: int = 1) -> None:
+        """Logs of an update, or their mean over several."""
+        self.waiting.append((logs, updates))
+        if len(self.waiting) >= 1000:
+            self.state()
+
+    def state(self) -> dict[str, list[float]]:
+        """The sums as json, for a checkpoint."""
+        for logs, updates in self.waiting:
+            for name, value in logs.items():
+                if math.isfinite(value := float(value)):
+                    total = self.sums.get(name, [0.0, 0, 0.0])
+                    self.sums[name] = [total[0] + updates * value, total[1] + updates, value]
+        self.waiting = []
+        return self.sums
+
+    def read(self) -> dict[str, float]:
+        """Means by name since `reset`; of the learning rate the newest value."""
+        state = self.state().items()
+        return {name: last if name == "learning_rate" else total / count for name, (total, count, last) in state}
+
+    def reset(self, sums: Mapping[str, list[float]] | None = None) -> None:
+        """Start again, with the sums of a checkpoint where there are any."""
+        self.waiting, self.sums = [], dict(sums or {})
+
 
 class Meter:
     """Rates of the updates since the last reading, and the time left.
@@ -34,8 +72,8 @@ class Meter:
         self.updates, self.tokens = self.updates + updates, self.tokens + updates * part.tokens
         self.flops += updates * part.flops
 
-    def read(self) -> dict[str, float]:
-        """Rates by name, and start again; nothing before there are two updates."""
+    def read(self, again: bool = True) -> dict[str, float]:
+        """Rates by name, and, with `again`, start again; nothing before there are two updates."""
         if not self.updates:
             return {}
         now = time.monotonic()
@@ -48,8 +86,9 @@ class Meter:
             rates["flops_per_second"] = self.flops / seconds
             if self.peak:
                 rates["utilisation"] = rates["flops_per_second"] / self.peak
-        self.begin()
-        self.since = now
+        if again:
+            self.begin()
+            self.since = now
         return rates
 
     def left(self, step: int) -> float | None:
@@ -83,7 +122,7 @@ class Progress:
     """
 
     def __init__(self, steps: int, start: int = 0, quiet: bool = False):
-        self.steps, self.bar, self.quiet, self.shown = steps, None, quiet, 0.0
+        self.steps, self.bar, self.quiet, self.shown, self.start = steps, None, quiet, 0.0, start
         if not quiet and sys.stderr.isatty():
             from rich.console import Console
 
@@ -107,6 +146,10 @@ class Progress:
         self.task = self.bar.add_task("", total=self.steps, completed=start, left="")
         self.bar.start()
 
+    def due(self, step: int) -> bool:
+        """Whether to show update `step` though no line is logged: after the first two, and when 10 s went by."""
+        return not self.quiet and (step - self.start <= 2 or time.monotonic() - self.shown >= EVERY)
+
     def update(self, step: int, logs: Mapping[str, float], left: float | None = None) -> None:
         """Show the state after update `step`.
 
@@ -124,12 +167,16 @@ class Progress:
         elif "flops_per_second" in logs:
             parts.append(f"{logs['flops_per_second'] / 1e9:,.3g} GFLOP/s")
         to_go = f"{duration(left)} left" if left is not None and step < self.steps else ""
+        now = time.monotonic()
         if self.bar:
+            self.shown = now
             self.bar.update(self.task, completed=step, description="  ".join(parts), left=to_go)
             return
-        line = "  ".join([*parts, to_go]) if to_go else "  ".join(parts)
-        now = time.monotonic()
-        if step < self.steps and now - self.shown < 5:
+        early = step - self.start <= 2
+        if to_go:
+            parts.append(f"about {to_go} at this rate" if early else to_go)  # the first estimate is of one update
+        line = "  ".join(parts)
+        if not early and step < self.steps and now - self.shown < EVERY / 2:
             return
         self.shown = now
         print(f"step {step}/{self.steps}  {line}", file=sys.stderr, flush=True)

@@ -104,6 +104,8 @@ def open_run(
     *,
     data: Mapping[str, Path] | None = None,
     overwrite: bool = False,
+    strategy: str | None = None,
+    quiet: bool = False,
 ) -> Run:
     """Begin a run in a folder, or go on with the one it holds.
 
@@ -113,6 +115,7 @@ def open_run(
         settings: json, everything that the result depends on, with `steps`.
         data: split -> file, where they lie, for `data_of`; their hashes are among the settings.
         overwrite: start afresh in the place of an older run.
+        strategy: where it trains, for run.json; going on elsewhere is no difference, and said unless quiet.
 
     Raises:
         InputError: the folder holds something else, or another run: the fields that differ are named.
@@ -120,6 +123,8 @@ def open_run(
     directory = os.fspath(out) if is_remote(out) else Path(out)
     settings = json.loads(json.dumps(dict(settings)))
     description = {"format": FORMAT, "kind": kind, "settings": settings, "environment": environment()}
+    if strategy:
+        description["strategy"] = strategy
     if data:
         description["data"] = {split: os.path.abspath(path) for split, path in data.items()}
     try:
@@ -149,16 +154,27 @@ def open_run(
             f"{directory} was begun elsewhere ({', '.join(changed)} differ): the result will not be the same to the bit",
             stacklevel=2,
         )
-    if old["settings"] != settings:  # more steps
-        old["settings"] = settings
+    moved = bool(strategy) and old.get("strategy", strategy) != strategy
+    if moved and not finished:
+        from kerasbert.training.results import say  # which imports this file
+
+        say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet)
+    if old["settings"] != settings or (moved and not finished):  # more steps, another place
+        old |= {"settings": settings} | ({"strategy": strategy} if moved else {})
         _write_json(directory, old)
     return Run(directory, old, finished)
 
 
+def settings_of(directory: str | os.PathLike) -> dict[str, Any] | None:
+    """The settings of the run in a folder; None where it holds no run."""
+    old = _read(os.fspath(directory) if is_remote(directory) else Path(directory))
+    return None if old is None else old["settings"]
+
+
 def begun(out: str | os.PathLike, name: str, default: Any, overwrite: bool = False) -> Any:
     """A setting of the run that `out` holds, None where it was begun without it; `default` where a run would begin there."""
-    old = None if overwrite else _read(out if is_remote(out) else Path(out))
-    return default if old is None else old["settings"].get(name)
+    settings = None if overwrite else settings_of(out)
+    return default if settings is None else settings.get(name)
 
 
 def data_of(directory: str | os.PathLike) -> dict[str, Path]:

@@ -83,7 +83,7 @@ class StepCore:
         """Whether the logs tell of numbers that are not finite; a float16 overflow that a lower scale may cure is none."""
         if finite(logs):
             return False
-        return self.scale is None or not math.isfinite(float(logs["loss"])) or float(self.scale) <= 1.0
+        return self.scale is None or not math.isfinite(float(logs["loss"])) or number(self.scale) <= 1.0
 
     def set_accumulate(self, accumulate: int) -> None:
         """From now on so many micro-batches per update."""
@@ -93,12 +93,17 @@ class StepCore:
             self.loop = tf.function(self._loop, autograph=False)
 
     def _loop(self, iterator, steps):
-        """`steps` updates in one call; the logs of the last."""
+        """`steps` updates in one call; the means of their logs, and the last learning rate."""
 
-        def one():
-            return self.update_once(next(iterator))
+        def one(total=None):
+            logs = self.update_once(next(iterator))
+            rate = logs["learning_rate"]
+            logs = logs if total is None else tf.nest.map_structure(tf.add, total, logs)
+            return logs | {"learning_rate": rate}
 
-        return tf.while_loop(lambda done, logs: done < steps, lambda done, logs: (done + 1, one()), (1, one()))[1]
+        logs = tf.while_loop(lambda done, logs: done < steps, lambda done, logs: (done + 1, one(logs)), (1, one()))[1]
+        count = tf.cast(steps, tf.float32)
+        return {name: value if name == "learning_rate" else value / count for name, value in logs.items()}
 
     def update_once(self, batch: Any) -> dict[str, tf.Tensor]:
         """Gradients and update in the graph that is being traced."""
@@ -197,6 +202,11 @@ def on_cpu(strategy: tf.distribute.Strategy) -> bool:
         return all(":CPU:" in device.upper() for device in strategy.extended.worker_devices)
     except RuntimeError:
         return True
+
+
+def number(variable: Any) -> float:
+    """The value of a variable; `float` of one that replicas mirror fails."""
+    return float(tf.convert_to_tensor(variable))
 
 
 def finite(logs: Mapping[str, Any]) -> bool:

@@ -1,5 +1,6 @@
-"""Where a program runs: `cpu`, `cpu:N`, `gpu`, `gpu:N`, `tpu:local`, `tpu:NAME[@ZONE]`, `multiworker`.
+"""Where a program runs: `auto`, `cpu`, `cpu:N`, `gpu`, `gpu:N`, `tpu:local`, `tpu:NAME[@ZONE]`, `multiworker`.
 
+- `auto`: the GPU, all GPUs where there are several, else the CPU. The choice was tested with lists of GPUs, never on one.
 - `tpu:local`: the chips of this TPU VM. `tpu:NAME`: a TPU or a pod slice, reached over the network by the name that it was
   created with; TensorFlow drives all its hosts from this one process, and every host reads its own part of each batch.
 - `multiworker`: one process per machine, the same command on each; see `training.multiworker`.
@@ -13,10 +14,10 @@ import re
 
 import tensorflow as tf
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, install
 from kerasbert.training import multiworker
 
-FORMS = "cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME, tpu:NAME@ZONE, multiworker"
+FORMS = "auto, cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME, tpu:NAME@ZONE, multiworker"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +40,28 @@ class Place:
         return self.kind == "tpu" and self.tpu != "local"
 
 
+def resolve(name: str) -> str:
+    """The strategy that `auto` stands for on this machine; another name as it is.
+
+    Raises:
+        InputError: as `parse`.
+    """
+    if name == "auto":
+        gpus = len(tf.config.list_physical_devices("GPU"))
+        return {0: "cpu", 1: "gpu"}.get(gpus, f"gpu:{gpus}")
+    parse(name)
+    return name
+
+
+def described(name: str) -> str:
+    """The first line that a run prints."""
+    if name == "cpu" and not tf.config.list_physical_devices("GPU"):
+        return "training on cpu (TensorFlow sees no GPU)"
+    return f"training on {name}"
+
+
 def parse(name: str) -> Place:
-    """Take a strategy's name apart; touches no device.
+    """Take the name of a strategy, other than `auto`, apart; touches no device.
 
     >>> parse("tpu:mine@us-west4-a")
     Place(kind='tpu', count=None, tpu='mine', zone='us-west4-a')
@@ -59,7 +80,7 @@ def parse(name: str) -> Place:
     return Place("tpu", None, tpu, zone) if tpu else Place(kind, int(count or 1))
 
 
-def strategy(name: str = "cpu") -> tf.distribute.Strategy:
+def strategy(name: str = "auto") -> tf.distribute.Strategy:
     """The tf.distribute strategy of that name.
 
     `cpu:N` splits the CPU into N logical devices and `multiworker` connects to the others, which must happen before
@@ -68,7 +89,7 @@ def strategy(name: str = "cpu") -> tf.distribute.Strategy:
     Raises:
         InputError: another form, devices that are not there, a TPU or workers that cannot be reached.
     """
-    place = parse(name)
+    place = parse(resolve(name))
     if place.kind == "tpu":
         return _tpu(place)
     if place.kind == "multiworker":
@@ -80,7 +101,8 @@ def strategy(name: str = "cpu") -> tf.distribute.Strategy:
         return tf.distribute.MirroredStrategy(_logical_cpus(place.count), tf.distribute.ReductionToOneDevice())
     found = tf.config.list_physical_devices("GPU")
     if len(found) < place.count:
-        raise InputError(f"strategy {name!r} needs {place.count} GPU(s), found {len(found)}")
+        without = "" if found else f": its driver and libraries are needed, {install('gpu')}"
+        raise InputError(f"strategy {name!r} needs {place.count} GPU(s), TensorFlow sees {len(found)}{without}")
     if place.count == 1:
         return tf.distribute.OneDeviceStrategy("/gpu:0")
     return tf.distribute.MirroredStrategy([f"/gpu:{i}" for i in range(place.count)])

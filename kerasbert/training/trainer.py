@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,26 +13,18 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import Exploded, InputError
 from kerasbert.layers.naming import names, values
-from kerasbert.training import explosion, flops, multiworker, storage
+from kerasbert.training import explosion, flops, interruption, multiworker, results, storage
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.optimizers import averaged, check_optimizer, make_optimizer
-from kerasbert.training.progress import Meter, Progress
+from kerasbert.training.progress import Means, Meter, Progress
 from kerasbert.training.projection import Projection
 from kerasbert.training.runs import Run
 from kerasbert.training.schedules import make_schedule
-from kerasbert.training.step import StepCore
+from kerasbert.training.step import StepCore, number
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 COMPILE_FROM = 2e9  # updates x weights; compiling takes about 5 s and saves 10 ns a weight and update
-INTERRUPTED = 75  # EX_TEMPFAIL: run the same command again
-
-
-class Interrupted(SystemExit):
-    """SIGTERM came; the checkpoint is written and the process ends with status 75."""
-
-    def __init__(self):
-        super().__init__(INTERRUPTED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +89,9 @@ class Habits:
     """How a run is watched and kept; none of it changes the result.
 
     Args:
-        save_every, log_every, evaluate_every: int, updates; 0 for at the end only.
+        save_every, log_every, evaluate_every: int, updates; 0 for at the end only. What is logged is the mean over the
+            updates since the last line.
+        keep_every: int, updates; the checkpoints of these are kept for good, 0 for none of them.
         skip_bad_steps: int, updates that may be left out because loss or gradient is not finite, before the run stops.
         profile: (first update, number of updates) to trace for TensorBoard, or None.
         peak: float, FLOP/s of all devices, where utilisation is to be told and the devices are not known.
@@ -112,9 +105,10 @@ class Habits:
     profile: tuple[int, int] | None = None
     peak: float | None = None
     quiet: bool = False
+    keep_every: int = 0
 
     def __post_init__(self):
-        for name in ("save_every", "log_every", "evaluate_every", "skip_bad_steps"):
+        for name in ("save_every", "log_every", "evaluate_every", "skip_bad_steps", "keep_every"):
             least = 1 if name == "log_every" else 0
             if type(getattr(self, name)) is not int or getattr(self, name) < least:
                 raise InputError(
@@ -170,9 +164,10 @@ class Trainer:
             # in float32 it gained 16% of the CPU time where oneDNN is off and nothing where it is on (AVX2)
             compile_islands=compiled and feed.fixed and settings.precision == "mixed_bfloat16",
         )
-        self.checkpoints = Checkpoints(run.directory)
+        self.checkpoints = Checkpoints(run.directory, keep_every=habits.keep_every)
         self.chief = multiworker.is_chief(strategy)
-        self.stopped, self.interrupted, self.skipped, self.saved = False, False, 0, -1
+        self.stopped, self.skipped, self.saved, self.means = False, 0, -1, Means()
+        self.interrupted: int | None = None  # the number of a signal that came
         self.alone_until = 0  # updates before this one are made one by one, to find the one that exploded
         self.tracing = False
 
@@ -180,14 +175,18 @@ class Trainer:
         """Make the updates that are left.
 
         Raises:
-            Interrupted: SIGTERM came; everything up to the update at hand is in the newest checkpoint.
+            Interrupted, KeyboardInterrupt: SIGTERM or Ctrl-C came; everything up to the update at hand is in the newest
+                checkpoint.
             Exploded: loss or gradient is not finite; the weights before that update are kept.
         """
-        step = self._restore()
+        step = self.began = self._restore()
+        self._note()
+        if step and self.chief:
+            results.say(f"going on from step {step}", self.habits.quiet)
         self.progress = Progress(self.settings.steps, step, self.habits.quiet)
         self.writer = tf.summary.create_file_writer(storage.join(self.run.directory, "tensorboard"))
         self.meter = Meter(self.feed.parts, self.habits.peak or flops.peak(self.strategy))
-        with _terminated(self), contextlib.closing(self.progress), contextlib.closing(self.writer):
+        with interruption.noted(self), contextlib.closing(self.progress), contextlib.closing(self.writer):
             try:
                 self._train(step)
             except BaseException:
@@ -195,6 +194,7 @@ class Trainer:
                     self.checkpoints.wait()
                 raise
             self.checkpoints.wait()
+        self._note()
 
     def _train(self, step: int) -> None:
         steps, batches, part, habits = self.settings.steps, None, None, self.habits
@@ -203,6 +203,8 @@ class Trainer:
         if step == steps and self.evaluate is None:
             self.progress.update(step, {})
         while step < steps and not self.stopped:
+            if self.interrupted:
+                self._leave(step)
             if part is not self.feed.part(step):
                 part, batches = self.feed.part(step), None
                 self.core.set_accumulate(part.accumulate)
@@ -218,22 +220,42 @@ class Trainer:
                 continue
             step += count
             self.meter.add(part, count)
+            self.means.add(logs, count)
             if step % habits.log_every == 0 or step == steps:
-                self._tell(step, logs)
+                self._tell(step)
+            elif self.progress.due(step):
+                self.progress.update(step, self.means.read() | self.meter.read(again=False), self.meter.left(step))
             if self.evaluate and (step == steps or (habits.evaluate_every and step % habits.evaluate_every == 0)):
                 self._evaluate(step)
             self.checkpoints.check()
-            due = step == steps or self.stopped or (habits.save_every and step % habits.save_every == 0)
-            if due or self.interrupted:
+            due = any(every and step % every == 0 for every in (habits.save_every, habits.keep_every))
+            if due or step == steps or self.stopped:
                 self._save(step)
-            if self.interrupted and step < steps and not self.stopped:
-                self.checkpoints.wait()
-                raise Interrupted
+
+    def _leave(self, step: int) -> None:
+        """End as the signal asks; what was done is saved."""
+        if step > self.began:
+            self._save(step)
+        self.checkpoints.wait()
+        self._note()
+        interruption.leave(self.interrupted)
+
+    def _note(self) -> None:
+        """What to say of this run from now on when it is interrupted."""
+        if self.chief:
+            interruption.saved = interruption.at(self.saved) if self.saved > 0 else interruption.NOTHING
+        else:
+            interruption.saved = "the same command goes on from what the first machine saved"
 
     def _until(self, step: int, part: Part) -> int:
         """The next update before which something other than an update happens."""
         habits, found = self.habits, [self.settings.steps, part.until if step < part.until else self.settings.steps]
-        for every in (habits.save_every, habits.log_every, habits.evaluate_every if self.evaluate else 0):
+        for every in (
+            habits.save_every,
+            habits.keep_every,
+            habits.log_every,
+            habits.evaluate_every * bool(self.evaluate),
+        ):
             if every:
                 found.append((step // every + 1) * every)
         if habits.profile:
@@ -243,7 +265,7 @@ class Trainer:
         return min(found)
 
     def _updates(self, batches: Iterator[Any], count: int, step: int) -> Mapping[str, Any] | None:
-        """Logs of the last of `count` updates; None where one of several exploded: they are undone."""
+        """Logs of `count` updates, their means; None where one of several exploded: they are undone."""
         with self._traced(step, count):
             if count > 1:
                 logs = self.core.loop(batches, tf.constant(count))
@@ -262,7 +284,7 @@ class Trainer:
         self.checkpoints.wait()
         state = {"iterations": self._iterations(), "checkpoint": max(0, self.saved)}
         if self.core.scale is not None:
-            state["scale"] = float(self.core.scale)
+            state["scale"] = number(self.core.scale)
         line = "another process writes the dump"
         if self.chief:
             path, origins = explosion.dump(self.run, self.program, self.feed, step, logs, state)
@@ -288,8 +310,9 @@ class Trainer:
             tf.profiler.experimental.stop()
             self.tracing = False
 
-    def _tell(self, step: int, logs: Mapping[str, Any]) -> None:
-        logs = {name: float(value) for name, value in logs.items()} | self.meter.read()
+    def _tell(self, step: int) -> None:
+        logs = self.means.read() | self.meter.read()
+        self.means.reset()
         self._log(step, logs)
         self.progress.update(step, logs, self.meter.left(step))
 
@@ -315,9 +338,9 @@ class Trainer:
         self.checkpoints.wait()  # before the copies: at most one set of them is in memory
         state = {"scale": None, "evaluation": getattr(self.evaluate, "state", None), "stopped": self.stopped}
         if self.core.scale is not None:
-            state["scale"] = [float(self.core.scale), int(self.core.good_steps)]
+            state["scale"] = [number(self.core.scale), int(number(self.core.good_steps))]
         state["iterations"] = self._iterations()
-        state["skipped"] = self.skipped
+        state["skipped"], state["means"] = self.skipped, dict(self.means.state())
         state["data"] = self.feed.position(step)
         state["average"] = self._averages()
         # copies: the next update changes the variables' own memory
@@ -377,6 +400,7 @@ class Trainer:
         if self.evaluate is not None:
             self.evaluate.state = state["evaluation"]
         self.stopped, self.skipped, self.saved = state["stopped"], state["skipped"], step
+        self.means.reset(state.get("means"))
         return step
 
 
@@ -384,21 +408,3 @@ def assign(tensors: Safetensors, variables: Mapping[str, Any]) -> None:
     """Give every variable the tensor of its name."""
     for name, variable in variables.items():
         variable.assign(tensors.read(name))
-
-
-@contextlib.contextmanager
-def _terminated(trainer: Trainer) -> Iterator[None]:
-    """On SIGTERM the trainer saves after the update at hand. Outside of the main thread signals are left alone."""
-
-    def note(*_: Any) -> None:
-        trainer.interrupted = True
-
-    try:
-        old = signal.signal(signal.SIGTERM, note)
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, old)

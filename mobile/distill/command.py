@@ -2,13 +2,12 @@
 
 import argparse
 import json
-import signal
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.mobile.distill.recipes import LOSSES, RECIPES
+from kerasbert.training import interruption
 
 # options that are `distill`'s own arguments or Settings' fields; one that is not given is absent
 GIVEN = {
@@ -28,7 +27,7 @@ GIVEN = {
     "weight-decay": (float, None),
     "clip": (float, "largest global norm of the gradient"),
     "precision": (str, "float32, mixed_bfloat16 or mixed_float16"),
-    "strategy": (str, "cpu, cpu:N, gpu, gpu:N, tpu:local or tpu:NAME[@ZONE]"),
+    "strategy": (str, "auto, cpu, cpu:N, gpu, gpu:N, tpu:local or tpu:NAME[@ZONE]"),
     "seed": (int, None),
     "cache": (str, "folder for the teacher's answers, that several students may share"),
     "save-every": (int, "updates between checkpoints"),
@@ -60,8 +59,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Distil, then print the run's directory."""
-    # While the run is being set up there is nothing to save; the trainer listens for itself
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+    interruption.listen()
     changes = {name: parsed(value) for name, value in map(pair, options.set)}
     layers = None if options.layers is None else [parsed(layer) for layer in options.layers.split(",")]
     given = {name.replace("-", "_") for name in GIVEN} & set(vars(options))

@@ -24,13 +24,13 @@ from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import load, task_of
 from kerasbert.tasks.task import Task, hold_out, read_rows, split_files
 from kerasbert.training import finetune, results
-from kerasbert.training.feed import RecordsFeed
+from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.optimizers import take_average
 from kerasbert.training.phases import make_phases
 from kerasbert.training.projection import Projection
 from kerasbert.training.runs import open_run
 from kerasbert.training.step import check_batch
-from kerasbert.training.strategy import parse
+from kerasbert.training.strategy import described, parse, resolve
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Habits, Settings, Trainer, precision
 
@@ -54,7 +54,7 @@ def distill(
     batch: int = 32,
     length: int = 128,
     metric: str | None = None,
-    strategy: str = "cpu",
+    strategy: str = "auto",
     cache: str | os.PathLike | None = None,
     projection: Projection | None = None,
     save_every: int | None = None,
@@ -98,6 +98,7 @@ def distill(
     source, info, tokenizer = models.find_teacher(teacher)
     target = models.find_student(student, source, tokenizer, changes=changes, copy_layers=copy_layers)
     longest = min(target.spec.longest, source.spec.longest)
+    strategy = resolve(strategy)
     if parse(strategy).kind == "multiworker":
         raise InputError("distill runs on one machine: choose another --strategy than 'multiworker'")
     devices = find_strategy(strategy)  # before the data: rows are held out by TensorFlow, which fixes the devices
@@ -132,11 +133,12 @@ def distill(
         with precision(made.precision):
             master, pupil = _models(job, chosen, source, target, tokenizer, made.seed, quiet)
             program = job.program(pupil, master, chosen, made.seed)
-        run = open_run(out, "distill", description, data=job.paths, overwrite=overwrite)
+        run = open_run(out, "distill", description, data=job.paths, overwrite=overwrite, strategy=strategy, quiet=quiet)
         if run.finished:
             results.say(f"{run.directory} is finished: {total} steps were made", quiet)
             with run.local() as folder:
                 return load(folder)
+    results.say(described(strategy), quiet)
     feed = job.feed(program, made, devices, run)
     evaluation = job.evaluation(program, run)
     per_epoch = job.steps(1, batch) if evaluation else 0
@@ -290,6 +292,7 @@ class _OnRecords:
         if unlabelled:
             raise InputError("unlabelled texts and records: records are unlabelled text already, leave one out")
         self.records, self.tokenizer = Records(data), tokenizer
+        verify([self.records])
         self.masking = masking if isinstance(masking, MaskedLM) else MaskedLM(**dict(masking or {}))
         self.records.check(tokenizer, source.spec.embeddings.vocabulary)
         if self.records.length > longest:

@@ -7,6 +7,7 @@ from typing import Any
 from kerasbert.errors import InputError
 from kerasbert.mobile import samples
 from kerasbert.mobile.distill.command import TAUGHT, add_teacher, taught
+from kerasbert.training import interruption
 
 KINDS = {
     "sparsity": "sparsity structure scope schedule begin end frequency pattern steps epochs batch learning_rate seed strategy "
@@ -40,7 +41,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     for name in ("steps", "epochs", "batch", "seed"):
         zero.add_argument(f"--{name}", type=int, **missing, help="as for `kerasbert finetune`")
     zero.add_argument("--learning-rate", type=float, **missing)
-    zero.add_argument("--strategy", **missing, help="cpu, cpu:2, gpu or tpu:NAME")
+    zero.add_argument("--strategy", **missing, help="auto (the GPUs, else the CPU), cpu, cpu:2, gpu or tpu:NAME")
     add_teacher(zero)
     less = part.add_argument_group("less of it (faster; `kerasbert finetune --keep-head` repairs it)")
     less.add_argument("--heads", type=float, **missing, metavar="SHARE", help="of the attention heads, by importance")
@@ -85,6 +86,7 @@ def _prune(options: argparse.Namespace) -> None:
 
     common = {"out": options.out, "overwrite": options.overwrite}
     if kind == "sparsity":
+        interruption.listen()
         settings |= {"patterns": settings.pop("pattern")} if "pattern" in settings else {}
         prune.magnitude(options.run, options.data, quiet=options.json, **common, **settings)
         chosen = {"patterns": settings["patterns"]} if "patterns" in settings else {}

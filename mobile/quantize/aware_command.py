@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from kerasbert.mobile.distill.command import add_teacher, taught
+from kerasbert.training import interruption
 
 SETTINGS = "per delay steps epochs batch learning_rate length seed strategy"
 
@@ -27,12 +28,13 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
         part.add_argument(f"--{name}", type=int, **missing, help="as for `kerasbert finetune`")
     part.add_argument("--length", type=int, **missing, help="longest text in tokens")
     part.add_argument("--learning-rate", type=float, **missing)
-    part.add_argument("--strategy", **missing, help="cpu, cpu:2, gpu or tpu:NAME")
+    part.add_argument("--strategy", **missing, help="auto (the GPUs, else the CPU), cpu, cpu:2, gpu or tpu:NAME")
     add_teacher(part)
     part.add_argument("--overwrite", action="store_true", help="replace DIR")
 
 
 def _aware(options: argparse.Namespace) -> None:
+    interruption.listen()
     given = vars(options)
     settings = {name: given[name] for name in SETTINGS.split() if name in given} | taught(given)
     from kerasbert.mobile import quantize

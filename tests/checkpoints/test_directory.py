@@ -45,9 +45,11 @@ def saved(tmp_path):
     return encoder, tmp_path / "run"
 
 
-def edit(folder, **changes):
+def edit(folder, *without, **changes):
+    """Change model.json by hand: its hash is removed, as the error says."""
     path = folder / "model.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    content = {name: value for name, value in json.loads(path.read_text()).items() if name not in ("sha256", *without)}
+    path.write_text(json.dumps(content | changes))
 
 
 def rewrite(folder, change):
@@ -57,6 +59,7 @@ def rewrite(folder, change):
     change(values)
     shapes = {name: value.shape for name, value in values.items()}
     write_safetensors(folder / "weights.safetensors", shapes, values.__getitem__)
+    edit(folder, "files")
 
 
 def test_files(saved):
@@ -68,7 +71,8 @@ def test_files(saved):
         "weights.safetensors",
     ]
     content = json.loads((folder / "model.json").read_text())
-    assert list(content) == ["format", "family", "name", "spec", "task", "labels", "plugin"]
+    assert list(content) == ["format", "family", "name", "spec", "task", "labels", "plugin", "files", "sha256"]
+    assert list(content["files"]) == ["tokenizer/tokenizer.json", "tokenizer/vocab.txt", "weights.safetensors"]
     assert (content["format"], content["family"], content["name"]) == (1, "bert", "bert/toy")
     assert "block_1/attention/query/kernel" in read_tensors(folder).names()
     assert head_names(read_tensors(folder)) == ["classifier"]
@@ -175,3 +179,66 @@ def test_damage(saved, tmp_path):
     weights.unlink()
     with pytest.raises(InputError, match=r"cannot read .*weights.safetensors: No such file"):
         load_encoder(saved[1])
+
+
+def swap(path, old: bytes, new: bytes):
+    assert old in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+
+
+def test_a_changed_file_is_refused_and_the_way_out_works(saved):
+    _, folder = saved
+    swap(folder / "tokenizer" / "vocab.txt", b"\nh\n", b"\nz\n")
+    with pytest.raises(
+        InputError, match=r"vocab.txt is not the file that was written .* remove \"files\" and \"sha256\""
+    ):
+        load_encoder(folder)
+    edit(folder, "files")
+    assert load_encoder(folder)[0].tokenizer.digest() == WordPiece([*VOCABULARY[:-1], "z"]).digest()
+
+
+def test_changed_weights_are_refused(saved):
+    _, folder = saved
+    load_encoder(folder)  # what was read before is not remembered
+    content = bytearray((folder / "weights.safetensors").read_bytes())
+    content[-7] ^= 1
+    (folder / "weights.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="weights.safetensors is not the file that was written"):
+        load_encoder(folder)
+    with pytest.raises(InputError, match="weights.safetensors is not the file that was written"):
+        read_tensors(folder)
+
+
+def test_a_changed_setting_is_refused(saved):
+    swap(saved[1] / "model.json", b"1e-12", b"1e-02")
+    with pytest.raises(InputError, match=r"model.json is not as it was written: .* remove \"sha256\" from it"):
+        read_model_json(saved[1])
+
+
+def test_a_missing_tokenizer_file_is_named(saved):
+    (saved[1] / "tokenizer" / "vocab.txt").unlink()
+    with pytest.raises(InputError, match=r"tokenizer/vocab.txt is missing"):
+        read_model_json(saved[1])
+
+
+def test_a_directory_without_hashes_is_read(saved):
+    encoder, folder = saved
+    edit(folder, "files")
+    loaded, _ = load_encoder(folder)
+    np.testing.assert_array_equal(loaded.weights[0].numpy(), encoder.weights[0].numpy())
+
+
+def test_weights_that_are_not_finite_are_named_and_nothing_is_assigned(saved):
+    encoder, folder = saved
+
+    def change(values):
+        values["pooler/kernel"][2, 1] = np.nan
+        values["block_1/feedforward/inner/bias"] = np.full(7, -np.inf, np.float32)
+
+    before = [variable.numpy() for variable in encoder.weights]
+    rewrite(folder, lambda values: (values.update({n: v.copy() for n, v in values.items()}), change(values)))
+    with pytest.raises(
+        InputError, match=r"holds nan or inf in block_1/feedforward/inner/bias, pooler/kernel: no model"
+    ):
+        load_weights(folder, encoder)
+    assert all((a == b.numpy()).all() for a, b in zip(before, encoder.weights))

@@ -27,7 +27,7 @@ def both(files, tmp_path, **settings):
     for runner in ("local", "beam"):
         write_records(files, tokenizer, tmp_path / runner, runner=runner, **settings)
     assert contents(tmp_path / "beam") == contents(tmp_path / "local")
-    return Records(tmp_path / "beam", verify=True)
+    return Records(tmp_path / "beam").verify()
 
 
 def test_records_are_identical(tmp_path):
@@ -56,7 +56,7 @@ def test_an_address_gets_its_manifest_last(tmp_path):
     write_records([source], corpus.tokenizer(), tmp_path / "local", length=32, shards=2)
     made = write_records([source], corpus.tokenizer(), "ram://records", length=32, shards=2, runner="beam")
     assert made.manifest == Records(tmp_path / "local").manifest
-    assert Records("ram://records", verify=True).examples == made.examples
+    assert Records("ram://records").verify().examples == made.examples
     assert write_records([source], corpus.tokenizer(), "ram://records", length=32, shards=2, runner="beam").reused
 
 

@@ -147,7 +147,7 @@ def test_a_changed_lexicon_is_a_change_of_the_records(files):
     (files / "words.txt").write_text("甲乙\n")
     with pytest.raises(InputError, match=r"Changed: words \("):
         make(files, "records", **given)
-    assert Records(files / "records", verify=True).features["joins"] == (3,)
+    assert Records(files / "records").verify().features["joins"] == (3,)
 
 
 def test_eight_tokens_to_a_number_by_hand():

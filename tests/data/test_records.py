@@ -204,13 +204,13 @@ def test_bad_inputs(source, tmp_path):
 
 
 def test_damaged_shards_are_named(own):
-    Records(own, verify=True)
+    Records(own).verify()
     shard = own / "shard-00001-of-00002.bin"
     data = shard.read_bytes()
     shard.write_bytes(data[:-100] + bytes([data[-100] ^ 1]) + data[-99:])  # not in the first block
     Records(own)
     with pytest.raises(InputError, match=r"shard-00001-of-00002\.bin is damaged: its sha256"):
-        Records(own, verify=True)
+        Records(own).verify()
     shard.write_bytes(data[:-1])
     with pytest.raises(InputError, match=r"shard-00001-of-00002\.bin is truncated: \d+ bytes, expected \d+"):
         Records(own)

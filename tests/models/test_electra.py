@@ -15,6 +15,7 @@ from kerasbert.checkpoints import read_tensors
 from kerasbert.layers import backend, random
 from kerasbert.layers.naming import names
 from kerasbert.models.electra import ElectraPretraining, substitute
+from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.tasks.load import load
 from tests import tiny
 from tests.support import python
@@ -314,3 +315,11 @@ def test_two_replicas_with_accumulation_equal_one(tmp_path):
     one, two = found
     assert one["log/rtd/replaced"] == pytest.approx(two["log/rtd/replaced"], abs=1e-7)
     assert max(np.abs(one[name] - two[name]).max() for name in one if not name.startswith("log/")) <= 1e-6
+
+
+@pytest.mark.parametrize(("name", "rate"), [("small", 0.15), ("base", 0.15), ("large", 0.25)])
+def test_large_masks_a_quarter(name, rate):
+    """Clark et al., 2020, table 6, and the released configure_pretraining.py."""
+    family, spec = registry.find(f"electra/{name}")
+    masking = MaskedLM(**registry.objective(family.objective).masking_of(spec))
+    assert (masking.rate, masking.mask, masking.random) == (rate, 0.85, 0.0)

@@ -79,6 +79,18 @@ def test_pre_norm_by_hand():
     np.testing.assert_array_equal(got["hidden"][-1], got["sequence"])
 
 
+def test_megatrons_kernels_before_the_residual_sums_start_smaller():
+    """Shoeybi et al., 2020, 4.2: by 1/sqrt(2 L). The standard error of a ratio of two deviations of n numbers is 1/sqrt(n)."""
+    for name, smaller in (("megatron-bert/345m", 1 / np.sqrt(2 * 8)), ("bert/base", 1.0)):
+        weights = names(small(name, **{"blocks.layers": 8, "initializer": 0.02}))
+        for layer in (0, 7):
+            block = f"block_{layer}"
+            for output, other in (("attention/output", "attention/query"), ("feedforward/outer", "feedforward/inner")):
+                a, b = (weights[f"{block}/{part}/kernel"].numpy() for part in (output, other))
+                assert a.std() / b.std() == pytest.approx(smaller, rel=3 / np.sqrt(a.size)), (name, output)
+                assert abs(a.mean()) < 3 * a.std() / np.sqrt(a.size)
+
+
 @pytest.mark.parametrize("name", ["roberta/base", "megatron-bert/345m", "xlm/mlm-tlm-xnli15-1024"])
 def test_the_first_token_alone_is_the_same(name):
     encoder = small(name)

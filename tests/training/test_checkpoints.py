@@ -49,6 +49,12 @@ def test_saved_and_read_back_two_are_kept(folder):
     assert (found.tensors("weights").read("w") == 10).all()
 
 
+def test_every_fourth_update_is_kept_for_good(folder):
+    checkpoints = Checkpoints(folder, keep_every=4)
+    save(checkpoints, 0, 2, 4, 6, 8, 10, 11, 12, 13, 14)
+    assert storage.names(checkpoints.folder) == ["step_12", "step_13", "step_14", "step_4", "step_8"]
+
+
 @pytest.mark.parametrize(
     ("name", "damage", "problem"),
     [

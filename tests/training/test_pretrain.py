@@ -12,6 +12,7 @@ import pytest
 
 import kerasbert as kb
 from kerasbert.checkpoints import read_tensors
+from kerasbert.data import Records, write_records
 from kerasbert.errors import InputError
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.optimizers import LinearSchedule, adamw
@@ -173,7 +174,7 @@ def test_full_sentences_have_no_next_sentence_head(folder):
         ({"steps": 0}, "steps must be a whole number of at least 1. Received: 0"),
         ({"warmup": 13}, r"warmup must be between 0 and steps \(12\). Received: 13"),
         ({"precision": "float64"}, "no precision 'float64'. Expected one of: float32"),
-        ({"strategy": "cpu:x"}, "no strategy 'cpu:x'. Expected one of: cpu, cpu:N"),
+        ({"strategy": "cpu:x"}, "no strategy 'cpu:x'. Expected one of: auto, cpu, cpu:N"),
         ({"accumulate": 3}, "batch 8 is not a multiple of 3 micro-batches"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number of at least 0. Received: nan"),
         ({"changes": {"embeddings.positions": 8}}, "records have 24 tokens, the model 8 positions"),
@@ -248,3 +249,30 @@ def wait_for(process, run, checkpoints, seconds=120):
     end = time.monotonic() + seconds
     while process.poll() is None and len(list(run.glob("checkpoints/step_*"))) < checkpoints and time.monotonic() < end:
         time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_the_masking_it_was_begun_with(tmp_path, data, monkeypatch):
+    """A later version's default is another."""
+    from kerasbert.objectives.bert import BertPretraining
+
+    kb.pretrain("bert/tiny", data, out=tmp_path / "run", **ARGUMENTS | {"steps": 2})
+    monkeypatch.setattr(BertPretraining, "masking_of", classmethod(lambda cls, spec: {"rate": 0.25}))
+    kb.pretrain("bert/tiny", data, out=tmp_path / "run", **ARGUMENTS | {"steps": 3})
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["masking"]["rate"] == 0.15
+    with pytest.raises(InputError, match="masking.rate is 0.15 there, 0.3 asked for"):
+        kb.pretrain("bert/tiny", data, out=tmp_path / "run", **ARGUMENTS | {"masking": {"rate": 0.3}})
+
+
+def test_a_damaged_shard_stops_a_run_before_it_begins(tmp_path):
+    """Behind the first block, where the size and the head of a shard tell nothing."""
+    corpus = tiny.corpus(tmp_path / "corpus.txt", documents=100)
+    write_records([corpus], tiny.tokenizer(), tmp_path / "records", length=16)
+    shard = next((tmp_path / "records").glob("shard-*"))
+    content = bytearray(shard.read_bytes())
+    content[-100] ^= 1
+    shard.write_bytes(content)
+    assert Records(tmp_path / "records").shards[0].blocks > 1
+    with pytest.raises(InputError, match=rf"{shard.name} is damaged: its sha256 .* Copy it again, or make the records"):
+        kb.pretrain("bert/tiny", tmp_path / "records", out=tmp_path / "run", **ARGUMENTS)
+    assert not (tmp_path / "run").exists()

@@ -1,5 +1,6 @@
 """Strategies by name, the TPU's client replaced by a fake, and what is checked before a device is asked for."""
 
+import inspect
 import json
 from types import SimpleNamespace
 
@@ -10,7 +11,8 @@ import kerasbert as kb
 from kerasbert.errors import InputError
 from kerasbert.spec import Spec
 from kerasbert.training import multiworker, preflight
-from kerasbert.training.strategy import Place, parse, strategy
+from kerasbert.training.runs import open_run
+from kerasbert.training.strategy import Place, described, parse, resolve, strategy
 from tests import tiny
 from tests.support import python
 
@@ -68,8 +70,88 @@ def test_names(name, place):
 
 @pytest.mark.parametrize("name", ["", "cpu:0", "tpu", "tpu:", "tpu:x@", "gpus", "multi"])
 def test_names_that_are_none(name):
-    with pytest.raises(InputError, match="no strategy .* Expected one of: cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME"):
+    with pytest.raises(
+        InputError, match="no strategy .* Expected one of: auto, cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME"
+    ):
         parse(name)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "name", "devices"), [(0, "cpu", None), (1, "gpu", "/gpu:0"), (2, "gpu:2", ["/gpu:0", "/gpu:1"])]
+)
+def test_auto_takes_the_gpus_that_are_there(monkeypatch, gpus, name, devices):
+    """No GPU was ever there: TensorFlow's list of devices is replaced."""
+    listed = {"GPU": [f"GPU:{i}" for i in range(gpus)], "CPU": ["CPU:0"]}
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: listed[kind])
+    for kind in ("OneDeviceStrategy", "MirroredStrategy"):
+        monkeypatch.setattr(tf.distribute, kind, lambda devices: devices)
+    assert resolve("auto") == name
+    found = strategy("auto")
+    assert found == devices if gpus else found is tf.distribute.get_strategy()
+    assert described(name) == f"training on {name}" + (" (TensorFlow sees no GPU)" if not gpus else "")
+    assert (resolve("cpu:3"), described("cpu:3")) == ("cpu:3", "training on cpu:3")
+    with pytest.raises(InputError, match="no strategy 'gpus'"):
+        resolve("gpus")
+
+
+def test_auto_is_the_default_everywhere():
+    from kerasbert.mobile.distill import distill
+    from kerasbert.mobile.plan import Plan
+
+    for function in (kb.pretrain, kb.finetune, distill, Plan, strategy):
+        names = inspect.signature(function).parameters
+        assert names["strategy" if "strategy" in names else "name"].default == "auto"
+
+
+def test_another_place_is_no_other_run(tmp_path, capsys):
+    open_run(tmp_path / "run", "pretrain", {"steps": 3}, strategy="cpu")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["strategy"] == "cpu"
+    open_run(tmp_path / "run", "pretrain", {"steps": 3}, strategy="gpu:2")
+    assert capsys.readouterr().err == f"{tmp_path / 'run'} was begun on cpu: on gpu:2 the rounding differs\n"
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["strategy"] == "gpu:2"
+    open_run(tmp_path / "old", "pretrain", {"steps": 3})  # of before
+    open_run(tmp_path / "old", "pretrain", {"steps": 3}, strategy="cpu")
+    assert capsys.readouterr().err == ""
+
+
+PRECISIONS = """
+import sys
+from pathlib import Path
+import numpy as np
+import kerasbert as kb
+from kerasbert.training.checkpoints import Checkpoints
+from tests import tiny
+from tests.training.test_pretrain import weights
+folder, data, strategy = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+save = Checkpoints.save
+def dying(self, step, groups, state):
+    save(self, step, groups, state)
+    raise RuntimeError("killed")
+for precision in ("float32", "mixed_bfloat16", "mixed_float16"):
+    def run():
+        kb.pretrain("bert/tiny", data, out=folder / precision, steps=4, batch=8, save_every=2, precision=precision,
+                    strategy=strategy, changes=tiny.SPEC | {"blocks.layers": 1}, learning_rate=1e-3, quiet=True)
+    Checkpoints.save = dying
+    try:
+        run()
+    except RuntimeError as error:
+        assert str(error) == "killed"
+    Checkpoints.save = save
+    found = Checkpoints(folder / precision).latest()
+    assert 2 <= found.step < 4, found
+    scale = found.state["scale"]
+    assert (scale is None) == (precision != "mixed_float16"), scale
+    assert scale is None or 1 <= scale[0] <= 2**24, scale
+    run()
+    assert all(np.isfinite(value).all() for value in weights(folder / precision).values())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cpu", "cpu:2"])
+def test_every_precision_saves_and_goes_on(tmp_path, name):
+    """On two replicas the loss scale is a variable of both, which `float` does not take."""
+    python("-c", PRECISIONS, tmp_path, tiny.records(tmp_path), name)
 
 
 def test_a_zone_of_this_machine():

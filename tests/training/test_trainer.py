@@ -7,6 +7,7 @@ import pytest
 
 import kerasbert as kb
 from kerasbert import cli
+from kerasbert.cli.parser import failure
 from kerasbert.data import Records, write_records
 from kerasbert.errors import Exploded, InputError
 from kerasbert.objectives.bert import BertPretraining
@@ -179,8 +180,8 @@ def test_an_explosion_stops_the_run_and_says_where(exploded):
 
 
 def test_the_status_of_an_explosion_is_3(exploded):
-    assert cli._line(Exploded("x")) == ("x", 3)
-    assert cli._line(InputError("x")) == ("x", 2)
+    assert failure(Exploded("x")) == ("x", 3)
+    assert failure(InputError("x")) == ("x", 2)
 
 
 def test_replay_finds_the_loss_and_the_row(exploded, capsys):
@@ -278,7 +279,7 @@ def test_what_a_run_tells(folder, short):
     )
     np.testing.assert_allclose(logs["utilisation"], logs["flops_per_second"] / 1e9)
     # useful tokens: the mean of the shards that are trained on, without their padding
-    kept, _ = feed.hold_out(Records(short))
+    kept, _ = held_out.hold_out(Records(short))
     np.testing.assert_allclose(logs["tokens_per_second"] / logs["steps_per_second"], 8 * kept.tokens / kept.examples)
     assert kept.tokens < 16 * kept.examples
     evaluated = told[-1]
@@ -286,50 +287,6 @@ def test_what_a_run_tells(folder, short):
     np.testing.assert_allclose(evaluated["held_out/loss"], evaluated["held_out/mlm"] + evaluated["held_out/nsp"])
     assert list(out.rglob("*.xplane.pb"))
     assert Checkpoints(out).latest().state["evaluation"] == {k: v for k, v in evaluated.items() if k != "step"}
-
-
-def test_what_is_held_out_is_not_trained_on(short):
-    kept, held = feed.hold_out(Records(short))
-    assert kept.examples + held.examples == Records(short).examples
-    rows = {tuple(row) for shard in kept.shards for row in kept.rows(shard)}
-    assert not rows & {tuple(row) for row in held.rows(held.shards[0])}
-    batch = next(iter(held.dataset(4, seed=0, shuffle=False)))
-    assert (batch["token_ids"].numpy() == held.rows(held.shards[0])[:4, :16]).all()
-
-
-def test_one_shard_cannot_be_held_out(folder, tmp_path):
-    data = tiny.records(tmp_path)
-    with pytest.raises(InputError, match="have one shard, so none can be held out"):
-        kb.pretrain("bert/tiny", data, out=tmp_path / "run", evaluate_every=2, **ARGUMENTS)
-
-
-@pytest.mark.slow
-def test_evaluation_on_records_of_its_own_changes_no_weight(folder, short, long):
-    for name, more in (("plain", {}), ("evaluated", {"held_out": long, "evaluate_every": 4})):
-        kb.pretrain("bert/tiny", short, out=folder / name, **ARGUMENTS | more)
-    assert same(folder / "plain", folder / "evaluated")
-    evaluations = [record for record in metrics(folder / "evaluated") if "held_out/loss" in record]
-    assert [record["step"] for record in evaluations] == [4, 8, 12]
-
-
-def test_perplexity_by_hand(short):
-    """A model that knows nothing: every token has the same probability, so the perplexity is the vocabulary's size."""
-
-    class Program(BertPretraining):
-        def losses(self, batch, training=True):
-            count = feed.tf.reduce_sum(batch["mlm_weights"])
-            return {"mlm": count * float(np.log(50.0)), "mlm/accuracy": count * 0.02}
-
-        def weights(self, batch):
-            return {"mlm": feed.tf.reduce_sum(batch["mlm_weights"])}
-
-    program = Program(kb.build("bert/tiny", **tiny.SPEC | {"embeddings.vocabulary": 100}), tiny.tokenizer())
-    devices = feed.tf.distribute.get_strategy()
-    evaluate = held_out.HeldOut([Phase(None, "x", 8)], [Records(short)], program, seed=0, devices=devices)
-    found, stop = evaluate(3)
-    assert not stop
-    np.testing.assert_allclose(found["held_out/perplexity"], 50.0, rtol=1e-4)
-    np.testing.assert_allclose(found["held_out/mlm/accuracy"], 0.02, rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -371,10 +328,9 @@ def test_two_devices_with_accumulation_give_the_weights_of_one_after_20_updates(
         python("-c", PHASED_RUN, folder / name, short, long, strategy, accumulate)
     assert distance(folder / "one", folder / "two") <= 1e-6
     one, two = ([r for r in metrics(folder / name) if "held_out/loss" in r] for name in ("one", "two"))
-    # micro-batches are of other sizes, so the rows that are evaluated may be fewer by the rest
     assert [r["step"] for r in one] == [r["step"] for r in two] == [10, 20]
     for a, b in zip(one, two):
-        assert abs(a["held_out/loss"] - b["held_out/loss"]) < 0.2
+        assert abs(a["held_out/loss"] - b["held_out/loss"]) < 1e-6
 
 
 @pytest.mark.slow

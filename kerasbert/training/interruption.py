@@ -1,0 +1,81 @@
+"""Ctrl-C and SIGTERM: the trainer saves after the update at hand, and the user is told what there is to go on from."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+INTERRUPTED = 75  # EX_TEMPFAIL: run the same command again
+NOTHING = "nothing saved: no update was made"
+
+saved = NOTHING  # what this process has saved so far, in words
+command = False  # whether the process is a command of ours
+
+
+class Interrupted(SystemExit):
+    """SIGTERM came; what was done is saved and the process ends with status 75."""
+
+    def __init__(self):
+        super().__init__(INTERRUPTED)
+
+
+def at(step: int) -> str:
+    """What to say of a checkpoint that is on the disk.
+
+    >>> at(120)
+    'saved step 120; the same command goes on from there'
+    """
+    return f"saved step {step}; the same command goes on from there"
+
+
+def say(line: str) -> None:
+    """A line on stderr, also from within a signal's handler, where `print` may not be entered a second time."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{line}\n".encode())
+
+
+def leave(number: int) -> None:
+    """End as the signal asks, saying what was saved.
+
+    Raises:
+        Interrupted: SIGTERM. KeyboardInterrupt: Ctrl-C; the command line prints its text and ends with status 130.
+    """
+    if number == signal.SIGTERM:
+        say(f"interrupted: {saved}")
+        raise Interrupted
+    raise KeyboardInterrupt(f"interrupted: {saved}")
+
+
+def listen() -> None:
+    """In a command that trains: both signals end it at once while it is being set up and when it has trained."""
+    global command
+    command = True
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: leave(number))
+
+
+@contextlib.contextmanager
+def noted(trainer: Any) -> Iterator[None]:
+    """A first signal is noted in `trainer.interrupted`; a second Ctrl-C leaves at once.
+
+    Outside of the main thread signals are left alone.
+    """
+
+    def note(number: int, _: Any) -> None:
+        trainer.interrupted = number
+        if number == signal.SIGINT:
+            say("interrupted: saving after this update; Ctrl-C again leaves without")
+            # in a command the system's own handler, which waits for nothing; in a notebook an exception
+            signal.signal(signal.SIGINT, signal.SIG_DFL if command else signal.default_int_handler)
+
+    try:
+        old = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -1,0 +1,147 @@
+"""Ctrl-C and SIGTERM save; what is said is true; the next run says where it goes on; every N-th checkpoint stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import kerasbert as kb
+from kerasbert.training import interruption, storage
+from kerasbert.training.checkpoints import Checkpoints
+from kerasbert.training.runs import Run
+from tests import tiny
+from tests.support import ROOT
+from tests.training.test_pretrain import ARGUMENTS, same
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("interruption")
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    return tiny.records(folder)
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(monkeypatch):
+    monkeypatch.setattr(interruption, "saved", interruption.NOTHING)
+    monkeypatch.setattr(interruption, "command", False)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def interrupt_at(monkeypatch, step: int, *numbers: int) -> None:
+    """The signals come while update `step` is logged."""
+    log = Run.log
+
+    def noting(self, record):
+        log(self, record)
+        for number in numbers if record["step"] == step else ():
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(Run, "log", noting)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(signal.SIGINT, KeyboardInterrupt), pytest.param(signal.SIGTERM, SystemExit, marks=pytest.mark.slow)],
+)
+def test_a_signal_saves_and_the_next_run_goes_on(folder, data, monkeypatch, capfd, number, error):
+    out, arguments = folder / f"run-{number}", ARGUMENTS | {"log_every": 1, "quiet": False, "keep_every": 5}
+    interrupt_at(monkeypatch, 7, number)
+    with pytest.raises(error) as caught:
+        kb.pretrain("bert/tiny", data, out=out, **arguments)
+    said = "interrupted: saved step 7; the same command goes on from there"
+    if number == signal.SIGTERM:
+        assert caught.value.code == 75
+        assert said in capfd.readouterr().err
+    else:
+        assert str(caught.value) == said
+        assert "interrupted: saving after this update" in capfd.readouterr().err
+    assert Checkpoints(out).latest().step == 7
+    monkeypatch.undo()
+    kb.pretrain("bert/tiny", data, out=out, **arguments)
+    assert "\ngoing on from step 7\n" in capfd.readouterr().err
+    assert sorted(storage.names(out / "checkpoints")) == ["step_10", "step_12", "step_5"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert interruption.saved == interruption.at(12)
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_leaves_at_once(folder, data, monkeypatch):
+    """Here, where it is not the process of a command, by an exception."""
+    interrupt_at(monkeypatch, 7, signal.SIGINT, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        kb.pretrain("bert/tiny", data, out=folder / "twice", **ARGUMENTS | {"log_every": 1})
+    assert str(caught.value) == ""
+    assert Checkpoints(folder / "twice").latest() is None
+
+
+def test_nothing_is_promised_before_the_first_update(capfd):
+    with pytest.raises(KeyboardInterrupt, match="^interrupted: nothing saved: no update was made$"):
+        interruption.leave(signal.SIGINT)
+    with pytest.raises(SystemExit):
+        interruption.leave(signal.SIGTERM)
+    assert capfd.readouterr().err == "interrupted: nothing saved: no update was made\n"
+
+
+@pytest.mark.slow
+def test_a_save_between_two_lines_changes_no_logged_mean(folder, data, monkeypatch):
+    """What was summed up since the last line is part of the checkpoint."""
+    arguments = ARGUMENTS | {"log_every": 5, "save_every": 7}
+    whole, killed = folder / "whole", folder / "killed"
+    kb.pretrain("bert/tiny", data, out=whole, **arguments)
+    begin = Checkpoints.begin
+
+    def dying(self, step, groups, state):
+        begin(self, step, groups, state)
+        self.wait()
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(Checkpoints, "begin", dying)
+    with pytest.raises(RuntimeError, match="killed"):
+        kb.pretrain("bert/tiny", data, out=killed, **arguments)
+    monkeypatch.undo()
+    kb.pretrain("bert/tiny", data, out=killed, **arguments)
+    assert same(whole, killed)
+
+    def logged(run):
+        rates = ("_per_second", "utilisation")
+        return [{k: v for k, v in r.items() if not k.endswith(rates)} for r in Run(run, {}, True).records()]
+
+    assert [record["step"] for record in logged(whole)] == [5, 10, 12]
+    assert logged(whole) == logged(killed)
+    each = folder / "each"
+    kb.pretrain("bert/tiny", data, out=each, **ARGUMENTS | {"log_every": 1})
+    losses = [record["loss"] for record in logged(each)]
+    assert logged(whole)[1]["loss"] == pytest.approx(sum(losses[5:10]) / 5, rel=1e-6)
+    assert logged(whole)[1]["learning_rate"] == logged(each)[9]["learning_rate"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("early", "said"), [(True, "nothing saved: no update was made"), (False, "saved step ")])
+def test_ctrl_c_in_the_shell(folder, data, early, said):
+    out = folder / f"shell-{early}"
+    command = [sys.executable, "-m", "kerasbert.cli", "pretrain", "bert/tiny", "--data", data, "--out", out]
+    command += ["--steps", "100000", "--batch", "8", "--save-every", "100000", "--set", "hidden=16", "--log-every", "1"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    time.sleep(1)
+    while not early and not ((out / "metrics.jsonl").is_file() and (out / "metrics.jsonl").stat().st_size > 1000):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    shown = process.communicate()[1]
+    assert process.returncode == 130, shown
+    last = shown.splitlines()[-1]
+    assert last.startswith(f"error: interrupted: {said}"), shown
+    assert early == (not (out / "checkpoints").exists())
+    if not early:
+        step = Checkpoints(out).latest().step
+        assert last == f"error: interrupted: saved step {step}; the same command goes on from there"
