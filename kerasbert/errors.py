@@ -12,6 +12,8 @@ EXTRAS = {  # library -> the extra of setup.cfg that brings it
     "ai_edge_litert": "mobile",
     "flatbuffers": "mobile",
     "apache_beam": "beam",
+    "pyarrow": "formats",
+    "zstandard": "formats",
     "jax": "tpu-check",
     "libtpu": "tpu-check",
 }

@@ -1,6 +1,7 @@
 """The command `kerasbert`. Errors are one line on stderr and exit status 2; a traceback comes with --debug."""
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -42,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.plugins = _plugins(options.plugin)
         _check_names(options)
-        return options.run(options) or 0
+        with _encoding(getattr(options, "encoding", None)):
+            return options.run(options) or 0
     except (Exception, KeyboardInterrupt) as error:
         if options.debug:
             raise
@@ -54,6 +56,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _plugins(paths: Sequence[str]) -> dict[str, str] | None:
     loaded = [registry.load_plugin(path) for path in paths]
     return loaded[0] if loaded else None
+
+
+def _encoding(name: str | None) -> contextlib.AbstractContextManager:
+    """What files are decoded by while a command runs."""
+    if name is None:
+        return contextlib.nullcontext()
+    from kerasbert.data.reading import default_encoding
+
+    return default_encoding(name)
 
 
 def _check_names(options: argparse.Namespace) -> None:

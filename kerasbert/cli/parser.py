@@ -167,3 +167,10 @@ def column_options(add: argparse.ArgumentParser) -> None:
         add.add_argument(
             f"--{name}-column", metavar="NAME", help=f"column of the {name.replace('-', ' ')} in your files"
         )
+    encoding_option(add)
+
+
+def encoding_option(add: argparse.ArgumentParser) -> None:
+    """`--encoding`, which `main` sets for whatever files the command reads."""
+    text = "of the files, where they are not UTF-8 and have no byte order mark: cp1250, koi8-r, utf-16-le"
+    add.add_argument("--encoding", metavar="NAME", help=text)

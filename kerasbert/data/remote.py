@@ -1,5 +1,6 @@
 """Local paths and addresses such as gs://bucket/records, read and written alike. Addresses need TensorFlow."""
 
+import io
 import os
 import posixpath
 from collections.abc import Iterator
@@ -33,6 +34,37 @@ def size(path: str | os.PathLike) -> int | None:
 def opened(path: str | os.PathLike, mode: str = "rb") -> BinaryIO:
     """A file opened for reading or writing bytes."""
     return _gfile().GFile(os.fspath(path), mode) if is_remote(path) else open(path, mode)
+
+
+class _Seekable(io.RawIOBase):
+    """TensorFlow's file as Python's own, for readers that need all of its methods."""
+
+    def __init__(self, file: Any):
+        self.file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self.file.tell(), os.SEEK_END: self.file.size()}[whence]
+        self.file.seek(start + offset)
+        return start + offset
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def seekable(path: str | os.PathLike) -> BinaryIO:
+    """A file opened for reading here and there."""
+    return io.BufferedReader(_Seekable(opened(path))) if is_remote(path) else open(path, "rb")
 
 
 def chunks(path: str | os.PathLike, chunk: int = 2**20) -> Iterator[bytes]:

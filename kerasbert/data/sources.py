@@ -1,6 +1,7 @@
-"""Files of text: documents for pretraining, tables for tasks. Local files need the standard library only.
+"""Files of text: documents for pretraining, lines for a vocabulary, tables for tasks.
 
-Text is UTF-8; bytes that are not become U+FFFD. A line ends at a line feed (a carriage return before it is dropped).
+One reader serves all: `data.reading` unpacks and decodes. Local files need the standard library only; zst needs
+`zstandard` and parquet `pyarrow` (extra `formats`). A line ends at a line feed (a carriage return before it is dropped).
 """
 
 import csv
@@ -12,37 +13,70 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data.remote import is_remote, opened, size
+from kerasbert.data import reading
+from kerasbert.data.reading import line_lists, plain_name, text_chunks
+from kerasbert.data.remote import is_remote, seekable, size
 from kerasbert.errors import InputError, nearest
 
-FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv"}
-LINES = 8192  # read at once
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv"}
+TABLES = ("tsv", "csv", "jsonl", "json", "parquet")
+ROWS = 1024  # of a parquet file, read at once
 SURROGATES = re.compile("[\ud800-\udfff]")  # json may hold "\ud800", which no encoder accepts
+OBJECT = re.compile(r'\s*(\{\s*"(?:[^"\\\n]|\\.)*"\s*:)')  # how a line of jsonl begins, and no text does
+ARRAY = re.compile(r"\s*\[\s*\{")
+BETWEEN = re.compile(r"[\s,]*")  # two elements of an array
 
 
-def file_format(path: str | os.PathLike) -> str:
-    """How a file is read, by the end of its name: jsonl, tsv, csv, and text for every other name."""
-    return FORMATS.get(Path(path).suffix.lower(), "text")
+def file_format(path: str | os.PathLike, encoding: str | None = None) -> str:
+    """How a file is read: text, jsonl, json (an array of objects), tsv, csv or parquet.
+
+    tsv and csv are told by the end of the name (.gz, .bz2, .xz and .zst left out); json lines, json arrays and parquet by
+    their content too, whatever the name. Everything else is text.
+    """
+    name = plain_name(path).suffix.lower()
+    found = FORMATS.get(name, "text")
+    if found in ("tsv", "csv"):
+        return found
+    if reading.is_parquet(path):
+        return "parquet"
+    head = next(text_chunks(path, encoding), "")
+    if ARRAY.match(head) or (name == ".json" and head.lstrip().startswith("[")):
+        return "json"
+    return "jsonl" if found == "text" and _is_object(head) else found
 
 
-def read_documents(files: Sequence[str | os.PathLike], *, text_field: str = "text") -> Iterator[list[str]]:
+def _is_object(head: str) -> bool:
+    """Whether a text begins with a json object on a line of its own, as far as can be seen."""
+    if not OBJECT.match(head):
+        return False
+    line, feed, _ = head.lstrip().partition("\n")
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return not feed  # the line is longer than the head
+
+
+def read_documents(
+    files: Sequence[str | os.PathLike], *, text_field: str = "text", encoding: str | None = None
+) -> Iterator[list[str]]:
     """Documents one by one, each a list of segments (lines that are not blank).
 
-    In a text file a blank line ends a document (BERT's own input format). In jsonl, tsv and csv each row is a document
-    and the lines of its `text_field` are the segments; of several fields ("en,fr") each is one segment.
+    In a text file a blank line ends a document (BERT's own input format). In jsonl, json, tsv, csv and parquet each row
+    is a document and the lines of its `text_field` are the segments; of several fields ("en,fr") each is one segment.
 
     Args:
-        files: paths, read in this order, never more than a document in memory.
+        files: paths, read in this order, never more than a document in memory; gz, bz2, xz and zst are unpacked.
         text_field: name of the field or column that holds the text.
+        encoding: of the files, where they are not UTF-8 and have no byte order mark.
 
     Raises:
-        InputError: a file or the column is missing, a row cannot be read (file and line are named), or no file
-            holds any text.
+        InputError: a file or the column is missing, a row cannot be read or bytes do not decode (file and line are
+            named), or no file holds any text.
     """
     files = check_files(files)
     empty = True
     for path in files:
-        for document in file_documents(path, text_field):
+        for document in file_documents(path, text_field, encoding):
             empty = False
             yield document
     if empty:
@@ -50,15 +84,25 @@ def read_documents(files: Sequence[str | os.PathLike], *, text_field: str = "tex
         raise InputError(f"empty corpus: no text in {names}. Give files with at least one line that is not blank")
 
 
-def file_documents(path: str | os.PathLike, text_field: str = "text") -> Iterator[list[str]]:
+def read_lines(
+    files: Sequence[str | os.PathLike], *, text_field: str = "text", encoding: str | None = None
+) -> Iterator[str]:
+    """The lines of `read_documents`, for learning a vocabulary: what records are made of, no more."""
+    return itertools.chain.from_iterable(read_documents(files, text_field=text_field, encoding=encoding))
+
+
+def file_documents(
+    path: str | os.PathLike, text_field: str = "text", encoding: str | None = None
+) -> Iterator[list[str]]:
     """The documents of one file, which may hold none; see `read_documents`."""
-    return _text_documents(path) if file_format(path) == "text" else _row_documents(path, text_field)
+    kind = file_format(path, encoding)
+    return _text_documents(path, encoding) if kind == "text" else _row_documents(path, kind, text_field, encoding)
 
 
 def check_files(files: Sequence[str | os.PathLike]) -> list[Path | str]:
     """The paths (addresses such as gs://bucket/a.txt stay text), or an error that names the first that is no file."""
     if not files:
-        raise InputError("no files given, expected at least one text, jsonl, tsv or csv file")
+        raise InputError("no files given, expected at least one text, jsonl, json, tsv, csv or parquet file")
     paths = [os.fspath(file) if is_remote(file) else Path(file) for file in files]
     for path in paths:
         if not is_remote(path) and path.is_dir():
@@ -74,62 +118,47 @@ def read_table(
     columns: Sequence[str] = (),
     names: Sequence[str] | None = None,
     format: str | None = None,
+    encoding: str | None = None,
 ) -> list[dict[str, Any]]:
     """All rows of a table.
 
     tsv is GLUE's: split at tabs, quotes are ordinary characters. csv has quoting (RFC 4180). In jsonl each line is an
-    object; its numbers and booleans become text ("1", "0.5", "true"), so that labels look the same in every format.
+    object; its numbers and booleans become text ("1", "0.5", "true"), so that labels look the same in every format. A json
+    array of objects and parquet are read alike.
 
     Args:
-        path: the file.
+        path: the file; gz, bz2, xz and zst are unpacked.
         columns: names that every row must have.
         names: column names of a tsv or csv file that has no header line.
-        format: "tsv", "csv" or "jsonl" where the name of the file does not say it.
+        format: "tsv", "csv", "jsonl", "json" or "parquet" where name and content do not say it.
+        encoding: of the file, where it is not UTF-8 and has no byte order mark.
 
     Returns:
         One dict per row, name -> text (a json list or object stays what it is).
 
     Raises:
-        InputError: missing file, no rows, a missing column, a row with another number of fields; with file and line.
+        InputError: missing file, no rows, a missing column, a row with another number of fields, bytes that do not
+            decode; with file and line.
     """
     (path,) = check_files([path])
-    kind = format or file_format(path)
-    if kind not in ("tsv", "csv", "jsonl"):
-        raise InputError(f"cannot tell the format of {path}: expected a name ending in .tsv, .csv or .jsonl")
-    rows = [row for _, row in _rows(path, kind, columns, names)]
+    kind = format or file_format(path, encoding)
+    if kind not in TABLES:
+        raise InputError(
+            f"cannot tell the format of {path}: expected a name ending in .tsv, .csv, .jsonl, .json or .parquet"
+        )
+    rows = [row for _, row in _rows(path, kind, columns, names, encoding)]
     if not rows:
         raise InputError(f"{path} has no rows, expected at least one below the header")
     return rows
-
-
-def _lines(path: Path | str, newline: str = "\n") -> Iterator[str]:
-    return itertools.chain.from_iterable(_line_lists(path, newline))
-
-
-def _line_lists(path: Path | str, newline: str = "\n") -> Iterator[list[str]]:
-    """The lines of a file, some thousands at once."""
-    if is_remote(path):
-        with opened(path) as file:
-            codec = "utf-8-sig"
-            while lines := list(itertools.islice(file, LINES)):
-                yield [lines[0].decode(codec, "replace"), *(line.decode("utf-8", "replace") for line in lines[1:])]
-                codec = "utf-8"
-        return
-    try:
-        with open(path, encoding="utf-8-sig", errors="replace", newline=newline) as file:
-            while lines := list(itertools.islice(file, LINES)):
-                yield lines
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _segments(lines: Iterable[str]) -> list[str]:
     return [line for line in map(str.strip, lines) if line]
 
 
-def _text_documents(path: Path | str) -> Iterator[list[str]]:
+def _text_documents(path: Path | str, encoding: str | None) -> Iterator[list[str]]:
     document: list[str] = []
-    for lines in _line_lists(path):
+    for lines in line_lists(path, encoding):
         lines = [*map(str.strip, lines), ""]  # no Python for each line: there are five times as many as documents
         begin, last = 0, len(lines) - 1
         while (end := lines.index("", begin)) < last:
@@ -143,9 +172,9 @@ def _text_documents(path: Path | str) -> Iterator[list[str]]:
         yield document
 
 
-def _row_documents(path: Path | str, text_field: str) -> Iterator[list[str]]:
+def _row_documents(path: Path | str, kind: str, text_field: str, encoding: str | None) -> Iterator[list[str]]:
     fields = text_field.split(",")
-    for line, row in _rows(path, file_format(path), fields, None):
+    for line, row in _rows(path, kind, fields, None, encoding):
         texts = [row[field] for field in fields]
         for field, text in zip(fields, texts):
             if not isinstance(text, str):
@@ -156,13 +185,22 @@ def _row_documents(path: Path | str, text_field: str) -> Iterator[list[str]]:
 
 
 def _rows(
-    path: Path, kind: str, columns: Sequence[str], names: Sequence[str] | None
+    path: Path | str, kind: str, columns: Sequence[str], names: Sequence[str] | None, encoding: str | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, row) pairs; `columns` are present in each."""
-    if kind == "jsonl":
-        yield from _json_rows(path, columns)
+    """(line number, or number of the row in parquet; row) pairs; `columns` are present in each."""
+    if kind in ("jsonl", "json", "parquet"):
+        objects = (
+            _parquet_rows(path) if kind == "parquet" else (_json_lines, _json_array)[kind == "json"](path, encoding)
+        )
+        for line, row in objects:
+            if not isinstance(row, dict):
+                raise InputError(f"{path}, line {line}: a {type(row).__name__}, expected an object such as {{...}}")
+            for column in columns:
+                if row.get(column) is None:
+                    raise InputError(_no_column(f"{path}, line {line} has", column, row))
+            yield line, {name: _json_text(value) for name, value in row.items()}
         return
-    fields = _csv_fields(path) if kind == "csv" else _tsv_fields(path)
+    fields = _csv_fields(path, encoding) if kind == "csv" else _tsv_fields(path, encoding)
     if names is None:
         names = next(fields, (0, []))[1]
     for column in columns:
@@ -176,16 +214,20 @@ def _rows(
         yield line, dict(zip(names, values))
 
 
-def _tsv_fields(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(_lines(path), 1):
-        line = line.removesuffix("\n").removesuffix("\r")
+def _lines(path: Path | str, encoding: str | None) -> Iterator[str]:
+    return itertools.chain.from_iterable(line_lists(path, encoding))
+
+
+def _tsv_fields(path: Path | str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(_lines(path, encoding), 1):
+        line = line.removesuffix("\r")
         if line:
             yield number, line.split("\t")
 
 
-def _csv_fields(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _csv_fields(path: Path | str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(2**31 - 1)  # the default refuses texts above 131,072 characters
-    reader = csv.reader(_lines(path, newline=""), strict=True)
+    reader = csv.reader(_csv_lines(path, encoding), strict=True)
     try:
         for values in reader:
             if values:
@@ -194,20 +236,72 @@ def _csv_fields(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}, line {reader.line_num}: {error}. Mend the quoting, or name the file .tsv") from error
 
 
-def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(_lines(path), 1):
+def _csv_lines(path: Path | str, encoding: str | None) -> Iterator[str]:
+    """Lines with their ends, as the csv module wants them; a carriage return alone ends a line too."""
+    for line in _lines(path, encoding):
+        line += "\n"
+        if "\r" in line[:-2]:
+            yield from re.split(r"(?<=\r)(?!\n)", line)
+        else:
+            yield line
+
+
+def _json_lines(path: Path | str, encoding: str | None) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(_lines(path, encoding), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{path}, line {number}: not json ({error}). Expected one object per line") from error
-        if not isinstance(row, dict):
-            raise InputError(f"{path}, line {number}: a {type(row).__name__}, expected an object such as {{...}}")
-        for column in columns:
-            if row.get(column) is None:
-                raise InputError(_no_column(f"{path}, line {number} has", column, row))
-        yield number, {name: _json_text(value) for name, value in row.items()}
+            yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{path}, line {number}: not json ({error}). Expected one object per line, or an array of objects"
+            ) from error
+
+
+def _json_array(path: Path | str, encoding: str | None) -> Iterator[tuple[int, Any]]:
+    """The elements of an array, never more than one and a chunk in memory."""
+    decode, chunks = json.JSONDecoder().raw_decode, text_chunks(path, encoding)
+    text = next(chunks, "")
+    place, line = text.find("[") + 1, 1 + text.count("\n", 0, text.find("[") + 1)
+    while True:
+        end = BETWEEN.match(text, place).end()
+        line += text.count("\n", place, end)
+        place, failure = end, "the array has no end"
+        if text[place : place + 1] == "]":
+            return
+        if place < len(text):
+            try:
+                value, end = decode(text, place)
+                yield line, value
+                line += text.count("\n", place, end)
+                place = end
+                continue
+            except (ValueError, RecursionError) as error:
+                failure = str(error)
+        # The element goes on in the next chunk: twice as much text each time, so that a long one costs linear time.
+        parts, size = [text[place:]], len(text) - place
+        goal = 2 * size
+        while size <= goal and (more := next(chunks, "")):
+            parts.append(more)
+            size += len(more)
+        if len(parts) == 1 or size > reading.LONGEST:
+            raise InputError(f"{path}, line {line}: not json ({failure}). Expected an array of objects")
+        text, place = "".join(parts), 0
+
+
+def _parquet_rows(path: Path | str) -> Iterator[tuple[int, Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with seekable(path) as file:
+            number = 0
+            for batch in parquet.ParquetFile(file).iter_batches(batch_size=ROWS):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except pyarrow.ArrowException as error:
+        raise InputError(f"cannot read {path} as parquet: {' '.join(str(error).split())}. Copy it again") from error
 
 
 def _json_text(value: Any) -> Any:

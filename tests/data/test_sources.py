@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from kerasbert.data import sources
+from kerasbert.data import reading, sources
 from kerasbert.data.sources import read_documents, read_table
 from kerasbert.errors import InputError
 
@@ -13,10 +13,11 @@ def test_text_documents_end_at_blank_lines(tmp_path):
     assert list(read_documents([file])) == [["one", "two"], ["three\x0bstill three"]]
 
 
-def test_documents_do_not_depend_on_how_many_lines_are_read_at_once(tmp_path, monkeypatch):
+def test_documents_do_not_depend_on_how_much_is_read_at_once(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("\n\none\n two\nthree\n\n\nfour\nfive\n \nsix")
-    for lines in range(1, 13):
-        monkeypatch.setattr(sources, "LINES", lines)
+    for size in range(1, 30):
+        monkeypatch.setattr(reading, "HEAD", 3 * size)
+        monkeypatch.setattr(reading, "CHUNK", size)
         found = list(sources.read_documents([tmp_path / "a.txt"]))
         assert found == [["one", "two", "three"], ["four", "five"], ["six"]]
 
@@ -25,12 +26,6 @@ def test_a_document_ends_with_its_file(tmp_path):
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "b.txt").write_text("two")
     assert list(read_documents([tmp_path / "a.txt", tmp_path / "b.txt"])) == [["one"], ["two"]]
-
-
-def test_bytes_that_are_not_utf8_become_replacement_characters(tmp_path):
-    file = tmp_path / "a.txt"
-    file.write_bytes(b"\xef\xbb\xbfok \xff\xfe end\n")
-    assert list(read_documents([file])) == [["ok \ufffd\ufffd end"]]
 
 
 def test_jsonl_rows_are_documents(tmp_path):

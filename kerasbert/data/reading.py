@@ -1,0 +1,231 @@
+"""Bytes of a file -> text: read wherever the file is, unpacked, decoded, and refused where they are no text.
+
+Text is UTF-8 unless a byte order mark or the caller says otherwise. Bytes that do not decode are an error that names the
+likeliest encoding: a replacement character would train a model on damaged words. gz, bz2 and xz are unpacked by the
+standard library, zst by `zstandard` (extra `formats`); they are told by their first bytes, not by the name. Neither a
+file nor what it unpacks to is ever in memory, only a chunk and a line.
+"""
+
+import codecs
+import contextlib
+import contextvars
+import itertools
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+from kerasbert.data.encodings import by_zeros, guess
+from kerasbert.data.remote import opened
+from kerasbert.errors import InputError, nearest
+
+HEAD = 2**16  # bytes that tell what a file is
+CHUNK = 2**17  # bytes read at once: half of the cache, and twice as fast as a megabyte
+LONGEST = 2**28  # characters in a line, or in an object of a json array: more is no text, or unpacks without end
+MARKS = (  # the longer ones first: UTF-32's begins with UTF-16's
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+PACKED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+ENDINGS = (".gz", ".bz2", ".xz", ".zst")
+PARQUET = b"PAR1"
+OTHERS = (  # first bytes of what is no text, and what to do
+    (b"version https://git-lfs.github.com/spec/", "a git-lfs pointer, not the file itself: git lfs pull"),
+    (b"%PDF-", "a PDF: extract its text first (pdftotext)"),
+    (b"PK\x03\x04", "a zip archive (as docx, xlsx, odt and epub are): unpack it, or save it as text or csv"),
+    (b"\xd0\xcf\x11\xe0", "an old Office document: save it as text or csv"),
+    (b"\x7fELF", "a program"),
+)
+MARKUP = re.compile(r"\s*<(!doctype|html|\?xml|mediawiki|head|body)\b", re.IGNORECASE)
+MARKUP_NAMES = (".html", ".htm", ".xhtml", ".xml")
+_DEFAULT: contextvars.ContextVar[str | None] = contextvars.ContextVar("encoding", default=None)
+CONTROLS = dict.fromkeys([*range(9), *range(14, 27), *range(28, 32), 127])
+
+
+def plain_name(path: str | os.PathLike) -> PurePosixPath:
+    """A file's name without the ending of a packed one: a.jsonl.gz -> a.jsonl."""
+    name = PurePosixPath(os.fspath(path).replace(os.sep, "/"))
+    return name.with_suffix("") if name.suffix.lower() in ENDINGS else name
+
+
+def check_encoding(encoding: str | None) -> str | None:
+    """The canonical name of an encoding of text, None for UTF-8.
+
+    Raises:
+        InputError: no such encoding.
+    """
+    if encoding is None:
+        return None
+    try:
+        found = codecs.lookup(encoding)
+        "a".encode(encoding)
+    except (LookupError, TypeError):
+        known = "utf-8 utf-16 cp1250 cp1251 cp1252 latin-1 koi8-r koi8-u shift_jis euc-jp euc-kr gb18030 big5".split()
+        raise InputError(
+            f"no encoding {encoding!r}. Nearest: {nearest(encoding, known)!r}. Expected a name that Python knows, such as cp1250"
+        ) from None
+    return None if found.name == "utf-8" else found.name
+
+
+@contextlib.contextmanager
+def default_encoding(encoding: str | None) -> Iterator[None]:
+    """In this block files that no encoding is given for have this one: the rows of tasks are read far below a command.
+
+    Raises:
+        InputError: no such encoding.
+    """
+    token = _DEFAULT.set(check_encoding(encoding))
+    try:
+        yield
+    finally:
+        _DEFAULT.reset(token)
+
+
+@contextlib.contextmanager
+def unpacked(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A file's bytes, unpacked where it is gz, bz2, xz or zst.
+
+    Raises:
+        InputError: it cannot be read, or its end or its checksum is wrong.
+    """
+    try:
+        kind = packing_of(path)
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(opened(path))
+            yield stack.enter_context(_unpacker(kind, file)) if kind else file
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:
+        if isinstance(error, EOFError | zlib.error) or type(error).__name__ in ("LZMAError", "ZstdError"):
+            raise InputError(f"cannot unpack {path}: {error}. Copy it again") from error
+        raise
+
+
+def packing_of(path: str | os.PathLike) -> str | None:
+    """gz, bz2, xz or zst by the first bytes, None for a file that is not packed."""
+    with opened(path) as file:
+        first = file.read(6)
+    return next((kind for magic, kind in PACKED.items() if first.startswith(magic)), None)
+
+
+def _unpacker(kind: str, file: Any) -> Any:
+    if kind == "gz":
+        import gzip
+
+        return gzip.GzipFile(fileobj=file)
+    if kind == "bz2":
+        import bz2
+
+        return bz2.BZ2File(file)
+    if kind == "xz":
+        import lzma
+
+        return lzma.LZMAFile(file)
+    import zstandard
+
+    return zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(file, read_across_frames=True)
+
+
+def is_parquet(path: str | os.PathLike) -> bool:
+    """Whether a file begins as Apache Parquet's do."""
+    with opened(path) as file:
+        return file.read(4) == PARQUET
+
+
+def text_chunks(path: str | os.PathLike, encoding: str | None = None) -> Iterator[str]:
+    """A file's text piece by piece, without a byte order mark.
+
+    Args:
+        path: a file, or an address such as gs://bucket/a.txt.gz.
+        encoding: name of the encoding where it is not UTF-8; a byte order mark goes before it.
+
+    Raises:
+        InputError: what is no text, or bytes that do not decode, with the file, the line and the likeliest encoding.
+    """
+    encoding = check_encoding(encoding) or _DEFAULT.get()
+    with unpacked(path) as file:
+        head = _read(file, HEAD)
+        mark, codec = next(((mark, name) for mark, name in MARKS if head.startswith(mark)), (b"", encoding or "utf-8"))
+        _refuse_others(path, head, codec)
+        decode = codecs.getincrementaldecoder(codec)("strict").decode
+        line = 1
+        for chunk in itertools.chain([head[len(mark) :]], iter(lambda: file.read(CHUNK), b""), [b""]):
+            try:
+                text = decode(chunk, not chunk)
+            except UnicodeDecodeError as error:
+                raise _undecodable(path, line, error, codec) from None
+            if text:
+                line += text.count("\n")
+                yield text
+
+
+def _read(file: BinaryIO, size: int) -> bytes:
+    """So many bytes, or all there are: a decompressor may give fewer at once."""
+    parts = []
+    while size > 0 and (part := file.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _refuse_others(path: str | os.PathLike, head: bytes, codec: str) -> None:
+    found = next((what for magic, what in OTHERS if head.startswith(magic)), None)
+    if head[257:262] == b"ustar":
+        found = "a tar archive: unpack it and name its files"
+    text = head.decode(codec, "ignore")
+    if plain_name(path).suffix.lower() in MARKUP_NAMES or MARKUP.match(text):
+        found = "HTML or XML: extract its text first (trafilatura, or wikiextractor for Wikipedia's dumps)"
+    if found:
+        raise InputError(f"{path} is {found}")
+    if codec == "utf-8" and (wide := by_zeros(head[:4096])):
+        raise InputError(f"{path} is probably {wide}, expected UTF-8: pass --encoding {wide}")
+    controls = len(text) - len(text.translate(CONTROLS))
+    if "\0" in text or controls > 0.005 * len(text):
+        raise InputError(
+            f"{path} is no text: {controls} of its first {len(text)} characters are control characters. "
+            "Expected text, jsonl, json, tsv, csv or parquet, perhaps packed (gz, bz2, xz, zst)"
+        )
+
+
+def _undecodable(path: str | os.PathLike, line: int, error: UnicodeDecodeError, codec: str) -> InputError:
+    data: bytes = error.object
+    line += data[: error.start].decode(codec, "ignore").count("\n")
+    begin = data.rfind(b"\n", 0, max(0, error.start - HEAD // 4)) + 1
+    likely = guess(data[begin : begin + HEAD])
+    codec = "UTF-8" if codec == "utf-8" else codec
+    if likely == "utf-8" and codec == "UTF-8":
+        advice = "Most of it is UTF-8: mend the line, or drop such bytes with iconv -c -f utf-8 -t utf-8"
+    elif likely and likely.lower() != codec.lower():
+        advice = f"It is probably {likely}: pass --encoding {likely}"
+    else:
+        advice = "No encoding known here fits: is it text?"
+    return InputError(f"{path}, line {line}: byte 0x{data[error.start]:02x} is not {codec}. {advice}")
+
+
+def line_lists(path: str | os.PathLike, encoding: str | None = None) -> Iterator[list[str]]:
+    """The lines of a file, some thousands at once, without the line feed that ends each.
+
+    Raises:
+        InputError: see `text_chunks`; or a line of more than LONGEST characters.
+    """
+    waiting: list[str] = []
+    size = 0
+    for text in text_chunks(path, encoding):
+        lines = text.split("\n")
+        if len(lines) > 1:
+            waiting.append(lines[0])
+            lines[0] = "".join(waiting)
+            waiting, size = [lines.pop()], 0
+            yield lines
+        else:
+            waiting.append(text)
+            size += len(text)
+            if size > LONGEST:
+                raise InputError(f"{path} has a line of more than {LONGEST:,} characters. Break the text into lines")
+    if last := "".join(waiting):
+        yield [last]
