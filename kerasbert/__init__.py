@@ -14,7 +14,7 @@ _HOMES = {
     "build": "tasks.load",
     "load": "tasks.load",
     "save": "tasks.load",
-    "train_tokenizer": "text.train",
+    "train_tokenizer": "data.vocabulary",
     "load_tokenizer": "text",
     "write_records": "data",
     "pretrain": "training.pretrain",

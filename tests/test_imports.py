@@ -34,6 +34,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/text/bpe.py",
     "kerasbert/text/files.py",
     "kerasbert/text/hf.py",
+    "kerasbert/text/languages.py",
     "kerasbert/text/normalize.py",
     "kerasbert/text/sentencepiece.py",
     "kerasbert/text/tables.py",

@@ -27,13 +27,19 @@ def main() -> None:
     text = options.text or section.get("text") or novels(out / "text")
     tokenizer = Path(section.get("tokenizer") or out / "tokenizer")
     if not tokenizer.is_dir():
-        cased = ["--cased"] if section.get("cased") else []
-        learned = ["--kind", section.get("kind", "wordpiece"), "--size", section.get("vocabulary", 30000), *cased]
-        command("vocab", *text, *learned, "--out", tokenizer)
-    names = ("packing", "seed", "shards", "dupe_factor", "words", "entities")
-    settings = [f"--{name.replace('_', '-')}={section[name]}" for name in names if name in section]
+        learned = ["--kind", section.get("kind", "wordpiece"), "--size", section.get("vocabulary", 30000)]
+        if section.get("cased") is not None:
+            learned.append("--cased" if section["cased"] else "--lowercase")
+        command("vocab", *text, *learned, *chosen(section, "encoding"), "--out", tokenizer)
+    settings = chosen(section, "encoding", "packing", "seed", "shards", "dupe_factor", "words", "entities")
+    settings += ["--allow-loss"] if section.get("allow_loss") else []
     for length in section["lengths"]:
         command("data", *text, "--tokenizer", tokenizer, "--length", length, "--out", out / str(length), *settings)
+
+
+def chosen(section: dict, *names: str) -> list[str]:
+    """Options of a command that the recipe gives."""
+    return [f"--{name.replace('_', '-')}={section[name]}" for name in names if section.get(name) is not None]
 
 
 def novels(folder: Path) -> list[Path]:

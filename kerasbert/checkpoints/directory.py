@@ -20,6 +20,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints.readers import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
+from kerasbert.text.languages import write_languages
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
@@ -101,6 +102,8 @@ def write_model(
     )
     if tokenizer is not None:
         tokenizer.save(folder / "tokenizer")
+        if getattr(tokenizer, "languages", None):
+            write_languages(folder / "tokenizer", tokenizer.languages)
     written = [path for path in sorted((folder / "tokenizer").rglob("*")) if path.is_file()] + [folder / WEIGHTS]
     content = describe(encoder.spec, name, task, labels, plugin) | {
         **({"source": dict(source)} if source else {}),

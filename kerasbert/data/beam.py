@@ -15,9 +15,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsSingleton
 
 from kerasbert.data import remote
+from kerasbert.data.encode import batch_encoder
 from kerasbert.data.shards import Report
 from kerasbert.data.spool import DIGEST, measure, shard_of
-from kerasbert.data.writer import Job, Source, batch_encoder, entries
+from kerasbert.data.writer import Job, Source
 from kerasbert.errors import InputError
 
 REPORT = "report.json"
@@ -33,7 +34,7 @@ class _Read(beam.DoFn):
         self.encode = batch_encoder(self.job.tokenizer, self.job.units)
 
     def process(self, source: Source) -> Iterator[tuple[int, bytes]]:
-        for data in entries([source], self.job.text_field, self.encode):
+        for data in self.job.entries([source], self.encode):
             yield shard_of(data[:DIGEST], self.job.writer.shards), data
 
 

@@ -33,6 +33,13 @@ class Spans:
         """Of sentence pairs: number of examples with a random next sentence."""
         return 0 if self.label is None else int(self.label.sum())
 
+    def kept(self) -> int:
+        """How many of the ids stand in an example at least once."""
+        steps = np.zeros(len(self.ids) + 1, np.int64)
+        for part in (self.a, self.b):
+            steps += np.bincount(part[:, 0], minlength=len(steps)) - np.bincount(part[:, 1], minlength=len(steps))
+        return int(np.count_nonzero(np.cumsum(steps)[:-1]))
+
     def slice(self, begin: int, end: int) -> "Spans":
         """Examples begin .. end - 1."""
         label, languages = (x if x is None else x[begin:end] for x in (self.label, self.languages))

@@ -23,12 +23,24 @@ def language_repeats(tokens: Mapping[int, int], smoothing: float) -> dict[int, f
     return {language: round(share ** (smoothing - 1) / norm, 6) for language, share in shares.items()}
 
 
-def language_columns(text_field: str) -> tuple[int, ...]:
-    """The numbers of two columns' languages: their places in alphabetical order."""
-    names = text_field.split(",")
-    if len(names) != 2 or len(set(names)) != 2:
-        raise InputError(f"text_field {text_field!r}, expected two columns with translations, such as en,fr")
-    return tuple(sorted(names).index(name) for name in names)
+def translated(files: Files, text_field: str) -> dict[str | None, tuple[str, str]]:
+    """The two languages of each pair of translations, which are the columns of its files too.
+
+    >>> translated({"en-fr": ["a.tsv"], "de-en": ["b.tsv"]}, "text")
+    {'de-en': ('de', 'en'), 'en-fr': ('en', 'fr')}
+    """
+    if not isinstance(files, Mapping):
+        names = text_field.split(",")
+        if len(names) != 2 or len(set(names)) != 2:
+            raise InputError(f"text_field {text_field!r}, expected two columns with translations, such as en,fr")
+        return {None: (names[0], names[1])}
+    found: dict[str | None, tuple[str, str]] = {}
+    for name in sorted(files):
+        names = name.split("," if "," in name else "-")
+        if len(names) != 2 or len(set(names)) != 2 or not all(names):
+            raise InputError(f"--language {name!r}, expected a pair of columns with translations, such as en-fr")
+        found[name] = (names[0], names[1])
+    return found
 
 
 def check_language_ids(files: Files, packing: str) -> None:

@@ -100,6 +100,11 @@ class Records:
         """sha256 of everything the records hold and were made from: a run's data hash."""
         return digest(self.manifest)
 
+    @property
+    def languages(self) -> list[str]:
+        """The languages whose numbers rows hold, by number; empty where they hold none."""
+        return self.manifest["settings"].get("language_ids", [])
+
     def path(self, shard: Shard) -> str:
         """Path or address of a shard."""
         return remote.join(self.directory, shard.file)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.data import joins, remote
-from kerasbert.data.packing import packing
+from kerasbert.data.packing import Fit, packing
 from kerasbert.data.records import BLOCK, FORMAT, Shard, digest, row_dtype
 from kerasbert.data.spool import gather
 
@@ -24,6 +24,9 @@ class Report:
     Args:
         shards: their files. documents: number of different ones. duplicates: number of exact repetitions left out.
         random_next: number of pairs with a random next sentence. unigrams: int64 [V], how often each token occurs.
+        source_tokens: of a packing that may lose some, tokens that it was given.
+        kept_tokens: how many of them stand in an example.
+        labels: int64 [C], how often each answer about a pair occurs.
     """
 
     shards: tuple[Shard, ...] = ()
@@ -31,6 +34,9 @@ class Report:
     duplicates: int = 0
     random_next: int = 0
     unigrams: np.ndarray | int = 0
+    source_tokens: int = 0
+    kept_tokens: int = 0
+    labels: np.ndarray | int = 0
 
     def __add__(self, other: "Report") -> "Report":
         values = (getattr(self, field.name) + getattr(other, field.name) for field in dataclasses.fields(self))
@@ -39,7 +45,8 @@ class Report:
     def to_json(self) -> str:
         """For the file that brings it from the machines of a pipeline to the one that started it."""
         unigrams = base64.b64encode(self.unigrams.astype("<i8").tobytes()).decode()
-        return json.dumps({**dataclasses.asdict(self), "unigrams": unigrams})
+        labels = np.asarray(self.labels).tolist()
+        return json.dumps({**dataclasses.asdict(self), "unigrams": unigrams, "labels": labels})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Report":
@@ -47,7 +54,8 @@ class Report:
         value = json.loads(text)
         unigrams = np.frombuffer(base64.b64decode(value["unigrams"]), "<i8").astype(np.int64)
         shards = tuple(Shard(**shard) for shard in value["shards"])
-        return cls(**{**value, "shards": shards, "unigrams": unigrams})
+        labels = np.asarray(value["labels"], np.int64)
+        return cls(**{**value, "shards": shards, "unigrams": unigrams, "labels": labels})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +67,8 @@ class ShardWriter:
         shards, length, packing, seed, dupe_factor: see `write_records`.
         vocabulary: int V. cls_id, sep_id, pad_id: int. separators: int, between the two parts of a pair.
         joined: bool, whether the ids are marked (`data.joins`).
-        columns: of translations, the numbers of the languages of the text's columns.
-        language_ids: bool, whether rows hold the numbers of their languages.
+        columns: of translations, by the number of the pair of languages the two numbers of its columns' languages.
+        language_ids: the number in rows of each language, by the number of the documents' language; none without.
     """
 
     directory: str
@@ -75,8 +83,13 @@ class ShardWriter:
     pad_id: int
     separators: int = 1
     joined: bool = False
-    columns: tuple[int, ...] = ()
-    language_ids: bool = False
+    columns: tuple[tuple[int, int], ...] = ()
+    language_ids: tuple[int, ...] = ()
+
+    @property
+    def fit(self) -> Fit | None:
+        """What a segment may hold; see `encode.entries`."""
+        return packing(self.packing, self.length, separators=self.separators).fit(self.length, self.separators)
 
     def write(self, number: int, data: bytes, repeats: Mapping[int, float] | None = None) -> Report:
         """Write shard `number` from its documents' entries, in any order; see `spool.gather`."""
@@ -93,6 +106,12 @@ class ShardWriter:
                 documents, length=length, seed=self.seed, dupe_factor=self.dupe_factor, sep_id=self.sep_id
             )
             examples = self._with_languages(examples, documents)
+        source = kept = 0
+        labels = np.zeros(pack.labels, np.int64)
+        if examples is not None and pack.pairs:
+            source, kept = len(documents.ids), examples.kept()
+            if pack.labels:
+                labels = np.bincount(examples.label, minlength=pack.labels)
         name = f"shard-{number:05d}-of-{self.shards:05d}.bin"
         dtype = np.dtype(row_dtype(self.vocabulary)).newbyteorder("<")
         unigrams = np.zeros(self.vocabulary, np.int64)
@@ -118,19 +137,21 @@ class ShardWriter:
                 size += len(written)
                 file.write(written)
         shard = Shard(name, count, tokens, size, digest.hexdigest(), head)
-        return Report((shard,), different, duplicates, random_next, unigrams)
+        return Report((shard,), different, duplicates, random_next, unigrams, source, kept, labels)
 
     def _with_languages(self, examples: Any, documents: Any) -> Any:
         """Examples with the numbers of the languages of their parts, where rows hold them."""
-        if self.columns:
-            return dataclasses.replace(examples, languages=np.array(self.columns)[examples.languages])
-        if not self.language_ids:
+        if not self.columns and not self.language_ids:
             return examples
         borders = documents.bounds[documents.firsts]
         single = examples.b[:, 1] == examples.b[:, 0]
         starts = np.stack([examples.a[:, 0], np.where(single, examples.a[:, 0], examples.b[:, 0])], axis=1)
         of_parts = documents.languages[np.searchsorted(borders, starts, side="right") - 1]
-        return dataclasses.replace(examples, languages=of_parts)
+        if self.columns:
+            languages = np.array(self.columns)[of_parts[:, 0]]
+        else:
+            languages = np.array(self.language_ids)[of_parts]
+        return dataclasses.replace(examples, languages=languages)
 
 
 def features(length: int, name: str, joined: bool = False, languages: bool = False) -> dict[str, dict[str, Any]]:
@@ -150,7 +171,11 @@ def manifest(plan: Mapping[str, Any], report: Report, special_ids: Sequence[int]
     settings = plan["settings"]
     joined, languages = any(level in settings for level in joins.LEVELS), "language_ids" in settings
     columns = features(settings["length"], settings["packing"], joined, languages)
-    random_next = {"random_next": report.random_next} if "next_label" in columns else {}
+    more = {"random_next": report.random_next} if "next_label" in columns else {}
+    if packing(settings["packing"], settings["length"]).pairs:
+        more |= {"source_tokens": report.source_tokens, "kept_tokens": report.kept_tokens}
+    if np.size(report.labels) > 1:
+        more["labels"] = report.labels.tolist()
     value = {
         "format": FORMAT,
         **plan,
@@ -162,7 +187,7 @@ def manifest(plan: Mapping[str, Any], report: Report, special_ids: Sequence[int]
             "duplicates": report.duplicates,
             "examples": sum(shard.examples for shard in report.shards),
             "tokens": sum(shard.tokens for shard in report.shards),
-            **random_next,
+            **more,
         },
         "unigram": _unigram(report.unigrams, special_ids),
         "shards": [dataclasses.asdict(shard) for shard in sorted(report.shards, key=lambda shard: shard.file)],

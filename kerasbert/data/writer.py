@@ -3,29 +3,35 @@
 import contextlib
 import dataclasses
 import hashlib
-import importlib.util
 import itertools
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerasbert import files as whole
-from kerasbert.data import joins, remote, spool
-from kerasbert.data.languages import Files, check_language_ids, language_columns, language_repeats
+from kerasbert.data import encode, joins, reading, remote
+from kerasbert.data.encode import batch_encoder
+from kerasbert.data.languages import Files, check_language_ids, language_repeats, translated
+from kerasbert.data.packing import PACKINGS
 from kerasbert.data.packing import packing as find_packing
 from kerasbert.data.records import MANIFEST, Records, differences, read_manifest
 from kerasbert.data.shards import Report, ShardWriter, manifest
 from kerasbert.data.sources import check_files, file_documents, file_format
 from kerasbert.data.spool import Spool, measure
 from kerasbert.errors import InputError, unknown
+from kerasbert.text.languages import number_languages, write_languages
 
-LINES = 4096  # lines that the tokenizer gets at once: a call costs about 1 ms (2.9M tokens/s with 512, 5.0M with 4096)
 SHARD_BYTES = 64 * 2**20  # of source text, where the number of shards is not given; a shard is packed in memory
+UNPACKED = 4  # bytes of text in a byte of a packed file, about
+SPLITTING = 1  # the rule by which lines are split where a packing makes pairs; another rule, another number
+LEAST_KEPT = 0.9  # of the tokens, or records are refused
+MOST_ALIKE = 0.9  # of the answers about pairs, or records are refused
+FEWEST = 20  # examples, before a share says anything
 
 
 def write_records(
@@ -39,22 +45,26 @@ def write_records(
     shards: int | None = None,
     dupe_factor: int = 1,
     text_field: str = "text",
+    encoding: str | None = None,
     smoothing: float = 0.7,
     words: str | None = None,
     entities: str | None = None,
     language_ids: bool = False,
     runner: str = "local",
     beam_options: str = "",
+    allow_loss: bool = False,
     overwrite: bool = False,
 ) -> Records:
     """Tokenize, pack and write; where `out` holds records of the same inputs already, only open them.
 
     Documents with the same text are taken once. The bytes written depend neither on the order of the files nor on the
-    runner.
+    runner. Where a packing makes pairs of sentences, a line that would fill one alone, and a document of one line, is
+    split into sentences first (`encode.entries`), and the manifest counts what is kept.
 
     Args:
-        files: text (blank line = document), jsonl, tsv or csv; or a dict, language -> its files: then each language is
-            taken more or less often, see `smoothing`.
+        files: text (blank line = document), jsonl, json, tsv, csv or parquet, perhaps packed (`data.sources`); or a dict,
+            language -> its files: then each language is taken more or less often, see `smoothing`. Of translations a
+            pair of languages -> its files, such as {"en-fr": ["a.tsv"]}: two columns of these names.
         tokenizer: a tokenizer of `kerasbert.text`.
         out: directory to make; it appears when all is written. With Beam also an address such as gs://bucket/records,
             whose manifest is written last.
@@ -65,23 +75,28 @@ def write_records(
         seed: int >= 0, of the packing.
         shards: number of files, by default one for every 64 MB of text.
         dupe_factor: how often each document is packed, each time with other pairs (BERT's option; pairs only).
-        text_field: column or field of the text in jsonl, tsv and csv; of translations the two languages' ("en,fr").
+        text_field: column or field of the text in jsonl, json, tsv, csv and parquet; of translations the two languages'
+            ("en,fr").
+        encoding: of the files, where they are not UTF-8 and have no byte order mark.
         smoothing: exponent on a language's share of the tokens: 1 leaves the shares as they are, 0 makes them equal,
             multilingual BERT took 0.7. The corpus keeps its size.
         words, entities: what finds words or phrases, and named entities, in the text (see `data.joins.find`): a lexicon
             file, MODULE:FUNCTION, or a registered segmenter; objectives then select whole ones.
-        language_ids: bool, whether rows hold the numbers of their parts' languages (XLM); the number of a language is its
-            place among all names in alphabetical order. Translations always hold them.
+        language_ids: bool, whether rows hold the numbers of their parts' languages (XLM), which are those of
+            `tokenizer.languages`; where it has none, or lacks some, these follow in alphabetical order. The records' own
+            tokenizer has the table. Translations always hold them.
         runner: "local", this machine with one shard in memory at a time, or "beam", Apache Beam.
         beam_options: Beam's own options, such as "--runner=DataflowRunner --project=p".
+        allow_loss: write pairs also where less than 90% of the tokens stand in an example, or more than 90% of the
+            answers about the pairs are the same.
         overwrite: replace records of other inputs.
 
     Returns:
         The opened records; `.reused` says whether they were there already.
 
     Raises:
-        InputError: files that cannot be read or hold no text, a setting out of range, or records of other inputs at
-            `out` (what differs is named).
+        InputError: files that cannot be read, do not decode or hold no text, a setting out of range, too much that is
+            lost, or records of other inputs at `out` (what differs is named).
     """
     if runner not in ("local", "beam"):
         raise unknown("runner", runner, ["local", "beam"], "kerasbert data --help")
@@ -89,14 +104,17 @@ def write_records(
         raise InputError(
             f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
         )
-    sources = find_sources(files)
+    encoding = reading.check_encoding(encoding)
     between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
     find_packing(packing, length, dupe_factor, between)
-    columns = language_columns(text_field) if packing == "translations" else ()
-    if language_ids and not columns:
+    pairs = translated(files, text_field) if packing == "translations" else {}
+    if language_ids and not pairs:
         check_language_ids(files, packing)
+    names = itertools.chain.from_iterable(pairs.values()) if pairs else files if language_ids else ()
+    table = number_languages(names, tokenizer.languages) if pairs or language_ids else {}
+    sources = find_sources(files, text_field, pairs, encoding)
     if shards is None:
-        shards = max(1, math.ceil(sum(remote.size(source.path) for source in sources) / SHARD_BYTES))
+        shards = max(1, math.ceil(sum(map(_text_size, sources)) / SHARD_BYTES))
     for name, value, least in (("shards", shards, 1), ("dupe_factor", dupe_factor, 1), ("seed", seed, 0)):
         if value < least:
             raise InputError(f"{name} is {value}, expected at least {least}")
@@ -112,8 +130,12 @@ def write_records(
     }
     if isinstance(files, Mapping):
         settings["smoothing"] = smoothing
-    if language_ids or columns:
-        settings["language_ids"] = sorted(text_field.split(",")) if columns else sorted(files)
+    if encoding:
+        settings["encoding"] = encoding
+    if PACKINGS[packing].labels:
+        settings["splitting"] = SPLITTING
+    if table:
+        settings["language_ids"] = list(table)  # the place of a name is its number
     units = [joins.find(os.fspath(source)) if source else None for source in (words, entities)]
     for level, segmenter in zip(joins.LEVELS, units):
         if segmenter:
@@ -146,10 +168,10 @@ def write_records(
             pad_id=tokenizer.pad_id,
             separators=between,
             joined=any(units),
-            columns=columns,
-            language_ids=language_ids,
+            columns=tuple((table[a], table[b]) for a, b in pairs.values()),
+            language_ids=tuple(table[name] for name in sorted(files)) if table and not pairs else (),
         )
-        job = Job(sources, tokenizer, writer, text_field, settings.get("smoothing"), tuple(units))
+        job = Job(sources, tokenizer, writer, settings.get("smoothing"), tuple(units))
         if runner == "beam":
             from kerasbert.data import beam
 
@@ -159,10 +181,41 @@ def write_records(
         if not report.documents:
             names = ", ".join(source.path for source in sources)
             raise InputError(f"empty corpus: {names} hold no text that the tokenizer keeps")
+        if not allow_loss:
+            check_loss(report, packing)
         plan |= {"languages": languages} if languages else {}
-        save_tokenizer(tokenizer, directory)  # pretraining takes it from here
+        save_tokenizer(tokenizer, directory, table)  # pretraining takes it from here
         remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
     return Records(out)
+
+
+def check_loss(report: Report, packing: str) -> None:
+    """Refuse records that lose much of the text, or from whose pairs nothing can be learned.
+
+    Raises:
+        InputError: less than LEAST_KEPT of the tokens are kept, or more than MOST_ALIKE of the answers are the same.
+    """
+    if sum(shard.examples for shard in report.shards) < FEWEST:
+        return
+    kept, total = report.kept_tokens, report.source_tokens
+    advice = "or go on with --allow-loss"
+    if packing == "translations":
+        advice = f"take a longer --length, mend rows that lack a translation, {advice}"
+    else:
+        advice = (
+            f"take a longer --length, more --dupe-factor, or --packing full, doc or packed, which keep all; {advice}"
+        )
+    if kept < LEAST_KEPT * total:
+        raise InputError(
+            f"packing {packing!r} keeps {kept / total:.1%} of the {total:,} tokens, expected {LEAST_KEPT:.0%} or more: {advice}"
+        )
+    if np.size(report.labels) and report.labels.max() > MOST_ALIKE * report.labels.sum():
+        label, share = report.labels.argmax(), report.labels.max() / report.labels.sum()
+        raise InputError(
+            f"{share:.1%} of the pairs have {PACKINGS[packing].feature} {label}, expected {MOST_ALIKE:.0%} or less: most "
+            "documents have one sentence, so that nothing follows it. Give documents of several sentences, take --packing "
+            "full, doc or packed, or go on with --allow-loss"
+        )
 
 
 def separators(tokenizer: Any) -> int:
@@ -193,24 +246,35 @@ def directory_for(out: str | os.PathLike, replace: bool) -> Iterator[str | Path]
     yield out
 
 
-def save_tokenizer(tokenizer: Any, directory: str | os.PathLike) -> None:
-    """The tokenizer's own directory beside the shards."""
+def save_tokenizer(tokenizer: Any, directory: str | os.PathLike, languages: Mapping[str, int]) -> None:
+    """The tokenizer's own directory beside the shards, with the table of languages where there is one."""
+    languages = languages or tokenizer.languages
     if not remote.is_remote(directory):
         tokenizer.save(Path(directory) / "tokenizer")
+        if languages:
+            write_languages(Path(directory) / "tokenizer", languages)
         return
     with tempfile.TemporaryDirectory() as local:
         tokenizer.save(local)
+        if languages:
+            write_languages(local, languages)
         for file in Path(local).iterdir():
             remote.write(remote.join(directory, f"tokenizer/{file.name}"), file.read_bytes())
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file of text, and the number of its language among the languages' names in order."""
+    """A file of text, how it is read, and the number of its language among the languages' names in order."""
 
     path: str
     language: str | None = None
     number: int = 0
+    text_field: str = "text"
+    encoding: str | None = None
+
+    def documents(self) -> Iterator[list[str]]:
+        """The documents of the file."""
+        return file_documents(self.path, self.text_field, self.encoding)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,7 +284,6 @@ class Job:
     sources: Sequence[Source]
     tokenizer: Any
     writer: ShardWriter
-    text_field: str
     smoothing: float | None
     units: Sequence[joins.Segmenter | None] = (None, None)
 
@@ -235,67 +298,41 @@ class Job:
             for number in sorted(counts)
         }
 
+    def entries(self, sources: Iterable[Source], encoder: encode.Encode) -> Iterator[bytes]:
+        """The documents of files, tokenized, as a shard takes them."""
+        for number, group in itertools.groupby(sources, key=lambda source: source.number):
+            documents = itertools.chain.from_iterable(source.documents() for source in group)
+            yield from encode.entries(documents, number, encoder, self.writer.fit)
+
     def repeats(self, languages: Mapping[str, Mapping[str, float]]) -> dict[int, float] | None:
         """How often a document of each language is taken, for `ShardWriter.write`."""
         numbers = {source.language: source.number for source in self.sources}
         return {numbers[name]: found["repeats"] for name, found in languages.items()} or None
 
 
-def find_sources(files: Files) -> list[Source]:
+def find_sources(
+    files: Files, text_field: str, pairs: Mapping[str | None, tuple[str, str]], encoding: str | None
+) -> list[Source]:
     """The files, each with its language, or an error that names the first one that is no readable file."""
     if not isinstance(files, Mapping):
-        return [Source(os.fspath(path)) for path in check_files(files)]
+        return [Source(os.fspath(path), None, 0, text_field, encoding) for path in check_files(files)]
     found = []
     for number, name in enumerate(sorted(files)):
-        found += [Source(os.fspath(path), name, number) for path in check_files(files[name])]
+        field = ",".join(pairs[name]) if pairs else text_field
+        found += [Source(os.fspath(path), name, number, field, encoding) for path in check_files(files[name])]
     return found
 
 
-def entries(sources: Iterable[Source], text_field: str, encode: Callable) -> Iterator[bytes]:
-    """The documents of files, tokenized by `encode` (see `batch_encoder`), as a shard takes them."""
-    for number, group in itertools.groupby(sources, key=lambda source: source.number):
-        documents = itertools.chain.from_iterable(file_documents(source.path, text_field) for source in group)
-        for some in _gather_lines(documents):
-            yield from _entries(some, number, encode)
-
-
-def _gather_lines(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
-    """Lists of documents of about LINES lines."""
-    waiting: list[list[str]] = []
-    lines = 0
-    for document in documents:
-        waiting.append(document)
-        lines += len(document)
-        if lines >= LINES:
-            yield waiting
-            waiting, lines = [], 0
-    if waiting:
-        yield waiting
-
-
-def _entries(documents: list[list[str]], language: int, encode: Callable) -> Iterator[bytes]:
-    """Entries of the documents that keep a token."""
-    texts = [line for document in documents for line in document]
-    # Only a document of more lines than that is cut: a call for a few lines left over would cost as much as a full one.
-    parts = [encode(texts[begin : begin + 2 * LINES]) for begin in range(0, len(texts), 2 * LINES)]
-    ids = np.concatenate([part[0] for part in parts])
-    lengths = np.concatenate([part[1] for part in parts])
-    firsts = np.cumsum([0, *map(len, documents)])
-    counts = np.add.reduceat(lengths > 0, firsts[:-1], dtype=np.int64)
-    digests = [
-        hashlib.sha256("\n".join(document).encode()).digest()
-        for document, count in zip(documents, counts.tolist())
-        if count
-    ]
-    if digests:
-        yield from spool.entries(digests, language, counts[counts > 0], lengths[lengths > 0], ids)
+def _text_size(source: Source) -> int:
+    packed = reading.packing_of(source.path) or reading.is_parquet(source.path)
+    return remote.size(source.path) * (UNPACKED if packed else 1)
 
 
 def run(job: Job) -> tuple[Report, dict[str, Any]]:
     """Write all shards on this machine: every document goes to the disk once, then one shard is in memory at a time."""
     waiting = Spool(Path(job.writer.directory), job.writer.shards)
     counts: dict[int, tuple[int, int]] = {}
-    for data in entries(job.sources, job.text_field, batch_encoder(job.tokenizer, job.units)):
+    for data in job.entries(job.sources, batch_encoder(job.tokenizer, job.units)):
         waiting.add(data)
         language, tokens = measure(data)
         documents, before = counts.get(language, (0, 0))
@@ -321,67 +358,12 @@ def _reuse(out: str | os.PathLike, plan: dict[str, Any]) -> Records:
 
 
 def _describe(source: Source) -> dict[str, Any]:
-    digest, size = hashlib.sha256(), 0
+    kind, digest, size = file_format(source.path, source.encoding), hashlib.sha256(), 0
     try:
         for chunk in remote.chunks(source.path):
             digest.update(chunk)
             size += len(chunk)
     except OSError as error:
         raise InputError(f"cannot read {source.path}: {error.strerror or error}") from error
-    found = {"name": os.path.basename(source.path), "format": file_format(source.path), "bytes": size}
+    found = {"name": os.path.basename(source.path), "format": kind, "bytes": size}
     return found | {"sha256": digest.hexdigest()} | ({"language": source.language} if source.language else {})
-
-
-def batch_encoder(
-    tokenizer: Any, units: Sequence[joins.Segmenter | None] = ()
-) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray]]:
-    """Lines -> (ids of all, number of ids in each line), the ids marked where there are units.
-
-    With tensorflow-text where it is installed, else in pure Python (a TPU VM): the ids are the same.
-    """
-    marked = any(units)
-    graph = importlib.util.find_spec("tensorflow_text") is not None
-    tokenize = (_in_graph if graph else _one_by_one)(tokenizer, marked)
-
-    def encode(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        ids, counts, starts = tokenize(lines)
-        return (joins.mark(ids, counts, starts, lines, units) if marked else ids), counts
-
-    return encode
-
-
-def _one_by_one(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
-    """Lines -> ids, counts and, where asked for, the first character of each token."""
-
-    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
-        tokens = [tokenizer.tokenize(line) for line in lines] if offsets else None
-        pieces = [found.ids for found in tokens] if offsets else [tokenizer.encode(line) for line in lines]
-        ids = np.fromiter(itertools.chain.from_iterable(pieces), np.int32)
-        counts = np.fromiter(map(len, pieces), np.int64)
-        starts = itertools.chain.from_iterable(found.starts for found in tokens) if offsets else None
-        return ids, counts, np.fromiter(starts, np.int64) if offsets else None
-
-    return tokenize
-
-
-def _in_graph(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
-    """As `_one_by_one`, with tensorflow-text."""
-    import tensorflow as tf
-
-    from kerasbert.text.graph import graph_tokenizer
-
-    graph = graph_tokenizer(tokenizer)
-
-    def both(lines: Any) -> tuple[Any, Any]:
-        ids, starts, _ = graph.tokenize(lines) if offsets else (graph.encode(lines), None, None)
-        return ids, starts.flat_values if offsets else ()
-
-    run = tf.function(both, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-
-    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
-        ragged, starts = run(tf.constant(lines, tf.string))
-        # a copy: marks are set in it
-        ids = np.array(ragged.flat_values.numpy()) if offsets else ragged.flat_values.numpy()
-        return ids, np.diff(ragged.row_splits.numpy()), starts.numpy() if offsets else None
-
-    return tokenize

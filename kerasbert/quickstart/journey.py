@@ -191,7 +191,7 @@ def open_folder(out: str | os.PathLike, plan: Plan) -> Path:
 
 def _tokenizer(folder: Path, plan: Plan) -> Any:
     if not (folder / "tokenizer").exists():
-        tokenizer = train_wordpiece([folder / "data/train.txt"], plan.vocabulary)
+        tokenizer = train_wordpiece(data.read_lines([folder / "data/train.txt"]), plan.vocabulary)
         with files.new_directory(folder / "tokenizer") as made:
             tokenizer.save(made)
     return text.load_tokenizer(folder / "tokenizer")

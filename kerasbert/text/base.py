@@ -90,12 +90,13 @@ class Tokenizer:
         template: (for one text, for two), see `parse_template`.
     Attributes:
         pad_id, unk_id, cls_id, sep_id, mask_id. special_ids: ids that no text gives and no objective selects, in the
-        order of PARTS, each once.
+        order of PARTS, each once. languages: the table beside its files (`text.languages`), or None.
     Raises:
         InputError: empty vocabulary, a special token is missing, a piece occurs twice.
     """
 
     kind = ""
+    languages: dict[str, int] | None = None
 
     def __init__(self, vocabulary: Iterable[str], specials: Mapping[str, str], template: tuple[str, str]):
         self.vocabulary = tuple(vocabulary)

@@ -11,6 +11,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.text import hf, unigram
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bpe import BytePairEncoding
+from kerasbert.text.languages import read_languages
 from kerasbert.text.sentencepiece import CONTROL, UNKNOWN, Model, folded, read_model
 from kerasbert.text.unigram import Unigram
 from kerasbert.text.wordpiece import WordPiece
@@ -89,9 +90,11 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
     elif not path.exists():
         raise InputError(f"no tokenizer at {path}, expected a tokenizer directory, a tokenizer.json or a vocab.txt")
     try:
-        return _load(file, lowercase)
+        tokenizer = _load(file, lowercase)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
+    tokenizer.languages = read_languages(file.parent)
+    return tokenizer
 
 
 def tokenizer_file(directory: Path | InMemory) -> Path | InMemory | None:

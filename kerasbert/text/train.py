@@ -1,9 +1,7 @@
 """Learn a vocabulary: WordPiece by likelihood, with tensorflow-text's learner and our own words; the others by name."""
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.text.base import Tokenizer
@@ -16,7 +14,7 @@ LETTERS = 1000  # a rarer letter is [UNK]
 
 
 def train_wordpiece(
-    text: Iterable[str | bytes | os.PathLike],
+    text: Iterable[str | bytes],
     size: int,
     *,
     lowercase: bool = True,
@@ -28,13 +26,13 @@ def train_wordpiece(
     The same text gives the same vocabulary. Words are split as the tokenizer splits them.
 
     Args:
-        text: lines as strings or bytes; a `Path` among them is a file of lines.
+        text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
         size: int, the largest vocabulary.
         lowercase: bool, as of `WordPiece`.
         strip_accents: bool or None, as of `WordPiece`.
         split_cjk: bool, as of `WordPiece`.
     Raises:
-        InputError: a missing file, no words in the text, a size too small for the text's characters.
+        InputError: bytes that are not UTF-8, no words in the text, a size too small for the text's characters.
     """
     normalizer = Normalizer(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
     words = count_words(text, normalizer)
@@ -67,7 +65,7 @@ def train_wordpiece(
     )
 
 
-def count_words(text: Iterable[str | bytes | os.PathLike], normalizer: Normalizer) -> Counter[str]:
+def count_words(text: Iterable[str | bytes], normalizer: Normalizer) -> Counter[str]:
     """How often each normalised word occurs."""
     chunks = Counter[str]()
     for line in lines_of(text):
@@ -79,9 +77,15 @@ def count_words(text: Iterable[str | bytes | os.PathLike], normalizer: Normalize
     return words
 
 
-def train(kind: str, text: Iterable[str | bytes | os.PathLike], size: int, *, lowercase: bool = True) -> Tokenizer:
-    """A tokenizer of a kind (wordpiece, bpe or unigram); `lowercase` has no meaning for bpe, which keeps every byte.
+def train(kind: str, text: Iterable[str | bytes], size: int, *, lowercase: bool | None = None) -> Tokenizer:
+    """A tokenizer of a kind.
 
+    Args:
+        kind: wordpiece, bpe or unigram.
+        text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
+        size: int, the largest vocabulary.
+        lowercase: bool, drop case and accents. None: as BERT for wordpiece, and not for unigram: vowel signs are marks
+            too, and Hindi loses them. bpe keeps every byte.
     Raises:
         InputError: no such kind, and what the kind's own function raises.
     """
@@ -90,60 +94,27 @@ def train(kind: str, text: Iterable[str | bytes | os.PathLike], size: int, *, lo
     if kind == "bpe":
         return train_bpe.train_bpe(text, size)
     if kind == "unigram":
-        return train_unigram.train_unigram(text, size, lowercase=lowercase)
+        return train_unigram.train_unigram(text, size, lowercase=bool(lowercase))
     if kind == "wordpiece":
-        return train_wordpiece(text, size, lowercase=lowercase)
+        return train_wordpiece(text, size, lowercase=lowercase is not False)
     raise unknown("tokenizer kind", kind, KINDS, "kerasbert list tokenizers")
 
 
-def train_tokenizer(
-    files: str | os.PathLike | Iterable[str | os.PathLike],
-    *,
-    kind: str = "wordpiece",
-    size: int = 30000,
-    lowercase: bool = True,
-    out: str | os.PathLike | None = None,
-    overwrite: bool = False,
-) -> Tokenizer:
-    """Learn a vocabulary from files, as `kerasbert vocab` does.
-
-    Args:
-        files: one file of text, or several.
-        kind: str, wordpiece, bpe or unigram.
-        size: int, pieces at most.
-        lowercase: bool, has no meaning for bpe, which keeps every byte.
-        out: a directory to save it in, or None to leave it in memory.
-        overwrite: bool, replace what `out` holds.
-
-    Returns:
-        the tokenizer.
-
-    Raises:
-        InputError: a missing file, a kind that does not exist, a size too small for the text, or `out` is taken.
-    """
-    from kerasbert import files as folders
-
-    if out is not None:
-        folders.check_free(out, overwrite)
-    paths = [files] if isinstance(files, str | os.PathLike) else files
-    tokenizer = train(kind, [Path(path) for path in paths], size, lowercase=lowercase)
-    if out is not None:
-        with folders.new_directory(out, overwrite) as folder:
-            tokenizer.save(folder)
-    return tokenizer
-
-
-def lines_of(text: Iterable[str | bytes | os.PathLike]) -> Iterator[str]:
-    """Lines of strings, bytes and files."""
-    for item in text:
-        if isinstance(item, os.PathLike):
+def lines_of(text: Iterable[str | bytes]) -> Iterator[str]:
+    """Lines of strings and bytes."""
+    for number, item in enumerate(text, 1):
+        if isinstance(item, bytes):
             try:
-                with Path(item).open(encoding="utf-8", errors="replace") as file:
-                    yield from file
-            except OSError as error:
-                raise InputError(f"cannot read {item}: {error.strerror}. Give files of text") from None
-        else:
-            yield item.decode("utf-8", "replace") if isinstance(item, bytes) else item
+                item = item.decode()
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"line {number}: byte 0x{item[error.start]:02x} is not UTF-8. Decode the text"
+                ) from None
+        elif not isinstance(item, str):
+            raise InputError(
+                f"text holds a {type(item).__name__}, expected lines. Read files with kerasbert.data.read_lines"
+            )
+        yield item
 
 
 def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:

@@ -2,7 +2,6 @@
 
 import heapq
 import itertools
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -13,17 +12,15 @@ from kerasbert.text.train import lines_of
 LEAST = 2  # a rarer pair is not merged
 
 
-def train_bpe(
-    text: Iterable[str | bytes | os.PathLike], size: int, *, add_prefix_space: bool = False
-) -> BytePairEncoding:
+def train_bpe(text: Iterable[str | bytes], size: int, *, add_prefix_space: bool = False) -> BytePairEncoding:
     """A byte-level tokenizer of at most `size` pieces, in RoBERTa's order: specials, bytes, merges, <mask>.
 
     Args:
-        text: lines as strings or bytes; a `Path` among them is a file of lines.
+        text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
         size: int, the largest vocabulary.
         add_prefix_space: bool, as of `BytePairEncoding`.
     Raises:
-        InputError: a missing file, no words in the text, a size too small for the bytes.
+        InputError: bytes that are not UTF-8, no words in the text, a size too small for the bytes.
     """
     least = len(SPECIALS) + len(ALPHABET)
     if size < least:

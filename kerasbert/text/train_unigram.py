@@ -1,8 +1,7 @@
 """Learn a unigram vocabulary (Kudo, 2018) with sentencepiece's trainer."""
 
 import io
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kerasbert.errors import InputError
 from kerasbert.text.sentencepiece import folded, preprocessed, read_model
@@ -12,34 +11,38 @@ from kerasbert.text.unigram import ALBERT, Unigram
 COVERAGE = 0.9995  # of the characters; a rarer one is <unk>
 THREADS = 4  # sums of floats depend on their number: the same everywhere
 LINES = 2_000_000  # read at most, chosen at random (with sentencepiece's fixed seed)
+BYTES = 4192  # of a line: sentencepiece drops longer ones without a word
+RESERVED = "\u2585"  # its sign for what it does not know: it drops lines that hold it
 
 
-def train_unigram(text: Iterable[str | bytes | os.PathLike], size: int, *, lowercase: bool = True) -> Unigram:
+def train_unigram(text: Iterable[str | bytes], size: int, *, lowercase: bool = False) -> Unigram:
     """A unigram tokenizer of at most `size` pieces with ALBERT's special tokens and preprocessing.
 
+    No line is dropped: what is longer than sentencepiece reads is cut at white space.
+
     Args:
-        text: lines as strings or bytes; a `Path` among them is a file of lines.
+        text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
         size: int, the largest vocabulary.
-        lowercase: bool, lower-case and drop accents, as ALBERT does; False keeps both.
+        lowercase: bool, lower-case and drop accents, as ALBERT's released models do; False keeps both.
     Raises:
-        InputError: a missing file, no words in the text, a size too small for the text's characters, no sentencepiece.
+        InputError: bytes that are not UTF-8, no words in the text, a size too small for the text's characters, no sentencepiece.
     """
     try:
         import sentencepiece
     except ImportError:
         raise InputError("learning a unigram vocabulary needs sentencepiece: pip install sentencepiece") from None
     specials = ALBERT.specials
-    lines = (preprocessed(line.rstrip("\r\n"), lowercase, lowercase) for line in lines_of(text))
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(line for line in lines if line and not line.isspace()),
+            sentence_iterator=_lines(text, lowercase),
             model_writer=model,
             model_type="unigram",
             vocab_size=size,
             hard_vocab_limit=False,
             character_coverage=COVERAGE,
             input_sentence_size=LINES,
+            max_sentence_length=BYTES,
             num_threads=THREADS,
             pad_id=0,
             unk_id=1,
@@ -54,3 +57,32 @@ def train_unigram(text: Iterable[str | bytes | os.PathLike], size: int, *, lower
         reason = " ".join(str(error).split())[-200:]
         raise InputError(f"sentencepiece learns no vocabulary of {size} pieces from this text: {reason}") from None
     return Unigram(folded(read_model(model.getvalue()), lowercase, lowercase))
+
+
+def _lines(text: Iterable[str | bytes], lowercase: bool) -> Iterator[str]:
+    """Preprocessed lines of at most BYTES; white space is where words end anyway, so that nothing else is learned."""
+    for line in lines_of(text):
+        line = preprocessed(line.rstrip("\r\n").replace(RESERVED, " "), lowercase, lowercase)
+        for piece in [line] if 4 * len(line) <= BYTES else at_spaces(line, BYTES):
+            if piece and not piece.isspace():
+                yield piece
+
+
+def at_spaces(text: str, size: int) -> list[str]:
+    """A text in pieces of at most `size` bytes of UTF-8, cut at white space, and inside a word only where one is longer.
+
+    >>> at_spaces("one two three", 8)
+    ['one two', 'three']
+    """
+    pieces, begin = [], 0
+    while begin < len(text):
+        end = min(len(text), begin + size)
+        while len(text[begin:end].encode("utf-8", "surrogatepass")) > size:
+            end = begin + max(1, (end - begin) * 3 // 4)
+        if end < len(text):
+            space = max(text.rfind(" ", begin, end + 1), text.rfind("\t", begin, end + 1))
+            end = space if space > begin else end
+        if piece := text[begin:end].strip():
+            pieces.append(piece)
+        begin = end + (text[end : end + 1] in (" ", "\t"))
+    return pieces

@@ -229,11 +229,19 @@ def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) 
         raise InputError(
             f"records have {records.length} tokens, the model {positions} positions: set embeddings.positions"
         )
-    known, held = getattr(source.spec.embeddings, "languages", 1), records.manifest["settings"].get("language_ids", [])
+    known, held = getattr(source.spec.embeddings, "languages", 1), records.languages
     if 1 < known < len(held):
         raise InputError(
             f"records have {len(held)} languages ({', '.join(held)}), the model {known}: set embeddings.languages"
         )
+    for place, other in (("", source.tokenizer and source.tokenizer.languages), (first.directory, first.languages)):
+        differ = [pair for pair in zip(held, other or []) if pair[0] != pair[1]]
+        if differ:
+            raise InputError(
+                f"records {records.directory} number {', '.join(f'{name} {number}' for number, name in enumerate(held))}; "
+                f"{place or 'the model'} has {differ[0][1]} where they have {differ[0][0]}. Make all of a run's records "
+                "with one --tokenizer, whose languages.json numbers them"
+            )
     if records.features.keys() != first.features.keys():
         raise InputError(
             f"records {records.directory} have {', '.join(records.features)}, {first.directory} has "

@@ -34,7 +34,9 @@ class Prepare:
         lengths: tokens in an example, one set of records each.
         text: files; or None for the novels that ship with the package.
         tokenizer: a folder; or None to learn one of `kind` with `vocabulary` pieces into out/tokenizer.
-        vocabulary: int. cased: bool. packing, seed, shards, dupe_factor, words, entities: see `kerasbert data`.
+        vocabulary: int.
+        cased: bool; None is the kind's default.
+        encoding, packing, seed, shards, dupe_factor, words, entities, allow_loss: see `kerasbert data`.
     """
 
     out: str
@@ -43,7 +45,9 @@ class Prepare:
     tokenizer: str | None = None
     kind: str = "wordpiece"
     vocabulary: int = 30000
-    cased: bool = False
+    cased: bool | None = None
+    encoding: str | None = None
+    allow_loss: bool = False
     packing: str = "pairs"
     seed: int = 0
     shards: int | None = None

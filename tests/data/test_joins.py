@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from kerasbert import registry
-from kerasbert.data import Records, joins, write_records, writer
+from kerasbert.data import Records, encode, joins, write_records
 from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
 from kerasbert.objectives.units import joined
@@ -96,7 +96,7 @@ def test_spans_that_cannot_be_are_refused(spans):
 def test_marks_by_hand():
     units = [joins.Segmenter("", "", joins.Lexicon(WORDS)), joins.Segmenter("", "", joins.Lexicon(ENTITIES))]
     texts = ["甲乙庚", "丙丁戊己", "newer New York"]
-    ids, counts, starts = writer._one_by_one(tokenizer(), True)(texts)
+    ids, counts, starts = encode._one_by_one(tokenizer(), True)(texts)
     marked = joins.mark(ids.copy(), counts, starts, texts, units)
     # ##er is of its word by its piece, not by a unit
     assert (marked >> joins.BITS).tolist() == [0, 1, 0, 0, 3, 3, 2, 0, 0, 0, 2]
@@ -106,18 +106,18 @@ def test_marks_by_hand():
 def test_the_graph_marks_what_python_marks():
     lines = "\n".join(texts()).split("\n")
     units = [joins.find("tests.data.test_joins:blanks"), joins.Segmenter("", "", joins.Lexicon(ENTITIES))]
-    one, two = (kind(tokenizer(), True)(lines) for kind in (writer._one_by_one, writer._in_graph))
+    one, two = (kind(tokenizer(), True)(lines) for kind in (encode._one_by_one, encode._in_graph))
     for mine, theirs in zip(one, two, strict=True):
         np.testing.assert_array_equal(mine, theirs)
     marked = joins.mark(one[0].copy(), *one[1:], lines, units)
-    encoded = writer.batch_encoder(tokenizer(), units)(lines)
+    encoded = encode.batch_encoder(tokenizer(), units)(lines)
     np.testing.assert_array_equal(encoded[0], marked)
     assert len(np.unique(marked >> joins.BITS)) == 4
 
 
 @pytest.mark.parametrize("packing", [name for name in PACKINGS if name != "translations"])  # of one text
 def test_every_packing_keeps_the_marks_with_their_tokens(files, packing, monkeypatch):
-    monkeypatch.setattr(writer, "_in_graph", writer._one_by_one)  # no graph to trace for each
+    monkeypatch.setattr(encode, "_in_graph", encode._one_by_one)  # no graph to trace for each
     plain = make(files, "plain", packing=packing)
     both = make(files, "both", packing=packing, words=files / "words.txt", entities=files / "entities.tsv")
     assert "joins" not in plain.features

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from kerasbert.data import write_records
+from kerasbert.data import Records, write_records
 from kerasbert.errors import InputError
+from kerasbert.text import load_tokenizer
+from kerasbert.text.languages import read_languages
 from tests import tiny
 
 TOKENIZER = tiny.tokenizer()
@@ -78,6 +80,65 @@ def test_each_part_has_the_language_of_its_document(tmp_path, packing):
     assert "languages" not in again.features
 
 
+def tokenizer_with(table):
+    tokenizer = tiny.tokenizer()
+    tokenizer.languages = table
+    return tokenizer
+
+
+def test_one_table_numbers_the_languages_of_all_records(tmp_path, capsys):
+    """Masked LM of ar, de, en, fr numbered en 2 and fr 3, translations of en, fr 0 and 1: each trained the other's vectors."""
+    from kerasbert.cli import main
+
+    TOKENIZER.save(tmp_path / "vocabulary")
+    languages = ["ar", "de", "en", "fr"]
+    for name in languages:
+        (tmp_path / f"{name}.txt").write_text(f"the cat {name[0]}.\nold house.\n\nbad film.\n")
+    (tmp_path / "a.tsv").write_text("fr\ten\nthe cat\tbad film\n")
+    (tmp_path / "b.tsv").write_text("de\ten\nold house\tgood film\nthe dog\tgood dog\n")
+
+    def made(name, *more):
+        common = ["--tokenizer", tmp_path / "vocabulary", "--length", 12, "--out", tmp_path / name]
+        assert main([*map(str, ["data", *common, *more])]) == 0
+        return Records(tmp_path / name)
+
+    each = [word for name in languages for word in ("--language", name, tmp_path / f"{name}.txt")]
+    alone = made("mlm", *each, "--language-ids", "--packing", "doc")
+    assert "languages: ar 0, de 1, en 2, fr 3, kept in" in capsys.readouterr().out
+    assert read_languages(tmp_path / "vocabulary") == {"ar": 0, "de": 1, "en": 2, "fr": 3}
+    one = made("tlm", tmp_path / "a.tsv", "--packing", "translations", "--text-field", "fr,en")
+    pairs = ["--language", "en-de", tmp_path / "b.tsv", "--language", "fr-en", tmp_path / "a.tsv"]
+    several = made("pairs", *pairs, "--packing", "translations", "--smoothing", 1)
+    assert alone.languages == one.languages == several.languages == languages
+    assert [part(one, row)[2] for row in rows(one)] == [[3, 2]]
+    cat = [TOKENIZER.cls_id, *TOKENIZER.encode("the cat"), TOKENIZER.sep_id]
+    found = sorted((part(several, row)[2], part(several, row)[0] == cat) for row in rows(several))
+    assert found == [([2, 1], False), ([2, 1], False), ([3, 2], True)]
+    assert several.manifest["languages"].keys() == {"en-de", "fr-en"}
+    assert read_languages(tmp_path / "pairs" / "tokenizer") == read_languages(tmp_path / "vocabulary")
+    assert load_tokenizer(tmp_path / "pairs" / "tokenizer").languages["fr"] == 3
+
+
+def test_new_languages_follow_those_that_have_a_number(tmp_path):
+    (tmp_path / "a.tsv").write_text("fr\ten\nthe cat\tbad film\n")
+    tokenizer = tokenizer_with({"sw": 0, "fr": 1})
+    settings = {"length": 12, "packing": "translations", "text_field": "fr,en"}
+    records = write_records([tmp_path / "a.tsv"], tokenizer, tmp_path / "out", **settings)
+    assert records.languages == ["sw", "fr", "en"]
+    assert [part(records, row)[2] for row in rows(records)] == [[1, 2]]
+    assert tokenizer.languages == {"sw": 0, "fr": 1}
+    assert tokenizer.digest() == TOKENIZER.digest()
+
+
+@pytest.mark.parametrize("table", ["[1]", '{"en": 1}', '{"en": 0, "fr": 0}', '{"en": "x"}', "{"])
+def test_a_table_that_is_none_is_refused(tmp_path, table):
+    (tmp_path / "languages.json").write_text(table)
+    with pytest.raises(
+        InputError, match=r"languages\.json is no table of languages, expected names and numbers from 0"
+    ):
+        read_languages(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -90,6 +151,10 @@ def test_what_cannot_be(tmp_path, settings, message):
     (tmp_path / "a.txt").write_text("the cat\n")
     with pytest.raises(InputError, match=message):
         write_records([tmp_path / "a.txt"], TOKENIZER, tmp_path / "out", length=16, **settings)
+    with pytest.raises(
+        InputError, match="--language 'en', expected a pair of columns with translations, such as en-fr"
+    ):
+        write_records({"en": [tmp_path / "a.txt"]}, TOKENIZER, tmp_path / "out", length=16, packing="translations")
     with pytest.raises(InputError, match="packing 'full' puts several languages into a row"):
         write_records(
             {"en": [tmp_path / "a.txt"]}, TOKENIZER, tmp_path / "out", length=16, packing="full", language_ids=True

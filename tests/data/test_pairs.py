@@ -142,7 +142,7 @@ def test_two_separators_by_hand():
 
 
 def test_records_of_a_template_with_two_separators(tmp_path, monkeypatch):
-    monkeypatch.setattr("kerasbert.data.writer.importlib.util.find_spec", lambda name: None)  # our class has no graph
+    monkeypatch.setattr("kerasbert.data.encode.importlib.util.find_spec", lambda name: None)  # our class has no graph
     source = corpus.write(tmp_path / "a.txt", corpus.documents(60))
     tokenizer = roberta()
     monkeypatch.setattr(type(tokenizer), "encode", lambda self, line: [self._ids[word] for word in line.split()])

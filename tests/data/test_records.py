@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from kerasbert.data import Records, spool, write_records, writer
+from kerasbert.data import Records, encode, spool, write_records, writer
 from kerasbert.errors import InputError
 from kerasbert.text import WordPiece, load_tokenizer
 from tests.data import corpus
@@ -58,7 +58,7 @@ def test_neither_order_nor_spooling_changes_the_bytes(tmp_path, monkeypatch):
     two = corpus.write(tmp_path / "two.txt", corpus.documents(40, seed=2))
     write_records([one, two], corpus.tokenizer(), tmp_path / "a", length=32, shards=3)
     monkeypatch.setattr(spool, "SPOOL_BYTES", 1000)
-    monkeypatch.setattr(writer, "LINES", 7)
+    monkeypatch.setattr(encode, "LINES", 7)
     write_records([two, one], corpus.tokenizer(), tmp_path / "b", length=32, shards=3)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 

@@ -1,16 +1,19 @@
 """Learning a vocabulary."""
 
 import itertools
+import json
 import random
 
 import pytest
 
+from kerasbert.cli import main
+from kerasbert.data.vocabulary import learn
 from kerasbert.errors import InputError
 from kerasbert.text.bpe import ALPHABET
 from kerasbert.text.normalize import Normalizer
 from kerasbert.text.train import count_words, train, train_wordpiece
 from kerasbert.text.train_bpe import learn_merges, train_bpe
-from kerasbert.text.train_unigram import train_unigram
+from kerasbert.text.train_unigram import at_spaces, train_unigram
 from kerasbert.text.wordpiece import SPECIALS
 
 
@@ -23,7 +26,7 @@ def lines() -> list[str]:
 
 
 def test_words_are_the_tokenizers():
-    words = count_words(["Café, CAFÉ! 中文", b"caf\xc3\xa9 \xff"], Normalizer(True, True, True))
+    words = count_words(["Café, CAFÉ! 中文", b"caf\xc3\xa9"], Normalizer(True, True, True))
     assert words == {"cafe": 3, ",": 1, "!": 1, "中": 1, "文": 1}
 
 
@@ -52,7 +55,14 @@ def test_settings_reach_the_tokenizer():
 
 def test_files(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(lines()), encoding="utf-8")
-    assert train_wordpiece([tmp_path / "a.txt"], 150).digest() == train_wordpiece(lines(), 150).digest()
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": "x", "body": line}) + "\n" for line in lines()))
+    (tmp_path / "a.csv").write_text("body,id\n" + "".join(f'"{line}",x\n' for line in lines()), encoding="gb18030")
+    digest = train_wordpiece(lines(), 150).digest()
+    settings = {"a.txt": {}, "a.jsonl": {"text_field": "body"}, "a.csv": {"text_field": "body", "encoding": "gb18030"}}
+    for name, given in settings.items():
+        tokenizer, coverage = learn([tmp_path / name], "wordpiece", 150, **given)
+        assert tokenizer.digest() == digest
+        assert (coverage.lines, coverage.characters, coverage.unknown) == (400, sum(map(len, lines())), 0)
 
 
 def test_text_without_letters():
@@ -69,7 +79,9 @@ def test_errors(tmp_path):
         train_wordpiece(lines(), 20)
     with pytest.raises(InputError, match="the text holds no words"):
         train_wordpiece(["", " \n"], 100)
-    with pytest.raises(InputError, match=r"cannot read .*nothing.txt: No such file"):
+    with pytest.raises(InputError, match=r"line 2: byte 0xff is not UTF-8"):
+        train_wordpiece(["one", b"\xff"], 100)
+    with pytest.raises(InputError, match=r"a PosixPath, expected lines\. Read files with kerasbert\.data\.read_lines"):
         train_wordpiece([tmp_path / "nothing.txt"], 100)
 
 
@@ -112,12 +124,52 @@ def test_byte_level_vocabulary():
 
 
 def test_unigram_vocabulary():
-    tokenizer = train_unigram(lines(), 120)
+    tokenizer = train_unigram(lines(), 120, lowercase=True)
     assert tokenizer.vocabulary[:5] == ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
     assert 60 < tokenizer.size <= 120
     assert tokenizer.encode("KaLó") == tokenizer.encode("kalo")
-    assert train_unigram(lines(), 120).digest() == tokenizer.digest()
+    assert train_unigram(lines(), 120, lowercase=True).digest() == tokenizer.digest()
     assert tokenizer.unk_id not in [i for line in lines() for i in tokenizer.encode(line)]
+
+
+def test_unigram_keeps_case_and_marks_unless_asked():
+    """Hindi lost every vowel sign: 'sabhi manushyon' became 'sabh manshyan'."""
+    text = ["सभी मनुष्यों को गौरव और अधिकारों के मामले में स्वतन्त्रता है", "Éléonore Ärzte"] * 30
+    tokenizer = train("unigram", text, 90)
+    assert "".join(tokenizer.tokenize(text[0]).pieces).replace("▁", " ").strip() == text[0]
+    assert tokenizer.encode("Éa") != tokenizer.encode("ea")
+    assert train("wordpiece", lines()[:20], 100).lowercase
+
+
+def test_no_line_is_too_long_for_unigram():
+    """sentencepiece drops lines above 4,192 bytes, and said nothing: 28 pieces were learned from lines of 6 kB."""
+    text = lines()
+    long = [" ".join(text[begin : begin + 200]) for begin in range(0, 400, 200)]
+    assert min(len(line.encode()) for line in long) > 4192
+    tokenizer = train_unigram([*long, "▅ 中 " * 30], 120)  # nor is a line dropped that holds its own sign
+    assert tokenizer.size == 120
+    assert tokenizer.unk_id not in [i for line in text for i in tokenizer.encode(line)]
+    assert tokenizer.unk_id not in tokenizer.encode("中")
+    words = [*at_spaces("ж" * 10_000 + " " + "щи " * 3000, 4192)]
+    assert max(len(piece.encode()) for piece in words) <= 4192
+    assert "".join(words).replace(" ", "") == "ж" * 10_000 + "щи" * 3000
+
+
+def test_the_command_warns_of_small_and_of_leaky_vocabularies(tmp_path, capsys):
+    letters = [chr(0x4E00 + number) for number in range(2000)]
+    (tmp_path / "a.txt").write_text("\n".join(" ".join(letters[i : i + 50]) for i in range(0, 2000, 50)))
+    command = ["vocab", tmp_path / "a.txt", "--out", tmp_path / "out", "--overwrite"]
+    assert main([*map(str, command), "--size", "1000"]) == 0
+    shown = capsys.readouterr()
+    assert "learned from 40 lines, 3,960 characters; 7" in shown.out
+    assert "warning: 7" in shown.err
+    assert "of the tokens are unknown" in shown.err
+    (tmp_path / "a.txt").write_text("\n".join(lines()))
+    assert main([*map(str, command), "--kind", "unigram", "--size", "9000"]) == 0
+    shown = capsys.readouterr()
+    assert "0.00% of a sample's tokens unknown" in shown.out
+    assert "9,000 were asked for" in shown.err
+    assert main([*map(str, command), "--kind", "bpe", "--lowercase"]) == 2
 
 
 def test_errors_of_the_other_kinds():

@@ -276,3 +276,36 @@ def test_a_damaged_shard_stops_a_run_before_it_begins(tmp_path):
     with pytest.raises(InputError, match=rf"{shard.name} is damaged: its sha256 .* Copy it again, or make the records"):
         kb.pretrain("bert/tiny", tmp_path / "records", out=tmp_path / "run", **ARGUMENTS)
     assert not (tmp_path / "run").exists()
+
+
+def test_records_that_number_languages_otherwise_are_refused(tmp_path, monkeypatch):
+    """Masked LM of ar, en, fr and translations of en, fr trained each other's vectors, with status 0."""
+    from kerasbert.data import write_records
+
+    lines = tiny.sentences(40, 0)
+    for name in ("ar", "en", "fr"):
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(f"{line} {name[0]}" for line in lines))
+    (tmp_path / "a.tsv").write_text("en\tfr\n" + "".join(f"{line}\t{line}\n" for line in lines))
+    texts = {name: [tmp_path / f"{name}.txt"] for name in ("ar", "en", "fr")}
+    tokenizer, made = tiny.tokenizer(), {}
+    for name, table in (("mlm", None), ("other", None), ("same", {"ar": 0, "en": 1, "fr": 2})):
+        tokenizer.languages = table
+        settings = {"length": 24, "packing": "doc", "language_ids": True}
+        if name != "mlm":
+            settings = {"length": 24, "packing": "translations", "text_field": "en,fr"}
+        files = texts if name == "mlm" else [tmp_path / "a.tsv"]
+        made[name] = str(write_records(files, tokenizer, tmp_path / name, **settings).directory)
+    settings = ARGUMENTS | {"steps": 2, "changes": tiny.SPEC | {"embeddings.languages": 3}}
+
+    def run(name):
+        phases = [{"data": made["mlm"], "steps": 1}, {"data": made[name]}]
+        kb.pretrain("xlm/mlm-tlm-xnli15-1024", made["mlm"], out=tmp_path / "run", phases=phases, **settings)
+
+    with pytest.raises(
+        InputError, match=r"other number en 0, fr 1; .*mlm has ar where they have en\. Make all of a run's"
+    ):
+        run("other")
+    assert not (tmp_path / "run").exists()
+    monkeypatch.setattr("kerasbert.training.pretrain.find_strategy", None)  # what comes behind the checks
+    with pytest.raises(TypeError):
+        run("same")

@@ -1,0 +1,155 @@
+"""Documents -> entries of a shard: tokenized in batches, with long lines split where a packing pairs sentences."""
+
+import hashlib
+import importlib.util
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.data import joins, spool
+from kerasbert.data.packing import Fit
+from kerasbert.data.sentences import split_sentences
+
+LINES = 4096  # lines that the tokenizer gets at once: a call costs about 1 ms (2.9M tokens/s with 512, 5.0M with 4096)
+
+Encode = Callable[[list[str]], tuple[np.ndarray, np.ndarray]]
+
+
+def entries(documents: Iterable[list[str]], language: int, encode: Encode, fit: Fit | None = None) -> Iterator[bytes]:
+    """Documents, tokenized by `encode` (see `batch_encoder`), as a shard takes them.
+
+    Args:
+        documents: lists of lines. language: number of their language.
+        fit: what a segment may hold where the packing makes pairs; None leaves lines as they are. Then a document of one
+            line is running text and is split into sentences, as is every other line of more than `fit.line` tokens; a
+            sentence of more than `fit.most` is cut into pieces of `fit.piece`. A document's hash is that of its lines before.
+    """
+    for some in _gather_lines(documents):
+        yield from _entries(some, language, encode, fit)
+
+
+def _gather_lines(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+    """Lists of documents of about LINES lines."""
+    waiting: list[list[str]] = []
+    lines = 0
+    for document in documents:
+        waiting.append(document)
+        lines += len(document)
+        if lines >= LINES:
+            yield waiting
+            waiting, lines = [], 0
+    if waiting:
+        yield waiting
+
+
+def _entries(documents: list[list[str]], language: int, encode: Encode, fit: Fit | None) -> Iterator[bytes]:
+    """Entries of the documents that keep a token."""
+    lines = documents
+    if fit:
+        lines = [split_sentences(document[0]) if len(document) == 1 else document for document in documents]
+    texts = [line for document in lines for line in document]
+    counts = np.array([*map(len, lines)], np.int64)
+    ids, lengths = _encode_all(texts, encode)
+    if fit:
+        ids, lengths, parts = _split_long(texts, ids, lengths, encode, fit)
+        counts = np.add.reduceat(parts, np.cumsum(counts) - counts) if len(parts) else counts
+    counts = np.add.reduceat(lengths > 0, np.cumsum(counts) - counts, dtype=np.int64)
+    digests = [
+        hashlib.sha256("\n".join(document).encode()).digest()
+        for document, count in zip(documents, counts.tolist())
+        if count
+    ]
+    if digests:
+        yield from spool.entries(digests, language, counts[counts > 0], lengths[lengths > 0], ids)
+
+
+def _encode_all(texts: list[str], encode: Encode) -> tuple[np.ndarray, np.ndarray]:
+    # Only a list of more lines than that is cut: a call for a few lines left over would cost as much as a full one.
+    parts = [encode(texts[begin : begin + 2 * LINES]) for begin in range(0, len(texts), 2 * LINES)]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+
+def _split_long(
+    texts: list[str], ids: np.ndarray, lengths: np.ndarray, encode: Encode, fit: Fit
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ids and lengths with the long lines split, and into how many segments each line went: int64 [G]."""
+    parts = np.ones(len(texts), np.int64)
+    long = np.flatnonzero(lengths > fit.line)
+    if not len(long):
+        return ids, lengths, parts
+    found = [(line, split_sentences(texts[line])) for line in long.tolist()]
+    found = [(line, sentences) for line, sentences in found if len(sentences) > 1]
+    if found:
+        again, sizes = _encode_all([sentence for _, sentences in found for sentence in sentences], encode)
+        ends, again_ends = np.append(0, np.cumsum(lengths)), np.append(0, np.cumsum(sizes))
+        all_ids, all_lengths, before, place = [], [], 0, 0
+        for line, sentences in found:
+            after = place + len(sentences)
+            all_ids += [ids[ends[before] : ends[line]], again[again_ends[place] : again_ends[after]]]
+            all_lengths += [lengths[before:line], sizes[place:after]]
+            parts[line] = len(sentences)
+            before, place = line + 1, after
+        ids = np.concatenate([*all_ids, ids[ends[before] :]])
+        lengths = np.concatenate([*all_lengths, lengths[before:]])
+    # what is a sentence and too long: full pieces and a rest
+    pieces = np.where(lengths > fit.most, -(-lengths // fit.piece), 1)
+    cut = np.full(pieces.sum(), fit.piece, np.int64)
+    cut[np.cumsum(pieces) - 1] = lengths - (pieces - 1) * fit.piece
+    return ids, cut, np.add.reduceat(pieces, np.cumsum(parts) - parts)
+
+
+def batch_encoder(
+    tokenizer: Any, units: Sequence[joins.Segmenter | None] = ()
+) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray]]:
+    """Lines -> (ids of all, number of ids in each line), the ids marked where there are units.
+
+    With tensorflow-text where it is installed, else in pure Python (a TPU VM): the ids are the same.
+    """
+    marked = any(units)
+    graph = importlib.util.find_spec("tensorflow_text") is not None
+    tokenize = (_in_graph if graph else _one_by_one)(tokenizer, marked)
+
+    def encode(lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids, counts, starts = tokenize(lines)
+        return (joins.mark(ids, counts, starts, lines, units) if marked else ids), counts
+
+    return encode
+
+
+def _one_by_one(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
+    """Lines -> ids, counts and, where asked for, the first character of each token."""
+
+    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
+        tokens = [tokenizer.tokenize(line) for line in lines] if offsets else None
+        pieces = [found.ids for found in tokens] if offsets else [tokenizer.encode(line) for line in lines]
+        ids = np.fromiter(itertools.chain.from_iterable(pieces), np.int32)
+        counts = np.fromiter(map(len, pieces), np.int64)
+        starts = itertools.chain.from_iterable(found.starts for found in tokens) if offsets else None
+        return ids, counts, np.fromiter(starts, np.int64) if offsets else None
+
+    return tokenize
+
+
+def _in_graph(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
+    """As `_one_by_one`, with tensorflow-text."""
+    import tensorflow as tf
+
+    from kerasbert.text.graph import graph_tokenizer
+
+    graph = graph_tokenizer(tokenizer)
+
+    def both(lines: Any) -> tuple[Any, Any]:
+        ids, starts, _ = graph.tokenize(lines) if offsets else (graph.encode(lines), None, None)
+        return ids, starts.flat_values if offsets else ()
+
+    run = tf.function(both, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+
+    def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
+        ragged, starts = run(tf.constant(lines, tf.string))
+        # a copy: marks are set in it
+        ids = np.array(ragged.flat_values.numpy()) if offsets else ragged.flat_values.numpy()
+        return ids, np.diff(ragged.row_splits.numpy()), starts.numpy() if offsets else None
+
+    return tokenize

@@ -1,0 +1,133 @@
+"""Files of text -> a vocabulary, read as records are made of them; and what the vocabulary covers."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from kerasbert import files as folders
+from kerasbert.data.sources import read_lines
+from kerasbert.text.base import Tokenizer
+from kerasbert.text.train import train
+
+SAMPLE = 2000  # lines at most that the coverage is counted on
+LONGEST = 1000  # characters of a line of the sample
+SMALL = 0.75  # of the size asked for
+UNKNOWN = 0.01  # of the sample's tokens, before it is said
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+    """How a tokenizer does on an even sample of its own text.
+
+    Args:
+        lines, characters: of all the text. tokens, unknown: of the sample. lost: characters in the unknown tokens.
+        sampled: characters of the sample.
+    """
+
+    lines: int
+    characters: int
+    tokens: int
+    unknown: int
+    lost: int
+    sampled: int
+
+    def __str__(self) -> str:
+        share = self.unknown / max(1, self.tokens)
+        return f"learned from {self.lines:,} lines, {self.characters:,} characters; {share:.2%} of a sample's tokens unknown"
+
+    def warnings(self, wanted: int, size: int) -> Iterator[str]:
+        """What a user should know of a vocabulary of `size` pieces where `wanted` were asked for."""
+        if size < SMALL * wanted:
+            yield f"{size:,} pieces, {wanted:,} were asked for: the text has no more that occur often enough. Give more text"
+        if self.unknown > UNKNOWN * self.tokens:
+            yield (
+                f"{self.unknown / self.tokens:.1%} of the tokens are unknown, {self.lost / self.sampled:.1%} of the "
+                "characters: take a larger --size, or --kind bpe, which knows every byte"
+            )
+
+
+def train_tokenizer(
+    files: str | os.PathLike | Sequence[str | os.PathLike],
+    *,
+    kind: str = "wordpiece",
+    size: int = 30000,
+    lowercase: bool | None = None,
+    text_field: str = "text",
+    encoding: str | None = None,
+    out: str | os.PathLike | None = None,
+    overwrite: bool = False,
+) -> Tokenizer:
+    """Learn a vocabulary from files, as `kerasbert vocab` does.
+
+    Args:
+        files: one file, or several, as of `read_documents`.
+        kind: str, wordpiece, bpe or unigram.
+        size: int, pieces at most.
+        lowercase: bool, drop case and accents; by default wordpiece does, bpe and unigram keep them.
+        text_field: str, column or field of the text in tables; of several ("en,fr") each is taken.
+        encoding: str, of the files, where they are not UTF-8 and have no byte order mark.
+        out: a directory to save it in, or None to leave it in memory.
+        overwrite: bool, replace what `out` holds.
+
+    Returns:
+        the tokenizer.
+
+    Raises:
+        InputError: a file that is missing or does not decode, a kind that does not exist, a size too small for the text,
+            or `out` is taken.
+    """
+    reading = {"lowercase": lowercase, "text_field": text_field, "encoding": encoding}
+    return learn(files, kind, size, **reading, out=out, overwrite=overwrite)[0]
+
+
+def learn(
+    files: str | os.PathLike | Sequence[str | os.PathLike],
+    kind: str,
+    size: int,
+    *,
+    lowercase: bool | None = None,
+    text_field: str = "text",
+    encoding: str | None = None,
+    out: str | os.PathLike | None = None,
+    overwrite: bool = False,
+) -> tuple[Tokenizer, Coverage]:
+    """`train_tokenizer`, and what the vocabulary covers."""
+    if out is not None:
+        folders.check_free(out, overwrite)
+    paths = [files] if isinstance(files, str | os.PathLike) else files
+    sample = _Sample(read_lines(paths, text_field=text_field, encoding=encoding))
+    tokenizer = train(kind, sample, size, lowercase=lowercase)
+    if out is not None:
+        with folders.new_directory(out, overwrite) as folder:
+            tokenizer.save(folder)
+    return tokenizer, _coverage(tokenizer, sample)
+
+
+class _Sample:
+    """Lines that pass by, of which every n-th is kept: n doubles where there are more than SAMPLE of them."""
+
+    def __init__(self, lines: Iterable[str]):
+        self.source, self.lines, self.characters = lines, 0, 0
+        self.kept: list[str] = []
+        self.every = 1
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self.source:
+            if self.lines % self.every == 0:
+                self.kept.append(line[:LONGEST])
+                if len(self.kept) > SAMPLE:
+                    self.kept, self.every = self.kept[::2], 2 * self.every
+            self.lines += 1
+            self.characters += len(line)
+            yield line
+
+
+def _coverage(tokenizer: Tokenizer, sample: _Sample) -> Coverage:
+    tokens = unknown = lost = 0
+    for line in sample.kept:
+        found = tokenizer.tokenize(line)
+        tokens += len(found.ids)
+        for token, start, end in zip(found.ids, found.starts, found.ends):
+            if token == tokenizer.unk_id:
+                unknown, lost = unknown + 1, lost + end - start
+    return Coverage(sample.lines, sample.characters, tokens, unknown, lost, sum(map(len, sample.kept)))
