@@ -102,8 +102,9 @@ class XlmPretraining(BertPretraining):
         if "languages" in features:
             languages = features["languages"]
             batch["language_ids"] = ops.where(within, languages[:, :1], languages[:, 1:])
-        # "we reset the positions of target sentences" (3.4): the translation stands where its source stands
-        batch["position_ids"] = ops.where(within, column, column - first)
+        if "pieces" not in features:  # packed rows: each piece has positions of its own already
+            # "we reset the positions of target sentences" (3.4): the translation stands where its source stands
+            batch["position_ids"] = ops.where(within, column, column - first)
         return batch
 
 

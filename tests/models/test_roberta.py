@@ -146,3 +146,19 @@ def test_translations_share_their_positions():
     assert batch["position_ids"].numpy().tolist()[1] == list(range(8))
     assert batch["language_ids"].numpy().tolist()[0][:6] == [4, 4, 4, 7, 7, 7]
     assert set(batch["language_ids"].numpy()[1]) == {2}
+
+
+def test_packed_rows_of_xlm_keep_positions_of_their_own():
+    """A row of two pieces: the second begins at position 0 again, as `--packing packed` means it."""
+    from tests import tiny
+
+    program = registry.objective("xlm")(small("xlm/mlm-en-2048"), tiny.tokenizer())
+    batch = program.prepare(
+        {
+            "token_ids": tf.constant([[2, 9, 10, 3, 2, 11, 3, 0]]),
+            "segment_lengths": tf.constant([[7, 0]]),
+            "pieces": tf.constant([2]),
+            **dict.fromkeys(("example", "epoch", "row", "step"), tf.constant([5], tf.int32)),
+        }
+    )
+    assert batch["position_ids"].numpy().tolist()[0][:7] == [0, 1, 2, 3, 0, 1, 2]
