@@ -35,10 +35,11 @@ class Spans:
 
     def kept(self) -> int:
         """How many of the ids stand in an example at least once."""
-        steps = np.zeros(len(self.ids) + 1, np.int64)
-        for part in (self.a, self.b):
-            steps += np.bincount(part[:, 0], minlength=len(steps)) - np.bincount(part[:, 1], minlength=len(steps))
-        return int(np.count_nonzero(np.cumsum(steps)[:-1]))
+        begins, ends = np.concatenate([self.a, self.b]).T
+        order = np.argsort(begins, kind="stable")
+        reached = np.maximum.accumulate(ends[order])  # how far the spans up to each one go
+        before = np.append(0, reached[:-1])
+        return int(np.maximum(reached - np.maximum(begins[order], before), 0).sum())
 
     def slice(self, begin: int, end: int) -> "Spans":
         """Examples begin .. end - 1."""

@@ -19,6 +19,7 @@ from kerasbert.data.examples import Pieces, Spans
 from kerasbert.errors import InputError, unknown
 
 SHORT = 0.1  # share of sequences with a random shorter target (Devlin et al., 2019, A.2; BERT's short_seq_prob)
+SHORTEST = 10  # tokens of a sentence that is cut, unless it is more than half of what a pair holds
 TRIES = 10  # draws of another document for a random next sentence, as in BERT's create_pretraining_data.py
 
 
@@ -297,7 +298,8 @@ class Fit:
 
     Args:
         line: tokens, a quarter of the room: a longer line is split where it holds several sentences.
-        most: tokens, a third of the room: of a longer sentence much would be lost where it does not fit any more.
+        most: tokens, a third of the room, or half of it up to SHORTEST: of a longer sentence much would be lost where it
+            does not fit any more.
         piece: tokens of the pieces of such a sentence: of six that fill the room little is cut off, whatever stands
             before them.
 
@@ -312,7 +314,7 @@ class Fit:
     @classmethod
     def of(cls, room: int) -> "Fit":
         """For a pair of `room` tokens."""
-        return cls(room // 4, max(1, room // 3), -(-room // 6))
+        return cls(room // 4, max(room // 3, min(SHORTEST, room // 2)), -(-room // 6))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ from kerasbert import files as folders
 from kerasbert.data.sources import read_lines
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.train import train
+from kerasbert.text.train_unigram import LINES
 
 SAMPLE = 2000  # lines at most that the coverage is counted on
 LONGEST = 1000  # characters of a line of the sample
@@ -20,8 +21,11 @@ class Coverage:
     """How a tokenizer does on an even sample of its own text.
 
     Args:
-        lines, characters: of all the text. tokens, unknown: of the sample. lost: characters in the unknown tokens.
+        lines, characters: of all the text.
+        tokens, unknown: of the sample.
+        lost: characters in the unknown tokens.
         sampled: characters of the sample.
+        read: lines at most that the kind learns from, drawn at random; None for all.
     """
 
     lines: int
@@ -30,6 +34,7 @@ class Coverage:
     unknown: int
     lost: int
     sampled: int
+    read: int | None = None
 
     def __str__(self) -> str:
         share = self.unknown / max(1, self.tokens)
@@ -39,6 +44,8 @@ class Coverage:
         """What a user should know of a vocabulary of `size` pieces where `wanted` were asked for."""
         if size < SMALL * wanted:
             yield f"{size:,} pieces, {wanted:,} were asked for: the text has no more that occur often enough. Give more text"
+        if self.read and self.lines > self.read:
+            yield f"learned from {self.read:,} of the {self.lines:,} lines, drawn at random: the kind holds no more in memory"
         if self.unknown > UNKNOWN * self.tokens:
             yield (
                 f"{self.unknown / self.tokens:.1%} of the tokens are unknown, {self.lost / self.sampled:.1%} of the "
@@ -100,7 +107,7 @@ def learn(
     if out is not None:
         with folders.new_directory(out, overwrite) as folder:
             tokenizer.save(folder)
-    return tokenizer, _coverage(tokenizer, sample)
+    return tokenizer, _coverage(tokenizer, sample, LINES if kind == "unigram" else None)
 
 
 class _Sample:
@@ -122,7 +129,7 @@ class _Sample:
             yield line
 
 
-def _coverage(tokenizer: Tokenizer, sample: _Sample) -> Coverage:
+def _coverage(tokenizer: Tokenizer, sample: _Sample, read: int | None) -> Coverage:
     tokens = unknown = lost = 0
     for line in sample.kept:
         found = tokenizer.tokenize(line)
@@ -130,4 +137,4 @@ def _coverage(tokenizer: Tokenizer, sample: _Sample) -> Coverage:
         for token, start, end in zip(found.ids, found.starts, found.ends):
             if token == tokenizer.unk_id:
                 unknown, lost = unknown + 1, lost + end - start
-    return Coverage(sample.lines, sample.characters, tokens, unknown, lost, sum(map(len, sample.kept)))
+    return Coverage(sample.lines, sample.characters, tokens, unknown, lost, sum(map(len, sample.kept)), read)

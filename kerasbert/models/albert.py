@@ -6,7 +6,8 @@ vocabulary of 30,000 (4.1); no dropout in xxlarge (4.8; the released version 2 h
 
 Differs: tables 1 and 2 give 60M and 235M parameters for xlarge and xxlarge, the released models have 58.7M and 222.6M, and
 so have these. Google's code computes GELU by tanh and so do these, the Hugging Face configurations of version 1 say "gelu",
-the exact one.
+the exact one. N-grams are drawn otherwise than in the released code, and the ends of a row a little more often than its
+middle (`objectives.select.ngrams`, with numbers).
 """
 
 import dataclasses

@@ -7,6 +7,8 @@ head is the transposed table and a bias, without a layer before it.
 
 Differs: the paper draws the tokens of its streams by the root of their inverse frequency (3.3); here all are alike. Its
 tokenizer (fastBPE after Moses) is not here; byte-level BPE or a unigram vocabulary over all languages takes its place.
+
+The numbers of languages come from one table, `languages.json` beside the tokenizer (`text.languages`).
 """
 
 import dataclasses

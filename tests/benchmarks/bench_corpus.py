@@ -63,7 +63,7 @@ def make(source: str, out: str, packing: str) -> None:
     print(
         json.dumps(
             {
-                **records.manifest["counts"],
+                **{name: count for name, count in records.manifest["counts"].items() if name != "labels"},
                 "padding": 1 - records.tokens / (records.examples * records.length),
                 "peak_mb": used.ru_maxrss / 1024,
                 "cpu_seconds": used.ru_utime + used.ru_stime,

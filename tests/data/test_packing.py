@@ -258,3 +258,13 @@ def test_packed_rows_hold_every_token_once_and_hardly_any_padding():
     np.testing.assert_array_equal((ids == CLS).sum(1), table[:, 66])
     np.testing.assert_array_equal((ids == SEP).sum(1), table[:, 66])
     assert (ids == PAD).mean() < 0.01
+
+
+def test_kept_tokens_are_those_that_some_example_holds():
+    documents = make(random_documents(40, (1, 6), (1, 30), seed=9))
+    for pack in (pack_pairs, pack_sentences):
+        for copies in (1, 3):
+            spans = pack(documents, length=24, seed=0, dupe_factor=copies, sep_id=SEP)
+            ids = rows(spans, 24)[:, :24]
+            assert spans.kept() == len(set(ids[ids >= 10].tolist()))
+    assert pack_full(documents, length=24, seed=0, dupe_factor=1, sep_id=SEP).slice(0, 0).kept() == 0

@@ -144,6 +144,13 @@ def test_json_is_told_by_its_content(tmp_path, monkeypatch, name, text, kind):
         assert list(read_documents([tmp_path / name])) == [["Der schöne"], ["Tag"]]
 
 
+def test_line_ends_of_every_system(tmp_path):
+    rows = [{"text": "one", "label": "1"}, {"text": "two", "label": "0"}]
+    for end in ("\n", "\r\n", "\r"):
+        (tmp_path / "a.csv").write_text(f'\ufefftext,label{end}one,1{end}"two",0{end}', newline="")
+        assert read_table(tmp_path / "a.csv") == rows
+
+
 @pytest.mark.parametrize("text", ["[Moby Dick by Herman Melville 1851]\n", "{curly} text\n", "[1] a reference\n"])
 def test_text_that_begins_with_a_bracket_is_text(tmp_path, text):
     (tmp_path / "a.txt").write_text(text)
@@ -212,3 +219,22 @@ def test_a_missing_package_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     assert main(["vocab", str(tmp_path / "a.txt.zst"), "--out", str(tmp_path / "out")]) == 2
     assert "needs zstandard, which is not installed" in capsys.readouterr().err
+
+
+def test_commands_take_an_encoding(tmp_path, capsys):
+    for command in (
+        ["finetune", "run", "--task", "classification", "--data", "a.csv"],
+        ["evaluate", "run", "--data", "a"],
+    ):
+        out = ["--out", str(tmp_path / "out")] if command[0] == "finetune" else []
+        assert main([*command, *out, "--encoding", "cp125O"]) == 2
+        assert "no encoding 'cp125O'. Nearest: 'cp125" in capsys.readouterr().err
+
+
+def test_the_command_line_reads_rows_in_the_encoding(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_bytes("text,label\nsehr schön,pos\n".encode("latin-1"))
+    found = []
+    monkeypatch.setattr("kerasbert.cli.training._evaluate", lambda options: found.extend(read_table(options.data)))
+    assert main(["evaluate", "run", "--data", str(tmp_path / "a.csv")]) == 2
+    assert main(["evaluate", "run", "--data", str(tmp_path / "a.csv"), "--encoding", "latin-1"]) == 0
+    assert found == [{"text": "sehr schön", "label": "pos"}]

@@ -117,12 +117,14 @@ def test_lines_that_fit_are_left_as_they_are(tmp_path, monkeypatch, packing):
 
 
 def test_a_long_line_by_hand(tmp_path):
-    # rows of 21: 18 tokens for a pair; lines of more than 4 are split, sentences of more than 6 cut into pieces of 3
+    # lines of more than 4 tokens are split, sentences of more than 6 cut into pieces of 3
     lines = ["w0 w1 w2", "w3 w4. W5 w6 w7 w8.", "w9 w10 w11 w12 w13 w14 w15"]
     tokenizer = corpus.tokenizer()
     from kerasbert.data import encode, spool
 
-    assert PACKINGS["pairs"].fit(21) == Fit(4, 6, 3)
+    assert [PACKINGS["pairs"].fit(length) for length in (5, 24, 128)] == [Fit(0, 1, 1), Fit(5, 10, 4), Fit(31, 41, 21)]
+    assert PACKINGS["pairs"].fit(128, separators=2) == Fit(31, 41, 21)
+    assert PACKINGS["full"].fit(128) is None
     made = encode.entries([lines, ["w50 w51. W52"]], 0, encode.batch_encoder(tokenizer), Fit(4, 6, 3))
     documents, _, _ = spool.gather(b"".join(made))
     segments = [documents.ids[begin:end].tolist() for begin, end in itertools.pairwise(documents.bounds.tolist())]
@@ -130,7 +132,7 @@ def test_a_long_line_by_hand(tmp_path):
     long = [[5, 6, 7], [8, 9, stop], [10, 11, 12, 13, stop], [14, 15, 16], [17, 18, 19], [20]]
     one_line = [[55, 56, stop], [57]]
     assert segments in ([*long, *one_line], [*one_line, *long])
-    assert sorted(np.diff(documents.firsts).tolist()) == [2, 7]
+    assert sorted(np.diff(documents.firsts).tolist()) == [2, 6]
 
 
 def test_what_is_lost_is_refused_unless_allowed(tmp_path):

@@ -155,3 +155,23 @@ def test_smoke_goes_on_across_the_change_of_length(tmp_path):
     assert all(np.array_equal(one.read(name), other.read(name)) for name in one.names())
     logged = [json.loads(line)["step"] for line in (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()]
     assert logged == list(range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [("albert_base", "--lowercase"), ("xlm_r_base", "--cased"), ("bert_base", None)]
+)
+def test_recipes_say_whether_their_vocabulary_has_case(tmp_path, monkeypatch, name, case):
+    """XLM-R's lost case and every accent of a hundred languages, ALBERT's lower-cases as released."""
+    monkeypatch.setenv("BUCKET", "gs://bucket")
+    monkeypatch.setenv("TPU_NAME", "mine")
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import prepare_data
+
+    commands = []
+    monkeypatch.setattr(prepare_data, "command", lambda *words: commands.append([str(word) for word in words]))
+    recipe = str(SCRIPTS / "recipes" / f"{name}.yaml")
+    monkeypatch.setattr("sys.argv", ["prepare_data.py", "--recipe", recipe, "--text", "a.txt", "--out", str(tmp_path)])
+    prepare_data.main()
+    assert {"--cased", "--lowercase"} & set(commands[0]) == {case} - {None}
+    assert commands[1][:2] == ["data", "a.txt"]
+    assert f"--packing={kb.read_recipe(recipe).prepare['packing']}" in commands[1]
