@@ -97,9 +97,10 @@ def _keep_languages(directory: Path, known: Mapping[str, int] | None, names: lis
     """Write a table that has grown beside the tokenizer, so that the next records number the languages alike."""
     from kerasbert.text.languages import write_languages
 
-    table = {name: number for number, name in enumerate(names or [])}
-    if not table or table == known:
+    table = {name: number for number, name in enumerate(names or [])} | (known or {})
+    if table == (known or {}):
         return
+    table = dict(sorted(table.items(), key=lambda item: item[1]))
     shown = ", ".join(f"{name} {number}" for name, number in table.items())
     if directory.is_dir():
         write_languages(directory, table)

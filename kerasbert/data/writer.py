@@ -110,8 +110,8 @@ def write_records(
     pairs = translated(files, text_field) if packing == "translations" else {}
     if language_ids and not pairs:
         check_language_ids(files, packing)
-    names = itertools.chain.from_iterable(pairs.values()) if pairs else files if language_ids else ()
-    table = number_languages(names, tokenizer.languages) if pairs or language_ids else {}
+    names = {*itertools.chain.from_iterable(pairs.values())} if pairs else {*files} if language_ids else set()
+    table = number_languages(names, tokenizer.languages) if names else {}
     sources = find_sources(files, text_field, pairs, encoding)
     if shards is None:
         shards = max(1, math.ceil(sum(map(_text_size, sources)) / SHARD_BYTES))
@@ -135,7 +135,8 @@ def write_records(
     if PACKINGS[packing].labels:
         settings["splitting"] = SPLITTING
     if table:
-        settings["language_ids"] = list(table)  # the place of a name is its number
+        # The place of a name is its number. Those behind the last one in use may come and go: the rows stay the same.
+        settings["language_ids"] = list(table)[: max(table[name] for name in names) + 1]
     units = [joins.find(os.fspath(source)) if source else None for source in (words, entities)]
     for level, segmenter in zip(joins.LEVELS, units):
         if segmenter:

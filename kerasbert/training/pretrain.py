@@ -133,6 +133,9 @@ def pretrain(
     evaluated = _held_out(stretches, opened, held_out, evaluate_every)
     for held in {id(held): held for held in [*opened.values(), *(evaluated or [])]}.values():
         _check(held, tokenizer, source, records)
+    languages = max((held.languages for held in opened.values()), key=len)
+    if len(languages) > len(tokenizer.languages or ()):  # the run keeps the table of all its records
+        tokenizer.languages = {name: number for number, name in enumerate(languages)}
     for phase in stretches:
         _check_units(phase.masked(masking), opened[phase.data])
     verify([*opened.values(), *(evaluated or [])], quiet)

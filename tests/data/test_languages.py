@@ -111,6 +111,11 @@ def test_one_table_numbers_the_languages_of_all_records(tmp_path, capsys):
     several = made("pairs", *pairs, "--packing", "translations", "--smoothing", 1)
     assert alone.languages == one.languages == several.languages == languages
     assert [part(one, row)[2] for row in rows(one)] == [[3, 2]]
+    made("sw", "--language", "sw", tmp_path / "ar.txt", "--language-ids", "--packing", "doc")
+    assert read_languages(tmp_path / "vocabulary") == {"ar": 0, "de": 1, "en": 2, "fr": 3, "sw": 4}
+    capsys.readouterr()
+    made("tlm", tmp_path / "a.tsv", "--packing", "translations", "--text-field", "fr,en")
+    assert "unchanged, reused" in capsys.readouterr().out  # a table that has grown changes no number
     cat = [TOKENIZER.cls_id, *TOKENIZER.encode("the cat"), TOKENIZER.sep_id]
     found = sorted((part(several, row)[2], part(several, row)[0] == cat) for row in rows(several))
     assert found == [([2, 1], False), ([2, 1], False), ([3, 2], True)]
