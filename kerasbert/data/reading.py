@@ -64,7 +64,7 @@ def check_encoding(encoding: str | None) -> str | None:
     try:
         found = codecs.lookup(encoding)
         "a".encode(encoding)
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, UnicodeError):
         known = "utf-8 utf-16 cp1250 cp1251 cp1252 latin-1 koi8-r koi8-u shift_jis euc-jp euc-kr gb18030 big5".split()
         raise InputError(
             f"no encoding {encoding!r}. Nearest: {nearest(encoding, known)!r}. Expected a name that Python knows, such as cp1250"
@@ -84,6 +84,11 @@ def default_encoding(encoding: str | None) -> Iterator[None]:
         yield
     finally:
         _DEFAULT.reset(token)
+
+
+def chosen_encoding(encoding: str | None) -> str | None:
+    """The encoding that is given, else that of `default_encoding`; None for UTF-8."""
+    return check_encoding(encoding) or _DEFAULT.get()
 
 
 @contextlib.contextmanager
@@ -147,7 +152,7 @@ def text_chunks(path: str | os.PathLike, encoding: str | None = None) -> Iterato
     Raises:
         InputError: what is no text, or bytes that do not decode, with the file, the line and the likeliest encoding.
     """
-    encoding = check_encoding(encoding) or _DEFAULT.get()
+    encoding = chosen_encoding(encoding)
     with unpacked(path) as file:
         head = _read(file, HEAD)
         mark, codec = next(((mark, name) for mark, name in MARKS if head.startswith(mark)), (b"", encoding or "utf-8"))

@@ -104,7 +104,7 @@ def write_records(
         raise InputError(
             f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
         )
-    encoding = reading.check_encoding(encoding)
+    encoding = reading.chosen_encoding(encoding)
     between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
     find_packing(packing, length, dupe_factor, between)
     pairs = translated(files, text_field) if packing == "translations" else {}
