@@ -41,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     options = parser().parse_args(arguments)
     try:
-        options.plugins = _plugins(options.plugin)
-        _check_names(options)
         with _encoding(getattr(options, "encoding", None)):
+            options.plugins = _plugins(options.plugin)
+            _check_names(options)
             return options.run(options) or 0
     except (Exception, KeyboardInterrupt) as error:
         if options.debug:

@@ -120,7 +120,7 @@ def test_one_table_numbers_the_languages_of_all_records(tmp_path, capsys):
     found = sorted((part(several, row)[2], part(several, row)[0] == cat) for row in rows(several))
     assert found == [([2, 1], False), ([2, 1], False), ([3, 2], True)]
     assert several.manifest["languages"].keys() == {"en-de", "fr-en"}
-    assert read_languages(tmp_path / "pairs" / "tokenizer") == read_languages(tmp_path / "vocabulary")
+    assert read_languages(tmp_path / "pairs" / "tokenizer") == {"ar": 0, "de": 1, "en": 2, "fr": 3}
     assert load_tokenizer(tmp_path / "pairs" / "tokenizer").languages["fr"] == 3
 
 

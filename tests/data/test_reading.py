@@ -234,6 +234,7 @@ def test_commands_take_an_encoding(tmp_path, capsys):
 def test_the_command_line_reads_rows_in_the_encoding(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_bytes("text,label\nsehr schön,pos\n".encode("latin-1"))
     found = []
+    monkeypatch.setattr("kerasbert.cli._check_names", lambda options: None)
     monkeypatch.setattr("kerasbert.cli.training._evaluate", lambda options: found.extend(read_table(options.data)))
     assert main(["evaluate", "run", "--data", str(tmp_path / "a.csv")]) == 2
     assert main(["evaluate", "run", "--data", str(tmp_path / "a.csv"), "--encoding", "latin-1"]) == 0
