@@ -121,7 +121,7 @@ def _converted(path: str, signature: tuple) -> Path:
     from kerasbert.checkpoints.load import import_checkpoint
 
     made = _temporary() / "model"
-    import_checkpoint(path, "hf", out=made)
+    import_checkpoint(path, "hf", out=made, build=False)
     say(
         f"{path} is a Hugging Face folder: read as {read_json(made / 'model.json')['name']} (kerasbert import keeps it)"
     )
