@@ -48,8 +48,22 @@ class ModelInfo:
     source: dict[str, str] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """An encoder that is only written: no device is touched for it.
+
+    Args:
+        spec: Spec. arrays: weight name -> float32 array.
+    """
+
+    spec: specs.Spec
+    arrays: Mapping[str, np.ndarray]
+
+
 def named_weights(model: Any) -> dict[str, Any]:
-    """Weight name -> Keras variable of a built model or layer."""
+    """Weight name -> Keras variable of a built model or layer, or -> array of a `Weights`."""
+    if isinstance(model, Weights):
+        return dict(model.arrays)
     from kerasbert.layers.naming import names
 
     return names(model)

@@ -11,7 +11,7 @@ from kerasbert import registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints import hub, keras_hub
-from kerasbert.checkpoints.directory import built, named_weights, save_model
+from kerasbert.checkpoints.directory import Weights, built, named_weights, save_model
 from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
 from kerasbert.checkpoints.readers import Reader, open_checkpoint
 from kerasbert.errors import InputError, unknown
@@ -31,6 +31,7 @@ def import_checkpoint(
     revision: str | None = None,
     dry_run: bool = False,
     overwrite: bool = False,
+    build: bool = True,
 ) -> Any:
     """Read a checkpoint of others; every weight is assigned exactly once and nothing of theirs is left over.
 
@@ -49,6 +50,7 @@ def import_checkpoint(
         dry_run: bool, assign nothing and return the Coverage: what would go where, missing and left over. What the import
             would refuse for another reason is refused.
         overwrite: bool, whether an existing `out` is replaced.
+        build: bool, False where `out` is all that is wanted: nothing is built then, no device is asked for, None comes back.
 
     Returns:
         the encoder (a Keras model) with `.tokenizer` (None where there is none), `.labels`, `.task` and `.heads`
@@ -113,22 +115,18 @@ def import_checkpoint(
         for part in coverage.pairs:
             _finite(reader, part.theirs)
         return coverage
-    encoder = built(family, spec, _name(family, spec))
-    encoder.heads = _assign(reader, coverage, named_weights(encoder))
-    encoder.task, encoder.tokenizer, encoder.source = task, pieces, origin
-    encoder.labels = labels if task and task["kind"] == "classification" else None
+    arrays, parts = _read(reader, coverage)
+    name, names = _name(family, spec), labels if task and task["kind"] == "classification" else None
     if out is not None:
-        save_model(
-            out,
-            replace=overwrite,
-            encoder=encoder,
-            name=_name(family, spec),
-            heads=encoder.heads,
-            tokenizer=encoder.tokenizer,
-            task=encoder.task,
-            labels=encoder.labels,
-            source=origin,
-        )
+        described = {"tokenizer": pieces, "task": task, "labels": names, "source": origin}
+        save_model(out, replace=overwrite, encoder=Weights(spec, arrays), name=name, heads=parts, **described)
+    if not build:
+        return None
+    encoder = built(family, spec, name)
+    for weight, variable in named_weights(encoder).items():
+        variable.assign(arrays.pop(weight))
+    encoder.heads, encoder.labels = parts, names
+    encoder.task, encoder.tokenizer, encoder.source = task, pieces, origin
     return encoder
 
 
@@ -232,18 +230,19 @@ def _shapes(family: registry.Family, spec: specs.Spec) -> dict[str, Shape]:
         return {name: tuple(variable.shape) for name, variable in named_weights(built(family, spec)).items()}
 
 
-def _assign(reader: Reader, coverage: Coverage, weights: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
-    """Fill the encoder tensor by tensor; returns the heads."""
+def _read(reader: Reader, coverage: Coverage) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
+    """The encoder's weights by our names, and the heads'."""
+    arrays: dict[str, np.ndarray] = {}
     heads: dict[str, dict[str, np.ndarray]] = {}
     for pair in coverage.pairs:
         values = _finite(reader, pair.theirs)
-        values = values.T if pair.transpose else values
-        if pair.ours in weights:
-            weights[pair.ours].assign(values)
-        else:
+        values = np.array(values.T if pair.transpose else values, order="C")
+        if pair.ours.startswith("heads/"):
             _, head, weight = pair.ours.split("/", 2)
-            heads.setdefault(head, {})[weight] = np.array(values, order="C")
-    return heads
+            heads.setdefault(head, {})[weight] = values
+        else:
+            arrays[pair.ours] = values
+    return arrays, heads
 
 
 def _finite(reader: Reader, name: str) -> np.ndarray:

@@ -121,7 +121,7 @@ def _converted(path: str, signature: tuple) -> Path:
     from kerasbert.checkpoints.load import import_checkpoint
 
     made = _temporary() / "model"
-    import_checkpoint(path, "hf", out=made)
+    import_checkpoint(path, "hf", out=made, build=False)
     say(
         f"{path} is a Hugging Face folder: read as {read_json(made / 'model.json')['name']} (kerasbert import keeps it)"
     )
@@ -135,7 +135,8 @@ def _checkpoint(run: Path, step: str) -> Path:
     manifest = _verified(folder, [WEIGHTS])
     made = _temporary() / "model"
     made.mkdir()
-    described = _described(run)
+    # without the hashes of a finished run's own files
+    described = {name: value for name, value in _described(run).items() if name not in ("files", "sha256")}
     files.write_json(made / "model.json", described)
     if (run / "tokenizer").is_dir():
         shutil.copytree(run / "tokenizer", made / "tokenizer")

@@ -190,6 +190,17 @@ def test_a_folder_that_is_neither(tmp_path):
         kb.load(tmp_path)
 
 
+def test_a_folder_is_converted_before_a_device_is_touched(folder):
+    """`finetune FOLDER --strategy cpu:2`: a CPU can be divided only before TensorFlow's first operation."""
+    program = (
+        "import sys, tensorflow as tf; from kerasbert.checkpoints import source; source.directory(sys.argv[1]); "
+        "cpu, = tf.config.list_physical_devices('CPU'); "
+        "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2); "
+        "print(len(tf.config.list_logical_devices('CPU')))"
+    )
+    assert python("-c", program, folder).stdout.strip() == "2"
+
+
 def test_a_name_is_refused_without_tensorflow():
     program = (
         "import sys; from kerasbert.cli import main; "

@@ -437,30 +437,37 @@ def test_operator_numbers_are_those_of_the_schema():
 
 
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("operands", "scales", "text"),
     [
-        (lambda graph, matmul, weights: setattr(matmul, "inputs", matmul.inputs[:1]), "has a FULLY_CONNECTED of"),
-        (lambda graph, matmul, weights: setattr(matmul, "inputs", [-1, *matmul.inputs[1:]]), r"of the tensors \[-1, "),
-        (lambda graph, matmul, weights: setattr(matmul, "outputs", []), r"that gives \[\], expected 2 and a result"),
-        (lambda graph, matmul, weights: setattr(weights, "zeroPoint", [2**31 - 1] * len(weights.scale)), "zero points"),
-        (lambda graph, matmul, weights: setattr(weights, "zeroPoint", []), "and 0 zero points"),
-        (lambda graph, matmul, weights: setattr(weights, "scale", [float("nan")] * len(weights.scale)), "scales .*nan"),
-        (lambda graph, matmul, weights: setattr(weights, "quantizedDimension", 7), "scales .* for a tensor of shape"),
+        ({"inputs": lambda old: old[:1]}, {}, "has a FULLY_CONNECTED of"),
+        ({"inputs": lambda old: [-1, *old[1:]]}, {}, r"of the tensors \[-1, "),
+        ({"outputs": lambda old: []}, {}, r"that gives \[\], expected 2 and a result"),
+        ({}, {"scale": [0.5], "zeroPoint": [2**31 - 1]}, r"1 scales \[0.5\] and 1 zero points \[2147483647\]"),
+        ({}, {"scale": [], "zeroPoint": [0]}, "0 scales .* and 1 zero points"),
+        ({}, {"scale": [float("nan")], "zeroPoint": [0]}, r"1 scales \[nan\]"),
+        ({}, {"scale": [0.0], "zeroPoint": [0]}, r"1 scales \[0\.\]"),
+        ({}, {"scale": [0.5], "zeroPoint": []}, "cannot open .*0 zero_point values and 1 scale values"),
+        ({}, {"scale": [0.5], "zeroPoint": [0], "quantizedDimension": 7}, "cannot open .*Was 7"),
     ],
 )
-def test_operands_and_scales_are_looked_at(change, text, int8_file, tmp_path):
+def test_operands_and_scales_are_looked_at(operands, scales, text, float_file, tmp_path):
     """XNNPACK's delegate reads beyond the list of operands, and dies of such zero points: a segmentation fault."""
-    from ai_edge_litert.schema_py_generated import BuiltinOperator
+    from ai_edge_litert.schema_py_generated import BuiltinOperator, QuantizationParametersT
 
     from kerasbert.mobile import repack
     from kerasbert.mobile.runtime import load
 
-    model = repack.read(parts(int8_file[0])[0])
-    (graph,) = model.subgraphs
-    number = [code.builtinCode for code in model.operatorCodes].index(BuiltinOperator.FULLY_CONNECTED)
-    matmul = next(operator for operator in graph.operators if operator.opcodeIndex == number)
-    change(graph, matmul, graph.tensors[int(matmul.inputs[1])].quantization)
-    (tmp_path / "odd.tflite").write_bytes(rebundled(int8_file[0], repack.write(model)))
+    model = repack.read(parts(float_file[0])[0])
+    graph = model.subgraphs[-1]
+    codes = [code.builtinCode for code in model.operatorCodes]
+    matmul = next(one for one in graph.operators if codes[one.opcodeIndex] == BuiltinOperator.FULLY_CONNECTED)
+    for name, changed in operands.items():
+        setattr(matmul, name, changed(list(getattr(matmul, name))))
+    if scales:
+        about = graph.tensors[int(matmul.inputs[1])].quantization = QuantizationParametersT()
+        for name, values in scales.items():
+            setattr(about, name, values)
+    (tmp_path / "odd.tflite").write_bytes(rebundled(float_file[0], repack.write(model)))
     with pytest.raises(InputError, match=text) as caught:
         load(tmp_path / "odd.tflite", cache=False)
     assert "\n" not in str(caught.value)
