@@ -63,7 +63,7 @@ def make_world(folder: Path) -> None:
     from kerasbert.quickstart import books
 
     books.write(folder / "books")
-    lines = (folder / "books" / "train.txt").read_text().splitlines()[:1500]
+    lines = (folder / "books" / "train.txt").read_text().splitlines()[:700]
     reviews = [review(number) for number in range(900)]
     text = "\n".join([*lines, "", *(text for text, _ in reviews)])
     (folder / "corpus.txt").write_text(text + "\n")
