@@ -2,9 +2,11 @@
 
 import configparser
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import venv
 import zipfile
 from pathlib import Path
@@ -143,6 +145,37 @@ def test_install_of_the_tree_finds_mobile(copy, mode, tmp_path):
         assert call(interpreter, "-c", FIND, cwd=place).strip().endswith("compression.py")
     assert "usage: " in call(interpreter, "-m", "kerasbert.cli", "--help", cwd=copy)
     assert "compress" in call(interpreter, "-m", "kerasbert.mobile.cli", "--help", cwd=tmp_path)
+
+
+def interpreter(version: str) -> Path:
+    """A working interpreter of that version, from PATH or pyenv; the test is skipped where there is none."""
+    folders = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin"))
+    for candidate in [*(folder / "python" for folder in folders), shutil.which(f"python{version}")]:
+        if candidate and subprocess.run([candidate, "-V"], capture_output=True, check=False).returncode == 0:
+            return Path(candidate)
+    return pytest.skip(f"needs Python {version}")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("version", "source"), [("3.11", "checkout"), ("3.13", "checkout"), ("3.13", "wheel")])
+def test_the_readme_in_a_fresh_environment(version, source, copy, built, tmp_path):
+    """Install, quickstart, then every block, a process for each command; the seconds of each are printed."""
+    venv_folder, clean = tmp_path / "venv", {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    clean |= {"PATH": f"{venv_folder / 'bin'}{os.pathsep}{clean['PATH']}", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    what = ".[mobile]" if source == "checkout" else f"{built[1]}[mobile]"
+    for name, command in (
+        ("environment", [interpreter(version), "-m", "venv", venv_folder]),
+        ("install", ["pip", "install", "-q", what]),
+        ("quickstart", ["kerasbert", "quickstart", "--out", tmp_path / "quickstart"]),
+        ("README", ["python", ROOT / "tests" / "readme.py", tmp_path / "readme", "--shell"]),
+    ):
+        began = time.monotonic()
+        place = copy if name == "install" else tmp_path
+        found = [shutil.which(str(command[0]), path=clean["PATH"]), *map(str, command[1:])]
+        done = subprocess.run(found, cwd=place, env=clean, capture_output=True, text=True, check=False)
+        print(f"{version} {source}: {name} {time.monotonic() - began:.0f} s")
+        assert done.returncode == 0, f"{name}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    print("\n".join(line for line in done.stdout.splitlines() if " s  " in line or "only parsed" in line))
 
 
 def test_this_python_is_supported():

@@ -94,6 +94,13 @@ def test_every_error_has_a_line_and_a_status():
     )
 
 
+def test_check_tpu_asks_for_its_extra_at_once():
+    """It asked for tensorflow, and then for jax."""
+    extra = cli.parser().parse_args(["check-tpu", "bert/base"]).extra
+    line, status = failure(ModuleNotFoundError("", name="tensorflow"), extra)
+    assert (status, line.endswith("pip install '.[tpu-check]'")) == (2, True)
+
+
 def test_python_says_which_extra_is_missing():
     """The base install has numpy alone: `kb.finetune` was a bare "No module named 'keras'"."""
     program = """

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set up a TPU VM: a virtual environment with TensorFlow for TPUs and kerasbert.
 #
-#   bash tpu_scripts/setup_vm.sh [KERASBERT]      a wheel or a checkout; `kerasbert` from the package index by default
+#   bash tpu_scripts/setup_vm.sh KERASBERT      a wheel or a checkout (kerasbert is not on the package index)
 #
 # libtpu is pinned: the newest one aborts when this TensorFlow imports it. Neither tensorflow-text nor keras-nlp can stand beside
 # tensorflow-tpu, and pretraining needs neither; fine-tuning tokenizes in pure Python, export runs on a machine with a CPU.
@@ -10,7 +10,7 @@
 # Tested with a pip that writes down what it is asked for; never run on a TPU VM.
 set -euo pipefail
 
-kerasbert=${1:-kerasbert}
+kerasbert=${1:?give a wheel (pip wheel --no-deps -w dist . makes one) or a checkout of kerasbert}
 venv=${VENV:-$HOME/kerasbert-venv}
 
 "${PYTHON:-python3}" -m venv "$venv"

@@ -4,7 +4,8 @@
 #   ZONE=us-west4-a tpu_scripts/tpu.sh create   NAME TYPE [--spot]     a TPU VM now
 #   ZONE=us-west4-a tpu_scripts/tpu.sh queue    NAME TYPE [--spot]     a TPU VM when there is one (a queued resource)
 #   ZONE=us-west4-a tpu_scripts/tpu.sh state    NAME                   of the queued resource
-#   ZONE=us-west4-a tpu_scripts/tpu.sh setup    NAME [WHEEL]           copy and run setup_vm.sh on every host
+#   ZONE=us-west4-a tpu_scripts/tpu.sh setup    NAME WHEEL             copy and run setup_vm.sh on every host
+#                                                                      (when `state` says ACTIVE; pip wheel --no-deps -w dist .)
 #   ZONE=us-west4-a tpu_scripts/tpu.sh ssh      NAME [COMMAND]         on host 0
 #   ZONE=us-west4-a tpu_scripts/tpu.sh delete   NAME                   the TPU VM, and its queued resource where it has one
 #
@@ -16,7 +17,7 @@
 # Tested with a gcloud that writes down what it is asked for; never run against Google Cloud.
 set -euo pipefail
 
-usage() { sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
+usage() { sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//' >&2; exit 2; }
 
 [ $# -ge 2 ] || usage
 action=$1 name=$2
@@ -51,10 +52,11 @@ case $action in
     gcloud compute tpus queued-resources describe "$name" "${place[@]}" --format 'value(state.state)'
     ;;
   setup)
+    [ $# -ge 1 ] || usage
     here=$(cd "$(dirname "$0")" && pwd)
-    gcloud compute tpus tpu-vm scp --recurse "$here" ${1:+"$1"} "$name:" "${place[@]}" --worker all
+    gcloud compute tpus tpu-vm scp --recurse "$here" "$1" "$name:" "${place[@]}" --worker all
     gcloud compute tpus tpu-vm ssh "$name" "${place[@]}" --worker all \
-      --command "bash tpu_scripts/setup_vm.sh ${1:+$(basename "$1")}"
+      --command "bash tpu_scripts/setup_vm.sh $(basename "$1")"
     ;;
   ssh)
     gcloud compute tpus tpu-vm ssh "$name" "${place[@]}" --worker 0 ${1:+--command "$*"}

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, install
 from kerasbert.export.bundle import INPUTS, MAX_LENGTH, Bundle
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime import operators
@@ -219,9 +219,7 @@ def _tflite_runtime(path: Path, bundle: Bundle, threads: int) -> Plain:
     try:
         from tflite_runtime.interpreter import Interpreter
     except ImportError as error:
-        raise InputError(
-            "no interpreter for .tflite files is installed. Do: pip install 'kerasbert[device]'"
-        ) from error
+        raise InputError(f"no interpreter for .tflite files is installed. Do, {install('device')}") from error
     if bundle.quantization in ("dynamic_int8", "static_int8"):  # static has some dynamic matrices
         raise InputError(
             f"{path} is {bundle.quantization} and only tflite-runtime is installed, which refuses such files or computes "
