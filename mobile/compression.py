@@ -12,7 +12,7 @@ import numpy as np
 
 from kerasbert import __version__, files
 from kerasbert.errors import InputError, unknown
-from kerasbert.export.bundle import Bundle
+from kerasbert.export.bundle import LITERT, Bundle
 from kerasbert.layers.naming import names as weight_names
 from kerasbert.mobile import buckets, convert, metadata
 from kerasbert.mobile.quantize import aware_training, budget, forms, product, ranges
@@ -156,6 +156,7 @@ def compress(
             model=name,
             target=target,
             quantization=quantize,
+            litert=LITERT.get(quantize, ""),
             digest=hashlib.sha256(blob).hexdigest(),
             versions=_versions(),
             recipe=dict(recipe or {}),

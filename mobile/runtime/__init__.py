@@ -19,6 +19,7 @@ from kerasbert.errors import InputError
 from kerasbert.export import bundle as bundles
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime.interpreters import interpreter, one_line
+from kerasbert.mobile.runtime.versions import check
 from kerasbert.text import load_tokenizer
 
 Text = str | bytes
@@ -35,7 +36,7 @@ def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None,
             Where there is no home, no room or no Linux, the weights are packed at every launch.
         threads: int, of the interpreter.
     Raises:
-        InputError: no such file, not ours, damaged, or no interpreter is installed.
+        InputError: no such file, not ours, damaged, or no interpreter is installed that computes it rightly.
     """
     path = Path(path)
     if threads < 1:
@@ -47,6 +48,7 @@ def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None,
             f"{path} is damaged: its first part has sha256 {digest[:12]}, its bundle says {bundle.digest[:12] or 'nothing'!r}. "
             "Copy it again or write it again"
         )
+    check(path, bundle)
     folder = None
     if cache is not False:
         folder = caches.default_directory() if cache in (None, True) else Path(cache)

@@ -326,6 +326,27 @@ def test_tflite_runtime_is_refused_for_int8(float_file, int8_file, tmp_path):
     assert "only tflite-runtime is installed" in done.stderr
 
 
+@pytest.mark.parametrize("installed", ["2.0.2", "2.1.2", "unknown"])
+def test_a_litert_that_computes_int8_activations_wrongly_is_refused(float_file, tmp_path, monkeypatch, installed):
+    """2.0.2 to 2.1.2 give other labels to a third of the texts or more; test_litert_versions.py runs 2.1.2."""
+    import ai_edge_litert
+
+    from kerasbert.export import bundle
+    from kerasbert.mobile.runtime import load
+
+    data, found = float_file[0].read_bytes(), bundle.read(float_file[0])
+    front, path = data[: -len(found.to_zip())], tmp_path / "x.tflite"
+    monkeypatch.setattr(ai_edge_litert, "__version__", installed)
+    for kind, written in (("static_int8", ""), ("full_int8", "2.1.3")):  # "": files written before the field was
+        path.write_bytes(front + dataclasses.replace(found, quantization=kind, litert=written).to_zip())
+        text = f"is {kind}, which ai-edge-litert {installed} computes wrongly, expected at least 2.1.3"
+        with pytest.raises(InputError, match=text):
+            load(path, cache=False)
+    assert load(float_file[0], cache=False)(["a good film"])
+    monkeypatch.setattr(ai_edge_litert, "__version__", "2.1.3")
+    assert load(path, cache=False)(["a good film"])
+
+
 def test_damaged_files_are_one_line(float_file, tmp_path):
     from kerasbert.mobile.runtime import load
 
