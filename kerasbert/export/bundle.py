@@ -213,7 +213,7 @@ def _no_constant(name: str) -> None:
 
 def _check_types(settings: dict[str, Any]) -> None:
     """Every field that is there has the type that `to_zip` gives it."""
-    kinds: dict[str, type] = dict.fromkeys(("kind", "output", "model", "target", "quantization", "digest"), str)
+    kinds: dict[str, type] = dict.fromkeys(("kind", "output", "model", "target", "quantization", "litert", "digest"), str)
     kinds |= {"pair": bool, "any_length": bool, "labels": list}
     kinds |= dict.fromkeys(("signatures", "inputs", "versions", "recipe"), dict)
     for name, kind in kinds.items():
@@ -239,20 +239,21 @@ def _check_values(bundle: Bundle) -> None:
         raise ValueError(f"{len(bundle.labels)} labels of a {bundle.kind}")
 
 
-def answer(kind: str, labels: Sequence[str], values: Sequence[float]) -> Any:
+def answer(kind: str, labels: Sequence[str], values: Sequence[float], truncated: bool = False) -> Any:
     """One row of numbers -> the answer object that `kb.predict` and the phone runtime share.
 
     Args:
         kind: str, one of KINDS.
         labels: names of the classes.
         values: probabilities in the order of `labels` (classification), one value (regression), or a vector.
+        truncated: bool, whether the text lost its end.
     """
     from kerasbert.text import answers
 
     values = [float(value) for value in values]
     if kind == "classification":
         best = max(range(len(values)), key=values.__getitem__)
-        return answers.Classification(labels[best], values[best], dict(zip(labels, values, strict=True)))
+        return answers.Classification(labels[best], values[best], dict(zip(labels, values, strict=True)), truncated)
     if kind == "regression":
-        return answers.Regression(values[0])
-    return answers.Vector(values)
+        return answers.Regression(values[0], truncated)
+    return answers.Vector(values, truncated)

@@ -40,6 +40,20 @@ def test_answers_equal_predict(run, runner):
     assert len({answer.label for answer in runner(texts)}) > 1
 
 
+def test_an_answer_says_that_its_text_was_truncated(run, runner, any_file):
+    """The end of a long text had no say, and nothing told so; `kb.predict` says the same of its own length."""
+    from kerasbert.mobile.runtime import load
+    from kerasbert.tasks.predict import predict
+
+    texts = ["good " * n for n in (0, 22, 23, 100)]
+    expected = [False, False, True, True]
+    assert [answer.truncated for answer in runner(texts)] == expected
+    assert [answer.truncated for answer in load(any_file[0], cache=False)(texts)] == expected
+    assert [answer.to_json().get("truncated") for answer in runner(texts)] == [None, None, True, True]
+    assert [answer.truncated for answer in predict(run, texts, length=24)] == expected
+    assert [answer.truncated for answer in predict(run, texts)] == [False, False, False, True]
+
+
 def test_the_shortest_bucket_that_holds_the_text_is_taken(runner, monkeypatch):
     used = []
     real = runner.model.run
@@ -518,7 +532,8 @@ def test_no_tensorflow_and_no_noise(any_file):
     )
     done = python("-c", code)
     assert done.stderr == ""
-    assert [set(answer) for answer in json.loads(done.stdout)] == [{"label", "score", "scores"}] * 3
+    kept = {"label", "score", "scores"}
+    assert [set(answer) for answer in json.loads(done.stdout)] == [kept, kept, kept | {"truncated"}]
 
 
 def test_layers_that_share_a_kernel_keep_their_own_bias(tmp_path):
