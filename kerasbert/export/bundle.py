@@ -213,7 +213,9 @@ def _no_constant(name: str) -> None:
 
 def _check_types(settings: dict[str, Any]) -> None:
     """Every field that is there has the type that `to_zip` gives it."""
-    kinds: dict[str, type] = dict.fromkeys(("kind", "output", "model", "target", "quantization", "litert", "digest"), str)
+    kinds: dict[str, type] = dict.fromkeys(
+        ("kind", "output", "model", "target", "quantization", "litert", "digest"), str
+    )
     kinds |= {"pair": bool, "any_length": bool, "labels": list}
     kinds |= dict.fromkeys(("signatures", "inputs", "versions", "recipe"), dict)
     for name, kind in kinds.items():
