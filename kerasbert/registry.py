@@ -227,6 +227,11 @@ def task(name: str) -> Any:
     return tasks()[name]
 
 
+def plugin_files() -> list[str]:
+    """The plug-in files that were loaded, for a process that is to load them too."""
+    return [str(sys.modules[name].__file__) for name, file in _plugins.items() if file]
+
+
 def load_plugin(path: str | Path) -> dict[str, str]:
     """Run a third party's file, which registers models, objectives, tasks or tokenizers.
 

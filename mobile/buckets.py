@@ -25,9 +25,13 @@ ANY = "any"
 SAMPLED = 24  # the second length that is converted; any but the longest would do
 
 
-def choose(most: int, target: str, length: int | None, lengths: Sequence[int] | str | None) -> tuple[int, ...]:
+def choose(
+    most: int, target: str, length: int | None, lengths: Sequence[int] | str | None, trained: int | None = None
+) -> tuple[int, ...]:
     """The buckets of a file, ascending, none longer than the model's `most` positions; of "any" the longest alone.
 
+    Args:
+        trained: int, the length that the task was trained with, the longest where none is given; None: 128 at most.
     Raises:
         InputError: no such lengths.
     """
@@ -39,7 +43,7 @@ def choose(most: int, target: str, length: int | None, lengths: Sequence[int] | 
             raise InputError(f"length is {value}, expected 3 to {most}: the model has {most} positions")
     if target == "mediapipe" and lengths:
         raise InputError("target mediapipe takes one --length, expected no --lengths: MediaPipe reads one subgraph")
-    longest = length or max(fixed or (min(LENGTHS[-1], most),))
+    longest = length or max(fixed or (min(trained or LENGTHS[-1], most),))
     if target == "mediapipe" or lengths == ANY:
         return (longest,)
     return tuple(sorted({size for size in fixed or (*LENGTHS, *LONGER) if size < longest} | {longest}))

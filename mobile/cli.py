@@ -2,12 +2,14 @@
 
 import argparse
 import json
+import os
 import sys
-import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerasbert import __version__, registry
+from kerasbert.cli.parser import Parser, failure
 from kerasbert.errors import InputError
 from kerasbert.mobile import compress_command as compress
 from kerasbert.mobile import samples
@@ -15,48 +17,51 @@ from kerasbert.mobile.distill import command as distill
 from kerasbert.mobile.prune import command as prune
 from kerasbert.mobile.quantize import aware_command as aware
 
-COMMANDS = "distill | prune | trim | quantize-aware | compress | ledger | run | benchmark | inspect"
+EXAMPLES = {
+    "distill": "kerasbert-mobile distill runs/reviews --student half --data reviews --out runs/small",
+    "prune": "kerasbert-mobile prune runs/reviews --heads 0.33 --data reviews --out runs/fewer-heads",
+    "trim": "kerasbert-mobile trim runs/reviews --texts corpus.txt --out runs/trimmed",
+    "quantize-aware": "kerasbert-mobile quantize-aware runs/reviews --data reviews --out runs/aware",
+    "compress": "kerasbert-mobile compress runs/reviews --data reviews --out reviews.tflite",
+    "ledger": "kerasbert-mobile ledger runs/reviews reviews.tflite --data reviews",
+    "run": 'kerasbert-mobile run reviews.tflite "a gripping film"',
+    "benchmark": "kerasbert-mobile benchmark reviews.tflite --texts texts.txt",
+    "inspect": "kerasbert-mobile inspect reviews.tflite",
+}
+DEVICE = ("run", "benchmark", "inspect")  # commands that need no TensorFlow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command -> exit status: 0, or 2 with one line `error: ...` on stderr."""
+    """Run a command; its exit status is one of `kerasbert.cli.main`'s."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     options = parser().parse_args(arguments)
     try:
+        for path in options.plugin:
+            registry.load_plugin(path)
         options.command(options)
         sys.stdout.flush()
     except BrokenPipeError:  # `| head` has seen enough
         sys.stdout = None
-    except KeyboardInterrupt as error:
-        print(f"error: {error or 'interrupted'}", file=sys.stderr)
-        return 130
-    except (InputError, OSError, ImportError) as error:
+    except (Exception, KeyboardInterrupt) as error:
         if options.debug:
-            traceback.print_exc()
-        print(f"error: {_line(error)}", file=sys.stderr)
-        return getattr(error, "status", 2)
+            raise
+        line, status = failure(error, options.extra)
+        print(f"error: {line}", file=sys.stderr)
+        return status
     return 0
 
 
-def _line(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        extra = "device" if error.name in ("numpy", "ai_edge_litert", "tflite_runtime") else "tensorflow,mobile"
-        return f"the package {error.name} is not installed. Do: pip install 'kerasbert[{extra}]'"
-    return " ".join(str(error).split())
-
-
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The command line."""
-    top = argparse.ArgumentParser(prog="kerasbert-mobile", description="From a fine-tuned model to a phone.")
-    top.set_defaults(
-        command=lambda options: top.error(f"expected one of: {COMMANDS.replace(' | ', ', ')}"),
-        debug=False,
-    )
-    commands = top.add_subparsers(title="commands", metavar=COMMANDS)
+    top = Parser(prog="kerasbert-mobile", description="From a fine-tuned model to a phone.")
+    top.add_argument("--version", action="version", version=__version__)
+    commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    common.add_argument("--plugin", action="append", default=[], metavar="FILE", help="a file that registers more")
     common.add_argument("--json", action="store_true", help="print json")
     runtime = argparse.ArgumentParser(add_help=False)
-    runtime.add_argument("--threads", type=int, default=1)
+    runtime.add_argument("--threads", type=int, default=1, metavar="N", help="of the interpreter")
     runtime.add_argument("--cache", metavar="DIR", help="folder for packed weights (default: ~/.cache/kerasbert)")
     runtime.add_argument("--no-cache", action="store_true", help="write no packed weights")
     runtime.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
@@ -68,7 +73,9 @@ def parser() -> argparse.ArgumentParser:
     part = commands.add_parser("run", parents=[common, runtime], help="texts -> answers")
     part.set_defaults(command=_run)
     part.add_argument("file", metavar="FILE")
-    part.add_argument("texts", nargs="*", metavar="TEXT", help="from the standard input, one a line, if none is given")
+    part.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="without one each line of the standard input is answered as it comes"
+    )
 
     part = commands.add_parser(
         "benchmark", parents=[common, runtime], help="times, memory and size; of a model directory too"
@@ -81,6 +88,10 @@ def parser() -> argparse.ArgumentParser:
     part = commands.add_parser("inspect", parents=[common], help="what a .tflite is")
     part.set_defaults(command=_inspect)
     part.add_argument("file", metavar="FILE")
+    for action in commands._choices_actions:
+        part = commands.choices[action.dest]
+        part.description, part.epilog = action.help, f"example:\n  {EXAMPLES[action.dest]}"
+        part.set_defaults(extra="device" if action.dest in DEVICE else "mobile")
     return top
 
 
@@ -94,26 +105,39 @@ def _run(options: argparse.Namespace) -> None:
     model = _load(options)
     pair = options.pair or model.bundle.pair
     if not options.texts:
-        # bytes: what is not UTF-8 becomes replacement characters, as everywhere
-        texts = samples.split(sys.stdin.buffer.read().decode("utf-8", "replace"), pair)
+        texts: Any = _lines(pair)
     elif pair:
         if len(options.texts) % 2:
             raise InputError(f"received {len(options.texts)} texts, expected pairs: an even number")
-        texts = list(zip(options.texts[::2], options.texts[1::2]))
+        texts = zip(options.texts[::2], options.texts[1::2])
     else:
         texts = options.texts
+    count = cut = 0
     for text in texts:
-        answer = model([text])[0].to_json()
-        if options.json:
-            print(json.dumps(answer, ensure_ascii=False))
-            continue
+        found = model([text])[0]
+        count, cut = count + 1, cut + found.truncated
+        answer = found.to_json()
         shown = text if isinstance(text, str) else "\t".join(text)
-        if "label" in answer:
-            print(f"{answer['label']}\t{answer['score']:.4f}\t{shown}")
+        if options.json:
+            line = json.dumps(answer, ensure_ascii=False)
+        elif "label" in answer:
+            line = f"{answer['label']}\t{answer['score']:.4f}\t{shown}"
         elif "value" in answer:
-            print(f"{answer['value']:.6g}\t{shown}")
+            line = f"{answer['value']:.6g}\t{shown}"
         else:
-            print("\t".join(f"{value:.6g}" for value in answer["values"]))
+            line = "\t".join(f"{value:.6g}" for value in answer["values"])
+        print(line, flush=True)  # who writes line by line waits for it
+    if cut:
+        longest = model.lengths[-1]
+        print(f"{cut} of {count} texts have more than {longest} tokens and are truncated", file=sys.stderr)
+
+
+def _lines(pair: bool) -> Iterator[Any]:
+    """The lines of the standard input as they come, an empty one too: the n-th answer is the n-th line's."""
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        # what is not UTF-8 becomes replacement characters, as everywhere
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        yield samples.as_pair(text, f"line {number}") if pair else text
 
 
 def _benchmark(options: argparse.Namespace) -> None:
@@ -121,7 +145,7 @@ def _benchmark(options: argparse.Namespace) -> None:
 
     texts = None
     if options.texts:
-        pair = options.pair or (Path(options.file).is_file() and _pairs(options.file))
+        pair = options.pair or _pairs(Path(options.file))
         texts = samples.read(options.texts, pair)
     cache = False if options.no_cache else options.cache
     result = benchmark(options.file, texts, rounds=options.rounds, threads=options.threads, cache=cache)
@@ -132,11 +156,17 @@ def _benchmark(options: argparse.Namespace) -> None:
         print(f"{name:16} {value}")
 
 
-def _pairs(file: str) -> bool:
-    """Whether a .tflite reads pairs."""
-    from kerasbert.export import bundle
+def _pairs(path: Path) -> bool:
+    """Whether a .tflite or a model directory reads pairs."""
+    if not path.is_dir():
+        from kerasbert.export import bundle
 
-    return bundle.read(file).pair
+        return bundle.read(path).pair
+    from kerasbert import checkpoints
+    from kerasbert.tasks.load import task_of
+
+    task = task_of(checkpoints.read_model_json(path))
+    return bool(task and task.text_b)
 
 
 def _inspect(options: argparse.Namespace) -> None:

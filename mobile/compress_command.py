@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import quantize, samples
+from kerasbert.mobile import quantize
 from kerasbert.mobile.distill.command import parsed
 
 # flag -> the stage that it adds to the plan, the argument that it gives; in the order in which the stages are made
@@ -43,7 +43,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     part.add_argument("--min-agreement", type=float, **missing, metavar="SHARE", help="default: 0.985; static 0.95")
     part.add_argument("--data", metavar="PATH", help="rows of the task to compare the file and the model on")
-    part.add_argument("--texts", metavar="FILE", help="the same, one text a line")
+    part.add_argument("--texts", metavar="FILE", help="the same, one text a line (a tab within a pair)")
     part.add_argument(
         "--calibration",
         **missing,
@@ -128,7 +128,7 @@ def _compress(options: argparse.Namespace) -> None:
             raise InputError("no RUN, expected the directory of a model")
         from kerasbert.mobile.compression import compress
 
-        texts = samples.read(options.texts) if options.texts else None
+        texts = Path(options.texts) if options.texts else None
         settings = {"texts": texts, "data": options.data, "overwrite": options.overwrite}
         report = compress(options.run, out=options.out, **stages[-1][1], **settings)
     if options.json:
@@ -142,11 +142,10 @@ def _compress(options: argparse.Namespace) -> None:
         f"against the Keras model, {report['texts']} texts ({report['texts_from']}): agreement {report['agreement']:.4f}, "
         f"mean difference {report['mean_difference']:.2g}, largest {report['max_difference']:.2g}"
     )
-    if report.get("cut"):
-        longest = max(report["lengths"])
-        print(
-            f"{report['cut']} of these texts have more than {longest} tokens and lose their end (--lengths, --length)"
-        )
+    from kerasbert.mobile import comparison
+
+    for line in comparison.remarks(report):
+        print(line)
     for who, accuracy in report.get("accuracy", {}).items():
         print(f"accuracy of {who}: {accuracy:.4f}")
     quantize.show(report)

@@ -12,24 +12,19 @@ import numpy as np
 
 from kerasbert import __version__, files
 from kerasbert.errors import InputError, unknown
-from kerasbert.export.bundle import Bundle
+from kerasbert.export.bundle import LITERT, Bundle
 from kerasbert.layers.naming import names as weight_names
-from kerasbert.mobile import buckets, convert, metadata
+from kerasbert.mobile import buckets, comparison, convert, metadata, samples
+from kerasbert.mobile.comparison import Texts, reference
 from kerasbert.mobile.quantize import aware_training, budget, forms, product, ranges
-from kerasbert.mobile.runtime import load as load_runtime
-from kerasbert.mobile.samples import generated
+from kerasbert.tasks import predict
 from kerasbert.training.runs import data_of
 
 TARGETS = ("kerasbert", "mediapipe")
 ANY_LENGTH = "any_length"
 INPUTS = ("token_ids", "padding_mask", "segment_ids")
 OUTPUTS = {"classification": "probabilities", "regression": "value", "embedding": "vector"}
-FLOAT_TOLERANCE = {"float32": 1e-4, "fp16": 5e-3}
-# Labels that stay the same. Static ranges cost more than per-token ones; full_int8 is refused where it ruins the model.
-MIN_AGREEMENT = {"static_int8": 0.95, "full_int8": 0.95}
 GENERATED = 200
-
-Texts = Sequence[str] | Sequence[tuple[str, str]]
 
 
 def compress(
@@ -41,7 +36,7 @@ def compress(
     length: int | None = None,
     lengths: Sequence[int] | str | None = None,
     min_agreement: float | None = None,
-    texts: Texts | None = None,
+    texts: Texts | os.PathLike | None = None,
     data: str | os.PathLike | None = None,
     calibration: Texts | str | os.PathLike | None = None,
     calibration_size: int | None = None,
@@ -51,6 +46,9 @@ def compress(
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write a .tflite with everything in it that turns text into answers.
+
+    It is compared with the model at the model's own length, as the reader of `target` will feed it: texts that lose their
+    end count, and for MediaPipe what its tokenizer makes of accents and of capitals.
 
     Args:
         run: model directory (of a fine-tuned model, or of an encoder: then the file gives mean-pooled vectors) or a
@@ -62,15 +60,17 @@ def compress(
         out: path of the file.
         target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
             length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
-        length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts lose their end.
+        length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts lose their end. By default what the
+            task was trained with, else 128 at most.
         lengths: the buckets; by default those of `buckets.LENGTHS` up to `length`. "any": one signature that takes every length
             up to `length`, for the least memory.
         min_agreement: float, the share of texts that must get the same label from the int8 file as from the Keras
             model (for regression: the correlation; for vectors: the mean cosine). By default 0.985, and 0.95 for static_int8
             and full_int8.
-        texts: what the two are compared on, list of str or of pairs; by default texts made of the vocabulary, which is
-            a weaker test.
-        data: in the place of `texts` a file in the task's format, whose labels give the accuracies too.
+        texts: what the two are compared on, list of str or of pairs, or a Path of a file with one a line (a tab within a
+            pair); by default texts made of the vocabulary, which is a weaker test.
+        data: in the place of `texts` rows in the task's format, as `evaluate` takes them, whose labels give the accuracies
+            too.
         calibration: real texts that static_int8 and full_int8 take the ranges of activations from: a list, a file with
             one text a line (a tab within a pair) or a .tsv, .csv or .jsonl of the task; by default what the run was trained
             on, if it still lies there. calibration_size: int, how many of them; by default 200, or all if there are fewer.
@@ -83,10 +83,11 @@ def compress(
         overwrite: bool, replace an existing file.
 
     Returns:
-        report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), texts, cut (how many of
-            them are longer than the longest length and lose their end, here and on the phone), agreement, max_difference,
-            mean_difference, seconds, and accuracy of both where the data has labels. For static_int8 and full_int8
-            float_operators and dynamic (`quantize.forms`), with max_drop budget (`quantize.budget`).
+        report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), model_length (what the
+            model reads), texts, cut (how many of them are longer than the longest length and lose their end), agreement,
+            max_difference, mean_difference, seconds, and accuracy of both where the data has labels. For mediapipe
+            other_ids (how many texts get other ids from it). For static_int8 and full_int8 float_operators and dynamic
+            (`quantize.forms`), with max_drop budget (`quantize.budget`).
 
     Raises:
         InputError: the file exists, the model cannot be converted, or the file disagrees with the model; in each case
@@ -101,7 +102,8 @@ def compress(
     model, name = _open(run)
     kind, pair = _kind(model)
     any_length = lengths == buckets.ANY
-    sizes = buckets.choose(model.spec.longest, target, length, lengths)
+    trained = getattr(getattr(model, "task", None), "length", None)
+    sizes = buckets.choose(model.spec.longest, target, length, lengths, trained)
     _check_target(model, target, kind, pair)
 
     def known(split: str) -> Path | None:
@@ -110,7 +112,7 @@ def compress(
 
     if max_drop is not None and texts is None and data is None:
         data = known("dev")
-    cases, targets, source = _cases(model, pair, texts, data)
+    cases, targets, source = _cases(model, pair, texts, data, sizes[-1])
     learned = None  # ranges of activations, where the model was trained with them
     if quantize == "static_int8" and calibration is None and isinstance(run, str | os.PathLike):
         learned = aware_training.read_ranges(run)
@@ -137,7 +139,11 @@ def compress(
     program = _program(model, kind, names, output)
     converted = {None: ANY_LENGTH} if any_length else signatures
     labels = tuple(model.labels or ()) if kind == "classification" else ()
-    expected = reference(model, kind, cases, sizes[-1])
+    own, reader = predict.longest(model), metadata.tokenizer(model.tokenizer) if target == "mediapipe" else None
+    lost = comparison.reading(model.tokenizer, reader, cases, sizes[-1])
+    expected = said = reference(model, kind, cases, own)
+    if any(lost.values()) or sizes[-1] > own:
+        said = reference(model, kind, cases, sizes[-1], reader)  # of what the file's reader makes of the texts
     tokenizer = _tokenizer_files(model.tokenizer)
 
     def finish(blob: bytes) -> bytes:
@@ -156,12 +162,20 @@ def compress(
             model=name,
             target=target,
             quantization=quantize,
+            litert=LITERT.get(quantize, ""),
             digest=hashlib.sha256(blob).hexdigest(),
             versions=_versions(),
             recipe=dict(recipe or {}),
         )
         return blob + bundle.to_zip()
 
+    report: dict[str, Any] = {"out": str(out), "bytes": 0, "quantize": quantize, "target": target}
+    report |= {"lengths": list(sizes), "any_length": any_length, "model_length": own}
+    report |= {"texts": len(cases), "texts_from": source, **lost}
+    judge = None
+    if max_drop is not None:
+        judge = budget.Judge(finish, getattr(model, "task", None), cases, expected, targets, reader)
+        judge.check_reading(said, max_drop, comparison.losses(report))
     record: dict[str, Any] = {}
     if learned:
         with aware_training.static(
@@ -171,32 +185,20 @@ def compress(
         record, blob = forms.record(blob, quantize, list(weight_names(model))), finish(blob)
     elif quantize in convert.FROM_FLOAT or max_drop is not None or embedding_codes is not None:
         floats = convert.named(model, program, converted, tuple(names.values()), "float32")
-        feeds = forms.feeds(model.tokenizer, drawn, signatures, names, any_length)
-        if max_drop is None:
+        feeds = forms.feeds(reader or model.tokenizer, drawn, signatures, names, any_length)
+        if judge is None:
             coding = embedding_codes, frequencies
             blob, record = forms.quantized(floats, quantize, list(weight_names(model)), feeds, *coding)
             blob = finish(blob)
         else:
-            judge = budget.Judge(finish, getattr(model, "task", None), cases, expected, targets)
             blob, record = budget.meet(floats, quantize, list(weight_names(model)), feeds, max_drop, judge)
     else:
         blob = finish(convert.convert(model, program, converted, tuple(names.values()), quantize))
-    report = {
-        "out": str(out),
-        "bytes": len(blob),
-        "quantize": quantize,
-        "target": target,
-        "lengths": list(sizes),
-        "any_length": any_length,
-        "texts": len(cases),
-        "texts_from": source,
-        "cut": _cut(model.tokenizer, cases, sizes[-1]),
-        **compare(blob, expected, kind, cases, targets),
-        **record,
-    }
-    if min_agreement is None:
-        min_agreement = MIN_AGREEMENT.get(quantize, 0.985)
-    _judge(report, quantize, kind, min_agreement)
+    received = comparison.run(blob, cases, reader)
+    comparison.check_converted(quantize, received, said)
+    report |= {"bytes": len(blob), **comparison.compare(expected, received, kind, targets), **record}
+    if said is not expected or quantize not in comparison.FLOAT_TOLERANCE:
+        comparison.check_agreement(report, kind, min_agreement)
     files.write_atomic(out, blob)
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
@@ -233,10 +235,18 @@ def _check_target(model: Any, target: str, kind: str, pair: bool) -> None:
         raise InputError(
             f"the model is for {what}, expected a classification or vectors of one text: MediaPipe has no other"
         )
+    wrong = next(
+        (label for label in getattr(model, "labels", None) or () if not label or set("\n\r\0") & set(label)), None
+    )
+    if wrong is not None:
+        raise InputError(
+            f"label {wrong!r} is empty or holds a line break or a null character, expected a line of text: MediaPipe reads "
+            "labels from a file, one a line. Name the label otherwise"
+        )
     if getattr(model.tokenizer, "kind", "") != "wordpiece" or not model.tokenizer.lowercase:
         raise InputError(
-            "the model's tokenizer is not an uncased WordPiece, which is what MediaPipe applies to every BERT: it would "
-            "see other ids. Compress without --target, for kerasbert.mobile.runtime"
+            "the model's tokenizer is not an uncased WordPiece, which comes nearest to what MediaPipe applies to every BERT: "
+            "it would see other ids. Compress without --target, for kerasbert.mobile.runtime"
         )
 
 
@@ -259,97 +269,29 @@ def _program(model: Any, kind: str, names: dict[str, str], output: str) -> Any:
     return program
 
 
-def reference(model: Any, kind: str, texts: Texts, length: int) -> np.ndarray:
-    """What the Keras model says: float32 [texts, outputs], in the meaning of the file's output."""
-    from kerasbert.tasks import predict
-    from kerasbert.tasks.label import softmax
-
-    if kind == "embedding":
-        return predict.encode(model, texts, pooling="mean", length=length)
-    values = predict.outputs(model, texts, length)
-    return softmax(values) if kind == "classification" else values.reshape(-1, 1)
-
-
-def compare(blob: bytes, expected: np.ndarray, kind: str, texts: Texts, targets: np.ndarray | None) -> dict[str, Any]:
-    """Run a finished file by the phone's own runtime on texts of which the Keras model said `expected`.
-
-    Returns:
-        agreement (share of equal labels, correlation or mean cosine), max_difference and mean_difference of the
-        outputs, and accuracy {"keras", "tflite"} where `targets` of a classification are given.
-    """
-    received = run(blob, texts)
-    difference = np.abs(received - expected)
-    result = {"agreement": float(_agreement(kind, expected, received))}
-    result |= {"max_difference": float(difference.max()), "mean_difference": float(difference.mean())}
-    if targets is not None and kind == "classification":
-        accuracy = {"keras": expected, "tflite": received}
-        result["accuracy"] = {who: float((rows.argmax(-1) == targets).mean()) for who, rows in accuracy.items()}
-    return result
-
-
-def _cut(tokenizer: Any, texts: Texts, length: int) -> int:
-    """How many texts have more tokens than a file takes."""
-    parts = (text if isinstance(text, tuple) else (text,) for text in texts)
-    return sum(len(tokenizer.pack(*some)[0]) > length for some in parts)
-
-
-def run(blob: bytes, texts: Texts) -> np.ndarray:
-    """Answers of a finished file: float32 [texts, outputs]."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "model.tflite"
-        path.write_bytes(blob)
-        return load_runtime(path, cache=False).outputs(texts)
-
-
-def _agreement(kind: str, expected: np.ndarray, received: np.ndarray) -> float:
-    if not np.isfinite(received).all():
-        return 0.0
-    if kind == "classification":
-        return (expected.argmax(-1) == received.argmax(-1)).mean()
-    if kind == "regression":
-        if expected.std() == 0 or received.std() == 0:
-            return float(np.allclose(expected, received, atol=1e-2))
-        return np.corrcoef(expected[:, 0], received[:, 0])[0, 1]
-    norms = np.linalg.norm(expected, axis=-1) * np.linalg.norm(received, axis=-1)
-    return ((expected * received).sum(-1) / np.maximum(norms, 1e-12)).mean()
-
-
-def _judge(report: dict[str, Any], quantize: str, kind: str, min_agreement: float) -> None:
-    """Raise unless the file says what the model says."""
-    limit = FLOAT_TOLERANCE.get(quantize)
-    if limit is not None and not report["max_difference"] <= limit:
-        raise InputError(
-            f"the {quantize} file differs from the Keras model by {report['max_difference']:.2g} on {report['texts']} "
-            f"texts, expected at most {limit:g}. Nothing was written; please report the model"
-        )
-    if limit is None and not report["agreement"] >= min_agreement:
-        what = {"classification": "labels", "regression": "correlation", "embedding": "cosine"}[kind]
-        raise InputError(
-            f"the {quantize} file agrees with the Keras model on {report['agreement']:.4f} ({what}, {report['texts']} texts), "
-            f"expected at least {min_agreement:g}. Nothing was written: give texts like the real ones (--data), use "
-            "--quantize fp16, or lower --min-agreement"
-        )
-
-
 def _cases(
-    model: Any, pair: bool, texts: Texts | None, data: str | os.PathLike | None
+    model: Any, pair: bool, texts: Texts | os.PathLike | None, data: str | os.PathLike | None, length: int
 ) -> tuple[list, np.ndarray | None, str]:
-    """The texts to compare on, their targets or None, and where they come from."""
+    """The texts to compare on, their targets or None, and where they come from; texts that nobody gave fit in `length`."""
     if texts is not None and data is not None:
         raise InputError("texts and data are both given, expected one of them")
     if data is not None:
-        from kerasbert.tasks.task import read_rows
+        from kerasbert.tasks.task import read_rows, split_files
 
         task = getattr(model, "task", None)
         if task is None:
             raise InputError(f"the model has no task to read {data} with: give texts instead")
-        rows = read_rows(task, data)
-        return list(rows.texts), rows.targets, str(Path(data).name)
+        found = split_files(data)  # as `evaluate` takes it
+        path = found.get("dev") or found["train"]
+        rows = read_rows(task, path)
+        return list(rows.texts), rows.targets, path.name
+    if isinstance(texts, os.PathLike):
+        return samples.read(texts, pair), None, Path(texts).name
     if texts is not None:
         if isinstance(texts, str | bytes) or not len(texts):
             raise InputError("texts is empty or one string, expected a list of texts")
         return list(texts), None, "texts"
-    return generated(model.tokenizer, GENERATED, pair), None, "generated from the vocabulary"
+    return samples.generated(model.tokenizer, GENERATED, pair, longest=length), None, comparison.MADE
 
 
 def _calibration(model: Any, pair: bool, quantize: str, given: Any, size: int | None) -> list:

@@ -17,7 +17,7 @@ import numpy as np
 
 from kerasbert import checkpoints, files, report
 from kerasbert.errors import InputError
-from kerasbert.mobile import repack
+from kerasbert.mobile import metadata, repack
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.quickstart import measure as processes
 from kerasbert.tasks import label, predict
@@ -119,6 +119,8 @@ def _answers(path: Path, task: Task, rows: Rows) -> np.ndarray:
     runner = load_runtime(path, cache=False)
     if (runner.bundle.kind, list(runner.labels)) != (task.kind, list(task.labels.values())):
         raise InputError(f"{path} answers with {', '.join(runner.labels) or runner.bundle.kind}, expected {task.name}")
+    if runner.bundle.target == "mediapipe":  # which does not read as our runtime does
+        runner.tokenizer = metadata.tokenizer(runner.tokenizer)
     found = runner.outputs(rows.texts)
     return found[:, 0] if task.kind == "regression" else np.log(np.maximum(found, 1e-30))
 

@@ -28,23 +28,33 @@ def split(content: str, pair: bool = False, where: str = "") -> list:
         InputError: a line that is not a pair; begins with `where`.
     """
     lines = [line for line in content.split("\n") if line.strip()]
-    if not pair:
-        return lines
-    rows = [tuple(line.split("\t")) for line in lines]
-    wrong = next((i for i, row in enumerate(rows) if len(row) != 2), None)
-    if wrong is not None:
-        raise InputError(f"{where}text {wrong + 1} has {len(rows[wrong]) - 1} tabs, expected 1: text_a, tab, text_b")
-    return rows
+    return [as_pair(line, f"{where}text {i + 1}") for i, line in enumerate(lines)] if pair else lines
 
 
-def generated(tokenizer: Any, count: int, pair: bool = False, seed: int = 1) -> list:
-    """Texts (or pairs) of 1 to 40 random pieces of the vocabulary; the same ones every time."""
+def as_pair(line: str, what: str) -> tuple[str, str]:
+    """text_a, tab, text_b -> both, and an empty line -> two empty texts; `what` is the line's name in an error."""
+    row = line.split("\t") if line else ["", ""]
+    if len(row) != 2:
+        raise InputError(f"{what} has {len(row) - 1} tabs, expected 1: text_a, tab, text_b")
+    return row[0], row[1]
+
+
+def generated(tokenizer: Any, count: int, pair: bool = False, seed: int = 1, longest: int | None = None) -> list:
+    """Texts (or pairs) of 1 to 40 random pieces of the vocabulary; the same ones every time.
+
+    Args:
+        longest: int, tokens that none has more of: random texts cannot tell how long real ones are.
+    """
     draw = random.Random(seed)
     ordinary = set(range(tokenizer.size)).difference(tokenizer.special_ids)
     pieces = [tokenizer.decode([i]).strip() for i in sorted(ordinary)]
     words = [piece for piece in pieces if piece.isalpha()] or pieces or ["a"]
 
-    def text() -> str:
-        return " ".join(draw.choice(words) for _ in range(draw.randint(1, 40)))
+    def text() -> list[str]:
+        return [draw.choice(words) for _ in range(draw.randint(1, 40))]
 
-    return [(text(), text()) if pair else text() for _ in range(count)]
+    made = [(text(), text()) if pair else (text(),) for _ in range(count)]
+    for parts in made:
+        while longest and any(parts) and len(tokenizer.pack(*map(" ".join, parts))[0]) > longest:
+            max(parts, key=len).pop()
+    return [tuple(map(" ".join, parts)) if pair else " ".join(parts[0]) for parts in made]

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 import kerasbert
-from kerasbert import files, text
+from kerasbert import files, registry, text
 from kerasbert.data import Records, read_table
 from kerasbert.errors import InputError
 from kerasbert.objectives.bert import BertPretraining
@@ -106,6 +106,8 @@ def phone(path: Path, texts: list[str], authors: list[str], sample: Path) -> dic
 def mobile(*arguments: Any, tensorflow: bool = True, stdin: str = "") -> str:
     """What `kerasbert-mobile ARGUMENTS` prints. It stands above this package, so it runs in a process of its own."""
     program = MOBILE if tensorflow else f"{WITHOUT_TENSORFLOW}; {MOBILE}"
+    for file in registry.plugin_files() if tensorflow else ():
+        arguments += ("--plugin", file)
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
         input=stdin,

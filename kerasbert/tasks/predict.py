@@ -97,7 +97,7 @@ def outputs(model: Any, texts: Texts, length: int | None = None) -> np.ndarray:
 
 
 def predict(model: Any, texts: Texts, *, length: int | None = None) -> list[Classification | Regression]:
-    """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression.
+    """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression; `.truncated`.
 
     Args:
         model: a run's directory or a loaded model. texts: list of str, or of (text_a, text_b).
@@ -105,14 +105,21 @@ def predict(model: Any, texts: Texts, *, length: int | None = None) -> list[Clas
     """
     model = as_model(model)
     found = outputs(model, texts, length)
+    cut = truncated(model, texts, longest(model, length))
     if model.task.kind == "regression":
-        return [Regression(float(value)) for value in found]
+        return [Regression(float(value), lost) for value, lost in zip(found, cut)]
     answers = []
-    for row in softmax(found.reshape(len(texts), len(model.labels))):
+    for row, lost in zip(softmax(found.reshape(len(texts), len(model.labels))), cut):
         scores = dict(zip(model.labels, map(float, row)))
         label = model.labels[int(row.argmax())]
-        answers.append(Classification(label, scores[label], scores))
+        answers.append(Classification(label, scores[label], scores, lost))
     return answers
+
+
+def truncated(model: Any, texts: Texts, longest: int) -> list[bool]:
+    """Which texts have more than `longest` tokens and lose their end."""
+    parts = (text if isinstance(text, tuple | list) else (text,) for text in texts)
+    return [len(model.tokenizer.pack(*some)[0]) > longest for some in parts]
 
 
 def encode(model: Any, texts: Texts, *, pooling: str = "mean", length: int | None = None) -> np.ndarray:

@@ -32,6 +32,7 @@ class Judge:
     Args:
         finish: .tflite -> the file with everything attached. task: Task.
         texts, expected, targets: rows, what the Keras model says of them [n, outputs], and their labels.
+        tokenizer: the reader's that the file is for; by default the one in the file.
     """
 
     finish: Callable[[bytes], bytes]
@@ -39,6 +40,20 @@ class Judge:
     texts: Sequence
     expected: np.ndarray
     targets: np.ndarray
+    tokenizer: Any = None
+
+    def check_reading(self, said: np.ndarray, max_drop: float, losses: Sequence[str]) -> None:
+        """Refuse where the model itself loses more, of what the file's reader makes of the texts: no weight mends that.
+
+        Args:
+            said: float32 [n, outputs], the Keras model of the ids that the file will be fed.
+            losses: what the reader loses, in words.
+        """
+        drop = self.metric(self.expected) - self.metric(said)
+        if losses and drop > max_drop:
+            raise InputError(
+                f"max_drop is {max_drop:g} points, and reading alone loses {drop:.2f}: {'; '.join(losses)}. Nothing was written"
+            )
 
     def metric(self, outputs: np.ndarray) -> float:
         """The task's metric in points, larger is better."""
@@ -50,10 +65,10 @@ class Judge:
 
     def row(self, made: bytes, kept: Iterable[str]) -> dict[str, Any]:
         """A candidate's row of the table: float, drop (points), bytes, mean_difference."""
-        from kerasbert.mobile.compression import run
+        from kerasbert.mobile.comparison import run
 
         blob = self.finish(repack.slim(made))
-        outputs = run(blob, self.texts)
+        outputs = run(blob, self.texts, self.tokenizer)
         drop = round(self.metric(self.expected) - self.metric(outputs), 4)
         difference = float(np.abs(outputs - self.expected).mean())
         return {"float": list(kept), "drop": drop, "bytes": len(blob), "mean_difference": difference}

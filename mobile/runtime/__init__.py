@@ -19,6 +19,7 @@ from kerasbert.errors import InputError
 from kerasbert.export import bundle as bundles
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime.interpreters import interpreter, one_line
+from kerasbert.mobile.runtime.versions import check
 from kerasbert.text import load_tokenizer
 
 Text = str | bytes
@@ -35,7 +36,7 @@ def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None,
             Where there is no home, no room or no Linux, the weights are packed at every launch.
         threads: int, of the interpreter.
     Raises:
-        InputError: no such file, not ours, damaged, or no interpreter is installed.
+        InputError: no such file, not ours, damaged, or no interpreter is installed that computes it rightly.
     """
     path = Path(path)
     if threads < 1:
@@ -47,6 +48,7 @@ def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None,
             f"{path} is damaged: its first part has sha256 {digest[:12]}, its bundle says {bundle.digest[:12] or 'nothing'!r}. "
             "Copy it again or write it again"
         )
+    check(path, bundle)
     folder = None
     if cache is not False:
         folder = caches.default_directory() if cache in (None, True) else Path(cache)
@@ -67,7 +69,8 @@ class Runner:
     """Call it on a list of texts (or of pairs of texts): one answer each, the objects of `kb.predict`.
 
     Each text runs alone, at its own length where the file takes any length, else in the shortest bucket that holds it;
-    memory is taken when a length is first used. A text longer than the longest bucket loses its end.
+    memory is taken when a length is first used. A text longer than the longest bucket loses its end, and its answer is
+    `.truncated`.
     Threads may share a Runner; they take turns.
 
     Attributes:
@@ -87,15 +90,27 @@ class Runner:
 
     def __call__(self, texts: Sequence[Text] | Sequence[tuple[Text, Text]]) -> list[Any]:
         """Texts -> answers: Classification, Regression or Vector, one per text."""
-        return [bundles.answer(self.bundle.kind, self.labels, row) for row in self.outputs(texts)]
+        packed, truncated = self._pack(texts)
+        rows = zip(self._rows(packed), truncated)
+        return [bundles.answer(self.bundle.kind, self.labels, row, cut) for row, cut in rows]
 
     def outputs(self, texts: Sequence[Text] | Sequence[tuple[Text, Text]]) -> np.ndarray:
         """Texts -> float32 [texts, outputs]: probabilities, values or vectors."""
+        return self._rows(self._pack(texts)[0])
+
+    def _pack(self, texts: Any) -> tuple[list[tuple[list[int], list[int]]], list[bool]]:
+        """Token and segment ids of each text, and whether it lost its end."""
         if isinstance(texts, (str, bytes)):
             raise InputError("texts is one string, expected a list of strings: put it in brackets")
+        longest = self.lengths[-1]
         parts = [self._parts(text) for text in texts]
         with _tokenizing(self.path):
-            packed = [self.tokenizer.pack(*each, length=self.lengths[-1]) for each in parts]
+            packed = [self.tokenizer.pack(*each, length=longest) for each in parts]
+            full = (len(ids) == longest for ids, _ in packed)  # only these may have lost something
+            return packed, [be and len(self.tokenizer.pack(*each)[0]) > longest for be, each in zip(full, parts)]
+
+    def _rows(self, packed: list[tuple[list[int], list[int]]]) -> np.ndarray:
+        """Packed texts -> float32 [texts, outputs]."""
         rows: list[Any] = [None] * len(packed)
         # by length: a change of length costs 0.2-0.6 ms
         for place in sorted(range(len(packed)), key=lambda place: len(packed[place][0])):

@@ -37,6 +37,18 @@ def test_any_length_is_format_2_and_files_of_format_1_still_open():
     assert bundle.read(BUNDLE.to_zip()).any_length is False
 
 
+def test_the_least_interpreter_travels_in_format_3_and_is_known_of_older_files():
+    """A reader of formats 1 and 2 would not look at the version and answer wrongly: it refuses the format."""
+    static = dataclasses.replace(BUNDLE, quantization="static_int8", litert="2.1.3")
+    assert json.loads(bundle.unpack(static.to_zip())["bundle.json"])["format"] == 3
+    assert bundle.read(static.to_zip()) == static
+    for quantization, least in (("full_int8", "2.1.3"), ("static_int8", "2.1.3"), ("dynamic_int8", ""), ("fp16", "")):
+        before = dataclasses.replace(BUNDLE, quantization=quantization)
+        settings = json.loads(bundle.unpack(before.to_zip())["bundle.json"])
+        assert (settings["format"], "litert" in settings) == (1, False)
+        assert bundle.read(before.to_zip()).litert == least
+
+
 def test_the_same_bundle_is_the_same_bytes_without_dates():
     other = dataclasses.replace(BUNDLE, tokenizer=dict(reversed(BUNDLE.tokenizer.items())))
     assert BUNDLE.to_zip() == other.to_zip()
@@ -99,7 +111,8 @@ def test_files_of_others_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"format": 3}, "bundle format 3, expected 1 or 2"),
+        ({"format": 4}, "bundle format 4, expected 1, 2, 3"),
+        ({"litert": 2.1}, "litert is 2.1, expected json for str"),
         ({"kind": "song"}, "damaged .*song"),
         ({"surprise": 1}, "damaged .*surprise"),
         ({"signatures": {"x": "y"}}, "damaged"),

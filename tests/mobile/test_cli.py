@@ -2,12 +2,19 @@
 
 import io
 import json
+import shlex
+import subprocess
 import sys
 
 import pytest
 
+import kerasbert
+from kerasbert import registry
+from kerasbert.errors import InputError
+from kerasbert.mobile import cli, samples
 from kerasbert.mobile.cli import main
-from tests.support import python
+from tests.mobile.conftest import rows
+from tests.support import ROOT, python
 
 
 def test_run_prints_one_object_per_text(float_file, capsys):
@@ -19,11 +26,97 @@ def test_run_prints_one_object_per_text(float_file, capsys):
 
 
 def test_run_reads_lines(float_file, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a good film\n\nbad \xff\n")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a good film\n\nbad \xff\r\n")))
     assert main(["run", str(float_file[0]), "--no-cache"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [row[2] for row in rows] == ["a good film", "bad \ufffd"]
+    assert [row[2] for row in rows] == ["a good film", "", "bad \ufffd"]  # the third answer is the third line's
     assert {row[0] for row in rows} <= {"negative", "neutral", "positive"}
+
+
+def test_run_answers_a_line_before_the_next_one_comes(float_file):
+    command = [sys.executable, "-m", "kerasbert.mobile.cli", "run", float_file[0], "--no-cache"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        for line in (b"a good film\n", b"\n", b"bad\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert process.stdout.readline().endswith(b"\t" + line)
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def test_options_stand_between_texts(float_file, tmp_path, capsys):
+    """`run FILE --threads 2 TEXT` was "unrecognized arguments: TEXT"."""
+    for options in (["--threads", "2"], ["--cache", str(tmp_path)]):
+        assert main(["run", str(float_file[0]), *options, "a good film", "--json", "bad"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 2
+    asked = cli.parser().parse_args(["run", "FILE", "--pair", "A", "B"])
+    assert (asked.pair, asked.texts) == (True, ["A", "B"])
+
+
+def test_a_pair_is_two_texts_or_a_line_with_a_tab(tmp_path, monkeypatch, capsys):
+    """Of `--texts` of `compress` and `benchmark` too; a blank line is a pair without text, and keeps its place."""
+    path = tmp_path / "pairs.txt"
+    path.write_text("a\tb\n\nc\td\n")
+    assert samples.read(path, pair=True) == [("a", "b"), ("c", "d")]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n\nc d\n")))
+    lines = cli._lines(pair=True)
+    assert [next(lines), next(lines)] == [("a", "b"), ("", "")]
+    with pytest.raises(InputError, match="line 3 has 0 tabs, expected 1"):
+        next(lines)
+
+
+def test_a_truncated_text_is_said(float_file, capsys):
+    assert main(["run", str(float_file[0]), "--no-cache", "--json", "good " * 30, "bad"]) == 0
+    printed = capsys.readouterr()
+    assert [json.loads(line).get("truncated") for line in printed.out.splitlines()] == [True, None]
+    assert printed.err == "1 of 2 texts have more than 24 tokens and are truncated\n"
+
+
+def test_an_unexpected_error_is_one_line_and_status_1(float_file, capsys, monkeypatch):
+    monkeypatch.setattr(cli, "_load", lambda options: {}["x"])
+    assert main(["run", str(float_file[0]), "x"]) == 1
+    assert capsys.readouterr().err == (
+        "error: unexpected KeyError: 'x'. Run it again with --debug and report what it shows\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["comprss", "run"], "no command 'comprss'. Nearest: 'compress'"),
+        (["compress", "run", "--ouut", "x"], "no option '--ouut'. Nearest: '--out'"),
+        (["run"], "the following arguments are required: FILE"),
+        ([], "the following arguments are required: COMMAND"),
+    ],
+)
+def test_a_mistyped_command_line_is_one_line(arguments, text, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {text}")
+    assert error.count("\n") == 1
+
+
+def test_version_and_help_of_every_command(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"{kerasbert.__version__}\n"
+    for name, example in cli.EXAMPLES.items():
+        with pytest.raises(SystemExit, match="0"):
+            main([name, "--help"])
+        assert example in capsys.readouterr().out
+        assert cli.parser().parse_args(shlex.split(example)[1:]).plugin == []
+
+
+def test_a_plug_in_is_loaded_before_the_command(float_file, tmp_path, capsys, monkeypatch):
+    """A family of a third party could not be compressed; `ledger`'s own processes load the file too."""
+    monkeypatch.setattr(registry, "_plugins", {})
+    (tmp_path / "mine.py").write_text("print('loaded')\n")
+    assert main(["inspect", str(float_file[0]), "--plugin", str(tmp_path / "mine.py")]) == 0
+    assert capsys.readouterr().out.startswith("loaded\n")
+    assert str(tmp_path / "mine.py") in registry.plugin_files()
+    assert main(["inspect", str(float_file[0]), "--plugin", "absent.py"]) == 2
+    assert capsys.readouterr().err == "error: no plug-in file absent.py\n"
 
 
 def test_inspect_says_what_a_file_is(float_file, any_file, mediapipe_file, capsys):
@@ -70,9 +163,10 @@ def test_errors_are_one_line_and_status_2(arguments, text, capsys, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
-def test_debug_shows_the_traceback(capsys):
-    assert main(["inspect", "absent.tflite", "--debug"]) == 2
-    assert "Traceback" in capsys.readouterr().err
+def test_debug_shows_the_traceback():
+    """As `kerasbert --debug`."""
+    with pytest.raises(InputError, match="no file absent.tflite"):
+        main(["inspect", "absent.tflite", "--debug"])
 
 
 def test_a_missing_package_says_which_extra(float_file, tmp_path):
@@ -80,7 +174,9 @@ def test_a_missing_package_says_which_extra(float_file, tmp_path):
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from kerasbert.mobile.cli import main; "
     done = python("-c", code + f"sys.exit(main(['run', {str(float_file[0])!r}, 'x']))", check=False)
     assert done.returncode == 2
-    assert done.stderr == "error: the package numpy is not installed. Do: pip install 'kerasbert[device]'\n"
+    assert done.stderr.startswith("error: this command needs numpy, which is not installed")
+    assert "[device]" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_command_line_imports_nothing_heavy():
@@ -92,9 +188,24 @@ def test_the_command_line_imports_nothing_heavy():
 
 def test_compress_by_command(run, tmp_path, capsys):
     pytest.importorskip("tensorflow")
-    out = tmp_path / "x.tflite"
-    assert main(["compress", str(run), "--out", str(out), "--quantize", "fp16", "--lengths", "16"]) == 0
+    out, folder = tmp_path / "x.tflite", tmp_path / "data"
+    folder.mkdir()
+    rows(folder / "train.tsv", 20), rows(folder / "dev.tsv", 10, seed=1)
+    command = ["compress", run, "--out", out, "--quantize", "fp16", "--lengths", "16", "--data", folder]
+    assert main([str(part) for part in command]) == 0
     printed = capsys.readouterr().out
-    assert "agreement 1.0000" in printed
+    assert "against the Keras model, 10 texts (" in printed
+    assert ": agreement 1.0000" in printed
     assert "lengths 16\n" in printed
+    assert "texts of more than 16 tokens lose their end, the model reads 40 (--length)" in printed
     assert out.exists()
+
+
+@pytest.mark.slow
+def test_tensorflow_says_nothing_before_the_answer(run, tmp_path):
+    """In a process of its own, without the variables of the tests, as in a terminal."""
+    program = "import os, sys; os.environ.pop('TF_CPP_MIN_LOG_LEVEL'); from kerasbert.mobile.cli import main; "
+    command = ["compress", run, "--out", tmp_path / "x.tflite", "--lengths", "16"]
+    done = python("-c", program + "sys.exit(main(sys.argv[1:]))", *command)
+    assert done.stderr == ""
+    assert done.stdout.startswith(str(tmp_path / "x.tflite"))

@@ -21,6 +21,20 @@ with text.TextClassifier.create_from_options(options) as classifier:
     rows = [classifier.classify(line).classifications[0].categories for line in json.load(open(sys.argv[2]))]
 json.dump([[(c.category_name, c.score) for c in row] for row in rows], open(sys.argv[3], "w"))
 """
+ODD = (
+    "dúll",
+    "DÚLL",
+    "the\xa0plot",
+    "\u200fvery",
+    "ba\xadd",
+    "\ufeffa",
+    "\u3000it",
+    "Ã",
+    "“not”",
+    "中",
+    "film\0bad",
+    "x" * 101,
+)
 PHONE = """
 import json, sys, time
 from kerasbert.mobile.runtime import load
@@ -49,6 +63,7 @@ def sentences(count):
 
 
 def test_mediapipe_gives_the_same_labels_and_scores(mediapipe_file, tmp_path):
+    from kerasbert.mobile import metadata
     from kerasbert.mobile.runtime import load
 
     interpreter = environment(tmp_path / "venv", "mediapipe>=0.10")
@@ -60,13 +75,20 @@ def test_mediapipe_gives_the_same_labels_and_scores(mediapipe_file, tmp_path):
         "unknownword",
         "film",
         "'not' good?",
+        # read otherwise than by the model's own tokenizer
+        *(f"{before} good {after}" for before in ODD for after in ("film", "fílm", "É")),
     ]
     (tmp_path / "texts.json").write_text(json.dumps(texts))
     command = [interpreter, "-c", CLASSIFY, mediapipe_file[0], tmp_path / "texts.json", tmp_path / "out.json"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    ours = load(mediapipe_file[0], cache=False)(texts)
-    assert len(ours) == 200
+    runner = load(mediapipe_file[0], cache=False)
+    own = runner(texts)
+    runner.tokenizer = metadata.tokenizer(runner.tokenizer)
+    ours = runner(texts)
+    assert len(ours) == 200 + 3 * len(ODD)
+    assert [a.scores for a in own[:200]] == [a.scores for a in ours[:200]]
+    assert sum(a.scores != b.scores for a, b in zip(own, ours)) > len(ODD)
     for answer, row in zip(ours, json.loads((tmp_path / "out.json").read_text()), strict=True):
         assert row[0][0] == answer.label
         assert dict(row) == pytest.approx(answer.scores, abs=1e-3)

@@ -40,6 +40,20 @@ def test_answers_equal_predict(run, runner):
     assert len({answer.label for answer in runner(texts)}) > 1
 
 
+def test_an_answer_says_that_its_text_was_truncated(run, runner, any_file):
+    """The end of a long text had no say, and nothing told so; `kb.predict` says the same of its own length."""
+    from kerasbert.mobile.runtime import load
+    from kerasbert.tasks.predict import predict
+
+    texts = ["good " * n for n in (0, 22, 23, 100)]
+    expected = [False, False, True, True]
+    assert [answer.truncated for answer in runner(texts)] == expected
+    assert [answer.truncated for answer in load(any_file[0], cache=False)(texts)] == expected
+    assert [answer.to_json().get("truncated") for answer in runner(texts)] == [None, None, True, True]
+    assert [answer.truncated for answer in predict(run, texts, length=24)] == expected
+    assert [answer.truncated for answer in predict(run, texts)] == [False, False, False, True]
+
+
 def test_the_shortest_bucket_that_holds_the_text_is_taken(runner, monkeypatch):
     used = []
     real = runner.model.run
@@ -326,6 +340,27 @@ def test_tflite_runtime_is_refused_for_int8(float_file, int8_file, tmp_path):
     assert "only tflite-runtime is installed" in done.stderr
 
 
+@pytest.mark.parametrize("installed", ["2.0.2", "2.1.2", "unknown"])
+def test_a_litert_that_computes_int8_activations_wrongly_is_refused(float_file, tmp_path, monkeypatch, installed):
+    """2.0.2 to 2.1.2 give other labels to a third of the texts or more; test_litert_versions.py runs 2.1.2."""
+    import ai_edge_litert
+
+    from kerasbert.export import bundle
+    from kerasbert.mobile.runtime import load
+
+    data, found = float_file[0].read_bytes(), bundle.read(float_file[0])
+    front, path = data[: -len(found.to_zip())], tmp_path / "x.tflite"
+    monkeypatch.setattr(ai_edge_litert, "__version__", installed)
+    for kind, written in (("static_int8", ""), ("full_int8", "2.1.3")):  # "": files written before the field was
+        path.write_bytes(front + dataclasses.replace(found, quantization=kind, litert=written).to_zip())
+        text = f"is {kind}, which ai-edge-litert {installed} computes wrongly, expected at least 2.1.3"
+        with pytest.raises(InputError, match=text):
+            load(path, cache=False)
+    assert load(float_file[0], cache=False)(["a good film"])
+    monkeypatch.setattr(ai_edge_litert, "__version__", "2.1.3")
+    assert load(path, cache=False)(["a good film"])
+
+
 def test_damaged_files_are_one_line(float_file, tmp_path):
     from kerasbert.mobile.runtime import load
 
@@ -504,7 +539,8 @@ def test_no_tensorflow_and_no_noise(any_file):
     )
     done = python("-c", code)
     assert done.stderr == ""
-    assert [set(answer) for answer in json.loads(done.stdout)] == [{"label", "score", "scores"}] * 3
+    kept = {"label", "score", "scores"}
+    assert [set(answer) for answer in json.loads(done.stdout)] == [kept, kept, kept | {"truncated"}]
 
 
 def test_layers_that_share_a_kernel_keep_their_own_bias(tmp_path):

@@ -13,7 +13,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile import compress, quantize
-from kerasbert.mobile.compression import reference
+from kerasbert.mobile.comparison import reference
 from kerasbert.mobile.distill import distill
 from kerasbert.mobile.quantize.aware_training import attach, attach_ranges, read_ranges, rounded
 from kerasbert.mobile.quantize.fake import PerChannel

@@ -94,7 +94,7 @@ def test_the_file_computes_with_the_rows_of_the_codes(wide_run, tmp_path, codes,
     """The float model with the decoded table in it says the same."""
     import kerasbert as kb
     from kerasbert.mobile import compress, repack
-    from kerasbert.mobile.compression import reference
+    from kerasbert.mobile.comparison import reference
     from kerasbert.mobile.runtime import load
 
     path = tmp_path / "x.tflite"
