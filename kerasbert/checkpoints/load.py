@@ -40,7 +40,7 @@ def import_checkpoint(
         model: `family` or `family/size`; by default the family is the configuration's `model_type`. A size must agree
             with the configuration and stands in for one that is absent.
         out: a model directory to write.
-        tokenizer: path of a tokenizer where the checkpoint's folder has none.
+        tokenizer: path of a tokenizer where the checkpoint's folder has none; "none" for a model without one.
         ignore: shell patterns of tensors to drop.
         allow_pickle: bool, whether a torch pickle may be read.
         pair: bool, whether the checkpoint's classifier reads two texts (entailment, paraphrases, cross-encoders). Nothing
@@ -105,7 +105,10 @@ def import_checkpoint(
     hidden = not spec.pooler and getattr(family.encoder, "label_activation", None)
     if task and hidden and "inner/kernel" not in heads["classifier"]:
         task["hidden_layer"] = False  # the released ELECTRA's classifier
-    if source == "keras_hub" and not tokenizer:
+    languages = configs.languages(content)
+    if tokenizer is not None and os.fspath(tokenizer) == "none":
+        pieces = None
+    elif source == "keras_hub" and not tokenizer:
         pieces = _fitting(keras_hub.read_tokenizer(folder), folder, spec)
     else:
         pieces = _tokenizer(Path(tokenizer) if tokenizer else folder, spec, required=bool(tokenizer))
@@ -128,6 +131,7 @@ def import_checkpoint(
             task=encoder.task,
             labels=encoder.labels,
             source=origin,
+            languages=languages,
         )
     return encoder
 
