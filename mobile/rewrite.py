@@ -27,8 +27,7 @@ def read(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Tensors]:
 
 def tokenizer(run: str | os.PathLike) -> Any:
     """The tokenizer of a model directory, or None."""
-    folder = source.directory(run) / "tokenizer"
-    return text.load_tokenizer(folder) if folder.is_dir() else None
+    return text.held_tokenizer(source.directory(run))
 
 
 def encoder(info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors) -> Any:

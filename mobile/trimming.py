@@ -15,10 +15,9 @@ import numpy as np
 from kerasbert import files
 from kerasbert.errors import InputError
 from kerasbert.text.base import Tokenizer
-from kerasbert.text.bpe import ALPHABET, BytePairEncoding
+from kerasbert.text.bpe import ALPHABET
 from kerasbert.text.sentencepiece import NORMAL
-from kerasbert.text.unigram import SPACE, Unigram
-from kerasbert.text.wordpiece import WordPiece
+from kerasbert.text.unigram import SPACE
 
 TABLE = "embeddings/tokens/table"
 # rows of token heads (heads/mlm/bias, heads/generator/mlm/extra), where they are as many as the vocabulary
@@ -39,7 +38,7 @@ def trim(
 ) -> dict[str, Any]:
     """Write a model directory with a smaller vocabulary. A text whose pieces all stay gets the same vectors to the bit.
 
-    Kept are the special tokens, every piece that stands for a single character (of WordPiece with and without ##, so that
+    Kept are special and added tokens, every piece that stands for a single character (of WordPiece with and without ##, so that
     text stays readable; of byte-level BPE the 256 bytes) and the pieces that the corpus uses.
 
     Args:
@@ -116,9 +115,9 @@ def keep(tokenizer: Tokenizer, counts: Counter[int], size: int | None = None) ->
         raise InputError(
             f"a tokenizer of kind {tokenizer.kind!r} cannot be trimmed, expected one of {', '.join(KINDS)}"
         )
-    needed, family, _ = KINDS[tokenizer.kind]
+    needed, family = KINDS[tokenizer.kind]
     with_parts = family(tokenizer)
-    kept = set(tokenizer.special_ids) | set(needed(tokenizer))
+    kept = set(tokenizer.special_ids) | tokenizer.added_ids | set(needed(tokenizer))
     if size is not None and (type(size) is not int or not len(kept) <= size):
         raise InputError(
             f"size must be at least {len(kept)}: special tokens and single characters must stay. Received: {size!r}"
@@ -133,7 +132,7 @@ def keep(tokenizer: Tokenizer, counts: Counter[int], size: int | None = None) ->
 
 def smaller_tokenizer(tokenizer: Tokenizer, ids: Iterable[int]) -> Tokenizer:
     """The tokenizer with these pieces alone, numbered in the same order."""
-    return KINDS[tokenizer.kind][2](tokenizer, [int(i) for i in ids])
+    return tokenizer.renumbered(int(i) for i in ids)
 
 
 def rates(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:
@@ -161,10 +160,6 @@ def rates(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:
 
 def _wordpiece_characters(tokenizer: Any) -> list[int]:
     return [i for i, piece in enumerate(tokenizer.vocabulary) if len(piece.removeprefix("##")) == 1]
-
-
-def _wordpiece(tokenizer: Any, ids: list[int]) -> WordPiece:
-    return WordPiece([tokenizer.vocabulary[i] for i in ids], **tokenizer.settings())
 
 
 def _alone(tokenizer: Any) -> Callable[[int], set[int]]:
@@ -195,13 +190,6 @@ def _merged(tokenizer: Any) -> Callable[[int], set[int]]:
     return family
 
 
-def _bpe(tokenizer: Any, ids: list[int]) -> BytePairEncoding:
-    pieces = [tokenizer.vocabulary[i] for i in ids]
-    known = set(pieces)
-    merges = [(left, right) for left, right in tokenizer.merges if {left, right, left + right} <= known]
-    return BytePairEncoding(pieces, merges, **tokenizer.settings())
-
-
 def _unigram_characters(tokenizer: Any) -> list[int]:
     """Single characters, what is no ordinary piece, and the ends of the scores, which unknown characters depend on."""
     model = tokenizer.model
@@ -211,15 +199,9 @@ def _unigram_characters(tokenizer: Any) -> list[int]:
     return [*others, *ends, *(i for i in normal if len(model.pieces[i].removeprefix(SPACE)) <= 1)]
 
 
-def _unigram(tokenizer: Any, ids: list[int]) -> Unigram:
-    model = tokenizer.model
-    fields = {name: tuple(getattr(model, name)[i] for i in ids) for name in ("pieces", "scores", "types")}
-    return Unigram(model._replace(**fields), **tokenizer.settings())
-
-
-# kind -> (ids that must stay, id -> it and what it is made of, the smaller tokenizer)
-KINDS: dict[str, tuple[Callable[[Any], list[int]], Callable, Callable]] = {
-    "wordpiece": (_wordpiece_characters, _alone, _wordpiece),
-    "bpe": (_bytes, _merged, _bpe),
-    "unigram": (_unigram_characters, _alone, _unigram),
+# kind -> (ids that must stay, id -> it and what it is made of)
+KINDS: dict[str, tuple[Callable[[Any], list[int]], Callable]] = {
+    "wordpiece": (_wordpiece_characters, _alone),
+    "bpe": (_bytes, _merged),
+    "unigram": (_unigram_characters, _alone),
 }

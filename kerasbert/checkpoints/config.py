@@ -135,6 +135,23 @@ def labels(config: Mapping[str, Any], count: int | None) -> tuple[str, ...]:
     return tuple(by_id[i] for i in range(len(by_id)))
 
 
+def languages(config: Mapping[str, Any]) -> dict[str, int] | None:
+    """XLM's numbers of languages, by number; None where the configuration has none."""
+    table = config.get("lang2id")
+    if not table:
+        return None
+    numbers = list(table.values()) if isinstance(table, Mapping) else []
+    if (
+        any(type(number) is not int for number in numbers)
+        or sorted(numbers) != list(range(len(numbers)))
+        or not numbers
+    ):
+        raise InputError(
+            f"lang2id must number languages from 0, each its own, without a gap. Received: {str(table)[:200]}"
+        )
+    return dict(sorted(table.items(), key=lambda item: item[1]))
+
+
 # what an export of ours adds to a configuration; transformers keeps a key that it does not know and computes nothing by it
 PAIR = "text_pair"
 

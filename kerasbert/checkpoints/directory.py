@@ -90,6 +90,7 @@ def write_model(
     labels: Sequence[str] | None = None,
     plugin: Mapping[str, str] | None = None,
     source: Mapping[str, str] | None = None,
+    languages: Mapping[str, int] | None = None,
 ) -> None:
     """Write the files of a model directory into an existing folder.
 
@@ -103,6 +104,7 @@ def write_model(
         labels: names of the classes in order, or None.
         plugin: {"file", "sha256"}, as `registry.load_plugin` returns it.
         source: {"hub", "revision"} of an import by name.
+        languages: language -> number, written beside the tokenizer's files.
     """
     folder = Path(folder)
     weights = dict(named_weights(encoder))
@@ -116,8 +118,8 @@ def write_model(
     )
     if tokenizer is not None:
         tokenizer.save(folder / "tokenizer")
-        if getattr(tokenizer, "languages", None):
-            write_languages(folder / "tokenizer", tokenizer.languages)
+    if table := languages or getattr(tokenizer, "languages", None):
+        write_languages(folder / "tokenizer", table)
     written = [path for path in sorted((folder / "tokenizer").rglob("*")) if path.is_file()] + [folder / WEIGHTS]
     content = describe(encoder.spec, name, task, labels, plugin) | {
         **({"source": dict(source)} if source else {}),
@@ -302,10 +304,10 @@ def load_encoder(directory: str | os.PathLike) -> tuple[Any, ModelInfo]:
     encoder = built(registry.family(info.family), info.spec, info.name)
     load_weights(directory, encoder)
     encoder.labels = info.labels
-    if (Path(directory) / "tokenizer").is_dir():
-        from kerasbert import text
+    from kerasbert import text
 
-        encoder.tokenizer = text.load_tokenizer(Path(directory) / "tokenizer")
+    if (tokenizer := text.held_tokenizer(directory)) is not None:
+        encoder.tokenizer = tokenizer
     return encoder, info
 
 

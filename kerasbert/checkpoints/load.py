@@ -41,7 +41,7 @@ def import_checkpoint(
         model: `family` or `family/size`; by default the family is the configuration's `model_type`. A size must agree
             with the configuration and stands in for one that is absent.
         out: a model directory to write.
-        tokenizer: path of a tokenizer where the checkpoint's folder has none.
+        tokenizer: path of a tokenizer where the checkpoint's folder has none; "none" for a model without one.
         ignore: shell patterns of tensors to drop.
         allow_pickle: bool, whether a torch pickle may be read.
         pair: bool, whether the checkpoint's classifier reads two texts (entailment, paraphrases, cross-encoders). Nothing
@@ -107,7 +107,10 @@ def import_checkpoint(
     hidden = not spec.pooler and getattr(family.encoder, "label_activation", None)
     if task and hidden and "inner/kernel" not in heads["classifier"]:
         task["hidden_layer"] = False  # the released ELECTRA's classifier
-    if source == "keras_hub" and not tokenizer:
+    languages = configs.languages(content)
+    if tokenizer is not None and os.fspath(tokenizer) == "none":
+        pieces = None
+    elif source == "keras_hub" and not tokenizer:
         pieces = _fitting(keras_hub.read_tokenizer(folder), folder, spec)
     else:
         pieces = _tokenizer(Path(tokenizer) if tokenizer else folder, spec, required=bool(tokenizer))
@@ -118,7 +121,7 @@ def import_checkpoint(
     arrays, parts = _read(reader, coverage)
     name, names = _name(family, spec), labels if task and task["kind"] == "classification" else None
     if out is not None:
-        described = {"tokenizer": pieces, "task": task, "labels": names, "source": origin}
+        described = {"tokenizer": pieces, "task": task, "labels": names, "source": origin, "languages": languages}
         save_model(out, replace=overwrite, encoder=Weights(spec, arrays), name=name, heads=parts, **described)
     if not build:
         return None

@@ -13,6 +13,11 @@ from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_js
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError, unknown
+from kerasbert.text.hf_save import added_tokens
+from kerasbert.text.languages import read_languages
+
+ROWS = ("embeddings/tokens/table", "heads/mlm/bias")  # of one row a piece, in families whose padding id is fixed
+PAD = {"xlm": 2}  # the padding id of their configuration class where a model has no tokenizer; 0 of the others
 
 POOLED = {"nsp", "sop", "classifier"}  # heads that read the pooled vector
 
@@ -53,14 +58,23 @@ def export_checkpoint(
         sources[theirs] = name, transpose
         shapes[theirs] = tuple(reversed(tensors.shape(name))) if transpose else tensors.shape(name)
 
+    config = configs.to_config(info.spec, dialect, family.spec)
+    tokenizer = text.held_tokenizer(run)
+    order = None
+    if kind and tokenizer is not None and config.get("pad_token_id", tokenizer.pad_id) != tokenizer.pad_id:
+        # they count positions from this id on: the two pieces change places, in the table and in the tokenizer
+        order = np.arange(info.spec.embeddings.vocabulary)
+        swapped = [config["pad_token_id"], tokenizer.pad_id]
+        order[swapped] = order[swapped[::-1]]
+        tokenizer = tokenizer.renumbered(order[: tokenizer.size].tolist())
+
     def read(theirs: str) -> np.ndarray:
         name, transpose = sources[theirs]
         values = tensors.read(name)
+        if order is not None and name in ROWS:
+            values = values[order]
         return np.ascontiguousarray(values.T) if transpose else values
 
-    config = configs.to_config(info.spec, dialect, family.spec)
-    vocabulary = Path(run) / "tokenizer"
-    tokenizer = text.load_tokenizer(vocabulary) if vocabulary.is_dir() else None
     if family.spec.pooler and not info.spec.pooler:
         config["add_pooling_layer"] = False  # read by us; theirs is BertModel(config, add_pooling_layer=False)
     if info.task and info.task.get("inputs") == "pair":
@@ -70,6 +84,8 @@ def export_checkpoint(
             config = _described(config, kind, info, tensors)
         if kind and tokenizer is not None:
             config["pad_token_id"] = tokenizer.pad_id
+        if kind and "n_langs" in config and (languages := read_languages(Path(run) / "tokenizer")):
+            config |= {"lang2id": languages, "id2lang": {str(number): name for name, number in languages.items()}}
         writers[target](folder, config, shapes, read)
         if tokenizer is not None:
             _write_vocabulary(folder, tokenizer)
@@ -110,7 +126,7 @@ def _check_heads(dialect: Dialect, info: ModelInfo, family: registry.Family, ten
 
 def _described(config: dict, kind: str, info: ModelInfo, tensors: Safetensors) -> dict:
     """A Hugging Face configuration with its class and its labels."""
-    config = {"model_type": info.family, "dtype": "float32", "pad_token_id": 0} | config
+    config = {"model_type": info.family, "dtype": "float32", "pad_token_id": PAD.get(info.family, 0)} | config
     config["architectures"] = [kind]
     if "classifier" in head_names(tensors):
         count = tensors.shape("heads/classifier/bias")[0]
@@ -144,6 +160,8 @@ def _write_hf_tokenizer(folder: Path, tokenizer: Any, positions: int) -> None:
             "strip_accents": tokenizer.strip_accents,
             "tokenize_chinese_chars": tokenizer.split_cjk,
         }
+    if tokenizer.added:
+        settings["added_tokens_decoder"] = {str(i): token for i, token in added_tokens(tokenizer).items()}
     names = {f"{part}_token": piece for part, piece in tokenizer.specials.items()}
     files.write_json(folder / "tokenizer_config.json", settings | names)
 

@@ -3,8 +3,8 @@
 from kerasbert.text.answers import Classification, Regression, Vector
 from kerasbert.text.base import Tokenizer, Tokens
 from kerasbert.text.bpe import BytePairEncoding
-from kerasbert.text.files import load_tokenizer
-from kerasbert.text.hf import save_hf
+from kerasbert.text.files import held_tokenizer, load_tokenizer
+from kerasbert.text.hf_save import save_hf
 from kerasbert.text.unigram import Unigram
 from kerasbert.text.wordpiece import WordPiece
 
@@ -17,6 +17,7 @@ __all__ = [
     "Unigram",
     "Vector",
     "WordPiece",
+    "held_tokenizer",
     "load_tokenizer",
     "save_hf",
 ]

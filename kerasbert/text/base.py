@@ -1,12 +1,14 @@
 """What the tokenizers share: special tokens by their part, packing by a template, a bounded cache. Standard library only."""
 
+import functools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kerasbert.errors import InputError
+from kerasbert.text.added import AddedToken, Matcher, matchers, read_added
 
 PARTS = ("pad", "unk", "cls", "sep", "mask")  # what a special token is for
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -58,14 +60,16 @@ def parse_template(template: str, ids: Mapping[str, int]) -> tuple[Item, ...]:
     items = []
     for word in template.split():
         name, colon, segment = word.rpartition(":")
-        if not colon or not segment.isdecimal():
+        if not colon or not (segment.isascii() and segment.isdecimal() and len(segment) < 3):
             name, segment = word, "0"
         if name in ("$A", "$B"):
             items.append(Item(name[1], -1, int(segment)))
         elif name in ids:
             items.append(Item("", ids[name], int(segment)))
         else:
-            raise InputError(f"template {template!r} has {name!r}, expected $A, $B or a piece of the vocabulary")
+            raise InputError(
+                f"template {template[:60]!r} has {name[:60]!r}, expected $A, $B or a piece of the vocabulary"
+            )
     return tuple(items)
 
 
@@ -81,13 +85,14 @@ def kept_tokens(budget: int, a: int, b: int) -> tuple[int, int]:
 class Tokenizer:
     """Base of the tokenizers.
 
-    A subclass has a `kind`, `settings()`, `save(directory)`, `encode`, `tokenize`, `decode` and `continues`.
+    A subclass has a `kind`, `settings()`, `save(directory)`, `encode_plain`, `tokenize_plain`, `decode` and `continues`.
 
     Args:
         vocabulary: strings, one per id.
         specials: part (of PARTS) -> piece. `pad`, `unk` and `sep` are always there; `cls` and `mask` may be missing
             (then their id is None), and two parts may be one piece (GPT-2).
         template: (for one text, for two), see `parse_template`.
+        added: tokens that are found in a text before the model reads the rest, see `added.AddedToken`.
     Attributes:
         pad_id, unk_id, cls_id, sep_id, mask_id. special_ids: ids that no text gives and no objective selects, in the
         order of PARTS, each once. languages: the table beside its files (`text.languages`), or None.
@@ -98,17 +103,39 @@ class Tokenizer:
     kind = ""
     languages: dict[str, int] | None = None
 
-    def __init__(self, vocabulary: Iterable[str], specials: Mapping[str, str], template: tuple[str, str]):
+    def __init__(
+        self,
+        vocabulary: Iterable[str],
+        specials: Mapping[str, str],
+        template: Sequence[str],
+        added: Iterable[AddedToken | Mapping] = (),
+    ):
         self.vocabulary = tuple(vocabulary)
         self.size = len(self.vocabulary)
-        self.specials = {part: specials[part] for part in PARTS if part in specials}
+        self.specials = _checked_specials(specials)
         self._ids = {piece: i for i, piece in enumerate(self.vocabulary)}
         self._check()
-        self.special_ids = tuple(dict.fromkeys(self._ids[piece] for piece in self.specials.values()))
+        self.added = read_added(added, self._ids, self.specials.values()) if added else ()
+        self.added_ids = frozenset(self._ids[token.content] for token in self.added)
+        # pieces that the model does not have: only `added` gives them
+        self._absent = frozenset(token.content for token in self.added if not token.piece)
+        self.special_ids = tuple(
+            dict.fromkeys(
+                self._ids[piece]
+                for piece in (*self.specials.values(), *(token.content for token in self.added if token.special))
+            )
+        )
         found = (self._ids.get(self.specials.get(part, "")) if part in self.specials else None for part in PARTS)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = found
+        if not isinstance(template, Sequence) or [type(text) for text in template] != [str, str]:
+            raise InputError(
+                f"template must be two strings, for one text and for two. Received: {str(template)[:60]!r}"
+            )
         self.template = (template[0], template[1])
         self.single, self.pair = (parse_template(text, self._ids) for text in self.template)
+        for items, texts in ((self.single, ["A"]), (self.pair, ["A", "B"])):
+            if [item.text for item in items if item.text] != texts:
+                raise InputError(f"template must be two, one with $A and one with $A and $B. Received: {self.template}")
 
     def _check(self) -> None:
         """A vocabulary that cannot work is refused, naming what is wrong."""
@@ -120,15 +147,28 @@ class Tokenizer:
         missing = [token for token in wanted if token not in self._ids]
         if missing:
             raise InputError(
-                f"the vocabulary of {self.size} pieces has no {' '.join(missing)}, expected {' '.join(wanted)}: "
+                f"the vocabulary of {self.size} pieces has no {clip(missing)}, expected {clip(wanted)}: "
                 "add a line for each, or make a vocabulary with kerasbert vocab"
             )
         if len(self._ids) < self.size:
             twice = [piece for piece, count in Counter(self.vocabulary).items() if count > 1]
             raise InputError(
-                f"{len(twice)} pieces occur more than once in the vocabulary, first {twice[0]!r}, expected each once: "
+                f"{len(twice)} pieces occur more than once in the vocabulary, first {twice[0][:60]!r}, expected each once: "
                 "remove the repeated lines"
             )
+
+    def _added_settings(self) -> dict:
+        """`added` for the settings; nothing where there are none, so that digests of such tokenizers stay."""
+        return {"added": [token.to_json() for token in self.added]} if self.added else {}
+
+    def _check_added(self) -> None:
+        """Refuse added tokens that nothing can match, when everything that normalises is there."""
+        if self.added:
+            self.matchers  # noqa: B018
+
+    def renumbered(self, ids: Iterable[int]) -> "Tokenizer":
+        """The tokenizer with these pieces alone, in this order."""
+        raise NotImplementedError
 
     def settings(self) -> dict:
         """Constructor arguments but the vocabulary, for json."""
@@ -146,11 +186,85 @@ class Tokenizer:
 
     def encode(self, text: str | bytes) -> list[int]:
         """Ids of a text, without special tokens. Bytes are UTF-8; what is invalid there counts as U+FFFD."""
-        raise NotImplementedError
+        text = self.to_text(text)
+        if not self.added:
+            return self.encode_plain(text)
+        ids: list[int] = []
+        raw, normal = self.matchers
+        for number, begin, end in raw.split(text):
+            if number is not None:
+                ids.append(number)
+                continue
+            form = self.form(text[begin:end])[0] if normal.forms else ""
+            parts = normal.split(form)
+            if all(number is None for number, _, _ in parts):
+                ids += self.encode_plain(text[begin:end])
+                continue
+            for number, first, last in parts:
+                ids += self.tokenize_form(form[first:last], False)[0] if number is None else (number,)
+        return ids
 
     def tokenize(self, text: str | bytes) -> Tokens:
         """Ids, pieces and character offsets of a text, without special tokens."""
+        text = self.to_text(text)
+        if not self.added:
+            ids, starts, ends = self.tokenize_plain(text, True)
+            return Tokens(ids, [self.vocabulary[i] for i in ids], starts, ends)
+        ids, starts, ends = [], [], []
+
+        def take(found: tuple[list[int], list[int], list[int]]) -> None:
+            for whole, part in zip((ids, starts, ends), found):
+                whole += part
+
+        raw, normal = self.matchers
+        for number, begin, end in raw.split(text):
+            if number is not None:
+                take(([number], *self.span(text, begin, end)))
+                continue
+            piece = text[begin:end]
+            if not normal.forms:
+                some, first, last = self.tokenize_plain(piece, begin == 0)
+                take((some, [begin + place for place in first], [begin + place for place in last]))
+                continue
+            form, firsts, lasts = self.form(piece)
+            for number, low, high in normal.split(form):
+                if number is not None:
+                    take(([number], *self.span(text, begin + firsts[low], begin + lasts[high - 1])))
+                    continue
+                some, first, last = self.tokenize_form(form[low:high], begin + firsts[low] == 0)
+                first, last = [low + place for place in first], [low + place for place in last]
+                places = [begin + (firsts[place] if place < len(form) else lasts[-1]) for place in first]
+                take((some, places, [begin + lasts[b - 1] if b > a else s for a, b, s in zip(first, last, places)]))
+        return Tokens(ids, [self.vocabulary[i] for i in ids], starts, ends)
+
+    @functools.cached_property
+    def matchers(self) -> tuple[Matcher, Matcher]:
+        """What finds the added tokens: in the text, and in its normalised form."""
+        return matchers(self.added, self._ids, lambda content: self.form(content)[0])
+
+    def to_text(self, text: str | bytes) -> str:
+        """Bytes are UTF-8; what is invalid there counts as U+FFFD."""
+        return to_text(text)
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of a text without added tokens."""
         raise NotImplementedError
+
+    def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """Ids, starts and ends of a text without added tokens; `first`: nothing stands before it."""
+        raise NotImplementedError
+
+    def form(self, text: str) -> tuple[str, list[int], list[int]]:
+        """The normalised text in which added tokens are found, and where each of its characters begins and ends."""
+        return text, list(range(len(text))), list(range(1, len(text) + 1))
+
+    def tokenize_form(self, form: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """`tokenize_plain` of a normalised text."""
+        return self.tokenize_plain(form, first)
+
+    def span(self, text: str, begin: int, end: int) -> tuple[list[int], list[int]]:
+        """Offsets of an added token, each in a list."""
+        return [begin], [end]
 
     def pack(
         self, text_a: str | bytes, text_b: str | bytes | None = None, length: int | None = None
@@ -203,6 +317,33 @@ class Tokenizer:
             for name, values in zip(names, (ids, 1, segments)):
                 arrays[name][i, : len(ids)] = values
         return arrays
+
+
+def clip(pieces: Iterable[str], length: int = 60) -> str:
+    """Pieces for an error's text, in one line that is not too long."""
+    return " ".join(
+        repr(piece)[1:-1] if len(piece) <= length else repr(piece[:length])[1:-1] + "..." for piece in pieces
+    )
+
+
+def _checked_specials(specials: Any) -> dict[str, str]:
+    """Part -> piece, in the order of PARTS."""
+    if not isinstance(specials, Mapping) or not all(isinstance(piece, str) for piece in specials.values()):
+        raise InputError(f"specials must be strings by part ({', '.join(PARTS)}). Received: {str(specials)[:60]!r}")
+    if other := [part for part in specials if part not in PARTS]:
+        raise InputError(f"specials name {str(other[0])[:60]!r}, expected only {', '.join(PARTS)}")
+    return {part: specials[part] for part in PARTS if part in specials}
+
+
+def flag(name: str, value: Any) -> bool:
+    """A setting that is true or false.
+
+    Raises:
+        InputError: anything else.
+    """
+    if value not in (True, False) or isinstance(value, float):
+        raise InputError(f"{name} must be true or false. Received: {str(value)[:60]!r}")
+    return bool(value)
 
 
 def room(items: tuple[Item, ...], length: int) -> int:

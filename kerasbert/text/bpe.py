@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kerasbert.errors import InputError
-from kerasbert.text.base import Cache, Inseparable, Tokenizer, Tokens, to_text
+from kerasbert.text.added import AddedToken, is_blank
+from kerasbert.text.base import Cache, Inseparable, Tokenizer, clip, flag
 from kerasbert.text.normalize import TABLES
 
 SPECIALS = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
@@ -54,6 +55,7 @@ class BytePairEncoding(Tokenizer):
         add_prefix_space: bool, put a blank before a text that has none, so that its first word is like the others.
         specials: part -> piece; RoBERTa's by default.
         template: what stands around one text and two; RoBERTa's by default.
+        added: tokens that are found in a text first, see `added.AddedToken`.
     Raises:
         InputError: merges that do not fit the vocabulary, a byte or a special token is missing.
 
@@ -72,10 +74,11 @@ class BytePairEncoding(Tokenizer):
         add_prefix_space: bool = False,
         specials: Mapping[str, str] = SPECIALS,
         template: Sequence[str] = TEMPLATE,
+        added: Iterable[AddedToken | Mapping] = (),
     ):
-        super().__init__(vocabulary, specials, template)
-        self.add_prefix_space = bool(add_prefix_space)
-        self.merges = tuple((merge[0], merge[1]) if len(merge) == 2 else _bad_merge(merge) for merge in merges)
+        super().__init__(vocabulary, specials, template, added)
+        self.add_prefix_space = flag("add_prefix_space", add_prefix_space)
+        self.merges = tuple(_merge_of(merge) for merge in merges)
         missing = [byte for byte, character in enumerate(ALPHABET) if character not in self._ids]
         if missing:
             raise InputError(
@@ -88,6 +91,7 @@ class BytePairEncoding(Tokenizer):
         self._fit()
         self._words = Cache(self._tokenize_word)
         self._chunks, self._firsts = Cache(self._tokenize_chunk), Cache(self._tokenize_first)
+        self._check_added()
 
     def _fit(self) -> None:
         ids, size = self._ids, self.size
@@ -97,8 +101,8 @@ class BytePairEncoding(Tokenizer):
                 self._merged.append(ids[left + right])
             except KeyError as error:
                 raise InputError(
-                    f"merge {rank + 1} ({left} {right}) needs the piece {error.args[0]!r}, which the vocabulary of {size} "
-                    "pieces has not: the merges belong to another vocabulary"
+                    f"merge {rank + 1} ({clip((left, right))}) needs the piece {clip(error.args)!r}, which the vocabulary of "
+                    f"{size} pieces has not: the merges belong to another vocabulary"
                 ) from None
 
     def settings(self) -> dict:
@@ -107,6 +111,7 @@ class BytePairEncoding(Tokenizer):
             "add_prefix_space": self.add_prefix_space,
             "specials": self.specials,
             "template": list(self.template),
+            **self._added_settings(),
         }
 
     def _content(self) -> list:
@@ -121,9 +126,16 @@ class BytePairEncoding(Tokenizer):
         write_atomic(Path(directory) / "merges.txt", "\n".join(lines) + "\n")
         write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
 
-    def encode(self, text: str | bytes) -> list[int]:
-        """Ids of a text, without special tokens. Bytes are UTF-8; what is invalid there counts as U+FFFD."""
-        text = self._prefixed(to_text(text))
+    def renumbered(self, ids: Iterable[int]) -> "BytePairEncoding":
+        """The tokenizer with these pieces alone, in this order."""
+        pieces = [self.vocabulary[i] for i in ids]
+        known = set(pieces)
+        merges = [(left, right) for left, right in self.merges if {left, right, left + right} <= known]
+        return BytePairEncoding(pieces, merges, **self.settings())
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of a text without added tokens."""
+        text = self._prefixed(text)
         first, *chunks = text.split(" ")
         try:  # nothing reaches across a single blank
             known = self._chunks
@@ -134,9 +146,8 @@ class BytePairEncoding(Tokenizer):
         except Inseparable:
             return [i for word in split_words(text) for i in self._words[word][0]]
 
-    def tokenize(self, text: str | bytes) -> Tokens:
-        """Ids, pieces and character offsets (without blanks around words) of a text, without special tokens."""
-        text = to_text(text)
+    def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """Ids, starts and ends (without blanks around words) of a text without added tokens."""
         prefixed = self._prefixed(text)
         ids: list[int] = []
         starts: list[int] = []
@@ -148,11 +159,28 @@ class BytePairEncoding(Tokenizer):
             starts += [offset + start for start in word_starts]
             ends += [offset + end for end in word_ends]
             offset += len(word)
-        if self.add_prefix_space and ids and self.vocabulary[ids[0]][0] == BLANK:
-            # Hugging Face leaves the first token's leading blank, which it may have put there itself
-            starts[0] = 0
-            ends[0] = ends[0] if self.vocabulary[ids[0]].strip(BLANK) else 0
-        return Tokens(ids, [self.vocabulary[i] for i in ids], starts, ends)
+        piece = self.vocabulary[ids[0]] if ids else ""
+        if self.add_prefix_space and piece[:1] == BLANK:
+            if first and piece[1:2] != BLANK:
+                # Hugging Face leaves a single blank before the first token, which it may have put there itself
+                starts[0] = 0
+                ends[0] = ends[0] if piece.strip(BLANK) else 0
+            elif not first and len(text) < len(prefixed):
+                # after an added token it takes the blank off that it has put there, and with it a character
+                ends[0] = max(ends[0], 1)
+                starts[0] = min(starts[0] + 1, ends[0])
+        return ids, starts, ends
+
+    def span(self, text: str, begin: int, end: int) -> tuple[list[int], list[int]]:
+        """Offsets of an added token without the blanks that it has taken in."""
+        first, last = begin, end
+        while first < end and is_blank(text[first]):
+            first += 1
+        if self.add_prefix_space and (begin, first) == (0, 1):
+            first = 0  # as the first token's
+        while last > first and is_blank(text[last - 1]):
+            last -= 1
+        return [first], [last]
 
     def _prefixed(self, text: str) -> str:
         return " " + text if self.add_prefix_space and text and text[0] != " " else text
@@ -215,13 +243,19 @@ class BytePairEncoding(Tokenizer):
 
     def continues(self, token_id: int) -> bool:
         """Whether a piece continues a word: it does not begin with a blank and is no special token (as in fairseq)."""
-        return token_id not in self.special_ids and not chr(BYTES[self.vocabulary[token_id][0]]).isspace()
+        if token_id in self.special_ids or token_id in self.added_ids:
+            return False
+        return not chr(BYTES[self.vocabulary[token_id][0]]).isspace()
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids; padding, `cls` and `sep` left out. The inverse of `encode` (with a blank before it if that adds one)."""
         hidden = {self.pad_id, self.cls_id, self.sep_id}
-        pieces = (self.vocabulary[i] for i in ids if i not in hidden)
-        return b"".join(_to_bytes(piece) for piece in pieces).decode("utf-8", "replace")
+        parts = [self._bytes_of(i) for i in ids if i not in hidden]
+        return b"".join(parts).decode("utf-8", "replace")
+
+    def _bytes_of(self, token_id: int) -> bytes:
+        piece = self.vocabulary[token_id]
+        return piece.encode() if token_id in self.added_ids else _to_bytes(piece)
 
 
 def _to_bytes(piece: str) -> bytes:
@@ -229,8 +263,13 @@ def _to_bytes(piece: str) -> bytes:
     return b"".join(bytes([BYTES[c]]) if c in BYTES else c.encode() for c in piece)
 
 
-def _bad_merge(merge: Sequence[str]) -> tuple[str, str]:
-    raise InputError(f"merge {' '.join(merge)!r} has {len(merge)} pieces, expected two with a blank between them")
+def _merge_of(merge: Sequence[str]) -> tuple[str, str]:
+    pieces = list(merge) if isinstance(merge, str | list | tuple) else [merge]
+    if [type(piece) for piece in pieces] == [str, str]:
+        return pieces[0], pieces[1]
+    raise InputError(
+        f"merge {' '.join(map(str, pieces))[:60]!r} has {len(pieces)} pieces, expected two with a blank between them"
+    )
 
 
 def split_words(text: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.bpe import BLANK, BYTES, BytePairEncoding
 from kerasbert.text.graph import GraphTokenizer
 from kerasbert.text.normalize import TABLES
@@ -50,35 +51,61 @@ class BytePairGraph(GraphTokenizer):
             self._leading = tf.constant([len(piece) - len(piece.lstrip(BLANK)) for piece in pieces], tf.int64)
             self._trailing = tf.constant([len(piece) - len(piece.rstrip(BLANK)) for piece in pieces], tf.int64)
 
+    form_is_text = True
+
     @tf.autograph.experimental.do_not_convert
-    def encode(self, strings: Any) -> tf.RaggedTensor:
-        """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""
+    def encode_plain(self, strings: Any) -> tf.RaggedTensor:
+        """`encode` of texts without added tokens."""
         codes, _ = self._decode(strings)
         return self._ids(codes)
 
     @tf.autograph.experimental.do_not_convert
-    def tokenize(self, strings: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original text."""
+    def tokenize_plain(
+        self, strings: Any, first: tf.Tensor | None = None
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """`tokenize` of texts without added tokens."""
         codes, prefixed = self._decode(strings)
         ids = self._ids(codes)
         # the pieces tile the batch's bytes: byte -> character of the row
         character = tf.repeat(tf.range(tf.size(codes.flat_values, tf.int64)), _utf8_widths(codes.flat_values))
         rows = ids.value_rowids()
-        first = tf.gather(codes.row_splits, rows)
+        begins = tf.gather(codes.row_splits, rows)
         end_bytes = tf.cumsum(tf.gather(self._widths, ids.flat_values))
         start_bytes = end_bytes - tf.gather(self._widths, ids.flat_values)
-        starts = tf.gather(character, start_bytes) - first
-        ends = tf.gather(character, end_bytes - 1) + 1 - first
+        starts = tf.gather(character, start_bytes) - begins
+        ends = tf.gather(character, end_bytes - 1) + 1 - begins
         # a blank that was put before the text has the offsets of its first character
         shift = tf.gather(prefixed, rows)
         starts, ends = tf.maximum(starts - shift, 0), tf.maximum(ends - shift, 1)
-        # blanks are trimmed, but for the first token's leading ones where one may have been put there
+        # blanks are trimmed, but for a single one before the first token, which may have been put there
         leading = tf.gather(self._leading, ids.flat_values)
         if self._prefix:
-            leading = tf.where(starts == 0, tf.zeros_like(leading), leading)
+            at_first = starts == 0 if first is None else (starts == 0) & tf.gather(first, rows)
+            leading = tf.where(at_first & (leading == 1), tf.zeros_like(leading), leading)
         starts = tf.minimum(starts + leading, ends)
         ends = tf.maximum(ends - tf.gather(self._trailing, ids.flat_values), starts)
         return ids, *(ids.with_flat_values(tf.cast(values, tf.int32)) for values in (starts, ends))
+
+    def form(self, pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """The text as it is: byte-level BPE has no normaliser."""
+        places = tf.range(tf.size(pieces.flat_values, tf.int64)) - tf.gather(pieces.row_splits, pieces.value_rowids())
+        return pieces, places, places + 1
+
+    def tokenize_form(
+        self, texts: tf.RaggedTensor, first: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Tokens of code points [T, (n)]."""
+        return self.tokenize_plain(tf.strings.unicode_encode(texts, "UTF-8"), first)
+
+    def spans(
+        self, matcher: GraphMatcher, flat: tf.Tensor, segments: Segments, origins: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Offsets of added tokens without the blanks that they have taken in."""
+        starts, ends = matcher.trimmed(flat, segments)
+        if self._prefix:
+            starts = tf.where((segments.starts == origins) & (starts == origins + 1), origins, starts)
+            ends = tf.maximum(ends, starts)
+        return starts - origins, ends - origins
 
     def _decode(self, strings: Any) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Strings [B] -> code points [B, (characters)] int32, and whether [B] int64 a blank was put before each."""

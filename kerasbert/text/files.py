@@ -11,6 +11,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.text import hf, unigram
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bpe import BytePairEncoding
+from kerasbert.text.languages import NAME as LANGUAGES
 from kerasbert.text.languages import read_languages
 from kerasbert.text.sentencepiece import CONTROL, UNKNOWN, Model, folded, read_model
 from kerasbert.text.unigram import Unigram
@@ -93,8 +94,18 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
         tokenizer = _load(file, lowercase)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{file}: json nested too deeply. Download or write it again") from None
     tokenizer.languages = read_languages(file.parent)
     return tokenizer
+
+
+def held_tokenizer(directory: str | os.PathLike) -> Tokenizer | None:
+    """The tokenizer of a model directory; None where it has none (its tokenizer/ may hold the table of languages alone)."""
+    folder = Path(directory) / "tokenizer"
+    if not folder.is_dir() or [file.name for file in folder.iterdir()] == [LANGUAGES]:
+        return None
+    return load_tokenizer(folder)
 
 
 def tokenizer_file(directory: Path | InMemory) -> Path | InMemory | None:
@@ -105,6 +116,7 @@ def tokenizer_file(directory: Path | InMemory) -> Path | InMemory | None:
 
 def _load(file: Path, lowercase: bool | None) -> Tokenizer:
     if file.suffix in SENTENCEPIECE:
+        _check_class(file, "sentencepiece")
         return _from_sentencepiece(file, lowercase)
     if file.suffix != ".json":
         return _from_vocabulary(file, lowercase)
@@ -112,18 +124,23 @@ def _load(file: Path, lowercase: bool | None) -> Tokenizer:
     if file.name in ("vocab.json", "encoder.json"):
         return _from_merges(file, content, lowercase)
     if "kind" not in content:
-        return hf.from_hf(content, lowercase)
+        _check_class(file, "tokenizer.json")
+        return hf.from_hf(content, lowercase, _beside(file))
     kind = content["kind"]
-    if kind not in KINDS:
-        raise unknown("tokenizer", kind, KINDS, "kerasbert list tokenizers")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise unknown("tokenizer", str(kind)[:60], KINDS, "kerasbert list tokenizers")
     settings = content.get("settings", {})
+    if not isinstance(settings, dict):
+        raise InputError(f"settings is {hf.short(settings)}, expected an object. Write the directory again")
     if lowercase is not None and lowercase != settings.get("lowercase"):
         _only_wordpiece(kind)
         settings |= {"lowercase": lowercase, "strip_accents": None}
     try:
         return KINDS[kind](*ASSETS[kind](file.parent), **settings)
     except TypeError as error:
-        raise InputError(f"settings do not fit: {error}. Write the directory again with this version") from None
+        raise InputError(
+            f"settings do not fit: {str(error)[:200]}. Write the directory again with this version"
+        ) from None
 
 
 def _only_wordpiece(kind: str) -> None:
@@ -152,15 +169,51 @@ def _read_json(file: Path) -> dict:
         content = json.loads(_read_text(file))
     except json.JSONDecodeError as error:
         raise InputError(f"not json (line {error.lineno}: {error.msg}). Download or write it again") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"not json ({str(error)[:80]}). Download or write it again") from None
     if not isinstance(content, dict):
         raise InputError(f"a json {type(content).__name__}, expected an object")
     return content
 
 
-def _config(file: Path) -> dict | None:
-    """Hugging Face's tokenizer_config.json beside a file."""
-    config = file.parent / "tokenizer_config.json"
+def _config(file: Path, name: str = "tokenizer_config.json") -> dict | None:
+    """A json file of Hugging Face's beside a file."""
+    config = file.parent / name
     return _read_json(config) if config.exists() else None
+
+
+def _beside(file: Path) -> list[dict]:
+    """Added tokens that the files beside a tokenizer's file name."""
+    names = ("tokenizer_config.json", "added_tokens.json", "special_tokens_map.json")
+    return hf.added_beside(*(_config(file, name) or {} for name in names))
+
+
+# Hugging Face's classes that the vocabulary's own files are enough for; "Fast" at the end says nothing
+CLASSES = {
+    "wordpiece": "Bert DistilBert Electra MobileBert ConvBert LayoutLM Lxmert SqueezeBert Retribert Realm Ernie Nezha",
+    "bpe": "Roberta GPT2 Bart Longformer LED Blenderbot",
+    "sentencepiece": "Albert XLMRoberta XLNet T5 Bert",
+}
+# what these do before or after a tokenizer.json (another splitter, Moses, emoji) stands in no file
+OWN_CODE = ("BertJapanese", "Bertweet", "Phobert", "XLM", "Flaubert", "FSMT", "BertGeneration", "Transfo")
+
+
+def _check_class(file: Path, kind: str) -> None:
+    """Refuse the files of a class that reads them in another way than ours."""
+    given = (_config(file) or {}).get("tokenizer_class")
+    if given is None:
+        return
+    name = str(given).removesuffix("Fast").removesuffix("Tokenizer")
+    if kind == "tokenizer.json":
+        if name in OWN_CODE:
+            raise InputError(
+                f"tokenizer_class is {hf.short(given)}, whose own code splits texts: it cannot be read here"
+            )
+    elif name not in (*CLASSES[kind].split(), "PreTrained", "TokenizersBackend"):
+        raise InputError(
+            f"tokenizer_class is {hf.short(given)}, which reads {file.name} in a way of its own, expected one of "
+            f"{', '.join(f'{known}Tokenizer' for known in CLASSES[kind].split())}: give another --tokenizer, or none"
+        )
 
 
 def _read_vocabulary(file: Path) -> list[str]:
@@ -185,30 +238,46 @@ ASSETS: dict[str, Callable[[Path], tuple]] = {
 
 
 def _from_vocabulary(file: Path, lowercase: bool | None) -> WordPiece:
+    _check_class(file, "wordpiece")
     pieces = _read_vocabulary(file)
     settings: dict[str, Any] = {}
     given = _config(file)
     if given is not None:
         settings = {
-            "lowercase": given.get("do_lower_case", True),
-            "strip_accents": given.get("strip_accents"),
-            "split_cjk": given.get("tokenize_chinese_chars", True),
+            "lowercase": hf.field(given, "do_lower_case", bool, "tokenizer_config.json", True),
+            "strip_accents": hf.field(given, "strip_accents", bool, "tokenizer_config.json", None),
+            "split_cjk": hf.field(given, "tokenize_chinese_chars", bool, "tokenizer_config.json", True),
         }
     else:
         # markup such as [MASK] or the Chinese vocabulary's <S> says nothing about the text's case
         settings["lowercase"] = not any(piece[:1] not in "[<" and piece != piece.lower() for piece in pieces)
     if lowercase is not None:
         settings["lowercase"] = lowercase
-    return WordPiece(pieces, **settings)
+    # an unreadable piece is the vocabulary's affair: say that first
+    beside = _beside(file) if file.name == "vocab.txt" else []
+    if not beside:
+        return WordPiece(pieces, **settings)
+    plain = WordPiece(pieces, **settings)
+    pieces, added = hf.with_added(plain._ids, beside)
+    return WordPiece(pieces, **settings, added=hf.ordinary(added, plain.specials.values()))
 
 
 def _from_merges(file: Path, ids: dict, lowercase: bool | None) -> BytePairEncoding:
     """vocab.json with merges.txt, or GPT-2's own names for them."""
     if lowercase is not None:
         _only_wordpiece("bpe")
-    merges = file.with_name("merges.txt" if file.name == "vocab.json" else "vocab.bpe")
-    prefix = bool((_config(file) or {}).get("add_prefix_space", False))
-    return hf.byte_level(hf.by_id(ids), _read_merges(merges), add_prefix_space=prefix)
+    merges = _read_merges(file.with_name("merges.txt" if file.name == "vocab.json" else "vocab.bpe"))
+    ends = sum(any(piece.endswith("</w>") for piece in merge) for merge in merges)
+    if ends:
+        raise InputError(
+            f"{ends} of {len(merges)} merges end words with </w>: fastBPE as in XLM, FlauBERT and OpenAI's GPT, whose texts go "
+            "through Moses first, which is not here. Import the model without a tokenizer (--tokenizer none), or with "
+            "another of the same pieces"
+        )
+    _check_class(file, "bpe")
+    prefix = hf.field(_config(file) or {}, "add_prefix_space", bool, "tokenizer_config.json", False)
+    pieces, added = hf.with_added(dict(zip(hf.by_id(ids), range(len(ids)))), _beside(file))
+    return hf.byte_level(pieces, merges, prefix, added)
 
 
 def _from_sentencepiece(file: Path, lowercase: bool | None) -> Unigram:
@@ -222,7 +291,17 @@ def _from_sentencepiece(file: Path, lowercase: bool | None) -> Unigram:
         _only_wordpiece("unigram")
     if layout == unigram.XLM_R and "<pad>" not in model.pieces:
         model = fairseq_order(model)
-    return Unigram(model, specials=layout.specials, template=layout.template)
+    settings: dict[str, Any] = {"specials": layout.specials, "template": layout.template}
+    if beside := _beside(file):
+        pieces, added = hf.with_added({piece: i for i, piece in enumerate(model.pieces)}, beside)
+        more = tuple(pieces[len(model.pieces) :])
+        model = model._replace(
+            pieces=(*model.pieces, *more),
+            scores=(*model.scores, *(0.0 for _ in more)),
+            types=(*model.types, *(CONTROL for _ in more)),
+        )
+        settings["added"] = hf.ordinary(added, layout.specials.values())
+    return Unigram(model, **settings)
 
 
 def fairseq_order(model: Model) -> Model:

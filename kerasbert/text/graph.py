@@ -9,6 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from kerasbert.errors import unknown
+from kerasbert.text import added_graph
+from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.base import Tokenizer, room
 
 GRAPHS = {
@@ -21,24 +23,70 @@ GRAPHS = {
 class GraphTokenizer(tf.Module):
     """Base of the graph's tokenizers; ids and character offsets are the pure-Python tokenizer's.
 
-    A subclass has `encode(strings)` -> ids [B, (tokens)] and `tokenize(strings)` -> (ids, starts, ends), ragged int32.
+    A subclass has `encode_plain(strings)` -> ids [B, (tokens)] and `tokenize_plain(strings, first)` -> (ids, starts, ends),
+    ragged int32, of texts without added tokens, and, where those may be found in normalised text, `form` and `tokenize_form`.
     `strings` [B] are UTF-8; what is invalid there counts as U+FFFD, as many as Python's "replace" gives.
 
     Args:
         tokenizer: the pure-Python tokenizer.
     """
 
+    form_is_text = False
+
     def __init__(self, tokenizer: Tokenizer):
         super().__init__(name="tokenizer")
         self._single, self._pair, self._pad = tokenizer.single, tokenizer.pair, tokenizer.pad_id
+        self.raw = self.normal = None
+        if tokenizer.added:
+            raw, normal = tokenizer.matchers
+            self.raw = GraphMatcher(raw) if raw.forms else None
+            self.normal = GraphMatcher(normal) if normal.forms else None
 
+    @tf.autograph.experimental.do_not_convert
     def encode(self, strings: Any) -> tf.RaggedTensor:
         """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""
-        raise NotImplementedError
+        if self.raw is None and self.normal is None:
+            return self.encode_plain(strings)
+        return self.tokenize(strings)[0]
 
+    @tf.autograph.experimental.do_not_convert
     def tokenize(self, strings: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original text."""
+        if self.raw is None and self.normal is None:
+            return self.tokenize_plain(strings)
+        strings = tf.convert_to_tensor(strings, tf.string)
+        codes = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
+        return added_graph.around(self, codes)
+
+    def encode_plain(self, strings: Any) -> tf.RaggedTensor:
+        """`encode` of texts without added tokens."""
         raise NotImplementedError
+
+    def tokenize_plain(
+        self, strings: Any, first: tf.Tensor | None = None
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """`tokenize` of texts without added tokens; `first` [B] bool: nothing stands before the text."""
+        raise NotImplementedError
+
+    def form(self, pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Code points [T, (characters)] -> normalised [T, (n)], and the characters in which each begins and ends."""
+        raise NotImplementedError
+
+    def readable(self, form: tf.RaggedTensor) -> tf.RaggedTensor:
+        """`form` as plain code points."""
+        return form
+
+    def tokenize_form(
+        self, texts: tf.RaggedTensor, first: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """`tokenize_plain` of normalised code points [T, (n)]."""
+        raise NotImplementedError
+
+    def spans(
+        self, matcher: GraphMatcher, flat: tf.Tensor, segments: Segments, origins: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Offsets [S] of added tokens in texts that begin at these places [S]."""
+        return segments.starts - origins, segments.ends - origins
 
     def pack(self, text_a: Any, text_b: Any = None, length: int = 128) -> dict[str, tf.Tensor]:
         """One or two texts [B] with special tokens as token_ids, padding_mask, segment_ids [B, length] int32.

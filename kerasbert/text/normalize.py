@@ -59,6 +59,7 @@ class Tables:
     letters = functools.cached_property(lambda self: parse_ranges(tables.LETTERS))
     numbers = functools.cached_property(lambda self: parse_ranges(tables.NUMBERS))
     blanks = functools.cached_property(lambda self: parse_ranges(tables.BLANKS))
+    words = functools.cached_property(lambda self: parse_ranges(tables.WORDS))
 
     @functools.cached_property
     def classes(self) -> dict[int, int]:
@@ -146,13 +147,29 @@ class Normalizer(dict):
 
     def words(self, text: str) -> Iterator[tuple[str, list[int]]]:
         """Normalised words, each with the position in `text` of the character that each of its characters came from."""
-        if self.strip_accents and not text.isascii() and not self.movable.isdisjoint(text):
-            parts, sources = self._sorted(text)
-        else:
-            parts = [self[character] for character in text]
-            sources = [i for i, part in enumerate(parts) for _ in part]
+        parts, sources = self._parts(text)
         for word in WORD.finditer("".join(parts)):
             yield word[0], sources[word.start() : word.end()]
+
+    def form(self, text: str) -> tuple[str, list[int]]:
+        """The text as BertNormalizer leaves it, with blanks around ideographs but not around punctuation, and sources."""
+        parts, sources = self._parts(text)
+        form, places, at = [], [], 0
+        for part in parts:
+            places.append(sources[at : at + len(part)])
+            at += len(part)
+            if " " in part and part != " " and not (self.split_cjk and inside(ord(part[1]), TABLES.cjk)):
+                part = part.replace(" ", "")
+                places[-1] = places[-1][: len(part)]
+            form.append(part)
+        return "".join(form), [place for some in places for place in some]
+
+    def _parts(self, text: str) -> tuple[list[str], list[int]]:
+        """What becomes of each character, and the position that each character of the result came from."""
+        if self.strip_accents and not text.isascii() and not self.movable.isdisjoint(text):
+            return self._sorted(text)
+        parts = [self[character] for character in text]
+        return parts, [i for i, part in enumerate(parts) for _ in part]
 
     def _sorted(self, text: str) -> tuple[list[str], list[int]]:
         """NFD's sorting of combining characters, with Hugging Face's alignment: by position, not by character."""

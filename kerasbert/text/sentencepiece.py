@@ -18,7 +18,13 @@ FREE = 1 << 31  # a unit that no byte matches
 STEPS = 1 << 16  # kept in memory, at most
 VALUE = -1  # label of a string's end in the tree
 BLOCK, WINDOW = 256, 4096  # units: what an array grows by, where a free place is looked for
+KEY = 256  # bytes of a rule's string, at most
+VISITS = 1 << 19  # nodes of a tree of rules, at most: a damaged one may go round
+HIGHEST = 1e9  # of a score; what a sum of them can hold
 LIMIT = 1 << 21  # of the relative positions that a unit holds as they are
+
+
+DAMAGED_MAP = "damaged: the character map of the SentencePiece model is cut off or changed. Download it again"
 
 
 class Model(NamedTuple):
@@ -65,9 +71,16 @@ def read_model(data: bytes) -> Model:
         raise InputError("damaged: not a SentencePiece model. Download it again") from None
     if not model.pieces:
         raise InputError("damaged: a SentencePiece model without pieces. Download it again")
+    for i, (piece, score, kind) in enumerate(zip(model.pieces, model.scores, model.types)):
+        byte = kind != BYTE or (len(piece) == 6 and piece[:3] == "<0x" and set(piece[3:5]) <= set("0123456789ABCDEF"))
+        if not piece or kind not in range(1, 7) or not byte or not abs(score) < HIGHEST:
+            raise InputError(
+                f"damaged: piece {i} of the SentencePiece model is {piece[:20]!r} of type {kind} and score {score}. "
+                "Download it again"
+            )
     kind = trainer.get(3, 1)
     if kind != 1:
-        raise InputError(f"a SentencePiece model of type {KINDS.get(kind, kind)!r}, expected 'unigram'")
+        raise InputError(f"a SentencePiece model of type {str(KINDS.get(kind, kind))[:40]!r}, expected 'unigram'")
     if trainer.get(24, 0):
         raise InputError(
             "a SentencePiece model with blanks at the end of words (suffix mode), expected them before words"
@@ -124,6 +137,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
+        if shift > 63:
+            raise ValueError(shift)
 
 
 def _number(field: int, value: int) -> bytes:
@@ -154,11 +169,13 @@ class Charsmap:
     def __init__(self, data: bytes):
         size = int.from_bytes(data[:4], "little")
         if data and (size % 4 or not 0 < size <= len(data) - 4):
-            raise InputError("damaged: the character map of the SentencePiece model is cut off. Download it again")
+            raise InputError(DAMAGED_MAP)
         self._units = array("I", data[4 : 4 + size])
         if struct.pack("=I", 1) != struct.pack("<I", 1):
             self._units.byteswap()
         self._values = data[4 + size :]
+        if self._values and self._values[-1]:
+            raise InputError(DAMAGED_MAP)
         self._steps: dict[tuple[int, str], tuple[int, str | None]] = {}
         self.root = _relative(self._units[0]) if self._units else -1
 
@@ -181,10 +198,15 @@ class Charsmap:
                 return -1, None
             unit = units[node]
             node ^= _relative(unit)
-        return node, self._value(units[node] & 0x7FFFFFFF) if unit & LEAF else None
+        return node, self._value(node) if unit & LEAF else None
 
-    def _value(self, position: int) -> str:
-        return self._values[position : self._values.index(0, position)].decode()
+    def _value(self, node: int) -> str:
+        """The string at the node below a leaf."""
+        try:
+            position = self._units[node] & 0x7FFFFFFF
+            return self._values[position : self._values.index(0, position)].decode()
+        except (IndexError, ValueError):  # of UnicodeDecodeError too
+            raise InputError(DAMAGED_MAP) from None
 
     def longest(self, text: str, at: int) -> tuple[int, str]:
         """(characters read, what becomes of them) by the longest string; one character stays as it is without one."""
@@ -206,15 +228,22 @@ class Charsmap:
             if not unit >> 31:
                 children.setdefault(i ^ unit & 0xFF, []).append(i)
         rules, stack = {}, [(b"", self.root)] if self._units else []
+        visits = 0
         while stack:
             key, base = stack.pop()
+            visits += 1
+            if visits > VISITS or len(key) > KEY:
+                raise InputError(DAMAGED_MAP)
             for i in children.get(base, ()):
                 unit = self._units[i]
                 if i == 0 or not unit & 0xFF:
                     continue
                 longer, below = key + bytes([unit & 0xFF]), i ^ _relative(unit)
                 if unit & LEAF:
-                    rules[longer.decode()] = self._value(self._units[below] & 0x7FFFFFFF)
+                    try:
+                        rules[longer.decode()] = self._value(below)
+                    except UnicodeDecodeError:
+                        raise InputError(DAMAGED_MAP) from None
                 stack.append((longer, below))
         return rules
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kerasbert.errors import InputError
-from kerasbert.text.base import Cache, Inseparable, Tokenizer, Tokens, to_text
+from kerasbert.text.added import AddedToken
+from kerasbert.text.base import Cache, Inseparable, Tokenizer
 from kerasbert.text.sentencepiece import (
     BYTE,
     CONTROL,
@@ -86,6 +87,7 @@ class Unigram(Tokenizer):
         model: Model, or the bytes of a .model file.
         specials: part -> piece; ALBERT's by default.
         template: what stands around one text and two; ALBERT's by default.
+        added: tokens that are found in a text first, see `added.AddedToken`.
     Raises:
         InputError: a damaged .model, a special token is missing.
 
@@ -103,20 +105,29 @@ class Unigram(Tokenizer):
         *,
         specials: Mapping[str, str] = ALBERT.specials,
         template: Sequence[str] = ALBERT.template,
+        added: Iterable[AddedToken | Mapping] = (),
     ):
         model = read_model(model) if isinstance(model, bytes) else model
-        super().__init__(model.pieces, specials, template)
+        super().__init__(model.pieces, specials, template, added)
         # no text gives a special token, so that nobody types one
         types = list(model.types)
         for part, piece in self.specials.items():
             types[self._ids[piece]] = UNKNOWN if part == "unk" else CONTROL
+        for piece in self._absent:
+            types[self._ids[piece]] = CONTROL
         if types.count(UNKNOWN) != 1:
             raise InputError(f"the model has {types.count(UNKNOWN)} unknown pieces, expected one: specials' unk")
         self.model = model._replace(types=tuple(types))
-        controls = [i for i, kind in enumerate(types) if kind == CONTROL]
+        controls = [i for i, kind in enumerate(types) if kind == CONTROL and i not in self.added_ids]
         self.special_ids = tuple(dict.fromkeys((*self.special_ids, *controls)))
         self._prepare()
         self._chunks = Cache(self._tokenize_chunk)
+        if self.added and not (model.dummy_prefix and model.remove_extra and model.escape and not self._user):
+            raise InputError(
+                f"added tokens ({self.added[0].content}, ...) beside a SentencePiece model that keeps blanks or has "
+                "user-defined pieces cannot be read: remove them, or leave the tokenizer's own settings as they are by default"
+            )
+        self._check_added()
 
     def _prepare(self) -> None:
         model = self.model
@@ -151,7 +162,7 @@ class Unigram(Tokenizer):
 
     def settings(self) -> dict:
         """Constructor arguments but the model, for json."""
-        return {"specials": self.specials, "template": list(self.template)}
+        return {"specials": self.specials, "template": list(self.template), **self._added_settings()}
 
     def _content(self) -> list:
         model = self.model._replace(charsmap=self.model.charsmap.hex())
@@ -164,9 +175,14 @@ class Unigram(Tokenizer):
         write_atomic(Path(directory) / "spiece.model", write_model(self.model))
         write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
 
-    def encode(self, text: str | bytes) -> list[int]:
-        """Ids of a text, without special tokens. Bytes are UTF-8; what is invalid there counts as U+FFFD."""
-        text = to_text(text)
+    def renumbered(self, ids: Iterable[int]) -> "Unigram":
+        """The tokenizer with these pieces alone, in this order."""
+        model, ids = self.model, list(ids)
+        fields = {name: tuple(getattr(model, name)[i] for i in ids) for name in ("pieces", "scores", "types")}
+        return Unigram(model._replace(**fields), **self.settings())
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of a text without added tokens."""
         try:
             chunks, total = self._chunks, 0.0
             ids: list[int] = []
@@ -180,13 +196,27 @@ class Unigram(Tokenizer):
         except Inseparable:
             return self._segment(self.normalize(text).text)[0]
 
-    def tokenize(self, text: str | bytes) -> Tokens:
-        """Ids, pieces and character offsets of a text, without special tokens."""
-        normalized = self.normalize(to_text(text))
+    def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """Ids, starts and ends of a text without added tokens."""
+        return self._in_places(self.normalize(text))
+
+    def _in_places(self, normalized: Normalized) -> tuple[list[int], list[int], list[int]]:
         ids, begins, stops, _, _ = self._segment(normalized.text)
         places = [*normalized.sources, normalized.end]
-        starts, ends = [places[begin] for begin in begins], [places[stop] for stop in stops]
-        return Tokens(ids, [self.vocabulary[i] for i in ids], starts, ends)
+        return ids, [places[begin] for begin in begins], [places[stop] for stop in stops]
+
+    def form(self, text: str) -> tuple[str, list[int], list[int]]:
+        """The text by the character map, and where each of its characters begins and ends."""
+        form, starts, at = [], [], 0
+        for read, part in self._parts(text):
+            form.append(part)
+            starts += [at] * len(part)
+            at += read
+        return "".join(form), starts, [*starts[1:], at] if starts else []
+
+    def tokenize_form(self, form: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """`tokenize_plain` of a text by the character map."""
+        return self._in_places(self.normalize(form, [(1, character) for character in form]))
 
     def _tokenize_chunk(self, chunk: str) -> tuple[tuple[int, ...], float, float]:
         """Ids of a chunk between blanks, the score of its path, and how low the text's score may be for them to hold."""
@@ -235,14 +265,14 @@ class Unigram(Tokenizer):
             yield part
             at += part[0]
 
-    def normalize(self, text: str) -> Normalized:
-        """sentencepiece's `Normalizer::Normalize`."""
+    def normalize(self, text: str, parts: Iterable[tuple[int, str]] | None = None) -> Normalized:
+        """sentencepiece's `Normalizer::Normalize`; `parts`: what becomes of the text, in place of the character map."""
         model = self.model
         blank = SPACE if model.escape else " "
         out: list[str] = []
         sources: list[int] = []
         at, previous, begun = 0, model.remove_extra, False
-        for read, part in self._parts(text):
+        for read, part in self._parts(text) if parts is None else parts:
             if not begun:
                 if model.remove_extra and part == " ":
                     at += read
@@ -338,11 +368,13 @@ class Unigram(Tokenizer):
 
     def continues(self, token_id: int) -> bool:
         """Whether a piece continues a word: it does not begin with U+2581 and is no special token."""
-        return token_id not in self.special_ids and self.vocabulary[token_id][0] != SPACE
+        if token_id in self.special_ids or token_id in self.added_ids:
+            return False
+        return self.vocabulary[token_id][0] != SPACE
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids; special tokens but `unk` and `mask` left out."""
-        hidden = set(self.special_ids) - {self.unk_id, self.mask_id}
+        hidden = set(self.special_ids) - {self.unk_id, self.mask_id} - self.added_ids
         parts = []
         for i in ids:
             if i not in hidden:

@@ -1,11 +1,13 @@
 """WordPiece in pure Python: the reference for the graph's tokenizer, and the tokenizer of the phone."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kerasbert.text.base import PARTS, Cache, Tokenizer, Tokens
-from kerasbert.text.normalize import Normalizer
+from kerasbert.errors import InputError
+from kerasbert.text.added import AddedToken
+from kerasbert.text.base import PARTS, Cache, Tokenizer, flag
+from kerasbert.text.normalize import TABLES, Normalizer, inside
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TEMPLATE = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
@@ -22,6 +24,7 @@ class WordPiece(Tokenizer):
         strip_accents: bool, drop accents; None does what `lowercase` does.
         split_cjk: bool, every CJK ideograph is a word.
         max_word_chars: int, a longer word is [UNK].
+        added: tokens that are found in a text first, see `added.AddedToken`.
     Raises:
         InputError: empty vocabulary, a special token is missing, a piece occurs twice.
 
@@ -39,15 +42,20 @@ class WordPiece(Tokenizer):
         strip_accents: bool | None = None,
         split_cjk: bool = True,
         max_word_chars: int = 100,
+        added: Iterable[AddedToken | Mapping] = (),
     ):
-        super().__init__(vocabulary, dict(zip(PARTS, SPECIALS)), TEMPLATE)
-        self.lowercase = bool(lowercase)
-        self.strip_accents = self.lowercase if strip_accents is None else bool(strip_accents)
-        self.split_cjk = bool(split_cjk)
-        self.max_word_chars = int(max_word_chars)
+        super().__init__(vocabulary, dict(zip(PARTS, SPECIALS)), TEMPLATE, added)
+        if type(max_word_chars) is not int or not 0 < max_word_chars < 1 << 20:
+            raise InputError(f"max_word_chars must be a number from 1 to 2^20. Received: {str(max_word_chars)[:60]!r}")
+        self.lowercase = flag("lowercase", lowercase)
+        self.strip_accents = self.lowercase if strip_accents is None else flag("strip_accents", strip_accents)
+        self.split_cjk = flag("split_cjk", split_cjk)
+        self.max_word_chars = max_word_chars
         self._longest = max(map(len, self.vocabulary))
+        self._known = {piece: i for piece, i in self._ids.items() if piece not in self._absent}
         self._normalizer = Normalizer(self.lowercase, self.strip_accents, self.split_cjk)
         self._chunks = Cache(self._tokenize_chunk)
+        self._check_added()
 
     def settings(self) -> dict:
         """Constructor arguments but the vocabulary, for json."""
@@ -56,6 +64,7 @@ class WordPiece(Tokenizer):
             "strip_accents": self.strip_accents,
             "split_cjk": self.split_cjk,
             "max_word_chars": self.max_word_chars,
+            **self._added_settings(),
         }
 
     def save(self, directory: str | os.PathLike) -> None:
@@ -65,20 +74,24 @@ class WordPiece(Tokenizer):
         write_atomic(Path(directory) / "vocab.txt", "\n".join(self.vocabulary) + "\n")
         write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
 
-    def encode(self, text: str | bytes) -> list[int]:
-        """Ids of a text, without special tokens. Bytes are UTF-8; what is invalid there counts as U+FFFD."""
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "replace")
+    def renumbered(self, ids: Iterable[int]) -> "WordPiece":
+        """The tokenizer with these pieces alone, in this order."""
+        return WordPiece([self.vocabulary[i] for i in ids], **self.settings())
+
+    def to_text(self, text: str | bytes) -> str:
+        """Bytes are UTF-8; what is invalid there counts as U+FFFD, which like a lone surrogate is dropped."""
+        return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of a text without added tokens."""
         ids: list[int] = []
         chunks = self._chunks
         for chunk in text.split(" "):  # nothing reaches across a blank
             ids += chunks[chunk][0]
         return ids
 
-    def tokenize(self, text: str | bytes) -> Tokens:
-        """Ids, pieces and character offsets of a text, without special tokens."""
-        if isinstance(text, bytes):
-            text = text.decode("utf-8", "replace")
+    def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """Ids, starts and ends of a text without added tokens."""
         ids: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -89,7 +102,42 @@ class WordPiece(Tokenizer):
             starts += [offset + start for start in chunk_starts]
             ends += [offset + end for end in chunk_ends]
             offset += len(chunk) + 1
-        return Tokens(ids, [self.vocabulary[i] for i in ids], starts, ends)
+        return ids, starts, ends
+
+    def form(self, text: str) -> tuple[str, list[int], list[int]]:
+        """The text as BertNormalizer leaves it, and where each of its characters begins and ends."""
+        form, sources = self._normalizer.form(text)
+        return form, sources, [source + 1 for source in sources]
+
+    def tokenize_form(self, form: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """Words of a normalised text, punctuation apart."""
+        ids: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        word, begin = "", 0
+
+        def end_word() -> None:
+            at = begin
+            for i, end in self._pieces(word) if word else ():
+                ids.append(i)
+                starts.append(at)
+                at = begin + end
+                ends.append(at)
+
+        for place, character in enumerate(form):
+            alone = inside(ord(character), TABLES.punctuation)
+            if alone or character == " ":
+                end_word()
+                word = ""
+            if alone:
+                word, begin = character, place
+                end_word()
+                word = ""
+            elif character != " ":
+                begin = begin if word else place
+                word += character
+        end_word()
+        return ids, starts, ends
 
     def _tokenize_chunk(self, chunk: str) -> tuple[list[int], list[int], list[int]]:
         ids: list[int] = []
@@ -106,7 +154,7 @@ class WordPiece(Tokenizer):
 
     def _pieces(self, word: str) -> list[tuple[int, int]]:
         """Greedy longest match: (id, end) of each piece; one [UNK] for a word that does not go up in pieces."""
-        known = self._ids.get(word)
+        known = self._known.get(word)
         length = len(word)
         if known is not None and length <= self.max_word_chars:
             return [(known, length)]
@@ -117,7 +165,7 @@ class WordPiece(Tokenizer):
         begin, prefix = 0, ""
         while begin < length:
             for end in range(min(length, begin + self._longest), begin, -1):
-                known = self._ids.get(prefix + word[begin:end])
+                known = self._known.get(prefix + word[begin:end])
                 if known is not None:
                     break
             else:
@@ -128,7 +176,7 @@ class WordPiece(Tokenizer):
 
     def continues(self, token_id: int) -> bool:
         """Whether a piece continues a word ("##")."""
-        return self.vocabulary[token_id].startswith("##")
+        return self.vocabulary[token_id].startswith("##") and token_id not in self.added_ids
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids: pieces joined, [PAD] [CLS] [SEP] left out. Case, accents and blanks that encoding dropped stay lost."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.text.added_graph import CODE, inside_bounds
 from kerasbert.text.graph import GraphTokenizer
 from kerasbert.text.normalize import HANGUL, TABLES, Normalizer, hangul, inside, parse_ranges
 from kerasbert.text.wordpiece import WordPiece
@@ -18,7 +19,6 @@ from kerasbert.text.wordpiece import WordPiece
 LIMIT = 0x110000
 BREAK = 1 << 21  # flag of a code point that is a blank or a word of its own
 MOVABLE = 1 << 22  # flag of a code point that NFD may move
-CODE = BREAK - 1
 DROPPED, MARK = -(1 << 24), -(1 << 25)  # first column of the table: nothing is left of the code point
 LONG = 0xE000  # stands for each character of a too long word: private use, so in no text and in no piece
 STAND_INS = 0xF0000  # from here on: private use too
@@ -112,12 +112,12 @@ class WordPieceGraph(GraphTokenizer):
     def __init__(self, tokenizer: WordPiece):
         import tensorflow_text
 
+        others = stand_ins(tokenizer.split_cjk)
         super().__init__(tokenizer)
         self._lowercase, self._strip = tokenizer.lowercase, tokenizer.strip_accents
-        self._limit = tokenizer.max_word_chars
-        others = stand_ins(tokenizer.split_cjk)
+        self._split_cjk, self._limit = tokenizer.split_cjk, tokenizer.max_word_chars
         self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-            _pieces(tokenizer.vocabulary, others),
+            _pieces(tokenizer, others),
             max_bytes_per_word=4 * self._limit,  # the limit is in characters: `_long_words`
             token_out_type=tf.int32,
         )
@@ -129,52 +129,92 @@ class WordPieceGraph(GraphTokenizer):
             self._blocks, self._entries = tf.constant(blocks), tf.constant(entries)
             codes, classes = _class_steps()
             self._class_codes, self._classes = tf.constant(codes), tf.constant(classes)
+            self._cjk = tf.constant(TABLES.cjk, tf.int32)
+            back = sorted((stand_in, code) for code, stand_in in others.items())
+            self._stand_ins, self._stood_for = (tf.constant(column, tf.int32) for column in zip(*back))
 
     @tf.autograph.experimental.do_not_convert
-    def encode(self, strings: Any) -> tf.RaggedTensor:
-        """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""
+    def encode_plain(self, strings: Any) -> tf.RaggedTensor:
+        """`encode` of texts without added tokens."""
         strings = tf.convert_to_tensor(strings, tf.string)
         simple = tf.strings.regex_full_match(strings, self._simple)
         text = tf.strings.lower(strings) if self._lowercase else strings  # ASCII only; other rows are replaced
 
         def replace() -> tf.Tensor:
             rows = tf.where(~simple)
-            items, splits, _, _ = self._normalize(tf.gather_nd(strings, rows))
-            return tf.tensor_scatter_nd_update(text, rows, _to_strings(items, splits))
+            items, splits, _, _ = self._normalize(_decoded(tf.gather_nd(strings, rows)))
+            return tf.tensor_scatter_nd_update(text, rows, _to_strings(self._long_words(items, splits), splits))
 
         text = tf.cond(tf.reduce_all(simple), lambda: text, replace)
         return self._wordpiece.tokenize(text)
 
     @tf.autograph.experimental.do_not_convert
-    def tokenize(self, strings: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original string."""
+    def tokenize_plain(
+        self, strings: Any, first: tf.Tensor | None = None
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """`tokenize` of texts without added tokens."""
         strings = tf.convert_to_tensor(strings, tf.string)
-        items, splits, sources, first = self._normalize(strings)
+        items, splits, sources, first_sources = self._normalize(_decoded(strings))
+        ids, starts, last = self._words(items, splits)
+        row_first = tf.gather(first_sources, ids.value_rowids())
+        starts, last = (tf.cast(tf.gather(sources, item) - row_first, tf.int32) for item in (starts, last))
+        return ids, ids.with_flat_values(starts), ids.with_flat_values(last + 1)
+
+    def form(self, pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Items [T, (n)] of the pieces as BertNormalizer leaves them: with blanks around ideographs; and where they are."""
+        items, splits, sources, first = self._normalize(pieces)
+        count = tf.size(items, tf.int64)
+        if self._split_cjk:
+            ideograph = (items & BREAK > 0) & inside_bounds(items & CODE, self._cjk)
+            repeats = tf.where(ideograph, tf.constant(3, tf.int64), 1)
+            ends = tf.concat([[0], tf.cumsum(repeats)], 0)
+            index = tf.repeat(tf.range(count), repeats)
+            middle = tf.range(tf.size(index, tf.int64)) - tf.gather(ends, index) == 1
+            padding = tf.gather(ideograph, index) & ~middle
+            items, sources = tf.where(padding, BREAK | 0x20, tf.gather(items, index)), tf.gather(sources, index)
+            splits = tf.gather(ends, splits)
+        form = tf.RaggedTensor.from_row_splits(items, splits, validate=False)
+        places = sources - tf.gather(first, form.value_rowids())
+        return form, places, places + 1
+
+    def readable(self, form: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Items as the code points that BertNormalizer has there."""
+        codes = form.flat_values & CODE
+        place = tf.minimum(tf.searchsorted(self._stand_ins, codes), tf.size(self._stand_ins) - 1)
+        stands = tf.gather(self._stand_ins, place) == codes
+        return form.with_flat_values(tf.where(stands, tf.gather(self._stood_for, place), codes))
+
+    def tokenize_form(
+        self, texts: tf.RaggedTensor, first: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Tokens of normalised items [T, (n)]."""
+        ids, starts, last = self._words(texts.flat_values, texts.row_splits)
+        begins = tf.gather(texts.row_splits, ids.value_rowids())
+        return ids, ids.with_flat_values(starts - begins), ids.with_flat_values(last + 1 - begins)
+
+    def _words(self, items: tf.Tensor, splits: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Normalised items -> ids [B, (tokens)], and the first and the last item [n] int64 of each token."""
+        items = self._long_words(items, splits)
         ids, starts, ends = self._wordpiece.tokenize_with_offsets(_to_strings(items, splits))
-        # byte in the normalised row -> item -> character of the original row
+        # byte in the normalised row -> item
         widths = sum(tf.cast(items >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
         bytes_before = tf.concat([[0], tf.cumsum(widths)], 0)
-        rows = ids.value_rowids()
-        row_bytes = tf.gather(tf.gather(bytes_before, splits), rows)
-        row_first = tf.gather(first, rows)
+        row_bytes = tf.gather(tf.gather(bytes_before, splits), ids.value_rowids())
 
-        def characters(row_byte: tf.Tensor) -> tf.Tensor:
-            item = tf.searchsorted(bytes_before, row_bytes + tf.cast(row_byte, tf.int64), side="right") - 1
-            return tf.cast(tf.gather(sources, item) - row_first, tf.int32)
+        def item(row_byte: tf.Tensor) -> tf.Tensor:
+            at = row_bytes + tf.cast(row_byte, tf.int64)
+            return tf.searchsorted(bytes_before, at, side="right", out_type=tf.int64) - 1
 
-        starts = characters(starts.flat_values)
-        ends = characters(ends.flat_values - 1) + 1
-        return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
+        return ids, item(starts.flat_values), item(ends.flat_values - 1)
 
-    def _normalize(self, strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Strings [B] -> normalised code points, their rows, where they come from.
+    def _normalize(self, decoded: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Code points [B, (characters)] -> normalised ones, their rows, where they come from.
 
         Returns:
-            items: [n] int32 code points. splits: [B + 1] int64, where rows begin in `items`.
+            items: [n] int32 code points and flags. splits: [B + 1] int64, where rows begin in `items`.
             sources: [n] int64, the character (counted over the whole batch) that an item came from.
             first: [B + 1] int64, the number of a row's first character.
         """
-        decoded = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
         codes, first = decoded.flat_values, decoded.row_splits
         entries = tf.gather(self._entries, tf.gather(self._blocks, tf.bitwise.right_shift(codes, 8)) + (codes & 255))
         entries = tf.concat([entries[:, :1] + codes[:, None], entries[:, 1:]], 1)
@@ -188,9 +228,7 @@ class WordPieceGraph(GraphTokenizer):
             items, sources = tf.cond(tf.reduce_any(movable), lambda: self._sort(codes, entries, first), plain)
         else:
             items, sources = plain()
-        splits = tf.searchsorted(sources, first, out_type=tf.int64)
-        items = self._long_words(items, splits)
-        return items & CODE, splits, sources, first
+        return items, tf.searchsorted(sources, first, out_type=tf.int64), sources, first
 
     def _sort(self, codes: tf.Tensor, entries: tf.Tensor, first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """NFD's sorting of combining characters: see `Normalizer._sorted`."""
@@ -211,7 +249,7 @@ class WordPieceGraph(GraphTokenizer):
         return tf.boolean_mask(items, kept), tf.boolean_mask(sources, kept)
 
     def _long_words(self, items: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
-        """Words of more than the allowed number of characters become [UNK]: characters that no piece has."""
+        """Code points without flags; words of more than the allowed number of characters become ones that no piece has."""
 
         def replace() -> tf.Tensor:
             letter = tf.cast(items & BREAK == 0, tf.int64)
@@ -221,7 +259,12 @@ class WordPieceGraph(GraphTokenizer):
             return tf.where((tf.gather(lengths, word) > self._limit) & (letter > 0), LONG, items)
 
         longest_row = tf.reduce_max(tf.concat([[0], splits[1:] - splits[:-1]], 0))
-        return tf.cond(longest_row > self._limit, replace, lambda: items)
+        return tf.cond(longest_row > self._limit, replace, lambda: items) & CODE
+
+
+def _decoded(strings: tf.Tensor) -> tf.RaggedTensor:
+    """Strings [B] -> code points [B, (characters)]."""
+    return tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
 
 
 def _to_strings(items: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
@@ -230,11 +273,13 @@ def _to_strings(items: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
     return tf.strings.unicode_encode(rows, "UTF-8")
 
 
-def _pieces(vocabulary: tuple[str, ...], others: dict[int, int]) -> list[str]:
+def _pieces(tokenizer: WordPiece, others: dict[int, int]) -> list[str]:
     """The vocabulary for tensorflow-text; a piece that no text can hold must not match a stand-in."""
     pieces = []
-    for i, piece in enumerate(vocabulary):
-        if not (piece.isascii() and piece.isalnum()):
+    for i, piece in enumerate(tokenizer.vocabulary):
+        if piece not in tokenizer._known:
+            piece = ""
+        elif not (piece.isascii() and piece.isalnum()):
             unreachable = any(inside(ord(c), TABLES.drop) or inside(ord(c), TABLES.space) for c in piece)
             piece = "" if unreachable else piece.translate(others)
         pieces.append(f"[unreachable {i}]" if piece in ("", "##") else piece)

@@ -218,10 +218,10 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
         encoder.build()
         encoder.model_name = info.name
     checkpoints.load_weights(model, encoder)
-    if (Path(model) / "tokenizer").is_dir():
-        from kerasbert import text
+    from kerasbert import text
 
-        encoder.tokenizer = text.load_tokenizer(Path(model) / "tokenizer")
+    if (tokenizer := text.held_tokenizer(model)) is not None:
+        encoder.tokenizer = tokenizer
     return encoder, info.name, results.digest(model)
 
 

@@ -292,8 +292,8 @@ class _Source:
             self.family, self.name = registry.family(info.family), info.name
             self.spec = info.spec.derive(changes)
             self.digest = results.digest(self.directory)
-            if os.path.isdir(os.path.join(self.directory, "tokenizer")):
-                self.tokenizer = text.load_tokenizer(os.path.join(self.directory, "tokenizer"))
+            if (held := text.held_tokenizer(self.directory)) is not None:
+                self.tokenizer = held
         elif isinstance(model, str | os.PathLike):
             self.family, spec = registry.find(str(model))
             self.name = str(model)

@@ -50,9 +50,10 @@ def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.Mode
 
 
 def _tokenizer(directory: Path, who: str) -> Any:
-    if not (directory / "tokenizer").is_dir():
+    tokenizer = text.held_tokenizer(directory)
+    if tokenizer is None:
         raise InputError(f"{who} {directory} has no tokenizer, expected one in its tokenizer/: import it with one")
-    return text.load_tokenizer(directory / "tokenizer")
+    return tokenizer
 
 
 def find_student(

@@ -1,0 +1,154 @@
+"""Write a tokenizer.json for Hugging Face."""
+
+import base64
+import os
+
+from kerasbert.text.base import Item, Tokenizer
+from kerasbert.text.bpe import BytePairEncoding
+from kerasbert.text.sentencepiece import Charsmap
+from kerasbert.text.unigram import SPACE, Unigram
+from kerasbert.text.wordpiece import WordPiece
+
+
+def save_hf(tokenizer: Tokenizer, path: str | os.PathLike) -> None:
+    """Write a tokenizer.json for Hugging Face: `tokenizers.Tokenizer.from_file` gives the same ids.
+
+    With special tokens it adds those that `pack` adds. Differs: theirs reads a literal "[MASK]" in a text as the mask,
+    ours as text; their unigram normalises by grapheme where sentencepiece and ours take the longest rule.
+    """
+    from kerasbert.files import write_json
+
+    parts = {"wordpiece": _wordpiece_parts, "bpe": _byte_level_parts, "unigram": _unigram_parts}[tokenizer.kind]
+    listed = [{"id": i} | token for i, token in added_tokens(tokenizer).items()]
+    base = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": listed}
+    write_json(path, base | parts(tokenizer) | {"post_processor": _post_processor(tokenizer)})
+
+
+def added_tokens(tokenizer: Tokenizer) -> dict[int, dict]:
+    """Id -> content and flags of special and added tokens, ascending."""
+    flags = {token.content: token for token in tokenizer.added}
+    return {
+        i: {
+            "content": (content := tokenizer.vocabulary[i]),
+            **{
+                name: getattr(flags[content], name) if content in flags else False
+                for name in ("single_word", "lstrip", "rstrip", "normalized")
+            },
+            "special": flags[content].special if content in flags else True,
+        }
+        for i in sorted({*tokenizer.special_ids, *tokenizer.added_ids})
+    }
+
+
+def _own_pieces(tokenizer: Tokenizer) -> list[str]:
+    """The vocabulary without the added tokens at its end, which are not the model's: they number them on from it."""
+    pieces = list(tokenizer.vocabulary)
+    own = {token.content for token in tokenizer.added if not token.piece}
+    while pieces[-1] in own:
+        pieces.pop()
+    return pieces
+
+
+def _post_processor(tokenizer: Tokenizer) -> dict:
+    def theirs(items: tuple[Item, ...]) -> list[dict]:
+        return [
+            {"Sequence": {"id": text, "type_id": segment}}
+            if text
+            else {"SpecialToken": {"id": tokenizer.vocabulary[i], "type_id": segment}}
+            for text, i, segment in items
+        ]
+
+    used = sorted({item.id for item in tokenizer.pair if not item.text})
+    names = {tokenizer.vocabulary[i]: i for i in used}
+    template = {
+        "type": "TemplateProcessing",
+        "single": theirs(tokenizer.single),
+        "pair": theirs(tokenizer.pair),
+        "special_tokens": {name: {"id": name, "ids": [i], "tokens": [name]} for name, i in names.items()},
+    }
+    if tokenizer.kind != "bpe":
+        return template
+    trim = {
+        "type": "ByteLevel",
+        "add_prefix_space": tokenizer.add_prefix_space,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
+    return {"type": "Sequence", "processors": [trim, template]}
+
+
+def _wordpiece_parts(tokenizer: WordPiece) -> dict:
+    return {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": tokenizer.split_cjk,
+            "strip_accents": tokenizer.strip_accents,
+            "lowercase": tokenizer.lowercase,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": tokenizer.max_word_chars,
+            "vocab": {piece: i for i, piece in enumerate(_own_pieces(tokenizer))},
+        },
+    }
+
+
+def _byte_level_parts(tokenizer: BytePairEncoding) -> dict:
+    level = {"add_prefix_space": tokenizer.add_prefix_space, "trim_offsets": True, "use_regex": True}
+    return {
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel"} | level,
+        "decoder": {"type": "ByteLevel"} | level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": {piece: i for i, piece in enumerate(_own_pieces(tokenizer))},
+            "merges": [list(merge) for merge in tokenizer.merges],
+        },
+    }
+
+
+def _unigram_parts(tokenizer: Unigram) -> dict:
+    model = tokenizer.model
+    rules = Charsmap(model.charsmap)
+    # rules that begin with more than one character of theirs are out of reach of their Precompiled
+    steps = [
+        {"type": "Replace", "pattern": {"String": quotes}, "content": '"'}
+        for quotes in ("``", "''")
+        if model.charsmap and rules.longest(quotes, 0) == (2, '"')
+    ]
+    if model.charsmap:
+        text = base64.b64encode(model.charsmap).decode()
+        steps.append({"type": "Precompiled", "precompiled_charsmap": text})
+    if model.remove_extra and not tokenizer.added:
+        steps += [
+            {"type": "Strip", "strip_left": True, "strip_right": True},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+        ]
+    scheme = "always" if model.dummy_prefix else "never"
+    metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
+    splitter: dict = metaspace
+    if tokenizer.added:  # so that blanks beside them are no pieces, in normalised text neither
+        splitter = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]}
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": splitter,
+        "decoder": metaspace,
+        "model": {
+            "type": "Unigram",
+            "unk_id": tokenizer.unk_id,
+            "vocab": [list(entry) for entry in zip(_own_pieces(tokenizer), model.scores)],
+            "byte_fallback": model.byte_fallback,
+        },
+    }
