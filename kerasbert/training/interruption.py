@@ -51,8 +51,13 @@ def listen() -> None:
     """In a command that trains: both signals end it at once while it is being set up and when it has trained."""
     global command
     command = True
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in heeded():
         signal.signal(number, lambda number, _: leave(number))
+
+
+def heeded() -> list[int]:
+    """Ctrl-C and SIGTERM, but what the process was started to ignore, as a shell does for Ctrl-C behind `&` in a script."""
+    return [number for number in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextlib.contextmanager
@@ -70,7 +75,7 @@ def noted(trainer: Any) -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.SIG_DFL if command else signal.default_int_handler)
 
     try:
-        old = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+        old = {number: signal.signal(number, note) for number in heeded()}
     except ValueError:
         yield
         return

@@ -101,7 +101,7 @@ def strategy(name: str = "auto") -> tf.distribute.Strategy:
         return tf.distribute.MirroredStrategy(_logical_cpus(place.count), tf.distribute.ReductionToOneDevice())
     found = tf.config.list_physical_devices("GPU")
     if len(found) < place.count:
-        without = "" if found else f": its driver and libraries are needed, {install('gpu')}"
+        without = "" if found else f". The driver is the machine's; for the libraries, {install('gpu')}"
         raise InputError(f"strategy {name!r} needs {place.count} GPU(s), TensorFlow sees {len(found)}{without}")
     if place.count == 1:
         return tf.distribute.OneDeviceStrategy("/gpu:0")

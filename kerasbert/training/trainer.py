@@ -16,6 +16,7 @@ from kerasbert.layers.naming import names, values
 from kerasbert.training import explosion, flops, interruption, multiworker, results, storage
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.feed import Feed, Part
+from kerasbert.training.habits import DEFAULT, Habits
 from kerasbert.training.optimizers import averaged, check_optimizer, make_optimizer
 from kerasbert.training.progress import Means, Meter, Progress
 from kerasbert.training.projection import Projection
@@ -84,42 +85,6 @@ def precision(name: str) -> Iterator[None]:
         keras.config.set_dtype_policy(old)
 
 
-@dataclasses.dataclass(frozen=True)
-class Habits:
-    """How a run is watched and kept; none of it changes the result.
-
-    Args:
-        save_every, log_every, evaluate_every: int, updates; 0 for at the end only. What is logged is the mean over the
-            updates since the last line.
-        keep_every: int, updates; the checkpoints of these are kept for good, 0 for none of them.
-        skip_bad_steps: int, updates that may be left out because loss or gradient is not finite, before the run stops.
-        profile: (first update, number of updates) to trace for TensorBoard, or None.
-        peak: float, FLOP/s of all devices, where utilisation is to be told and the devices are not known.
-        quiet: bool.
-    """
-
-    save_every: int = 1000
-    log_every: int = 10
-    evaluate_every: int = 0
-    skip_bad_steps: int = 0
-    profile: tuple[int, int] | None = None
-    peak: float | None = None
-    quiet: bool = False
-    keep_every: int = 0
-
-    def __post_init__(self):
-        for name in ("save_every", "log_every", "evaluate_every", "skip_bad_steps", "keep_every"):
-            least = 1 if name == "log_every" else 0
-            if type(getattr(self, name)) is not int or getattr(self, name) < least:
-                raise InputError(
-                    f"{name} must be a whole number of at least {least}. Received: {getattr(self, name)!r}"
-                )
-        if self.profile is not None and (len(self.profile) != 2 or self.profile[0] < 0 or self.profile[1] < 1):
-            raise InputError(f"profile must be a first update and a number of updates. Received: {self.profile}")
-        if self.peak is not None and not self.peak > 0:
-            raise InputError(f"peak must be more than 0 FLOP/s. Received: {self.peak}")
-
-
 class Trainer:
     """Trains a program for a number of updates; a killed run goes on from its last checkpoint with the same result.
 
@@ -141,7 +106,7 @@ class Trainer:
         feed: Feed,
         *,
         evaluate: Any = None,
-        habits: Habits = Habits(),
+        habits: Habits = DEFAULT,
         loop: int = 1,
         projection: Projection | None = None,
     ):

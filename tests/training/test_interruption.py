@@ -32,6 +32,8 @@ def as_it_was(monkeypatch):
     monkeypatch.setattr(interruption, "saved", interruption.NOTHING)
     monkeypatch.setattr(interruption, "command", False)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
@@ -90,6 +92,15 @@ def test_nothing_is_promised_before_the_first_update(capfd):
     with pytest.raises(SystemExit):
         interruption.leave(signal.SIGTERM)
     assert capfd.readouterr().err == "interrupted: nothing saved: no update was made\n"
+
+
+def test_what_a_process_was_started_to_ignore_stays_ignored():
+    """A shell ignores Ctrl-C for what a script starts behind `&`."""
+    assert interruption.heeded() == [signal.SIGTERM, signal.SIGINT]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert interruption.heeded() == [signal.SIGTERM]
+    interruption.listen()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 @pytest.mark.slow
