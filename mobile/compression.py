@@ -19,6 +19,7 @@ from kerasbert.mobile.quantize import aware_training, budget, forms, product, ra
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.mobile.samples import generated
 from kerasbert.training.runs import data_of
+from kerasbert.training.splits import measured, training_texts
 
 TARGETS = ("kerasbert", "mediapipe")
 ANY_LENGTH = "any_length"
@@ -104,24 +105,24 @@ def compress(
     sizes = buckets.choose(model.spec.longest, target, length, lengths)
     _check_target(model, target, kind, pair)
 
-    def known(split: str) -> Path | None:
-        """A file of the fine-tuning; it is hashed, so asked for only where it is needed."""
-        return data_of(run).get(split) if isinstance(run, str | os.PathLike) else None
+    def known() -> list | None:
+        """The training texts of the run; its files are hashed, so asked for only where they are needed."""
+        return training_texts(run, getattr(model, "task", None)) if isinstance(run, str | os.PathLike) else None
 
     if max_drop is not None and texts is None and data is None:
-        data = known("dev")
-    cases, targets, source = _cases(model, pair, texts, data)
+        data = data_of(run) if isinstance(run, str | os.PathLike) else None
+    cases, targets, source = _cases(model, pair, texts, data or None)
     learned = None  # ranges of activations, where the model was trained with them
     if quantize == "static_int8" and calibration is None and isinstance(run, str | os.PathLike):
         learned = aware_training.read_ranges(run)
     if quantize in forms.CALIBRATED and calibration is None and not learned:
-        calibration = known("train")
+        calibration = known()
     frequencies = None
     if embedding_codes is not None:
         if quantize not in forms.KINDS or max_drop is not None:
             other = quantize if max_drop is None else "max_drop"
             raise InputError(f"embedding_codes is given with {other}, expected with {' or '.join(forms.KINDS)} alone")
-        given = known("train") if calibration is None else calibration
+        given = known() if calibration is None else calibration
         frequencies = _frequencies(model, pair, given, calibration_size)
     counts_alone = embedding_codes is not None  # then calibration is for the pieces, not for ranges
     drawn = [] if learned or counts_alone else _calibration(model, pair, quantize, calibration, calibration_size)
@@ -196,7 +197,7 @@ def compress(
     }
     if min_agreement is None:
         min_agreement = MIN_AGREEMENT.get(quantize, 0.985)
-    _judge(report, quantize, kind, min_agreement)
+    _judge(report, quantize, kind, min_agreement, getattr(model, "task", None))
     files.write_atomic(out, blob)
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
@@ -314,9 +315,11 @@ def _agreement(kind: str, expected: np.ndarray, received: np.ndarray) -> float:
     return ((expected * received).sum(-1) / np.maximum(norms, 1e-12)).mean()
 
 
-def _judge(report: dict[str, Any], quantize: str, kind: str, min_agreement: float) -> None:
+def _judge(report: dict[str, Any], quantize: str, kind: str, min_agreement: float, task: Any) -> None:
     """Raise unless the file says what the model says."""
     limit = FLOAT_TOLERANCE.get(quantize)
+    if limit is not None and task is not None:
+        limit = task.rounding(limit)
     if limit is not None and not report["max_difference"] <= limit:
         raise InputError(
             f"the {quantize} file differs from the Keras model by {report['max_difference']:.2g} on {report['texts']} "
@@ -338,13 +341,11 @@ def _cases(
     if texts is not None and data is not None:
         raise InputError("texts and data are both given, expected one of them")
     if data is not None:
-        from kerasbert.tasks.task import read_rows
-
         task = getattr(model, "task", None)
         if task is None:
             raise InputError(f"the model has no task to read {data} with: give texts instead")
-        rows = read_rows(task, data)
-        return list(rows.texts), rows.targets, str(Path(data).name)
+        rows, told = measured(task, data, run=getattr(model, "directory", None))
+        return list(rows.texts), rows.targets, told
     if texts is not None:
         if isinstance(texts, str | bytes) or not len(texts):
             raise InputError("texts is empty or one string, expected a list of texts")

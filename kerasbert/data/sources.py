@@ -92,11 +92,23 @@ def read_table(
     Raises:
         InputError: missing file, no rows, a missing column, a row with another number of fields; with file and line.
     """
+    return [row for _, row in numbered_table(path, columns=columns, names=names, format=format)]
+
+
+def numbered_table(
+    path: str | os.PathLike,
+    *,
+    columns: Sequence[str] = (),
+    names: Sequence[str] | None = None,
+    format: str | None = None,
+    raw: bool = False,
+) -> list[tuple[int, dict[str, Any]]]:
+    """(line number, row) of all rows of a table; see `read_table`. With `raw` json's numbers stay numbers."""
     (path,) = check_files([path])
     kind = format or file_format(path)
     if kind not in ("tsv", "csv", "jsonl"):
         raise InputError(f"cannot tell the format of {path}: expected a name ending in .tsv, .csv or .jsonl")
-    rows = [row for _, row in _rows(path, kind, columns, names)]
+    rows = list(_json_rows(path, columns, raw) if kind == "jsonl" else _rows(path, kind, columns, names))
     if not rows:
         raise InputError(f"{path} has no rows, expected at least one below the header")
     return rows
@@ -165,6 +177,9 @@ def _rows(
     fields = _csv_fields(path) if kind == "csv" else _tsv_fields(path)
     if names is None:
         names = next(fields, (0, []))[1]
+    twice = next((name for i, name in enumerate(names) if name and name in names[:i]), None)
+    if twice is not None:
+        raise InputError(f"{path}: two columns are named {twice!r}, expected each name once: {', '.join(names)}")
     for column in columns:
         if column not in names:
             raise InputError(_no_column(f"{path} has", column, names))
@@ -194,7 +209,7 @@ def _csv_fields(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path}, line {reader.line_num}: {error}. Mend the quoting, or name the file .tsv") from error
 
 
-def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(path: Path, columns: Sequence[str], raw: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(_lines(path), 1):
         if not line.strip():
             continue
@@ -205,9 +220,11 @@ def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[s
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number}: a {type(row).__name__}, expected an object such as {{...}}")
         for column in columns:
-            if row.get(column) is None:
+            if column in row and row[column] is None:
+                raise InputError(f"{path}, line {number}: {column!r} is null. Drop the row, or fill it in")
+            if column not in row:
                 raise InputError(_no_column(f"{path}, line {number} has", column, row))
-        yield number, {name: _json_text(value) for name, value in row.items()}
+        yield number, row if raw else {name: _json_text(value) for name, value in row.items()}
 
 
 def _json_text(value: Any) -> Any:
