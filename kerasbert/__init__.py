@@ -20,7 +20,7 @@ _HOMES = {
     "pretrain": "training.pretrain",
     "read_recipe": "training.recipe",
     "finetune": "training.finetune",
-    "evaluate": "training.finetune",
+    "evaluate": "training.evaluation",
     "predict": "tasks.predict",
     "encode": "tasks.predict",
     "import_checkpoint": "checkpoints",

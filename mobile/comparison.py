@@ -111,9 +111,11 @@ def _agreement(kind: str, expected: np.ndarray, received: np.ndarray) -> float:
     return ((expected * received).sum(-1) / np.maximum(norms, 1e-12)).mean()
 
 
-def check_converted(quantize: str, received: np.ndarray, said: np.ndarray) -> None:
+def check_converted(quantize: str, received: np.ndarray, said: np.ndarray, task: Any) -> None:
     """Refuse a float file that computes other numbers than the Keras model of the same ids; both float32 [texts, outputs]."""
     limit, difference = FLOAT_TOLERANCE.get(quantize), float(np.abs(received - said).max())
+    if limit is not None and task is not None:
+        limit = task.rounding(limit)
     if limit is not None and not difference <= limit:
         raise InputError(
             f"the {quantize} file differs from the Keras model by {difference:.2g} on {len(said)} texts, expected at most "

@@ -19,6 +19,7 @@ from kerasbert.mobile.comparison import Texts, reference
 from kerasbert.mobile.quantize import aware_training, budget, forms, product, ranges
 from kerasbert.tasks import predict
 from kerasbert.training.runs import data_of
+from kerasbert.training.splits import measured, training_texts
 
 TARGETS = ("kerasbert", "mediapipe")
 ANY_LENGTH = "any_length"
@@ -106,24 +107,24 @@ def compress(
     sizes = buckets.choose(model.spec.longest, target, length, lengths, trained)
     _check_target(model, target, kind, pair)
 
-    def known(split: str) -> Path | None:
-        """A file of the fine-tuning; it is hashed, so asked for only where it is needed."""
-        return data_of(run).get(split) if isinstance(run, str | os.PathLike) else None
+    def known() -> list | None:
+        """The training texts of the run; its files are hashed, so asked for only where they are needed."""
+        return training_texts(run, getattr(model, "task", None)) if isinstance(run, str | os.PathLike) else None
 
     if max_drop is not None and texts is None and data is None:
-        data = known("dev")
-    cases, targets, source = _cases(model, pair, texts, data, sizes[-1])
+        data = data_of(run) if isinstance(run, str | os.PathLike) else None
+    cases, targets, source = _cases(model, pair, texts, data or None, sizes[-1])
     learned = None  # ranges of activations, where the model was trained with them
     if quantize == "static_int8" and calibration is None and isinstance(run, str | os.PathLike):
         learned = aware_training.read_ranges(run)
     if quantize in forms.CALIBRATED and calibration is None and not learned:
-        calibration = known("train")
+        calibration = known()
     frequencies = None
     if embedding_codes is not None:
         if quantize not in forms.KINDS or max_drop is not None:
             other = quantize if max_drop is None else "max_drop"
             raise InputError(f"embedding_codes is given with {other}, expected with {' or '.join(forms.KINDS)} alone")
-        given = known("train") if calibration is None else calibration
+        given = known() if calibration is None else calibration
         frequencies = _frequencies(model, pair, given, calibration_size)
     counts_alone = embedding_codes is not None  # then calibration is for the pieces, not for ranges
     drawn = [] if learned or counts_alone else _calibration(model, pair, quantize, calibration, calibration_size)
@@ -195,7 +196,7 @@ def compress(
     else:
         blob = finish(convert.convert(model, program, converted, tuple(names.values()), quantize))
     received = comparison.run(blob, cases, reader)
-    comparison.check_converted(quantize, received, said)
+    comparison.check_converted(quantize, received, said, getattr(model, "task", None))
     report |= {"bytes": len(blob), **comparison.compare(expected, received, kind, targets), **record}
     if said is not expected or quantize not in comparison.FLOAT_TOLERANCE:
         comparison.check_agreement(report, kind, min_agreement)
@@ -276,15 +277,11 @@ def _cases(
     if texts is not None and data is not None:
         raise InputError("texts and data are both given, expected one of them")
     if data is not None:
-        from kerasbert.tasks.task import read_rows, split_files
-
         task = getattr(model, "task", None)
         if task is None:
             raise InputError(f"the model has no task to read {data} with: give texts instead")
-        found = split_files(data)  # as `evaluate` takes it
-        path = found.get("dev") or found["train"]
-        rows = read_rows(task, path)
-        return list(rows.texts), rows.targets, path.name
+        rows, told = measured(task, data, run=getattr(model, "directory", None))
+        return list(rows.texts), rows.targets, told
     if isinstance(texts, os.PathLike):
         return samples.read(texts, pair), None, Path(texts).name
     if texts is not None:

@@ -22,7 +22,8 @@ from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.quickstart import measure as processes
 from kerasbert.tasks import label, predict
 from kerasbert.tasks.load import load, task_of
-from kerasbert.tasks.task import Rows, Task, read_rows, split_files
+from kerasbert.tasks.task import Rows, Task
+from kerasbert.training.splits import measured
 
 TIMED = 200  # texts
 TIMES = ("p50_ms", "p90_ms", "peak_memory_mb")
@@ -58,8 +59,8 @@ def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | Non
     return row | {key: value for key, value in _times(path, rows.texts).items() if key in TIMES}
 
 
-def labelled(directory: str | os.PathLike, data: Any) -> tuple[Task, Rows]:
-    """The task of a model directory, and the labelled rows of the dev file among `data` (or of the only file).
+def find_task(directory: str | os.PathLike) -> Task:
+    """The task of a model directory.
 
     Raises:
         InputError: the directory is no fine-tuned model.
@@ -67,8 +68,17 @@ def labelled(directory: str | os.PathLike, data: Any) -> tuple[Task, Rows]:
     task = task_of(checkpoints.read_model_json(directory))
     if task is None:
         raise InputError(f"{directory} is not fine-tuned: the ledger puts costs beside a task's metric")
-    paths = split_files(data)
-    return task, read_rows(task, paths.get("dev") or paths["train"])
+    return task
+
+
+def labelled(directory: str | os.PathLike, data: Any) -> tuple[Task, Rows]:
+    """The task of a model directory, and the labelled rows that `evaluate` would measure it on.
+
+    Raises:
+        InputError: the directory is no fine-tuned model; a folder with training rows alone.
+    """
+    task = find_task(directory)
+    return task, measured(task, data, run=directory)[0]
 
 
 def show(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -33,11 +33,13 @@ from kerasbert.mobile.quantize.aware_training import FILE as RANGES
 from kerasbert.mobile.quantize.aware_training import Aware
 from kerasbert.mobile.quantize.forms import CALIBRATED
 from kerasbert.mobile.trimming import trim
+from kerasbert.tasks import tables
 from kerasbert.tasks.load import task_of
-from kerasbert.tasks.task import split_files
+from kerasbert.tasks.task import read_rows, split_files
 from kerasbert.training import recipe, results
 from kerasbert.training.finetune import finetune
 from kerasbert.training.runs import data_of
+from kerasbert.training.splits import split
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import Settings
@@ -87,8 +89,8 @@ class Plan:
             _projection(name, dict(given))
         object.__setattr__(self, "stages", tuple(made))
 
-    def rows(self) -> dict[str, Path]:
-        """Split -> file of the task's rows.
+    def rows(self) -> dict[str, tables.Source]:
+        """Split -> file or table of the task's rows.
 
         Raises:
             InputError: none are given, and those of the fine-tuning are not there any more.
@@ -106,7 +108,7 @@ class Plan:
         return {
             "format": FORMAT,
             "model": results.digest(self.model),
-            "data": {split: files.sha256(path) for split, path in self.rows().items()},
+            "data": {split: tables.digest(source) for split, source in self.rows().items()},
             "stages": [[name, given] for name, given in self.stages],
             "files": {path: _digest(Path(path)) for path in named},
         }
@@ -189,10 +191,13 @@ def run_plan(
     plan = plan if isinstance(plan, Plan) else read_plan(plan)
     out, work = Path(out), Path(work or f"{out}.plan")
     data = plan.rows()
-    task, rows = ledger.labelled(plan.model, data)  # before any work: the data fit the model
     strategy = resolve(plan.strategy)
     find_strategy(strategy)  # before TensorFlow computes anything, after which a CPU can no longer be divided
+    task = ledger.find_task(plan.model)
+    known = split(task, data, start=plan.model)  # before any work: the data fit the model
     state = _open(work, out, plan.description(), overwrite)
+    if known.held_out and state.get("apart"):  # an older plan's stages hold rows out themselves
+        data = known.apart()
     current, teacher, artefacts = Path(plan.model), None, [Path(plan.model)]
     for number, (name, given) in enumerate(plan.stages, 1):
         made = work / f"{number}-{name}"
@@ -209,17 +214,17 @@ def run_plan(
         artefacts.append(made)
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
         results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
-        settings: dict[str, Any] = {"data": data.get("dev") or data["train"]}
+        settings: dict[str, Any] = {"data": data.get("dev") or known.apart()["dev"]}
         counted = given.get("quantize") in CALIBRATED and not (current / RANGES).exists()
         if counted or given.get("embedding_codes") is not None:
-            settings["calibration"] = data.get("train") or data["dev"]
+            settings["calibration"] = read_rows(task, data.get("train") or data["dev"], targets=False).texts
         settings |= given
         state["report"] = compress(current, out=out, overwrite=True, recipe=plan.recipe(), **settings)
         state |= {"sha256": files.sha256(out), "rows": state["rows"][: len(artefacts)]}
         files.write_json(work / STATE, state)
     for artefact in [*artefacts, out][len(state["rows"]) :]:
         results.say(f"measure {artefact}", quiet)
-        state["rows"].append(ledger.measure(artefact, task, rows))
+        state["rows"].append(ledger.measure(artefact, task, known.dev))
         files.write_json(work / STATE, state)
     ledger.write(state["rows"], work)
     return state["report"] | {"work": str(work), "ledger": state["rows"]}
@@ -228,7 +233,7 @@ def run_plan(
 def _open(work: Path, out: Path, description: dict[str, Any], overwrite: bool) -> dict[str, Any]:
     """The state of a plan in its folder: begun now, or where it was left."""
     description = json.loads(json.dumps(description))
-    new = {"plan": description, "made": 0, "report": None, "sha256": None, "rows": []}
+    new = {"plan": description, "made": 0, "report": None, "sha256": None, "rows": [], "apart": True}
     if (work / STATE).is_file() and not overwrite:
         try:
             old = json.loads((work / STATE).read_text())
@@ -255,7 +260,7 @@ def _make(
     name: str,
     given: dict[str, Any],
     strategy: str,
-    rows: Mapping[str, Path],
+    rows: Mapping[str, tables.Source],
     current: Path,
     teacher: Path | None,
     out: Path,

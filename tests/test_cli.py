@@ -227,7 +227,7 @@ def test_export_checkpoint_replaces_when_it_is_asked_to(capsys, classifier, tmp_
 def test_a_wrong_label_is_named(capsys, classifier, tmp_path):
     (tmp_path / "dev.tsv").write_text("text\tlabel\nthe cat\tmaybe\n")
     status, _, err = run(capsys, "evaluate", classifier, "--data", tmp_path / "dev.tsv")
-    assert (status, "row 1: label 'maybe' is unknown. Expected one of: neg, pos" in err) == (2, True)
+    assert (status, "line 2: label 'maybe' is unknown. Expected one of: neg, pos" in err) == (2, True)
 
 
 def limited(size: int):

@@ -70,7 +70,7 @@ def export_checkpoint(
 
     def read(theirs: str) -> np.ndarray:
         name, transpose = sources[theirs]
-        values = tensors.read(name)
+        values = _in_units(name, tensors.read(name), info.task or {})
         if order is not None and name in ROWS:
             values = values[order]
         return np.ascontiguousarray(values.T) if transpose else values
@@ -91,6 +91,14 @@ def export_checkpoint(
             _write_vocabulary(folder, tokenizer)
             if target == "hf":
                 _write_hf_tokenizer(folder, tokenizer, info.spec.longest)
+
+
+def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:
+    """A tensor, that of a regression's head so that it answers in the unit of the targets: others know no mean and std."""
+    mean, std = task.get("mean", 0.0), task.get("std", 1.0)
+    if name not in ("heads/classifier/kernel", "heads/classifier/bias") or (mean, std) == (0.0, 1.0):
+        return values
+    return (values.astype("float64") * std + (mean if name.endswith("bias") else 0.0)).astype("float32")
 
 
 def _class(dialect: Dialect, tensors: Safetensors) -> str:

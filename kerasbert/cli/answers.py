@@ -2,26 +2,174 @@
 
 import argparse
 import json
+import os
+import queue
 import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from kerasbert.cli.parser import Declare, show
+from kerasbert.errors import InputError
 
 
 def _predict(options: argparse.Namespace) -> None:
+    if sum(map(bool, (options.texts, options.pair, options.data))) > 1:
+        raise InputError("texts come as arguments, by --pair or from --data, expected one of them")
+    if not options.data and (options.out or options.text_column or options.text_b_column):
+        raise InputError("--out and the names of columns go with --data FILE")
+    for text in options.texts:
+        if os.path.isfile(text):
+            raise InputError(
+                f"{text} is a file, expected a text: pass --data {text} (to read a text of that name use stdin)"
+            )
+    kind = check_out(options.out, options.overwrite) if options.out else None
     from kerasbert.tasks.load import load
-    from kerasbert.tasks.predict import predict
+    from kerasbert.tasks.predict import check_task, longest
 
-    texts = options.texts or [line.rstrip("\n") for line in sys.stdin]
     model = load(options.model)
-    if getattr(getattr(model, "task", None), "text_b", None):
-        texts = [tuple(text.split("\t")) for text in texts]
-    for answer in predict(model, texts):
-        value = answer.to_json()
-        show(
-            value,
-            options.json,
-            f"{value['label']}\t{value['score']:.4f}" if "label" in value else f"{value['value']:.4f}",
+    check_task(model)
+    longest(model, options.length)
+    answer = _Answers(model, options)
+    pair = bool(model.task.text_b)
+    if options.data:
+        _predict_table(options, answer, kind)
+    elif options.pair:
+        if not pair:
+            raise InputError("--pair gives two texts, the model reads one: give TEXT")
+        answer.show([tuple(texts) for texts in options.pair])
+    elif options.texts:
+        answer.show([_part(text, pair, f"text {i}") for i, text in enumerate(options.texts, 1)])
+    else:
+        if sys.stdin.isatty():
+            print("reading texts from the terminal, one a line; Ctrl-D ends them", file=sys.stderr)
+        before = 0
+        for lines in arriving(sys.stdin, options.batch):
+            numbered = enumerate(lines, before + 1)
+            answer.show([_part(line, pair, f"line {i}") if line.strip() else None for i, line in numbered])
+            before += len(lines)
+    answer.tell()
+
+
+class _Answers:
+    """The answers of a model, printed as they are made; what is to be said of the texts comes at the end."""
+
+    def __init__(self, model: Any, options: argparse.Namespace):
+        self.model, self.options = model, options
+        self.texts = self.truncated = self.tabs = 0
+
+    def of(self, texts: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """An answer's json for each text; None for None."""
+        from kerasbert.tasks.predict import answered
+
+        there = [text for text in texts if text is not None]
+        found, encoded = answered(self.model, there, self.options.length, self.options.batch)
+        self.texts, self.truncated = self.texts + len(there), self.truncated + len(encoded.truncated)
+        self.tabs += sum(isinstance(text, str) and "\t" in text for text in there)
+        answers = iter(found)
+        return [None if text is None else next(answers).to_json() for text in texts]
+
+    def show(self, texts: Sequence[Any]) -> None:
+        """Print a line for each text; an empty one (json: null) for None."""
+        for value in self.of(texts):
+            text = ""
+            if value is not None:
+                text = f"{value['label']}\t{value['score']:.4f}" if "label" in value else f"{value['value']:.4f}"
+            show(value, self.options.json, text)
+        sys.stdout.flush()
+
+    def tell(self) -> None:
+        """Say what a user cannot see in the answers."""
+        from kerasbert.tasks.predict import longest
+
+        if self.truncated:
+            print(
+                f"{self.truncated} of {self.texts} texts ({self.truncated / self.texts:.1%}) have more than "
+                f"{longest(self.model, self.options.length)} tokens and were truncated (--length)",
+                file=sys.stderr,
+            )
+        if self.tabs and not self.options.data:
+            print(
+                f"{self.tabs} of {self.texts} texts hold a tab, which was read as part of the text: the model reads one "
+                "text; a table is read by --data FILE",
+                file=sys.stderr,
+            )
+
+
+def check_out(out: str, overwrite: bool) -> str:
+    """The format of a table to write, by the end of its name; refuse another, or one that is there."""
+    from kerasbert.data.sources import file_format
+    from kerasbert.tasks.answer_tables import KINDS
+
+    kind = file_format(out)
+    if kind not in KINDS:
+        raise InputError(f"--out {out}: cannot tell the format, expected a name ending in .csv, .tsv or .jsonl")
+    if os.path.exists(out) and not overwrite:
+        raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
+    return kind
+
+
+def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | None) -> None:
+    """A table in, the same with answers out: whole, or not at all."""
+    from kerasbert import files
+    from kerasbert.tasks import answer_tables
+
+    task = answer.model.task
+    columns = [options.text_column or task.text]
+    if task.text_b:
+        columns.append(options.text_b_column or task.text_b)
+    own, rows, texts = answer_tables.read(options.data, columns)
+    answers = answer.of([None if answer_tables.blank(text) else text for text in texts])
+    made = answer_tables.text(kind or ("jsonl" if options.json else own), rows, answers)
+    if options.out:
+        files.write_atomic(options.out, made)
+        print(options.out)
+    else:
+        print(made, end="")
+    absent = answers.count(None)
+    if absent:
+        print(f"{absent} of {len(answers)} rows have no text and no answer", file=sys.stderr)
+
+
+def _part(text: str, pair: bool, where: str) -> Any:
+    """A text, or the two texts of a line with a tab between."""
+    if not pair:
+        return text
+    parts = tuple(text.split("\t"))
+    if len(parts) != 2:
+        raise InputError(
+            f"{where} has {len(parts) - 1} tabs, expected one: the model reads pairs, text_a<tab>text_b (or --pair A B)"
         )
+    return parts
+
+
+def arriving(stream: Any, most: int) -> Iterator[list[str]]:
+    """Lines without their ends, as many at once as have come, at most `most`: a slow stream is answered line by line."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(encoding="utf-8", errors="replace")
+    lines: queue.Queue = queue.Queue(maxsize=4 * max(1, most))
+
+    def read() -> None:
+        try:
+            for line in stream:
+                lines.put(line.rstrip("\n").removesuffix("\r"))
+            lines.put(None)
+        except Exception as error:
+            lines.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    line = lines.get()
+    while line is not None:
+        found: list[str] = []
+        while line is not None:
+            if isinstance(line, Exception):
+                raise line
+            found.append(line)
+            if len(found) >= most or lines.empty():
+                break
+            line = lines.get()
+        yield found
+        line = line if line is None else lines.get()
 
 
 def _encode(options: argparse.Namespace) -> None:
@@ -39,6 +187,16 @@ def add(command: Declare) -> None:
     )
     add.add_argument("model", metavar="RUN")
     add.add_argument("texts", nargs="*", metavar="TEXT")
+    add.add_argument("--pair", nargs=2, action="append", metavar=("A", "B"), help="two texts, for a model of pairs")
+    add.add_argument(
+        "--data", metavar="FILE", help="a csv, tsv or jsonl table (or lines of text): all columns + the answer"
+    )
+    add.add_argument("--out", metavar="TABLE", help="where it goes, by its ending; the standard output without it")
+    add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
+    add.add_argument("--text-column", metavar="NAME", help="column of the text; the task's by default")
+    add.add_argument("--text-b-column", metavar="NAME", help="column of the second text of a pair")
+    add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
+    add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
 
     add = command("encode", _encode, "vectors of texts, one json list a line")

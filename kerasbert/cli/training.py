@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from typing import Any
 
 from kerasbert import registry
@@ -58,7 +59,7 @@ def _finetune(options: argparse.Namespace) -> None:
     from kerasbert.training.finetune import finetune
 
     if bool(options.data) == bool(options.train):
-        raise InputError("give --data FOLDER, or --train FILE with --dev FILE")
+        raise InputError("give --data PATH, or --train FILE and, if there is one, --dev FILE")
     finetune(
         options.model,
         options.task,
@@ -78,13 +79,21 @@ def _finetune(options: argparse.Namespace) -> None:
 
 def _evaluate(options: argparse.Namespace) -> None:
     from kerasbert.tasks.load import load
-    from kerasbert.training.finetune import evaluate, with_columns
+    from kerasbert.training.evaluation import evaluate, with_columns
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
     model = load(options.model)
-    found = evaluate(with_columns(model, **columns) if any(columns.values()) else model, options.data)
+    found = evaluate(
+        with_columns(model, **columns) if any(columns.values()) else model,
+        options.data,
+        length=options.length,
+        batch=options.batch,
+        split=options.split,
+    )
+    for line in found["remarks"]:
+        print(line, file=sys.stderr)
     lines = [
-        f"{found['task']}, {found['examples']} examples",
+        f"{found['task']}, {found['rows']}",
         *(f"  {k}: {v:.4f}" for k, v in found["metrics"].items()),
     ]
     show(found, options.json, "\n".join(lines))
@@ -128,7 +137,7 @@ def add(command: Declare) -> None:
     column_options(add)
     add.add_argument("--epochs", type=int, default=3)
     add.add_argument("--steps", type=int, help="instead of --epochs")
-    add.add_argument("--length", type=int, default=128, help="longest text in tokens")
+    add.add_argument("--length", type=int, help="longest text in tokens, here and in every answer (default: 128)")
     add.add_argument("--patience", type=int, help="evaluations without improvement before it stops")
     add.add_argument("--metric", help="what the best weights are chosen by")
     keep = {"action": "store_true", "default": argparse.SUPPRESS}
@@ -139,7 +148,10 @@ def add(command: Declare) -> None:
 
     add = command("evaluate", _evaluate, "metrics of a fine-tuned model")
     add.add_argument("model", metavar="RUN")
-    add.add_argument("--data", required=True, metavar="PATH")
+    add.add_argument("--data", required=True, metavar="PATH", help="a file, or a folder with a dev or test file")
+    add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
+    add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
+    add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
     column_options(add)
 

@@ -140,13 +140,26 @@ def read_table(
         InputError: missing file, no rows, a missing column, a row with another number of fields, bytes that do not
             decode; with file and line.
     """
+    return [row for _, row in numbered_table(path, columns=columns, names=names, format=format, encoding=encoding)]
+
+
+def numbered_table(
+    path: str | os.PathLike,
+    *,
+    columns: Sequence[str] = (),
+    names: Sequence[str] | None = None,
+    format: str | None = None,
+    encoding: str | None = None,
+    raw: bool = False,
+) -> list[tuple[int, dict[str, Any]]]:
+    """(line number, row) of all rows of a table; see `read_table`. With `raw` json's numbers stay numbers."""
     (path,) = check_files([path])
     kind = format or file_format(path, encoding)
     if kind not in TABLES:
         raise InputError(
             f"cannot tell the format of {path}: expected a name ending in .tsv, .csv, .jsonl, .json or .parquet"
         )
-    rows = [row for _, row in _rows(path, kind, columns, names, encoding)]
+    rows = list(_rows(path, kind, columns, names, encoding, raw))
     if not rows:
         raise InputError(f"{path} has no rows, expected at least one below the header")
     return rows
@@ -185,7 +198,12 @@ def _row_documents(path: Path | str, kind: str, text_field: str, encoding: str |
 
 
 def _rows(
-    path: Path | str, kind: str, columns: Sequence[str], names: Sequence[str] | None, encoding: str | None
+    path: Path | str,
+    kind: str,
+    columns: Sequence[str],
+    names: Sequence[str] | None,
+    encoding: str | None,
+    raw: bool = False,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, or number of the row in parquet; row) pairs; `columns` are present in each."""
     if kind in ("jsonl", "json", "parquet"):
@@ -196,13 +214,18 @@ def _rows(
             if not isinstance(row, dict):
                 raise InputError(f"{path}, line {line}: a {type(row).__name__}, expected an object such as {{...}}")
             for column in columns:
-                if row.get(column) is None:
+                if column not in row:
                     raise InputError(_no_column(f"{path}, line {line} has", column, row))
-            yield line, {name: _json_text(value) for name, value in row.items()}
+                if row[column] is None:
+                    raise InputError(f"{path}, line {line}: {column!r} is null. Drop the row, or fill it in")
+            yield line, row if raw else {name: _json_text(value) for name, value in row.items()}
         return
     fields = _csv_fields(path, encoding) if kind == "csv" else _tsv_fields(path, encoding)
     if names is None:
         names = next(fields, (0, []))[1]
+    twice = next((name for i, name in enumerate(names) if name and name in names[:i]), None)
+    if twice is not None:
+        raise InputError(f"{path}: two columns are named {twice!r}, expected each name once: {', '.join(names)}")
     for column in columns:
         if column not in names:
             raise InputError(_no_column(f"{path} has", column, names))

@@ -13,11 +13,18 @@ LENGTH_STEP = 16
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """Token and segment ids of each text, with special tokens, unpadded."""
+    """Token and segment ids of each text, with special tokens, unpadded; `truncated` tells which lost their end."""
 
     token_ids: list[list[int]]
     segment_ids: list[list[int]]
     pad_id: int = 0
+    truncated: tuple[int, ...] = ()
+
+    def told(self, what: str, longest: int) -> list[str]:
+        """The line that says how many texts are truncated; none where none is."""
+        count, texts = len(self.truncated), len(self.token_ids)
+        share = f"{count} of {texts} texts ({count / max(1, texts):.1%})"
+        return [f"{what}{share} have more than {longest} tokens and are truncated (--length)"] if count else []
 
     def arrays(self, indices: Sequence[int], longest: int, rows: int | None = None) -> dict[str, np.ndarray]:
         """Inputs [rows, S] int32 of some texts, padded to a multiple of LENGTH_STEP and to `rows` rows."""
@@ -44,8 +51,11 @@ def encode_texts(tokenizer: Any, texts: Sequence[str | tuple[str, str]], longest
         raise InputError(
             "the model has no tokenizer: import it with one, or put it into the model directory's tokenizer/"
         )
-    packed = [tokenizer.pack(*(text if isinstance(text, tuple) else (text,)), length=longest) for text in texts]
-    return Encoded([ids for ids, _ in packed], [segments for _, segments in packed], tokenizer.pad_id)
+    parts = [text if isinstance(text, tuple) else (text,) for text in texts]
+    packed = [tokenizer.pack(*some, length=longest) for some in parts]
+    full = [i for i, (ids, _) in enumerate(packed) if len(ids) == longest]
+    truncated = tuple(i for i in full if len(tokenizer.pack(*parts[i])[0]) > longest)
+    return Encoded([ids for ids, _ in packed], [segments for _, segments in packed], tokenizer.pad_id, truncated)
 
 
 def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int) -> list[np.ndarray]:

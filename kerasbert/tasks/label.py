@@ -48,14 +48,21 @@ class LabelModel(HeadedModel):
         return model
 
     def answer(self, outputs, training=False):
-        """Logits or value, of the encoder's outputs."""
+        """Logits, or value in the unit of the targets, of the encoder's outputs."""
+        logits, task = self.logits(outputs, training=training), self.task
+        if task.kind == "classification":
+            return {"logits": logits}
+        value = logits[:, 0]
+        return {"value": value if (task.mean, task.std) == (0.0, 1.0) else value * task.std + task.mean}
+
+    def logits(self, outputs, training=False):
+        """What the head says: float32 [B, L]; of a regression [B, 1], in standard deviations from the mean."""
         pooled = outputs["pooled"] if "pooled" in outputs else outputs["sequence"][:, 0]
-        logits = self.heads["classifier"](pooled, training=training)
-        return {"logits": logits} if self.task.kind == "classification" else {"value": logits[:, 0]}
+        return self.heads["classifier"](pooled, training=training)
 
 
 class LabelProgram(Program):
-    """Cross-entropy of the label, or squared error of the number."""
+    """Cross-entropy of the label, or squared error of the number, which the batch holds standardised (`Task.standard`)."""
 
     def __init__(self, encoder: Any, task: Task):
         self.model = LabelModel(encoder, task, name="label_model")
@@ -66,10 +73,11 @@ class LabelProgram(Program):
         return {"label": ops.sum(batch["label_weight"])}
 
     def losses(self, batch, training=True):
-        outputs, labels, weights = self.model(batch, training=training), batch["label"], batch["label_weight"]
-        if "value" in outputs:
-            return {"label": ops.sum(ops.square(outputs["value"] - labels) * weights)}
-        logits = outputs["logits"]
+        labels, weights = batch["label"], batch["label_weight"]
+        outputs = self.model.encoder(batch, training=training, read="first")
+        logits = self.model.logits(outputs, training=training)
+        if self.model.task.kind == "regression":
+            return {"label": ops.sum(ops.square(logits[:, 0] - labels) * weights)}
         return {
             "label": ops.sum(cross_entropy(logits, labels) * weights),
             "label/accuracy": ops.sum(correct(logits, labels) * weights),
@@ -104,6 +112,22 @@ def metrics(task: Task, outputs: np.ndarray, targets: np.ndarray) -> dict[str, f
     log = -np.log(np.maximum(softmax(outputs.astype("float64"))[np.arange(len(targets)), targets], 1e-300))
     accuracy = float((predicted == targets).mean())
     return {"accuracy": accuracy, "f1": float(f1), "matthews": float(matthews), "loss": float(log.mean())}
+
+
+def remarks(task: Task, outputs: np.ndarray, targets: np.ndarray) -> list[str]:
+    """What makes the metrics of these answers say little, a line each."""
+    found, count = [], len(targets)
+    if task.kind == "regression":
+        if count > 1 and np.ptp(outputs) <= 1e-6 * max(task.std, float(np.abs(outputs).max())):
+            found.append(f"all {count} answers are {outputs[0]:.4g}")
+        return found
+    names = list(task.labels.values())
+    labelled, answered = np.unique(targets), np.unique(outputs.argmax(-1))
+    if len(labelled) == 1:
+        found.append(f"all {count} rows are labelled {names[labelled[0]]!r}: their metrics say little")
+    if len(answered) == 1 and count > 1:
+        found.append(f"all {count} answers are {names[answered[0]]!r}")
+    return found
 
 
 def better(task: Task, new: float, old: float | None) -> bool:

@@ -87,6 +87,7 @@ def load(directory: str | os.PathLike) -> Any:
     model = LabelModel(encoder, task, name="label_model")
     model.build()
     checkpoints.load_weights(path, model.heads["classifier"], "heads/classifier/")
+    model.directory = directory  # where run.json tells which rows were held out
     return model
 
 

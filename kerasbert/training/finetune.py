@@ -8,7 +8,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from kerasbert import checkpoints, files, registry
 from kerasbert.checkpoints import source
@@ -18,13 +17,14 @@ from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, values
 from kerasbert.tasks import label, predict
-from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, ordered_batches, training_batches
+from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
 from kerasbert.tasks.load import load, task_of
-from kerasbert.tasks.task import Rows, Task, find_labels, find_task, hold_out, read_rows, split_files
+from kerasbert.tasks.task import Rows, Task, find_task, standardise
 from kerasbert.training import results
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.projection import Projection
-from kerasbert.training.runs import Run, begun, open_run
+from kerasbert.training.runs import Run, begun, description_of, open_run
+from kerasbert.training.splits import split
 from kerasbert.training.step import check_batch, distribute
 from kerasbert.training.strategy import described, parse, resolve
 from kerasbert.training.strategy import strategy as find_strategy
@@ -43,7 +43,7 @@ def finetune(
     learning_rate: float = 5e-5,
     warmup: int | None = None,
     accumulate: int = 1,
-    length: int = 128,
+    length: int | None = None,
     patience: int | None = None,
     precision: str = "float32",
     strategy: str = "auto",
@@ -71,10 +71,14 @@ def finetune(
 
     Args:
         model: a model or run directory, or an encoder with `.tokenizer`.
-        task: name of a task or a Task. data: a folder with train and dev files, (train, dev), {"train", "dev"}, or one
-            file, of which a tenth is held out.
+        task: name of a task or a Task.
+        data: a folder with train and dev files, (train, dev), {"train", "dev"}, or one file, of which a tenth is held
+            out. In the place of a file rows in memory: a DataFrame, a dict of columns, a list of dicts or of tuples
+            (text, label).
         out: the run directory.
-        epochs: int; or steps: int, updates. batch: int, texts. length: int, longest text in tokens.
+        epochs: int; or steps: int, updates. batch: int, texts.
+        length: int, longest text in tokens; it holds for every answer of the model. By default 128, with `keep_head` that
+            of the task, and never more than the model's positions.
         warmup: int, updates; a tenth by default. patience: int, evaluations without a better metric before it stops.
         changes: dropout rates at dotted paths. text_column, text_b_column, label_column: names in the user's files.
         metric: what the best weights are chosen by. save_every: int, updates; once an epoch by default.
@@ -90,23 +94,26 @@ def finetune(
     """
     if is_remote(out):
         raise InputError(f"finetune writes to a local folder, received {out}: copy the finished run to the address")
+    start = model
     if isinstance(model, str | os.PathLike):
         model = source.directory(model)
     chosen = find_task(task, text=text_column, text_b=text_b_column, label=label_column, metric=metric)
     label.check_metric(chosen)
-    paths = split_files(data)
-    if "train" not in paths:
-        raise InputError(f"{data} has no train file, expected train.tsv, train.csv or train.jsonl")
-    chosen = find_labels(chosen, paths["train"])
-    train = read_rows(chosen, paths["train"])
-    dev = read_rows(chosen, paths["dev"]) if "dev" in paths else None
     strategy = resolve(strategy)
     if parse(strategy).kind == "multiworker":
         raise InputError("finetune runs on one machine: choose another --strategy than 'multiworker'")
     # before the first operation of TensorFlow, after which a CPU can no longer be divided
     devices = find_strategy(strategy)
-    if dev is None:
-        train, dev = hold_out(train, seed)
+    old = None if overwrite else description_of(out)
+    rows = split(chosen, data, begun=old, start=start, seed=seed)
+    if rows.train is None:
+        place = data if isinstance(data, str | os.PathLike) else "data"
+        raise InputError(f"{place} has no train file, expected train.tsv, train.csv or train.jsonl")
+    chosen, train, dev = rows.task, rows.train, rows.dev
+    if keep_head:
+        chosen = _with_head_of(model, chosen)
+    elif old is None or "held_out" in old:  # older runs go on with their numbers as they are
+        chosen = standardise(chosen, rows.sources["train"], train.targets)
     per_epoch = -(-len(train.texts) // batch) if isinstance(batch, int) and batch > 0 else 1
     total = steps or epochs * per_epoch
     settings = Settings(
@@ -129,14 +136,14 @@ def finetune(
         new_pooler = not keep_head and _lacks_pooler(encoder, name) and begun(out, "pooler", "new", overwrite) == "new"
         if new_pooler:
             encoder = _with_pooler(encoder, name, settings)
-        longest = predict.longest(encoder, min(length, encoder.spec.longest))
+        longest = _longest(encoder, length, old, chosen.length if keep_head else None)
         # the warm-up that was asked for: a tenth of the steps grows with them
         description = settings.to_json() | {
             "warmup": warmup,
             "model": name,
             "init": digest,
-            "task": chosen.to_json(),
-            "data": {split: files.sha256(path) for split, path in paths.items()},
+            "task": dataclasses.replace(chosen, length=None).to_json(),
+            "data": rows.digests,
             "length": longest,
             "patience": patience,
             "changes": dict(changes or {}),
@@ -146,11 +153,11 @@ def finetune(
         if projection is not None:
             description["projection"] = projection.describe(encoder, total)
         if keep_head:
-            chosen = _check_head(model, chosen)
-            description |= {"keep_head": True, "task": chosen.to_json()}
+            description["keep_head"] = True
         check_batch(settings.batch, settings.accumulate, devices.num_replicas_in_sync)
-        encoded = [encode_texts(encoder.tokenizer, rows.texts, longest) for rows in (train, dev)]
-        run = open_run(out, "finetune", description, data=paths, overwrite=overwrite, strategy=strategy, quiet=quiet)
+        encoded = [encode_texts(encoder.tokenizer, part.texts, longest) for part in (train, dev)]
+        sources = {"data": rows.sources, "held_out": rows.held_out}
+        run = open_run(out, "finetune", description, **sources, overwrite=overwrite, strategy=strategy, quiet=quiet)
         if run.finished:
             results.say(f"{run.directory} is finished: {total} steps were made", quiet)
             return load(run.directory)
@@ -162,6 +169,8 @@ def finetune(
         results.begin(
             run, encoder.spec, name, encoder.tokenizer, task=_task(chosen, longest), labels=[*chosen.labels.values()]
         )
+        for line in [*rows.lines, *encoded[0].told("train: ", longest), *encoded[1].told("dev: ", longest)]:
+            results.say(line, quiet)
         keras.utils.set_random_seed(settings.seed)
         with _precision(settings.precision):
             program = label.LabelProgram(encoder, chosen)
@@ -169,11 +178,13 @@ def finetune(
             checkpoints.load_weights(model, program.model.heads["classifier"], "heads/classifier/")
     evaluation = Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
     evaluation.projection = projection
-    feed = _Texts(encoded[0], train.targets, settings, longest, devices, paths["train"])
+    feed = _Texts(encoded[0], chosen.standard(train.targets), settings, longest, devices, rows.sources["train"])
     habits = Habits(
         save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet, keep_every=keep_every
     )
     Trainer(program, settings, devices, run, feed, evaluate=evaluation, habits=habits, projection=projection).train()
+    for line in evaluation.state.get("remarks", ()):
+        results.say(f"dev, best weights: {line}", quiet)
     return finish(program.model, evaluation, run, name, longest)
 
 
@@ -243,8 +254,22 @@ def _with_pooler(encoder: Any, name: str, settings: Settings) -> Any:
     return made
 
 
-def _check_head(model: Any, task: Task) -> Task:
-    """The task with the layers that the model's head has; refuses one that was trained for something else."""
+def _longest(encoder: Any, length: int | None, old: Mapping[str, Any] | None, before: int | None) -> int:
+    """Tokens of the longest text of a run.
+
+    Args:
+        length: as asked for, or None. old: run.json of the run that goes on. before: of the head that is kept.
+    """
+    most, own = encoder.spec.longest, old["settings"].get("length") if old else None
+    if length is None:
+        length = min(own or before or 128, most)
+    elif own == most < length:
+        length = most  # older runs took a larger number for that
+    return predict.longest(encoder, length)
+
+
+def _with_head_of(model: Any, task: Task) -> Task:
+    """The task in the unit of a head that is kept; refuse one that was trained for something else."""
     info = checkpoints.read_model_json(model) if isinstance(model, str | os.PathLike) else None
     if info is None or info.task is None:
         raise InputError("keep_head needs the directory of a fine-tuned model, received another model")
@@ -254,7 +279,9 @@ def _check_head(model: Any, task: Task) -> Task:
             f"the head of {model} is for {info.task.get('kind')} with labels {', '.join(had) or 'none'}, expected "
             f"{task.kind} with {', '.join(wanted) or 'none'}: leave keep_head out to train a new one"
         )
-    return dataclasses.replace(task, hidden_layer=info.task.get("hidden_layer"))
+    kept = task_of(info)
+    same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer")}
+    return dataclasses.replace(task, **same)
 
 
 class _Texts(Feed):
@@ -299,18 +326,14 @@ class Evaluation:
         self.function = predict.graph(model, "outputs", predict.task_output)
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
-        outputs = None
-        for indices, inputs in ordered_batches(self.encoded, self.longest):
-            values = self.function({name: tf.convert_to_tensor(value) for name, value in inputs.items()}).numpy()
-            if outputs is None:
-                outputs = np.zeros((len(self.rows.texts), *values.shape[1:]), "float32")
-            outputs[indices] = values
+        outputs = predict.run(self.function, self.encoded, self.longest)
         found = label.metrics(self.task, outputs, self.rows.targets)
         value = found[self.task.metric]
         if self.projection is not None and not self.projection.complete(step):
             pass
         elif label.better(self.task, value, self.state["best"]):
-            self.state = {"best": value, "step": step, "worse": 0}
+            remarks = label.remarks(self.task, outputs, self.rows.targets)
+            self.state = {"best": value, "step": step, "worse": 0, "remarks": remarks}
             self._keep()
         else:
             self.state = self.state | {"worse": self.state["worse"] + 1}
@@ -343,29 +366,3 @@ def finish(model: Any, evaluation: Evaluation, run: Run, name: str, longest: int
         labels=model.labels,
     )
     return load(run.directory)
-
-
-def evaluate(model: Any, data: Any, *, length: int | None = None) -> dict[str, Any]:
-    """Metrics of a fine-tuned model.
-
-    Args:
-        model: a run's directory or a loaded model. data: a file with the task's columns, or a folder with a dev file.
-
-    Returns:
-        {"task", "examples", "metrics": {name: value}}.
-    """
-    model = predict.as_model(model)
-    task = getattr(model, "task", None)
-    if task is None:
-        raise InputError("the model has no task, expected a fine-tuned one: kerasbert finetune makes it")
-    paths = split_files(data)
-    path = paths.get("dev") or paths["train"]
-    rows = read_rows(task, path)
-    outputs = predict.outputs(model, rows.texts, length)
-    return {"task": task.name, "examples": len(rows.texts), "metrics": label.metrics(task, outputs, rows.targets)}
-
-
-def with_columns(model: Any, **columns: str | None) -> Any:
-    """The model, its task reading other columns (text, text_b, label) where given."""
-    model.task = dataclasses.replace(model.task, **{name: value for name, value in columns.items() if value})
-    return model

@@ -23,6 +23,7 @@ from kerasbert import __version__, files
 from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
 from kerasbert.training import storage
+from kerasbert.training.schedules import make_schedule
 
 FORMAT = 1
 
@@ -80,6 +81,33 @@ class Run:
         storage.write(storage.join(self.directory, "metrics.jsonl"), "".join(kept))
         self.waiting = []
 
+    def grow(self, settings: Any, step: int) -> str | None:
+        """Write into `history` where a run that was given more steps left its first schedule; what is to be said of it.
+
+        Args:
+            settings: trainer.Settings, with the new steps. step: int, updates that were made.
+        """
+        waiting = [entry for entry in self.description.get("history", []) if "until" not in entry]
+        if not waiting:
+            return None
+        asked = self.description["settings"].get("warmup")
+
+        def rate(steps: int, update: int) -> float:
+            warmup = steps // 10 if asked is None else asked
+            options = settings.schedule_options
+            return float(make_schedule(settings.schedule, settings.learning_rate, steps, warmup, options)(update))
+
+        for entry in waiting:
+            rates = [rate(entry["steps"], max(step - 1, 0)), rate(settings.steps, step)]
+            entry |= {"until": step, "schedule": settings.schedule, "learning_rates": rates}
+        _write_json(self.directory, self.description)
+        before, after = rates
+        return step and (
+            f"{self.directory} was to have {waiting[-1]['steps']} updates and now has {settings.steps}: the learning rate "
+            f"goes from {before:.3g} at update {step} to {after:.3g} at update {step + 1}. run.json records both schedules; "
+            "--overwrite trains anew under one"
+        )
+
     @contextlib.contextmanager
     def local(self) -> Iterator[Path]:
         """The folder of the run's model directory; a copy of it where the run is at an address."""
@@ -102,7 +130,8 @@ def open_run(
     kind: str,
     settings: Mapping[str, Any],
     *,
-    data: Mapping[str, Path] | None = None,
+    data: Mapping[str, Any] | None = None,
+    held_out: str | None = None,
     overwrite: bool = False,
     strategy: str | None = None,
     quiet: bool = False,
@@ -113,7 +142,8 @@ def open_run(
         out: the run's directory.
         kind: "pretrain" or "finetune".
         settings: json, everything that the result depends on, with `steps`.
-        data: split -> file, where they lie, for `data_of`; their hashes are among the settings.
+        data: split -> file, where they lie, for `data_of`, or rows in memory; their hashes are among the settings.
+        held_out: numbers of the rows that are held out of the training rows, one text; None with dev rows of their own.
         overwrite: start afresh in the place of an older run.
         strategy: where it trains, for run.json; going on elsewhere is no difference, and said unless quiet.
 
@@ -126,7 +156,9 @@ def open_run(
     if strategy:
         description["strategy"] = strategy
     if data:
-        description["data"] = {split: os.path.abspath(path) for split, path in data.items()}
+        paths = {split: path for split, path in data.items() if isinstance(path, str | os.PathLike)}
+        description["data"] = {split: os.path.abspath(path) for split, path in paths.items()}
+        description["held_out"] = held_out
     try:
         old = _read(directory)
         if old is not None and overwrite:
@@ -159,6 +191,8 @@ def open_run(
         from kerasbert.training.results import say  # which imports this file
 
         say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet)
+    if old["settings"] != settings:  # more steps; the trainer adds at which the schedule changed
+        old.setdefault("history", []).append({"steps": old["settings"]["steps"]})
     if old["settings"] != settings or (moved and not finished):  # more steps, another place
         old |= {"settings": settings} | ({"strategy": strategy} if moved else {})
         _write_json(directory, old)
@@ -182,11 +216,20 @@ def data_of(directory: str | os.PathLike) -> dict[str, Path]:
     described = _read(Path(directory)) or {}
     hashes = described["settings"].get("data") if "data" in described else None
     found = {}
+    if hashes and set(hashes) != set(described["data"]):  # some were in memory
+        return {}
     for split, path in described.get("data", {}).items():
         if not os.path.isfile(path) or files.sha256(path) != hashes.get(split):
             return {}
         found[split] = Path(path)
     return found
+
+
+def description_of(directory: str | os.PathLike) -> dict[str, Any] | None:
+    """What run.json of a run, or of RUN@STEP, holds; None where there is none."""
+    if not is_remote(directory) and not os.path.exists(directory):
+        directory = os.fspath(directory).rpartition("@")[0] or directory
+    return _read(os.fspath(directory) if is_remote(directory) else Path(directory))
 
 
 def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:

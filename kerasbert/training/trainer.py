@@ -149,6 +149,10 @@ class Trainer:
         if step and self.chief:
             results.say(f"going on from step {step}", self.habits.quiet)
         self.progress = Progress(self.settings.steps, step, self.habits.quiet)
+        if self.chief and (line := self.run.grow(self.settings, step)):
+            self.progress.say(line)
+        if self.stopped and step < self.settings.steps:
+            self.progress.say(f"stopped at update {step} for want of a better metric: more steps change nothing")
         self.writer = tf.summary.create_file_writer(storage.join(self.run.directory, "tensorboard"))
         self.meter = Meter(self.feed.parts, self.habits.peak or flops.peak(self.strategy))
         with interruption.noted(self), contextlib.closing(self.progress), contextlib.closing(self.writer):

@@ -22,13 +22,14 @@ from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.tasks import label
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import load, task_of
-from kerasbert.tasks.task import Task, hold_out, read_rows, split_files
+from kerasbert.tasks.task import Task
 from kerasbert.training import finetune, results
 from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.optimizers import take_average
 from kerasbert.training.phases import make_phases
 from kerasbert.training.projection import Projection
-from kerasbert.training.runs import open_run
+from kerasbert.training.runs import description_of, open_run
+from kerasbert.training.splits import Split, split
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described, parse, resolve
 from kerasbert.training.strategy import strategy as find_strategy
@@ -52,7 +53,7 @@ def distill(
     epochs: int = 3,
     steps: int | None = None,
     batch: int = 32,
-    length: int = 128,
+    length: int | None = None,
     metric: str | None = None,
     strategy: str = "auto",
     cache: str | os.PathLike | None = None,
@@ -80,7 +81,8 @@ def distill(
         unlabelled: files of text for the teacher to label: lines, or tables with the task's columns.
         changes: Spec fields over a named student's. copy_layers: start it from the teacher's layers.
         masking: settings of the masked LM, on records. epochs: int, over texts; steps: int, updates in their place.
-        length: int, longest text in tokens. metric: what the best weights are chosen by; the task's own by default, of
+        length: int, longest text in tokens; by default that of the teacher's task, or 128.
+        metric: what the best weights are chosen by; the task's own by default, of
             which the first of equal ones are kept: with "loss" a student of a perfect score goes on learning.
         cache: folder of the teacher's answers, `out`/cache by default; they are float32, worked out before the first
             update where no layers are compared and they are at most 2^28 bytes.
@@ -108,7 +110,11 @@ def distill(
         if is_remote(out):
             raise InputError(f"distill writes to a local folder, received {out}: copy the finished run to the address")
         task = _task(info, metric)
-        job = _OnTexts(data, unlabelled, chosen, task, tokenizer, min(length, longest), settings.get("seed", 0), cache)
+        begun = None if overwrite else description_of(out)
+        if length is None:
+            length = (begun["settings"].get("length") if begun else None) or task.length or 128
+        rows = split(task, data, begun=begun, start=teacher, seed=settings.get("seed", 0), dev=chosen.answers)
+        job = _OnTexts(rows, unlabelled, chosen, tokenizer, min(length, longest), cache)
     total = job.steps(epochs, batch) if steps is None else steps
     warmup = settings.pop("warmup", None)
     made = Settings(
@@ -133,12 +139,15 @@ def distill(
         with precision(made.precision):
             master, pupil = _models(job, chosen, source, target, tokenizer, made.seed, quiet)
             program = job.program(pupil, master, chosen, made.seed)
-        run = open_run(out, "distill", description, data=job.paths, overwrite=overwrite, strategy=strategy, quiet=quiet)
+        rows = {"data": job.sources, "held_out": job.held_out}
+        run = open_run(out, "distill", description, **rows, overwrite=overwrite, strategy=strategy, quiet=quiet)
         if run.finished:
             results.say(f"{run.directory} is finished: {total} steps were made", quiet)
             with run.local() as folder:
                 return load(folder)
     results.say(described(strategy), quiet)
+    for line in job.lines:
+        results.say(line, quiet)
     feed = job.feed(program, made, devices, run)
     evaluation = job.evaluation(program, run)
     per_epoch = job.steps(1, batch) if evaluation else 0
@@ -208,36 +217,31 @@ class _OnTexts:
 
     def __init__(
         self,
-        data: Any,
+        rows: Split,
         unlabelled: Any,
         recipe: Distillation,
-        task: Task,
         tokenizer: Any,
         longest: int,
-        seed: int,
         cache: Any,
     ):
-        self.task = task
+        # the unit of the teacher's head, which its student's may be copied from
+        self.task = task = dataclasses.replace(rows.task, length=None)
         if task.kind == "regression" and "soft" in recipe.losses:
             raise InputError("the loss soft compares classes, the teacher's task is a regression: take logits")
-        self.longest, self.cache, self.dev = longest, cache, None
-        self.paths = split_files(data)
-        train = read_rows(self.task, self.paths["train"]) if "train" in self.paths else None
-        if train is None and "labels" in recipe.losses:
+        self.longest, self.cache, self.dev = longest, cache, rows.dev
+        self.sources, self.digests, self.held_out = rows.sources, rows.digests, rows.held_out
+        if rows.train is None and "labels" in recipe.losses:
             raise InputError("the loss labels needs a train file with labels, none was given: leave the loss out")
-        if recipe.answers:
-            if "dev" in self.paths:
-                self.dev = read_rows(self.task, self.paths["dev"])
-            elif train is not None:
-                train, self.dev = hold_out(train, seed)
-            else:
-                raise InputError(
-                    "no dev file and no train file to hold rows out of: name one, the best weights are chosen on it"
-                )
+        if recipe.answers and rows.dev is None:
+            raise InputError(
+                "no dev file and no train file to hold rows out of: name one, the best weights are chosen on it"
+            )
         self.unlabelled = [unlabelled] if isinstance(unlabelled, str | os.PathLike) else list(unlabelled)
-        self.rows, self.labelled = joined(self.task, train, read_unlabelled(self.task, self.unlabelled))
+        self.rows, self.labelled = joined(self.task, rows.train, read_unlabelled(self.task, self.unlabelled))
         self.encoded = encode_texts(tokenizer, self.rows.texts, longest)
         self.encoded_dev = encode_texts(tokenizer, self.dev.texts, longest) if self.dev else None
+        told = [("train", self.encoded), ("dev", self.encoded_dev)]
+        self.lines = rows.lines + [line for name, part in told if part for line in part.told(f"{name}: ", longest)]
 
     def steps(self, epochs: int, batch: int) -> int:
         return epochs * (-(-len(self.rows.texts) // batch) if isinstance(batch, int) and batch > 0 else 1)
@@ -245,7 +249,7 @@ class _OnTexts:
     def description(self) -> dict[str, Any]:
         return {
             "task": self.task.to_json(),
-            "data": {split: files.sha256(path) for split, path in self.paths.items()},
+            "data": self.digests,
             "unlabelled": [files.sha256(path) for path in self.unlabelled],
             "length": self.longest,
         }
@@ -263,7 +267,8 @@ class _OnTexts:
             answers = teachers_answers(program.teacher, self.encoded, self.longest, folder, digest)
             if answers is not None:
                 program.teacher = None
-        return TextsFeed(self.encoded, self.rows, self.labelled, answers, settings, self.longest, devices)
+        rows = dataclasses.replace(self.rows, targets=self.task.standard(self.rows.targets))
+        return TextsFeed(self.encoded, rows, self.labelled, answers, settings, self.longest, devices)
 
     def evaluation(self, program: Any, run: Any) -> finetune.Evaluation | None:
         if self.dev is None:
@@ -276,7 +281,8 @@ class _OnTexts:
 class _OnRecords:
     """Records, by masked LM."""
 
-    task = paths = None
+    task = sources = held_out = None
+    lines = ()
 
     def __init__(
         self,

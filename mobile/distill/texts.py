@@ -14,7 +14,7 @@ from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.sources import file_format, read_documents
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
-from kerasbert.tasks.batches import Encoded, epoch_order, ordered_batches, training_batches
+from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
 from kerasbert.tasks.task import Rows, Task, read_rows
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.step import distribute
@@ -52,7 +52,7 @@ def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[R
 
 
 def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path, digest: str) -> np.ndarray | None:
-    """What the teacher says of every text: float32 [n, L] logits or [n, 1] numbers; None where they are over KEPT bytes.
+    """What the teacher's head says of every text: float32 [n, L]; None where they are over KEPT bytes.
 
     Args:
         teacher: LabelModel. encoded: the texts. longest: int, tokens.
@@ -70,10 +70,7 @@ def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path,
         kept = Safetensors(path)
         if kept.names() == ["answers"] and kept.shape("answers") == shape:
             return kept.read("answers")
-    function, answers = predict.graph(teacher, "outputs", predict.task_output), np.zeros(shape, "float32")
-    for indices, inputs in ordered_batches(encoded, longest):
-        values = function({name: tf.convert_to_tensor(value) for name, value in inputs.items()}).numpy()
-        answers[indices] = values.reshape(len(indices), width)
+    answers = predict.run(predict.graph(teacher, "logits", predict.task_logits), encoded, longest)
     folder.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
     write_safetensors(part, {"answers": shape}, lambda _: answers)

@@ -17,7 +17,8 @@ from kerasbert.mobile.prune.slices import Cut
 from kerasbert.tasks import predict
 from kerasbert.tasks.label import LabelModel
 from kerasbert.tasks.load import task_of
-from kerasbert.tasks.task import Rows, Task, read_rows, split_files
+from kerasbert.tasks.task import Task
+from kerasbert.training.splits import split
 
 ROWS = 512  # labelled texts that the importance is measured on
 
@@ -43,7 +44,7 @@ def heads(
         share: float in (0, 1), of all heads; each layer keeps one at least. Layers that share weights lose equally many.
         rounds: int, the share goes in so many parts, the importance measured anew after each.
         remove: layer -> heads, in the place of data and share.
-        length: int, longest text in tokens.
+        length: int, longest text in tokens; by default that of the task, or 128.
 
     Returns:
         {"out", "removed": {layer: heads of the given model}, "heads": per layer, "parameters": (before, after)}.
@@ -165,9 +166,9 @@ def _measured(
         raise InputError(f"{run} is not fine-tuned, and importance is measured by a task's loss: name what to remove")
     if data is None:
         raise InputError("no data, expected labelled rows of the task to measure the importance on")
-    paths = split_files(data)
-    labelled = read_rows(task, paths.get("train") or paths["dev"])
-    labelled = Rows(labelled.texts[:rows], labelled.targets[:rows])
+    known = split(task, data, start=run)
+    labelled = known.train or known.dev
+    labelled = labelled.take(range(min(rows, len(labelled.texts))))
     evenly = evenly or info.spec.blocks.share != "none"
     total = groups(cut)
     removed: dict[str, list[int]] = {name: [] for name in total}
@@ -178,7 +179,7 @@ def _measured(
     for part in range(1, rounds + 1):
         count = round(whole * part / rounds) - done
         model = _model(info, cut, task, tokenizer)
-        longest = predict.longest(model, min(length or 128, model.spec.longest))
+        longest = predict.longest(model, length or min(task.length or 128, model.spec.longest))
         scores = importance(model, labelled, groups(cut), longest)
         scores = {name: normalised(scores[name]) for name in total}
         chosen = least(scores, count, evenly=evenly)

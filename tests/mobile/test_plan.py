@@ -199,3 +199,19 @@ def test_killed_it_ends_with_the_same_bytes():
     shown = python("-m", "tests.mobile.plan_kills", "--kills", "2").stdout
     assert "kills: 2\n" in shown
     assert "same: True" in shown
+
+
+@pytest.mark.slow
+def test_all_stages_and_the_ledger_hold_the_same_rows_of_one_file_out(run, data, tmp_path, plans):
+    import kerasbert as kb
+    from kerasbert.tasks.task import held_out, read_rows
+
+    stages = (("heads", {"share": 0.4}), ("finetune", {"steps": 2, "batch": 16}), ("quantize", {"lengths": [24]}))
+    plan = plans.Plan(str(run), data / "train.tsv", stages)
+    report = plans.run_plan(plan, tmp_path / "x.tflite", quiet=True)
+    rows = read_rows(kb.load(run).task, data / "train.tsv")
+    assert report["texts"] == len(held_out(rows))
+    assert report["texts_from"] == f"{report['texts']} rows of the rows held out of train.tsv"
+    stage = json.loads((tmp_path / "x.tflite.plan" / "2-finetune" / "run.json").read_text())
+    assert set(stage["settings"]["data"]) == {"train", "dev"}
+    assert len(report["ledger"]) == 4

@@ -10,7 +10,7 @@ import kerasbert as kb
 from kerasbert.errors import InputError
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, ordered_batches, training_batches
 from kerasbert.tasks.label import metrics
-from kerasbert.tasks.task import Task, find_labels, find_task, hold_out, read_rows, split_files
+from kerasbert.tasks.task import Rows, Task, find_labels, find_task, held_out, read_rows, split_files
 from tests import tiny
 from tests.support import python
 
@@ -54,9 +54,13 @@ def test_numeric_labels_are_ordered_as_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("task", "lines", "text"),
     [
-        ("glue/sst2", ["sentence\tlabel", "x\t1", "y\t2"], r"row 2: label '2' is unknown. Expected one of: 0, 1"),
+        (
+            "glue/sst2",
+            ["sentence\tlabel", "x\t1", "y\t2"],
+            r"a.tsv, line 3: label '2' is unknown. Expected one of: 0, 1",
+        ),
         ("glue/sst2", ["text\tlabel", "x\t1"], "no column 'sentence'"),
-        ("regression", ["text\tlabel", "x\tlow"], "row 1: 'low' is not a number"),
+        ("regression", ["text\tlabel", "x\tlow"], "a.tsv, line 2: 'low' is not a number"),
     ],
 )
 def test_wrong_rows_are_named(tmp_path, task, lines, text):
@@ -73,14 +77,18 @@ def test_folders_and_files(tmp_path):
         split_files(tmp_path / "absent")
 
 
-def test_holding_out_is_a_tenth_and_the_same_again():
-    from kerasbert.tasks.task import Rows
-
-    rows = Rows([str(i) for i in range(3000)], np.arange(3000))
-    train, dev = hold_out(rows, seed=1)
-    assert abs(len(dev.texts) - 300) < 3 * np.sqrt(270)
-    assert sorted(train.texts + dev.texts) == sorted(rows.texts)
-    assert hold_out(rows, seed=1)[1].texts == dev.texts != hold_out(rows, seed=2)[1].texts
+def test_holding_out_is_a_tenth_of_every_label_and_of_the_data_alone():
+    labels = np.repeat([0, 1, 2], [2000, 900, 100])
+    rows = Rows([str(i // 2) for i in range(3000)], labels)  # every text twice
+    numbers = held_out(rows)
+    assert np.bincount(labels[numbers]).tolist() == [200, 90, 10]
+    texts = {rows.texts[i] for i in numbers}
+    assert texts.isdisjoint(rows.texts[i] for i in set(range(3000)) - set(numbers.tolist()))
+    shuffled = np.random.default_rng(0).permutation(3000)
+    again = held_out(rows.take(shuffled))
+    assert sorted(shuffled[again]) == numbers.tolist()
+    with pytest.raises(InputError, match="9 rows are too few to hold some out"):
+        held_out(rows.take(range(0, 18, 2)))
 
 
 def test_batches_hold_every_row_once_an_epoch_and_can_start_anywhere():

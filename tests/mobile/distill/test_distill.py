@@ -299,3 +299,19 @@ def test_a_distilled_student_agrees_more_than_one_of_the_labels_alone(classifier
     print("agreement alone, taught", agreement, "mean difference of probability", distance)
     assert agreement[1] >= agreement[0] + 0.02
     assert distance[1] < distance[0] / 2
+
+
+@pytest.mark.slow
+def test_a_regression_is_imitated_in_its_unit(classifier, tmp_path):
+    rows = [line.split("\t") for line in tiny.labelled(tmp_path / "rows.tsv", 120).read_text().splitlines()[1:]]
+    rows = [(text, 1000 if label == "neg" else 2000) for text, label in rows]
+    kb.finetune(classifier, "regression", rows, out=tmp_path / "teacher", epochs=2, **QUICK)
+    losses = {"logits": 1.0, "labels": 0.5}
+    student = distill(tmp_path / "teacher", "half", rows, out=tmp_path / "run", losses=losses, epochs=2, **QUICK)
+    assert (student.task.mean, student.task.std) == pytest.approx((1500, 500), rel=0.01)
+    found = kb.evaluate(tmp_path / "run", rows)
+    assert found["rows"].endswith("held out of the rows in memory")
+    assert found["metrics"]["mean_squared_error"] < 0.5 * 500**2
+    logs = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(line["logits"] < 10 for line in logs if "logits" in line)  # in squared standard deviations
+    assert any("logits" in line for line in logs)

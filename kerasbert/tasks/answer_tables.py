@@ -1,0 +1,97 @@
+"""A table of texts -> the same table with answers."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert.data.sources import file_format, numbered_table
+from kerasbert.errors import InputError
+
+KINDS = ("csv", "tsv", "jsonl")
+
+
+def read(path: str, columns: Sequence[str]) -> tuple[str, list[dict[str, Any]], list[Any]]:
+    """A file's format, its rows with all their columns, and the text (or pair) of each.
+
+    Args:
+        path: a table, or plain text with a text a line, whose column is then `columns[0]`.
+        columns: of the text, or of both texts.
+
+    Raises:
+        InputError: no such file or column, a row without text.
+    """
+    kind = file_format(path)
+    if kind in KINDS:
+        numbered = numbered_table(path, columns=columns, raw=True)
+    elif not Path(path).is_file():
+        raise InputError(f"no file {path}. Check the path")
+    elif len(columns) > 1:
+        raise InputError(f"{path} is plain text, the model reads pairs: give a csv, tsv or jsonl file with two columns")
+    else:
+        kind, lines = "tsv", Path(path).read_text("utf-8-sig", errors="replace").split("\n")
+        numbered = [(i, {columns[0]: line.removesuffix("\r")}) for i, line in enumerate(lines, 1)]
+        if not lines[-1]:
+            numbered.pop()
+    texts = []
+    for line, row in numbered:
+        parts = [row[column] for column in columns]
+        for column, part in zip(columns, parts):
+            if not isinstance(part, str):
+                raise InputError(
+                    f"{path}, line {line}: column {column!r} holds no text. Name the text with --text-column"
+                )
+        texts.append(tuple(parts) if len(parts) > 1 else parts[0])
+    return kind, [row for _, row in numbered], texts
+
+
+def blank(text: Any) -> bool:
+    """Whether a text, or both of a pair, are empty: such a row keeps its place and has no answer."""
+    return not any(part.strip() for part in ((text,) if isinstance(text, str) else text))
+
+
+def names(answer: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+    """Names of the answer's columns; one that the table has already becomes `predicted_label`."""
+    return {name: f"predicted_{name}" if name in columns else name for name in answer}
+
+
+def text(kind: str, rows: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any] | None]) -> str:
+    """The table with the answers as a file's content.
+
+    Args:
+        kind: one of KINDS. rows: column -> value. answers: label and score, or value; None where there is none.
+
+    Raises:
+        InputError: a text that a tsv cannot hold.
+    """
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    given = next((answer for answer in answers if answer is not None), {})
+    added = names([name for name in ("label", "score", "value") if name in given], columns)
+    made = [
+        {**row, **{column: None if answer is None else answer[name] for name, column in added.items()}}
+        for row, answer in zip(rows, answers)
+    ]
+    if kind == "jsonl":
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made)
+    columns += added.values()
+    cells = [columns, *([_cell(row.get(column)) for column in columns] for row in made)]
+    if kind == "csv":
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows(cells)
+        return file.getvalue()
+    for i, row in enumerate(cells):
+        if any("\t" in cell or "\n" in cell or "\r" in cell for cell in row):
+            raise InputError(
+                f"row {i} holds a tab or a line break, which a tsv cannot: name --out a .csv or .jsonl file"
+            )
+    return "".join("\t".join(row) + "\n" for row in cells)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

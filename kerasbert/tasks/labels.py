@@ -1,0 +1,112 @@
+"""What a column of labels may hold, and what is to be said about it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerasbert.errors import InputError
+from kerasbert.tasks.tables import Source, where
+
+# how pandas, Python and databases write a value that is not there
+MISSING = ("", "nan", "NaN", "None", "null", "NULL", "<NA>", "NaT")
+MOST = 10_000
+FEW = 20  # so many different numbers may be classes, whatever their rows
+
+
+def clean(source: Source, column: str, lines: Sequence[int], values: Sequence[Any], known: Mapping = {}) -> list[str]:
+    """The labels without the white space around them; those in `known` stay as they are.
+
+    Raises:
+        InputError: a label is missing, or no text; with file and line, and how many are.
+    """
+    found = [value if value in known else value.strip() for value in map(_scalar, values)]
+    missing = [i for i, value in enumerate(found) if value in MISSING and value not in known]
+    if missing:
+        i = missing[0]
+        what = "empty" if not found[i] else repr(values[i])
+        raise InputError(
+            f"{where(source, lines[i])}: the label (column {column!r}) is {what}, as in {len(missing)} of {len(found)} "
+            "rows. Drop these rows, or name the class otherwise"
+        )
+    return found
+
+
+def _scalar(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def check_classes(source: Source, column: str, values: Sequence[str]) -> None:
+    """Refuse a column that is no column of classes.
+
+    Raises:
+        InputError: one value only, too many, or numbers that are measured.
+    """
+    classes, rows = set(values), len(values)
+    if len(classes) < 2:
+        raise InputError(f"{source} has one label only in column {column!r}: {min(classes)!r}; expected at least two")
+    numbers = list(map(_number, classes))
+    if len(classes) > FEW and None not in numbers:
+        # 300 reals are 300 classes of a row each; whole numbers may be names of classes
+        least = 2 if all(number == int(number) for number in numbers) else 5
+        if rows < least * len(classes):
+            raise InputError(
+                f"{source} has {len(classes)} different numbers in column {column!r} of {rows} rows, which would be "
+                f"{len(classes)} classes: pass --task regression, or write classes as names such as 'c7'"
+            )
+    if len(classes) > MOST:
+        raise InputError(f"{source} has {len(classes)} different labels in column {column!r}: is it the label column?")
+
+
+def _number(value: str) -> float | None:
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if abs(number) < float("inf") else None
+
+
+def remarks(source: Source, raw: Sequence[Any]) -> list[str]:
+    """What a user should know about the labels of the training rows, a line each.
+
+    Args:
+        raw: the labels as they stand in the file.
+    """
+    found, values = [], [_scalar(value).strip() for value in raw]
+    spaced = [value for value in raw if isinstance(value, str) and value != value.strip()]
+    if spaced:
+        found.append(
+            f"{source}: {len(spaced)} labels have space around them, such as {spaced[0]!r}, "
+            f"which is read as {spaced[0].strip()!r}"
+        )
+    counts = Counter(values)
+    folded: dict[str, list[str]] = {}
+    for value in sorted(counts):
+        folded.setdefault(value.casefold(), []).append(value)
+    for same in folded.values():
+        if len(same) > 1:
+            names = ", ".join(f"{name!r} ({counts[name]} rows)" for name in same)
+            found.append(f"{source}: labels that differ in case alone are classes of their own: {names}")
+    if len(counts) > FEW and len(values) < 2 * len(counts):
+        found.append(f"{source}: {len(counts)} labels in {len(values)} rows: is it the label column?")
+    label, most = counts.most_common(1)[0]
+    if most > 0.9 * len(values):
+        found.append(f"{source}: {most / len(values):.1%} of the labels are {label!r}")
+    combined = _combined(list(counts))
+    if combined:
+        found.append(
+            f"{source}: labels such as {combined!r} look like several in one cell. A text has one label here: each "
+            f"combination is a class of its own ({len(counts)} classes)"
+        )
+    return found
+
+
+def _combined(labels: Sequence[str]) -> str | None:
+    """A label that looks like several, whose parts recur in other labels: `a,b` beside `a` and `b`."""
+    for separator in "|;,":
+        parts = {label: {part.strip() for part in label.split(separator)} for label in labels}
+        several = [label for label in labels if len(parts[label]) > 1]
+        found = Counter(part for label in labels for part in parts[label])
+        mine = {part for label in several for part in parts[label]}
+        if several and 2 * sum(found[part] > 1 for part in mine) >= len(mine):
+            return min(several)
+    return None

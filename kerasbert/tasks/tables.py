@@ -1,0 +1,153 @@
+"""Rows from a file or from memory: what `finetune`, `evaluate` and `predict` take as data."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert import files
+from kerasbert.data.sources import numbered_table
+from kerasbert.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Memory:
+    """Rows that were given as Python objects.
+
+    Args:
+        rows: dicts of a value per column, or tuples (text, label), (text_a, text_b, label), ((text_a, text_b), label).
+        name: str, what errors and reports call them.
+    """
+
+    rows: tuple[Any, ...]
+    name: str = "the rows in memory"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def table(self, order: Sequence[str], columns: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+        """(number from 0, column -> text) of each row, as a file's.
+
+        Args:
+            order: columns that the values of a tuple are of.
+            columns: those that every row must have.
+
+        Raises:
+            InputError: no rows, a row of another form, a missing column or text.
+        """
+        if not self.rows:
+            raise InputError(f"{self} are none, expected at least one")
+        return [(i, self._row(i, row, order, columns)) for i, row in enumerate(self.rows)]
+
+    def _row(self, i: int, row: Any, order: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
+        if not isinstance(row, Mapping):
+            if not isinstance(row, list | tuple):
+                raise InputError(f"{where(self, i)}: a {type(row).__name__}, expected a dict or ({', '.join(order)})")
+            values = [*row[0], *row[1:]] if row and isinstance(row[0], list | tuple) else list(row)
+            texts_alone = list(columns) == list(order[: len(values)]) and len(values) == len(columns)
+            if len(values) != len(order) and not texts_alone:
+                raise InputError(
+                    f"{where(self, i)}: {len(values)} values, expected {len(order)}: ({', '.join(order)}). "
+                    "Texts in pairs need text_b_column"
+                )
+            row = dict(zip(order, values))
+        row = {str(name): _text(value) for name, value in row.items()}
+        for column in columns:
+            if column not in row:
+                raise InputError(f"{where(self, i)} has no column {column!r}. It has: {', '.join(row)}")
+        for column in order[:-1]:
+            if column in row and not isinstance(row[column], str):
+                raise InputError(f"{where(self, i)}: column {column!r} holds no text")
+        return row
+
+    def digest(self) -> str:
+        """sha256 of the rows, as a file's would stand in run.json."""
+        found = hashlib.sha256()
+        for row in self.rows:
+            values = {str(k): _text(v) for k, v in row.items()} if isinstance(row, Mapping) else [_text(v) for v in row]
+            found.update(json.dumps(values, sort_keys=True, ensure_ascii=True, default=str).encode() + b"\n")
+        return found.hexdigest()
+
+
+Source = Path | Memory
+
+
+def where(source: Source, line: int) -> str:
+    """`my.csv, line 3`, or `the rows in memory, row 2` (from 0)."""
+    return f"{source}, {'row' if isinstance(source, Memory) else 'line'} {line}"
+
+
+def table(source: Source, order: Sequence[str], columns: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+    """(line, column -> text) of each row of a file, or of rows in memory; see `Memory.table`."""
+    if isinstance(source, Memory):
+        return source.table(order, columns)
+    return numbered_table(source, columns=columns)
+
+
+def digest(source: Source) -> str:
+    """sha256 of the rows."""
+    return source.digest() if isinstance(source, Memory) else files.sha256(source)
+
+
+def is_table(data: Any) -> bool:
+    """Whether data are rows in memory: a DataFrame, a dict of columns, or rows one after the other."""
+    if _is_frame(data):
+        return True
+    if isinstance(data, Mapping):
+        return bool(data) and all(_is_column(value) for value in data.values())
+    if isinstance(data, str | bytes | os.PathLike) or not isinstance(data, Iterable):
+        return False
+    if not isinstance(data, list | tuple):
+        return True
+    first = data[0] if data else None  # of (train, dev) a table, of rows a row
+    return (isinstance(first, Mapping) and not is_table(first)) or _is_row(first)
+
+
+def in_memory(data: Any) -> Memory:
+    """The rows of a DataFrame, of a dict of columns, or of an iterable of dicts or tuples."""
+    if isinstance(data, Memory):
+        return data
+    if _is_frame(data):
+        data = {name: list(data[name]) for name in data.columns}
+    if isinstance(data, Mapping):
+        lengths = {name: len(column) for name, column in data.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise InputError(f"the columns in memory have different lengths: {told}")
+        data = [dict(zip(data, values)) for values in zip(*data.values())]
+    return Memory(tuple(data))
+
+
+def _is_frame(data: Any) -> bool:
+    """Whether it looks like a DataFrame (pandas, polars); neither is imported."""
+    return hasattr(data, "columns") and hasattr(data, "__getitem__") and not isinstance(data, Mapping)
+
+
+def _is_column(value: Any) -> bool:
+    if isinstance(value, str | bytes | os.PathLike | Mapping) or not hasattr(value, "__len__") or _is_frame(value):
+        return False
+    return not any(isinstance(item, Mapping | list | tuple) for item in value)
+
+
+def _is_row(row: Any) -> bool:
+    """(text, label), (text_a, text_b, label) or ((text_a, text_b), label)."""
+    return isinstance(row, list | tuple) and len(row) > 1 and _is_text(row[0]) and not isinstance(row[-1], list | tuple)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(part, str) for part in value))
+
+
+def _text(value: Any) -> Any:
+    """A value as a jsonl file would give it; a missing one (None, NaN) is empty."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if hasattr(value, "item") and not isinstance(value, str):
+        value = value.item()  # numpy's numbers
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    return json.dumps(value) if isinstance(value, bool | int | float) else value

@@ -1,0 +1,51 @@
+"""`evaluate`: metrics of a fine-tuned model, and on which rows."""
+
+import dataclasses
+from typing import Any
+
+from kerasbert.tasks import label, predict
+from kerasbert.tasks.batches import encode_texts
+from kerasbert.training.splits import measured
+
+
+def evaluate(
+    model: Any, data: Any, *, length: int | None = None, batch: int = predict.BATCH, split: str | None = None
+) -> dict[str, Any]:
+    """Metrics of a fine-tuned model.
+
+    Args:
+        model: a run's directory or a loaded model.
+        data: a file with the task's columns, a folder, or rows in memory as `finetune` takes them. Of the file that a run
+            held rows out of these rows count; of a folder its dev file, else what the run held out, else its test file.
+        length: int, tokens a text may have; the length of the task's training by default. batch: int, texts at once.
+        split: "train", "dev" or "test", where another part of the data is wanted.
+
+    Returns:
+        {"task", "rows": what was measured on, "examples", "truncated": texts that lost their end, "length", "metrics":
+        {name: value}, "remarks": lines}.
+
+    Raises:
+        InputError: no task, files, columns, labels; a folder with training rows alone.
+    """
+    model = predict.as_model(model)
+    task = getattr(model, "task", None)
+    predict.check_task(model)
+    rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)
+    longest = predict.longest(model, length)
+    encoded = encode_texts(model.tokenizer, predict.check_texts(model, rows.texts), longest)
+    outputs = predict.run(predict.graph(model, "outputs", predict.task_output), encoded, longest, batch)
+    return {
+        "task": task.name,
+        "rows": told,
+        "examples": len(rows.texts),
+        "truncated": len(encoded.truncated),
+        "length": longest,
+        "metrics": label.metrics(task, outputs, rows.targets),
+        "remarks": [*encoded.told("", longest), *label.remarks(task, outputs, rows.targets)],
+    }
+
+
+def with_columns(model: Any, **columns: str | None) -> Any:
+    """The model, its task reading other columns (text, text_b, label) where given."""
+    model.task = dataclasses.replace(model.task, **{name: value for name, value in columns.items() if value})
+    return model

@@ -1,0 +1,224 @@
+"""Which rows a fine-tuning learns from, which it is judged by, and which `evaluate`, ledger and `compress` measure on.
+
+Where no dev rows are given a tenth of the training rows is held out: by the data alone (`tasks.task.held_out`), written
+into run.json, and taken up by the runs that start from it on the same rows.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert.errors import InputError
+from kerasbert.tasks import labels, tables
+from kerasbert.tasks.tables import Memory, Source
+from kerasbert.tasks.task import (
+    Rows,
+    Task,
+    find_labels,
+    held_out,
+    held_out_by_seed,
+    read_rows,
+    split_files,
+    without,
+)
+from kerasbert.training import runs
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Rows of a fine-tuning.
+
+    Attributes:
+        task: with its labels.
+        sources: split -> file or rows in memory. digests: split -> sha256.
+        train, dev: Rows; None where the data have none.
+        held_out: numbers of the rows that were held out, as run.json has them; None with dev rows of their own.
+        lines: what a user should know of them.
+    """
+
+    task: Task
+    sources: dict[str, Source]
+    digests: dict[str, str]
+    train: Rows | None
+    dev: Rows | None
+    held_out: str | None
+    lines: list[str]
+
+    def apart(self) -> dict[str, Source]:
+        """Split -> rows, those that were held out as dev rows of their own."""
+        if self.held_out is None:
+            return self.sources
+        name = _name(self.sources["train"])
+        told = {"train": f"the training rows of {name}", "dev": f"the rows held out of {name}"}
+        return {part: _memory(rows, told[part]) for part, rows in (("train", self.train), ("dev", self.dev))}
+
+
+def _memory(rows: Rows, name: str) -> Memory:
+    parts = [text if isinstance(text, tuple) else (text,) for text in rows.texts]
+    return Memory(tuple((*texts, value) for texts, value in zip(parts, rows.labels)), name)
+
+
+def split(
+    task: Task,
+    data: Any,
+    *,
+    begun: Mapping[str, Any] | None = None,
+    start: Any = None,
+    seed: int = 0,
+    dev: bool = True,
+) -> Split:
+    """The rows to train on and those that choose the best weights.
+
+    Args:
+        data: as `split_files` takes them.
+        begun: what run.json of the run holds that goes on, whose rows and labels these are; None for a new run.
+        start: directory of the model that is trained further; what it held out of the same rows stays held out.
+        seed: int, by which a run of an older version held out its rows.
+        dev: bool, whether any are wanted.
+
+    Raises:
+        InputError: files, columns, labels, too few rows.
+    """
+    sources = split_files(data, test=True)
+    test = sources.pop("test", None)
+    old = begun["settings"].get("data") if begun else None
+    old = old if isinstance(old, dict) else {}
+    if test is not None and "dev" not in sources and old.get("dev") == tables.digest(test):
+        sources["dev"] = test  # an older run: it goes on as it began
+    digests = {name: tables.digest(source) for name, source in sources.items()}
+    begun = begun if begun and old == digests else None
+    if begun and task.kind == "classification" and not task.labels:
+        task = dataclasses.replace(task, labels=(begun["settings"].get("task") or {}).get("labels") or {})
+    train = judge = numbers = None
+    lines = []
+    if "train" in sources:
+        source = sources["train"]
+        task = find_labels(task, source)
+        train = read_rows(task, source)
+        if task.kind == "classification":
+            lines += labels.remarks(source, train.labels)
+        if "dev" not in sources and dev:
+            numbers = _held_out(train, digests, begun, start, seed)
+            judge, train = train.take(numbers), train.take(without(len(train.texts), numbers))
+            lines.append(f"{source}: {_count(judge)} are held out to choose the best weights (the same for every seed)")
+            if test is not None:
+                lines[-1] += f"; {test} is not used"
+    if "dev" in sources and dev:
+        judge = read_rows(task, sources["dev"])
+    if task.kind == "classification" and judge is not None and train is not None:
+        present, known = set(judge.targets.tolist()), set(train.targets.tolist())
+        absent = [name for i, name in enumerate(task.labels.values()) if i in known - present]
+        if absent:
+            lines.append(f"no dev row has the label{'s' * (len(absent) > 1)} {', '.join(map(repr, absent[:10]))}")
+    kept = None if numbers is None else " ".join(map(str, numbers))
+    return Split(task, sources, digests, train, judge, kept, lines)
+
+
+def _held_out(
+    rows: Rows, digests: Mapping[str, str], begun: Mapping[str, Any] | None, start: Any, seed: int
+) -> np.ndarray:
+    """Numbers of the rows to hold out."""
+    if begun is None and isinstance(start, str | os.PathLike):
+        begun, seed = runs.description_of(start), None
+    found = None if begun is None else numbers_of(begun, digests["train"], len(rows.texts), seed)
+    return held_out(rows) if found is None else found
+
+
+def numbers_of(described: Mapping[str, Any], digest: str, count: int, seed: int | None = None) -> np.ndarray | None:
+    """Numbers of the rows that a run held out of the `count` rows of a digest; None if it did not."""
+    data = described["settings"].get("data")
+    if not isinstance(data, dict) or data.get("train") != digest or "dev" in data:
+        return None
+    if "held_out" not in described:  # of an older version
+        return held_out_by_seed(count, described["settings"].get("seed", 0) if seed is None else seed)
+    try:
+        found = np.array([int(number) for number in described["held_out"].split()])
+        if not len(found) or found.max() >= count or found.min() < 0:
+            raise ValueError(f"rows of {count}")
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"run.json is damaged: held_out ({error}). Train again, or give dev rows") from error
+    return found
+
+
+def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None = None) -> tuple[Rows, str]:
+    """The rows that a model is measured on, and in words what they are.
+
+    Args:
+        task: the model's.
+        data: files or rows in memory as `split_files` takes them; by default those of the run.
+        run: directory of the model, whose run.json tells which rows were held out.
+        split: "train", "dev" or "test"; by default dev, of the run's own file the rows that it held out, else test.
+
+    Raises:
+        InputError: no such rows; a folder with training rows alone, unless they are asked for.
+    """
+    if split is not None and split not in ("train", "dev", "test"):
+        raise InputError(f"no split {split!r}. Expected one of: train, dev, test")
+    described = runs.description_of(run) if isinstance(run, str | os.PathLike) else None
+    if data is None:
+        sources: dict[str, Source] = dict(runs.data_of(run)) if described else {}
+        if not sources:
+            raise InputError("no data, and the rows of the fine-tuning are not there any more: give them")
+        single = False
+    else:
+        sources = split_files(data, test=True)
+        single = set(sources) == {"train"} and not (
+            isinstance(data, Mapping) or (isinstance(data, str | os.PathLike) and Path(data).is_dir())
+        )
+    train, rows, numbers = sources.get("train"), None, None
+    if train is not None and described and "dev" not in sources:
+        trained = (described["settings"].get("data") or {}) if described["kind"] != "pretrain" else {}
+        digest = tables.digest(train)
+        if isinstance(trained, dict) and trained.get("train") == digest:
+            rows = read_rows(task, train)
+            numbers = numbers_of(described, digest, len(rows.texts))
+            if numbers is None and single and split is None:
+                return rows, f"{_count(rows)} of {_name(train)}, which the model was trained on"
+    wanted = split or next(
+        (
+            name
+            for name, there in (("dev", "dev" in sources or numbers is not None), ("test", "test" in sources))
+            if there
+        ),
+        None,
+    )
+    if numbers is not None and wanted == "dev":
+        rows = rows.take(numbers)
+        return rows, f"{_count(rows)} held out of {_name(train)}"
+    if numbers is not None and wanted == "train":
+        rows = rows.take(without(len(rows.texts), numbers))
+        return rows, f"{_count(rows)} of {_name(train)} that the model was trained on"
+    if wanted is None and single:
+        wanted = "train"
+    if wanted not in sources:
+        what = "no dev or test rows" if wanted is None else f"no {wanted} rows"
+        hint = "; for the training rows pass --split train" if "train" in sources and wanted != "train" else ""
+        raise InputError(f"{_place(data)} has {what}: give a file{hint}")
+    rows = read_rows(task, sources[wanted])
+    return rows, f"{_count(rows)} of {_name(sources[wanted])}"
+
+
+def training_texts(run: Any, task: Task | None) -> list[Any] | None:
+    """The texts that a run was trained on, without those that it held out; None where they are not there any more."""
+    sources = runs.data_of(run)
+    if task is None or "train" not in sources:
+        return None
+    rows = read_rows(task, sources["train"])
+    numbers = numbers_of(runs.description_of(run), tables.digest(sources["train"]), len(rows.texts))
+    return rows.texts if numbers is None else rows.take(without(len(rows.texts), numbers)).texts
+
+
+def _count(rows: Rows) -> str:
+    return f"{len(rows.texts)} row{'s' * (len(rows.texts) != 1)}"
+
+
+def _name(source: Source) -> str:
+    return str(source) if isinstance(source, Memory) else source.name
+
+
+def _place(data: Any) -> str:
+    return os.fspath(data) if isinstance(data, str | os.PathLike) else "data"

@@ -1,0 +1,188 @@
+"""`kerasbert predict` and `evaluate`: tables in and out, texts as they come, nothing classified that is no text."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kerasbert import cli
+from kerasbert.checkpoints import save_model
+from kerasbert.cli.answers import arriving
+from tests import tiny
+from tests.support import ROOT
+
+TEXTS = ["the good cat", "a bad dog", "", "happy, new film"]
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command; with `stdin` its standard input."""
+
+    def go(*arguments, stdin=None, status=0):
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        try:
+            found = cli.main([str(argument) for argument in arguments])
+        except SystemExit as leave:
+            found = leave.code
+        captured = capsys.readouterr()
+        assert found == status, captured.err
+        return captured.out, captured.err
+
+    return go
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A model of pairs with random weights."""
+    import kerasbert as kb
+    from kerasbert.tasks.label import LabelModel
+    from kerasbert.tasks.task import Task
+
+    encoder = kb.build("bert/tiny", **tiny.SPEC, **{"embeddings.vocabulary": tiny.tokenizer().size})
+    encoder.tokenizer = tiny.tokenizer()
+    model = LabelModel(encoder, Task("nli", text_b="text_b", labels={"no": "no", "yes": "yes"}))
+    model.build()
+    path, task = tmp_path_factory.mktemp("pairs") / "run", model.task.to_json()
+    parts = {"heads": model.heads, "tokenizer": encoder.tokenizer, "task": task, "labels": model.labels}
+    save_model(path, encoder=encoder, name="bert/tiny", **parts)
+    return path
+
+
+def test_a_table_comes_back_with_answers(run, classifier, tmp_path):
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "text", "label"], *([i, text, "?"] for i, text in enumerate(TEXTS))])
+    out, err = run("predict", classifier, "--data", path)
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["text"] for row in rows] == TEXTS
+    assert [row["predicted_label"] for row in rows] == ["pos", "neg", "", "pos"]
+    assert [row["label"] for row in rows] == ["?"] * 4
+    assert float(rows[0]["score"]) > 0.9
+    assert rows[2]["score"] == ""
+    assert "1 of 4 rows have no text and no answer" in err
+    out, _ = run("predict", classifier, "--data", path, "--out", tmp_path / "b.jsonl", "--text-column", "text")
+    assert out == f"{tmp_path / 'b.jsonl'}\n"
+    found = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert [row["predicted_label"] for row in found] == ["pos", "neg", None, "pos"]
+    # json's own types stay, whatever the column of the text
+    (tmp_path / "c.jsonl").write_text('{"id": 7, "tags": ["x"], "review": "the good cat"}\n')
+    out, _ = run("predict", classifier, "--data", tmp_path / "c.jsonl", "--text-column", "review")
+    row = json.loads(out)
+    assert (row["id"], row["tags"], row["label"]) == (7, ["x"], "pos")
+    (tmp_path / "d.txt").write_text("the good cat\n\na bad dog\n")
+    out, _ = run("predict", classifier, "--data", tmp_path / "d.txt", "--batch", 1)
+    assert [line.split("\t")[:2] for line in out.splitlines()] == [
+        ["text", "label"],
+        ["the good cat", "pos"],
+        ["", ""],
+        ["a bad dog", "neg"],
+    ]
+
+
+def test_pairs_come_in_two_columns_two_arguments_or_with_a_tab(run, pairs, tmp_path):
+    (tmp_path / "a.tsv").write_text("text\ttext_b\nthe cat\ta dog\n")
+    table = run("predict", pairs, "--data", tmp_path / "a.tsv")[0].splitlines()[1].split("\t")
+    label, score = table[2], float(table[3])
+    for arguments, stdin in (
+        (["--pair", "the cat", "a dog"], None),
+        (["the cat\ta dog"], None),
+        ([], "the cat\ta dog\n"),
+    ):
+        out, _ = run("predict", pairs, *arguments, stdin=stdin)
+        assert out == f"{label}\t{score:.4f}\n"
+    out, _ = run("predict", pairs, stdin="\nthe cat\ta dog\n", status=0)
+    assert out.startswith("\n")
+    _, err = run("predict", pairs, stdin="the cat\ta dog\nalone\n", status=2)
+    assert "line 2 has 0 tabs, expected one: the model reads pairs" in err
+    (tmp_path / "a.txt").write_text("the cat\n")
+    assert "is plain text, the model reads pairs" in run("predict", pairs, "--data", tmp_path / "a.txt", status=2)[1]
+
+
+def test_a_blank_line_keeps_its_place_and_has_no_answer(run, classifier):
+    out, _ = run("predict", classifier, stdin="the good cat\n\n  \r\na bad dog")
+    assert [line.split("\t")[0] for line in out.split("\n")] == ["pos", "", "", "neg", ""]
+    out, _ = run("predict", classifier, "--json", stdin="\nthe good cat\n")
+    assert [json.loads(line) is None for line in out.splitlines()] == [True, False]
+
+
+def test_what_a_user_cannot_see_in_the_answers_is_said(run, classifier):
+    _, err = run("predict", classifier, stdin="the cat\tthe dog\n" + "the good cat " * 9 + "\n")
+    assert "1 of 2 texts (50.0%) have more than 16 tokens and were truncated (--length)" in err
+    assert "1 of 2 texts hold a tab, which was read as part of the text" in err
+    assert run("predict", classifier, "the good cat " * 9, "--length", 32)[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda p: [p / "dev.tsv"], "dev.tsv is a file, expected a text: pass --data"),
+        (lambda p: ["x", "--data", p / "dev.tsv"], "expected one of them"),
+        (lambda p: ["x", "--out", p / "a.csv"], "go with --data FILE"),
+        (lambda p: ["--data", p / "no.tsv"], "no file"),
+        (lambda p: ["--data", p / "dev.tsv", "--text-column", "txt"], "no column 'txt'. Nearest: 'text'"),
+        (lambda p: ["--data", p / "dev.tsv", "--out", p / "a.xlsx"], "a.xlsx: cannot tell the format"),
+        (lambda p: ["--data", p / "dev.tsv", "--out", p / "dev.tsv"], "exists already"),
+        (lambda p: ["--data", p / "b.csv", "--out", p / "a.tsv"], "row 1 holds a tab or a line break"),
+        (lambda p: ["--data", p / "n.jsonl"], "n.jsonl, line 1: column 'text' holds no text"),
+        (lambda p: ["x", "--length", 4096], "length must be between 3 and 32"),
+        (lambda p: ["x", "--batch", 0], "batch must be a whole number"),
+        (lambda p: ["--pair", "a", "b"], "--pair gives two texts, the model reads one"),
+    ],
+)
+def test_mistakes_of_predict_are_one_line_and_leave_nothing(run, classifier, tmp_path, make, text):
+    tiny.labelled(tmp_path / "dev.tsv", 4)
+    (tmp_path / "b.csv").write_text('text\n"the\ncat"\n')
+    (tmp_path / "n.jsonl").write_text('{"text": 5}\n')
+    before = sorted(tmp_path.iterdir())
+    out, err = run("predict", classifier, *make(tmp_path), status=2)
+    assert text in err
+    assert (out, err.count("\n")) == ("", 1)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_lines_are_read_as_they_come():
+    read, write = os.pipe()
+    with os.fdopen(read) as stream:
+        lines = arriving(stream, 2)
+        with os.fdopen(write, "w") as file:
+            for line in ("one", "two"):  # the second is not there yet when the first is answered
+                print(line, file=file, flush=True)
+                assert next(lines) == [line]
+            file.write("a\nb\nc\n")
+        batches = list(lines)
+    assert [line for batch in batches for line in batch] == ["a", "b", "c"]
+    assert max(map(len, batches)) <= 2
+
+
+@pytest.mark.slow
+def test_a_slow_writer_is_answered_line_by_line(classifier):
+    command = [sys.executable, "-m", "kerasbert.cli", "predict", str(classifier)]
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes) as process:
+        for text, label in (("the good cat", "pos"), ("a bad dog", "neg")):
+            process.stdin.write(text + "\n")
+            process.stdin.flush()
+            assert process.stdout.readline().startswith(label)
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_evaluate_names_the_rows_and_what_makes_the_metrics_say_little(run, classifier, tmp_path):
+    path = tiny.labelled(tmp_path / "dev.tsv", 20)
+    out, _ = run("evaluate", classifier, "--data", path)
+    assert out.splitlines()[0] == "classification, 20 rows of dev.tsv"
+    found = json.loads(run("evaluate", classifier, "--data", path, "--json", "--length", 32, "--batch", 3)[0])
+    assert (found["rows"], found["length"], found["truncated"]) == ("20 rows of dev.tsv", 32, 0)
+    path.write_text("text\tlabel\n" + "the good cat\tpos\n" * 3)
+    assert "all 3 answers are 'pos'" in run("evaluate", classifier, "--data", path)[1]
+    path.rename(tmp_path / "train.tsv")
+    err = run("evaluate", classifier, "--data", tmp_path, status=2)[1]
+    assert "has no dev or test rows: give a file; for the training rows pass --split train" in err
+    out = run("evaluate", classifier, "--data", tmp_path, "--split", "train")[0]
+    assert out.startswith("classification, 3 rows of train.tsv\n")

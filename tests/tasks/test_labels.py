@@ -1,0 +1,113 @@
+"""What a column of labels may hold: nothing vanishes or becomes a class without a word."""
+
+import re
+
+import numpy as np
+import pytest
+
+from kerasbert.errors import InputError
+from kerasbert.tasks.labels import remarks
+from kerasbert.tasks.task import find_labels, find_task, read_rows, standardise
+
+
+def table(path, labels, header="text,label"):
+    path.write_text("\n".join([header, *(f"text {i},{label}" for i, label in enumerate(labels))]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        (["pos", "", "neg", " "], r"a.csv, line 3: the label \(column 'label'\) is empty, as in 2 of 4 rows"),
+        (["pos", "neg", "nan", "nan"], r"a.csv, line 4: the label \(column 'label'\) is 'nan', as in 2 of 4 rows"),
+        (["None", "neg", "pos"], r"line 2: the label \(column 'label'\) is 'None'"),
+        (
+            [f"{i / 7:.5f}" for i in range(300)],
+            "300 different numbers in column 'label' of 300 rows.*--task regression",
+        ),
+        ([str(i) for i in range(30)] + ["1"], "30 different numbers in column 'label' of 31 rows"),
+        (["pos", "pos "], "one label only in column 'label': 'pos'"),
+    ],
+)
+def test_what_is_no_label_is_refused_with_file_and_line(tmp_path, labels, text):
+    with pytest.raises(InputError, match=text):
+        find_labels(find_task("classification"), table(tmp_path / "a.csv", labels))
+
+
+def test_a_json_null_is_an_empty_label(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "x", "label": "a"}\n{"text": "y", "label": null}\n')
+    with pytest.raises(InputError, match=r"a.jsonl, line 2: 'label' is null"):
+        find_labels(find_task("classification"), path)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    path = table(tmp_path / "a.csv", ["pos,1", "neg,0"], header="text,label,label")
+    with pytest.raises(InputError, match=r"a.csv: two columns are named 'label'"):
+        find_labels(find_task("classification"), path)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [f"{i / 2}" for i in range(11)] * 2,  # half points
+        [str(i) for i in range(40)] * 2,  # numbers as names
+        [f"city {i}" for i in range(40)],
+    ],
+)
+def test_classes_that_look_unusual_stay_classes(tmp_path, labels):
+    task = find_labels(find_task("classification"), table(tmp_path / "a.csv", labels))
+    assert len(task.labels) == len(set(labels))
+
+
+def test_space_around_a_label_is_no_class_of_its_own(tmp_path):
+    path = table(tmp_path / "a.csv", ["pos", "pos ", " neg", "neg"])
+    task = find_labels(find_task("classification"), path)
+    assert list(task.labels) == ["neg", "pos"]
+    rows = read_rows(task, path)
+    assert rows.targets.tolist() == [1, 1, 0, 0]
+    (line,) = remarks(path, rows.labels)
+    assert line.endswith("2 labels have space around them, such as 'pos ', which is read as 'pos'")
+
+
+def test_labels_of_an_older_model_are_read_as_they_were(tmp_path):
+    task = find_task("classification")
+    task = type(task)("old", labels={"": "", "nan": "nan", "pos ": "pos ", "pos": "pos"})
+    rows = read_rows(task, table(tmp_path / "a.csv", ["", "nan", "pos ", "pos", " pos"]))
+    assert rows.targets.tolist() == [0, 1, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        (
+            ["Pos", "pos", "pos", "neg"],
+            r"differ in case alone are classes of their own: 'Pos' \(1 rows\), 'pos' \(2 rows\)",
+        ),
+        (["a", "b", "a,b", "b,c"], r"such as 'a,b' look like several in one cell.*\(4 classes\)"),
+        (["a", "b", "a|b", "b"], "such as 'a.b' look like several"),
+        (["neg"] * 30 + ["pos"], "96.8% of the labels are 'neg'"),
+        ([f"label {i}" for i in range(25)], "25 labels in 25 rows: is it the label column?"),
+    ],
+)
+def test_what_a_user_cannot_see_of_the_labels_is_said(labels, text):
+    lines = remarks("a.csv", labels)
+    assert [line for line in lines if re.search(text, line)], lines
+
+
+@pytest.mark.parametrize(
+    "labels", [["a", "b"], ["Smith, John", "Smith, Anna", "Doe, Jane"], ["Albany, NY", "Troy, NY"]]
+)
+def test_ordinary_labels_are_no_remark(labels):
+    assert remarks("a.csv", labels) == []
+
+
+def test_targets_are_standardised_exactly_and_back():
+    task = standardise(find_task("regression"), "a.csv", np.array([1000, 2000, 2000, 1000], "float32"))
+    assert (task.mean, task.std) == (1500.0, 500.0)
+    assert task.standard(np.array([1000, 2500], "float32")).tolist() == [-1.0, 2.0]
+    assert type(task).from_json(task.to_json()) == task
+    with pytest.raises(
+        InputError, match=r"all 3 numbers in column 'label' of the training rows are 5, expected different"
+    ):
+        standardise(find_task("regression"), "a.csv", np.full(3, 5.0))

@@ -1,0 +1,90 @@
+"""Rows in memory are read as those of a file."""
+
+import numpy as np
+import pytest
+
+from kerasbert.errors import InputError
+from kerasbert.tasks.tables import Memory, digest, in_memory, is_table
+from kerasbert.tasks.task import find_labels, find_task, read_rows, split_files
+
+ROWS = [("the cat", "1"), ("the dog", "0"), ("a\tb", "1")]
+
+
+class Frame:
+    """What a DataFrame has of a table."""
+
+    def __init__(self, **columns):
+        self.held = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name):
+        return self.held[name]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ROWS,
+        [list(row) for row in ROWS],
+        [{"text": text, "label": int(label)} for text, label in ROWS],
+        {"text": [text for text, _ in ROWS], "label": np.array([1, 0, 1])},
+        Frame(text=[text for text, _ in ROWS], label=np.array([1, 0, 1])),
+        (row for row in ROWS),
+        Memory(tuple(ROWS)),
+    ],
+    ids=["tuples", "lists", "dicts", "columns", "frame", "generator", "memory"],
+)
+def test_forms_of_rows_in_memory(data):
+    (source,) = split_files(data).values()
+    task = find_labels(find_task("classification"), source)
+    rows = read_rows(task, source)
+    assert list(task.labels) == ["0", "1"]
+    assert (rows.texts, rows.targets.tolist()) == ([text for text, _ in ROWS], [1, 0, 1])
+
+
+def test_pairs_in_memory():
+    task = find_task("regression", text_b="text_b")
+    for data in ([("a", "b", 1.5)], [(("a", "b"), 1.5)], [{"text": "a", "text_b": "b", "label": 1.5}]):
+        rows = read_rows(task, in_memory(data))
+        assert (rows.texts, rows.targets.tolist()) == ([("a", "b")], [1.5])
+
+
+def test_train_and_dev_may_each_be_rows(tmp_path):
+    path = tmp_path / "dev.csv"
+    for data in (
+        {"train": ROWS, "dev": path},
+        {"train": ROWS, "validation": path},
+        (ROWS, path),
+        [Frame(text=["x"], label=["1"]), str(path)],
+    ):
+        found = split_files(data)
+        assert (list(found), type(found["train"]), found["dev"]) == (["train", "dev"], Memory, path)
+    assert list(split_files((ROWS, ROWS))) == ["train", "dev"]
+    assert list(split_files(ROWS[:2])) == ["train"]
+    assert not is_table([tmp_path, path])
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ([("x", "1"), ("y",)], "the rows in memory, row 1: 1 values, expected 2"),
+        ([{"text": "x", "label": "1"}, {"text": "x"}], "row 1 has no column 'label'. It has: text"),
+        ([("x", "1"), ("y", None)], r"row 1: the label \(column 'label'\) is empty, as in 1 of 2 rows"),
+        ([("x", "1"), ("y", float("nan"))], "row 1: the label"),
+        ([{"text": 5, "label": "1"}, {"text": ["x"], "label": "1"}], "row 1: column 'text' holds no text"),
+        ({"text": ["x", "y"], "label": ["1"]}, "different lengths: text 2, label 1"),
+        (5, "data is a int, expected a file, a folder or rows in memory"),
+    ],
+)
+def test_wrong_rows_in_memory_are_named(data, text):
+    def read():
+        (source,) = split_files(data).values()
+        read_rows(find_labels(find_task("classification"), source), source)
+
+    with pytest.raises(InputError, match=text):
+        read()
+
+
+def test_the_digest_tells_rows_apart():
+    same = digest(in_memory([("x", 1), ("y", 0)]))
+    assert same == digest(in_memory([["x", "1"], ["y", np.int64(0)]])) != digest(in_memory([("x", 1), ("y", 1)]))
