@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REPLACED = (  # numbers of steps, epochs and batch
     (r"--steps 10000\b", "--steps 6"),
     (r"\bsteps=10_000\b", "steps=6"),
-    (r"--batch 32\b(?= --out)", "--batch 8"),
+    (r"--batch 32 --evaluate-every 1000\b", "--batch 8 --evaluate-every 3"),
     (r"\bbatch=32\b", "batch=8"),
     (r"--epochs 3\b", "--epochs 30"),  # more, so that the few rows are learned and int8 agrees
     (r"--epochs 2\b", "--epochs 1"),
