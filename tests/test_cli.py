@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kerasbert import cli
+from kerasbert import cli, registry
 from tests import make_index, tiny
 from tests.support import ROOT, python
 
@@ -72,7 +72,8 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_one_line_and_leave_nothing(capsys, place, name):
+def test_mistakes_are_one_line_and_leave_nothing(capsys, place, name, monkeypatch):
+    monkeypatch.setattr(registry, "_plugins", {})  # of other tests: a name may then be a plug-in's
     make, text = MISTAKES[name]
     before = sorted(place.rglob("*"))
     status, out, err = run(capsys, *make(place))
@@ -195,7 +196,7 @@ def test_no_command_loads_tensorflow_to_refuse_a_name():
     """3 s each before; all of them in one process that never imports it."""
     program = f"""
 import sys
-from kerasbert import cli
+from kerasbert import cli, registry
 for line in {list(REFUSED)}:
     print("status", cli.main(line.split()), file=sys.stderr)
 print({{"tensorflow", "keras", "numpy"}} & set(sys.modules), file=sys.stderr)

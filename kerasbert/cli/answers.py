@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 
 
@@ -98,11 +98,10 @@ class _Answers:
 
 def check_out(out: str, overwrite: bool) -> str:
     """The format of a table to write, by the end of its name; refuse another, or one that is there."""
-    from kerasbert.data.sources import file_format
     from kerasbert.tasks.answer_tables import KINDS
 
-    kind = file_format(out)
-    if kind not in KINDS:
+    kind = KINDS.get(os.path.splitext(out)[1].lower())
+    if kind is None:
         raise InputError(f"--out {out}: cannot tell the format, expected a name ending in .csv, .tsv or .jsonl")
     if os.path.exists(out) and not overwrite:
         raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
@@ -189,12 +188,15 @@ def add(command: Declare) -> None:
     add.add_argument("texts", nargs="*", metavar="TEXT")
     add.add_argument("--pair", nargs=2, action="append", metavar=("A", "B"), help="two texts, for a model of pairs")
     add.add_argument(
-        "--data", metavar="FILE", help="a csv, tsv or jsonl table (or lines of text): all columns + the answer"
+        "--data",
+        metavar="FILE",
+        help="a csv, tsv, jsonl, json or parquet table (or lines of text): all columns + the answer",
     )
     add.add_argument("--out", metavar="TABLE", help="where it goes, by its ending; the standard output without it")
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
     add.add_argument("--text-column", metavar="NAME", help="column of the text; the task's by default")
     add.add_argument("--text-b-column", metavar="NAME", help="column of the second text of a pair")
+    encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")

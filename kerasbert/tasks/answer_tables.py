@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data.sources import file_format, numbered_table
+from kerasbert.data.reading import chosen_encoding
+from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
 
-KINDS = ("csv", "tsv", "jsonl")
+KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+"""Ending of a name -> how a table of answers is written."""
 
 
 def read(path: str, columns: Sequence[str]) -> tuple[str, list[dict[str, Any]], list[Any]]:
@@ -23,15 +25,15 @@ def read(path: str, columns: Sequence[str]) -> tuple[str, list[dict[str, Any]], 
     Raises:
         InputError: no such file or column, a row without text.
     """
+    check_files([path])
     kind = file_format(path)
-    if kind in KINDS:
+    if kind in TABLES:
         numbered = numbered_table(path, columns=columns, raw=True)
-    elif not Path(path).is_file():
-        raise InputError(f"no file {path}. Check the path")
+        kind = kind if kind in KINDS.values() else "jsonl"
     elif len(columns) > 1:
         raise InputError(f"{path} is plain text, the model reads pairs: give a csv, tsv or jsonl file with two columns")
     else:
-        kind, lines = "tsv", Path(path).read_text("utf-8-sig", errors="replace").split("\n")
+        kind, lines = "tsv", Path(path).read_text(chosen_encoding(None) or "utf-8-sig", errors="replace").split("\n")
         numbered = [(i, {columns[0]: line.removesuffix("\r")}) for i, line in enumerate(lines, 1)]
         if not lines[-1]:
             numbered.pop()

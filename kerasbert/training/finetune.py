@@ -94,14 +94,14 @@ def finetune(
     """
     if is_remote(out):
         raise InputError(f"finetune writes to a local folder, received {out}: copy the finished run to the address")
-    start = model
-    if isinstance(model, str | os.PathLike):
-        model = source.directory(model)
     chosen = find_task(task, text=text_column, text_b=text_b_column, label=label_column, metric=metric)
     label.check_metric(chosen)
     strategy = resolve(strategy)
     if parse(strategy).kind == "multiworker":
         raise InputError("finetune runs on one machine: choose another --strategy than 'multiworker'")
+    start = model
+    if isinstance(model, str | os.PathLike):
+        model = source.directory(model)
     # before the first operation of TensorFlow, after which a CPU can no longer be divided
     devices = find_strategy(strategy)
     old = None if overwrite else description_of(out)

@@ -36,7 +36,7 @@ def run(capsys, *arguments) -> tuple[int, str, str]:
             ["bert/tiny", "--precision", "mixed_float16", "--lower-only"],
             "precision 'mixed_float16', expected one that a TPU has: float32, mixed_bfloat16",
         ),
-        (["bert/tiny", "--precision", "bf16", "--lower-only"], "precision 'bf16', expected one that a TPU has"),
+        (["bert/tiny", "--precision", "bf16", "--lower-only"], "no precision 'bf16'. Nearest: 'mixed_bfloat16'"),
         (["bert/base", "--set", "hiden=3", "--lower-only"], "no spec field 'hiden'. Nearest: 'hidden'"),
     ],
 )
