@@ -4,6 +4,7 @@ The same dotted paths (`embeddings.width`) serve Python, recipes, `--set` and th
 """
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -159,6 +160,9 @@ class Spec:
                     f"{self.attended} {width} is not a multiple of attention.heads {heads}: "
                     "change one or set attention.head_size"
                 )
+        for path in ("epsilon", "initializer"):
+            if get(self, path) < 0:
+                raise InputError(f"{path} must be at least 0. Received: {get(self, path)}")
         for path in ("dropout", "attention.dropout"):
             rate = get(self, path)
             if rate is not None and not 0 <= rate < 1:
@@ -212,11 +216,13 @@ def check(path: str, value: Any, hint: Any) -> Any:
             if isinstance(value, list | tuple) and all(type(item) is int for item in value):
                 return tuple(value)
         elif option is float and type(value) in (int, float):
+            if not abs(value) <= sys.float_info.max:  # nan neither; json can hold all of these
+                raise InputError(f"{path} must be a finite number. Received: {value!r:.60}")
             return float(value)
         elif type(value) is option:
             return value
     names = " or ".join(getattr(option, "__name__", str(option)).replace("NoneType", "None") for option in options)
-    raise InputError(f"{path} must be {names}. Received: {value!r}")
+    raise InputError(f"{path} must be {names}. Received: {value!r:.200}")
 
 
 def to_dict(spec: Any) -> Any:

@@ -23,6 +23,9 @@ def test_derive_and_json_round_trip():
         ({"hidden": 0}, "hidden must be at least 1"),
         ({"attention.heads": 7}, "hidden 768 is not a multiple of attention.heads 7"),
         ({"feedforward.width": [3, 4]}, "feedforward.width has 2 values, expected one per layer: 12"),
+        ({"epsilon": float("nan")}, "epsilon must be a finite number. Received: nan"),
+        ({"initializer": 10**400}, "initializer must be a finite number. Received: 1000"),
+        ({"epsilon": -1e-12}, "epsilon must be at least 0. Received: -1e-12"),
         ({"blocks.layers": True}, "blocks.layers must be int. Received: True"),
     ],
 )

@@ -44,7 +44,8 @@ class Means:
 
     def reset(self, sums: Mapping[str, list[float]] | None = None) -> None:
         """Start again, with the sums of a checkpoint where there are any."""
-        self.waiting, self.sums = [], dict(sums or {})
+        sums = {name: [float(total), int(count), float(last)] for name, (total, count, last) in (sums or {}).items()}
+        self.waiting, self.sums = [], sums
 
 
 class Meter:

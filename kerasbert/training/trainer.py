@@ -14,7 +14,7 @@ from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import Exploded, InputError
 from kerasbert.layers.naming import names, values
 from kerasbert.training import explosion, flops, interruption, multiworker, results, storage
-from kerasbert.training.checkpoints import Checkpoints
+from kerasbert.training.checkpoints import Checkpoint, Checkpoints
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.habits import DEFAULT, Habits
 from kerasbert.training.optimizers import averaged, check_optimizer, make_optimizer
@@ -349,6 +349,20 @@ class Trainer:
             self.run.rewind(checkpoint.step if checkpoint else -1)
         if checkpoint is None:
             return 0
+        try:
+            self._take(checkpoint)
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, tf.errors.OpError) as error:
+            raise InputError(
+                f"checkpoint {checkpoint.path} does not fit this run ({type(error).__name__}: "
+                f"{(str(error).splitlines() or [''])[0]:.200}): remove it to go on from the one before, or start afresh "
+                "with --overwrite"
+            ) from error
+        return checkpoint.step
+
+    def _take(self, checkpoint: Checkpoint) -> None:
+        """Give weights, optimizer and counters the values of a checkpoint."""
         state, step = checkpoint.state, checkpoint.step
         if state["data"] != self.feed.position(step):
             raise InputError(
@@ -360,17 +374,16 @@ class Trainer:
             slots = checkpoint.tensors("optimizer")
             for i, variable in self._slot_variables():
                 variable.assign(slots.read(f"{i:05d}"))
-            self.core.optimizer.iterations.assign(state["iterations"])
+            self.core.optimizer.iterations.assign(int(state["iterations"]))
             if self.projection is not None:
                 self.projection.restore(checkpoint.tensors("projection"))
             if state["scale"]:
-                self.core.scale.assign(state["scale"][0])
-                self.core.good_steps.assign(state["scale"][1])
+                self.core.scale.assign(float(state["scale"][0]))
+                self.core.good_steps.assign(int(state["scale"][1]))
         if self.evaluate is not None:
             self.evaluate.state = state["evaluation"]
-        self.stopped, self.skipped, self.saved = state["stopped"], state["skipped"], step
+        self.stopped, self.skipped, self.saved = bool(state["stopped"]), int(state["skipped"]), step
         self.means.reset(state.get("means"))
-        return step
 
 
 def assign(tensors: Safetensors, variables: Mapping[str, Any]) -> None:

@@ -4,10 +4,12 @@ import collections
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
+import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,44 +17,56 @@ from tests.hostile.worker import SECONDS
 from tests.support import ROOT
 
 OUTCOMES = ("same", "near", "other", "error", "traceback", "nan", "signal", "hang")
+IMPORTS = 120.0  # seconds
+BAD = ("traceback", "nan", "signal", "hang")
 NEAR = 1e-3  # a number that differs by less is the same answer
+
+Case = tuple[str, str, Callable[[Path], Path]]
 
 
 class Worker:
-    """A `tests.hostile.worker` that is started again when a file has killed it.
+    """A `tests.hostile.worker`, started again when a file has killed it, and a folder that is watched.
+
+    Cases are written into `inside`; its home and its current directory is `folder`/home/user.
 
     Args:
-        subject: str, a function of `subjects`.
-        home: folder that is its home and current directory.
+        folder: empty folder.
         fork: bool, whether each file is opened in a child; False for what has started threads.
     """
 
-    def __init__(self, subject: str, home: Path, fork: bool = True):
-        self.command = [sys.executable, "-m", "tests.hostile.worker", subject, *(["fork"] if fork else [])]
-        self.home, self.process, self.fork = home, None, fork
+    def __init__(self, folder: Path, fork: bool = True):
+        self.command = [sys.executable, "-m", "tests.hostile.worker", *(["fork"] if fork else [])]
+        self.folder, self.inside, self.home = folder, folder / "inside/case", folder / "home/user"
+        self.process, self.fork = None, fork
+        self.inside.mkdir(parents=True)
+        (self.home / "tmp").mkdir(parents=True)
+        for place in (folder, folder / "inside", folder / "home", self.home):
+            (place / "precious.weights").write_text("not to be touched")
 
-    def __call__(self, path: Path) -> dict[str, Any]:
-        """The worker's reply about a file."""
+    def __call__(self, subject: str, path: Path) -> dict[str, Any]:
+        """The reply about a file: `subject` is a function of `subjects`."""
         if self.process is None:
             environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), "HOME": str(self.home)}
+            environment |= {"TMPDIR": str(self.home / "tmp")}
             environment.pop("XDG_CACHE_HOME", None)
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            self.process = subprocess.Popen(self.command, cwd=self.home, env=environment, **pipes)
-            started = 120.0  # imports
-        else:
-            started = 0.0
-        self.process.stdin.write(json.dumps(str(path)).encode() + b"\n")
+            self.process = subprocess.Popen(self.command, bufsize=0, cwd=self.home, env=environment, **pipes)
+        self.process.stdin.write(json.dumps([subject, str(path)]).encode() + b"\n")
         self.process.stdin.flush()
-        # a child's own limit is the worker's affair; this one is for a worker without children
-        if not select.select([self.process.stdout], [], [], started + (4 if self.fork else 1) * SECONDS)[0]:
+        line = self._line(IMPORTS) and self._line((4 if self.fork else 1) * SECONDS)
+        if line is None:
             self.close(kill=True)
             return {"hang": f"more than {SECONDS} s"}
-        line = self.process.stdout.readline()
         if line.endswith(b"\n"):
             return json.loads(line)
         status = self.process.wait()
         self.close()
         return {"signal": f"status {status}"}
+
+    def _line(self, seconds: float) -> bytes | None:
+        """The next line, the first of which says that the imports are done; None where it does not come."""
+        ready = select.select([self.process.stdout], [], [], seconds)[0]
+        return self.process.stdout.readline() if ready else None
 
     def close(self, kill: bool = False) -> None:
         """End the process."""
@@ -66,49 +80,52 @@ class Worker:
 
 
 def run(
-    subject: str,
-    folder: Path,
-    good: Path,
-    cases: Iterable[tuple[str, str, Callable[[Path], Path]]],
-    fork: bool = True,
+    worker: Worker, subject: str, good: Path | Sequence[Path], cases: Iterable[Case]
 ) -> tuple[dict[str, collections.Counter], list[str]]:
-    """Open the good file, then every mutated one.
+    """Open what is good, then every mutation of it.
 
     Args:
-        subject: str, a function of `subjects`.
-        folder: empty folder for all that follows.
-        good: the file or directory that was mutated.
+        worker: Worker. subject: str, a function of `subjects`.
+        good: the file or directory that was mutated; more than one where a mutation may also have the answer of another,
+            which counts as "near".
         cases: (group, name, write): `write` puts the mutated file into a folder and returns its path.
-        fork: bool, as of Worker.
+
     Returns:
         Counter of OUTCOMES by group, and a line about each outcome that is not "same", "near" or "error".
+
     Raises:
-        AssertionError: the good file has no answer, or a file outside of the cases' folder was written or deleted.
+        AssertionError: what is good has no answer, or a file outside of the cases' folder was written or deleted.
     """
-    inside, home = folder / "inside/case", folder / "home/user"
-    inside.mkdir(parents=True)
-    home.mkdir(parents=True)
-    for place in (folder, folder / "inside", folder / "home", home):
-        (place / "precious.weights").write_text("not to be touched")
-    worker = Worker(subject, home, fork)
-    try:
-        reply = worker(good)
+    expected = []
+    for path in [good] if isinstance(good, Path) else good:
+        reply = worker(subject, path)
         assert "answer" in reply, reply
-        before, expected = snapshot(folder, inside), reply["answer"]
-        table: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
-        lines = []
-        for group, name, write in cases:
-            reply = worker(write(inside))
-            ((outcome, detail),) = reply.items()
-            if outcome == "answer":
-                outcome = compare(expected, detail)
-            table[group][outcome] += 1
-            if outcome not in ("same", "near", "error"):
-                lines.append(f"{group}: {name}: {outcome}: {str(detail)[:80] if outcome == 'other' else detail}")
-        assert snapshot(folder, inside) == before
-        return dict(table), lines
-    finally:
-        worker.close()
+        expected.append(reply["answer"])
+    before, began = snapshot(worker), time.monotonic()
+    table: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
+    lines, slowest = [], 0.0
+    for group, name, write in cases:
+        clear(worker.inside)
+        path, at = write(worker.inside), time.monotonic()
+        ((outcome, detail),) = worker(subject, path).items()
+        slowest = max(slowest, time.monotonic() - at)
+        if outcome == "answer":
+            outcome = compare(expected[0], detail)
+            outcome = "near" if outcome == "other" and detail in expected[1:] else outcome
+        table[group][outcome] += 1
+        if outcome not in ("same", "near", "error"):
+            lines.append(f"{group}: {name}: {outcome}: {str(detail)[:80] if outcome == 'other' else detail}")
+    clear(worker.inside)
+    assert snapshot(worker) == before
+    print(f"\n{subject}: {time.monotonic() - began:.0f} s, at most {slowest:.1f} s a case\n{shown(table)}")
+    print(*(line for line in lines if ": other: " not in line), sep="\n")
+    return dict(table), lines
+
+
+def clear(folder: Path) -> None:
+    """Empty a folder."""
+    shutil.rmtree(folder)
+    folder.mkdir()
 
 
 def compare(expected: Any, found: Any) -> str:
@@ -126,13 +143,14 @@ def compare(expected: Any, found: Any) -> str:
     return "other" if "other" in parts else "near"
 
 
-def snapshot(folder: Path, without: Path) -> dict[str, tuple[int, int]]:
-    """Name, size and checksum of every file below a folder, but for those below another."""
-    files = (path for path in folder.rglob("*") if path.is_file() and without not in path.parents)
+def snapshot(worker: Worker) -> dict[str, tuple[int, int]]:
+    """Name, size and checksum of every file below a worker's folder, but for the cases and temporary files."""
+    without = {worker.inside, worker.home / "tmp"}
+    files = (path for path in worker.folder.rglob("*") if path.is_file() and not without.intersection(path.parents))
     return {str(path): (path.stat().st_size, zlib.crc32(path.read_bytes())) for path in sorted(files)}
 
 
 def shown(table: dict[str, collections.Counter]) -> str:
     """The counts as a table of text."""
-    head = f"{'':16}" + "".join(f"{name:>11}" for name in OUTCOMES)
-    return "\n".join([head, *(f"{g:16}" + "".join(f"{c[name]:11}" for name in OUTCOMES) for g, c in table.items())])
+    head = f"{'':40}" + "".join(f"{name:>11}" for name in OUTCOMES)
+    return "\n".join([head, *(f"{g:40}" + "".join(f"{c[name]:11}" for name in OUTCOMES) for g, c in table.items())])

@@ -4,10 +4,12 @@ import copy
 import io
 import json
 import random
+import shutil
 import struct
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 EXTREMES = (0, 1, -1, 2, 127, 128, 255, 32767, 65535, 65536, 2**31 - 1, -(2**31), 2**24, 0x7F800000, 0x7FC00000)
@@ -78,6 +80,13 @@ def swap(data: bytes, draw: random.Random) -> bytes:
     return bytes(changed)
 
 
+def insert(data: bytes, draw: random.Random) -> bytes:
+    """Bytes that do not belong there."""
+    place = draw.randrange(len(data) + 1)
+    some = draw.choice((b"\0", b"\xff" * 8, b'"', b"\n", b"[" * 3000, draw.randbytes(draw.choice((1, 4, 64)))))
+    return data[:place] + some + data[place:]
+
+
 def extreme(data: bytes, draw: random.Random) -> bytes:
     """An aligned integer of 1, 2, 4 or 8 bytes is at an extreme; small ones are taken, which are sizes and offsets."""
     width, code = draw.choice(((1, "b"), (2, "h"), (4, "i"), (4, "i"), (8, "q")))
@@ -91,7 +100,8 @@ def extreme(data: bytes, draw: random.Random) -> bytes:
 
 
 BYTES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    *(flip, flip, flip, set_bytes, cut, zero, double, drop, splice, swap, extreme, extreme, extreme),
+    *(flip, flip, flip, set_bytes, cut, zero, double, drop, splice, swap, insert),
+    *(extreme, extreme, extreme),
 )
 
 
@@ -106,14 +116,20 @@ def damaged(data: bytes, draw: random.Random) -> tuple[str, bytes]:
 
 
 def damaged_json(content: bytes, draw: random.Random) -> tuple[str, bytes]:
-    """A json document in which one value, key or element is another -> (name of the mutation, bytes)."""
+    """A json document in which one value, key or element is another one -> (name of the mutation, bytes)."""
     top = [json.loads(content)]
     places = list(_places(top))
     parent, key = draw.choice(places)
-    ways = ["value", "value", "value", "deep", "drop", "copy"]
+    ways = ["value", "value", "near", "near", "deep", "drop", "rename", "copy"]
     way = draw.choice(ways if parent is not top else ["value", "deep"])
+    if way == "rename" and not isinstance(parent, dict):
+        way = "near"
     if way == "value":
         parent[key] = draw.choice(VALUES)
+    elif way == "near":
+        parent[key] = _near(parent[key], draw)
+    elif way == "rename":
+        parent[f"{key}s"] = parent.pop(key)
     elif way == "deep":
         parent[key] = DEEP
     elif way == "drop":
@@ -123,6 +139,18 @@ def damaged_json(content: bytes, draw: random.Random) -> tuple[str, bytes]:
         parent[key] = copy.deepcopy(other[name])
     text = json.dumps(top[0]).replace(f'"{DEEP}"', "[" * 100_000 + "]" * 100_000)
     return f"json {way}", text.encode()
+
+
+def _near(value: Any, draw: random.Random) -> Any:
+    """A value like another."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return draw.choice((value + 1, value - 1, value * 2, -value, 0.5, 1e30, str(value)))
+    if isinstance(value, str) and value:
+        place = draw.randrange(len(value))
+        return draw.choice((value[:place], value[:place] + draw.choice("Aa$[:\u0301 ") + value[place + 1 :], value * 2))
+    return draw.choice((None, 0, -1, [value], 2**40))
 
 
 def _places(node: Any) -> Any:
@@ -159,3 +187,36 @@ def zipped(members: list[tuple[str, bytes]]) -> bytes:
         for name, data in members:
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
     return buffer.getvalue()
+
+
+def folders(
+    good: Path,
+    names: Sequence[str],
+    count: int,
+    group: str = "",
+    after: Callable[[Path, random.Random], Any] | None = None,
+) -> Iterator[tuple[str, str, Callable[[Path], Path]]]:
+    """Copies of a folder in each of which one file is damaged, for `fuzz.run`.
+
+    Args:
+        good: the folder.
+        names: of the files that are damaged, one after the other.
+        count: int, copies.
+        group: str, by default the name of the file.
+        after: called with the copy; makes hashes anew, or damages more.
+    """
+    for number in range(count):
+        name = names[number % len(names)]
+        draw = random.Random(f"{group} {name} {number}")
+        content = (good / name).read_bytes()
+        damage = damaged_json if name.endswith(".json") and draw.random() < 0.7 else damaged
+        way, changed = damage(content, draw)
+
+        def write(folder: Path, name: str = name, changed: bytes = changed, draw: random.Random = draw) -> Path:
+            case = shutil.copytree(good, folder / good.name)
+            (case / name).write_bytes(changed)
+            if after:
+                after(case, draw)
+            return case
+
+        yield group or name, f"{way} {name} {number}", write

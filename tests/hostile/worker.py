@@ -1,8 +1,9 @@
-"""The process in which mutated files are opened: `python -m tests.hostile.worker SUBJECT [fork]`.
+"""The process in which mutated files are opened: `python -m tests.hostile.worker [fork]`.
 
-It reads paths, one a line, and writes one json line for each: {"answer": ...}, {"error": ...}, {"traceback": ...} or,
-with `fork`, {"signal": ...} and {"hang": ...} of the child that opened the file. Without `fork` it opens files itself
-and dies of them: what has started threads, such as TensorFlow, must not be forked.
+It reads [subject, path], one a line, and answers each with two lines: one when the subject's modules are imported, then
+{"answer": ...}, {"error": ...}, {"traceback": ...} or, with `fork`, {"signal": ...} and {"hang": ...} of the child that
+opened the file. Without `fork` it opens files itself and dies of them: what has started threads, such as TensorFlow, must
+not be forked.
 """
 
 import json
@@ -20,6 +21,7 @@ from kerasbert.errors import InputError
 from tests.hostile import subjects
 
 SECONDS = 5.0  # of a file, then it hangs
+LONGEST = 5000  # characters of an error
 MEMORY = 8 << 30  # bytes of address space of a child
 
 
@@ -30,8 +32,10 @@ def opened(subject: Callable[[str], Any], path: str) -> dict[str, Any]:
         text = json.dumps(answer)
         return {"nan": text[:200]} if _unreal(answer) else {"answer": answer}
     except InputError as error:
-        lines = str(error).splitlines()
-        return {"error": lines[0]} if len(lines) == 1 else {"traceback": f"an error of {len(lines)} lines: {lines[:2]}"}
+        lines, size = str(error).splitlines(), len(str(error))
+        if len(lines) == 1 and size <= LONGEST:
+            return {"error": lines[0]}
+        return {"traceback": f"an error of {len(lines)} lines, {size} characters: {str(error)[:300]}"}
     except BaseException:
         return {"traceback": traceback.format_exc()[-1500:]}
 
@@ -74,17 +78,17 @@ def forked(subject: Callable[[str], Any], path: str) -> dict[str, Any]:
 
 def main() -> None:
     """Answer until the standard input ends."""
-    subject, fork = getattr(subjects, sys.argv[1]), "fork" in sys.argv[2:]
+    fork = "fork" in sys.argv[1:]
     replies = os.fdopen(os.dup(1), "w")
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)  # what C libraries print must not come between
     os.dup2(nothing, 2)
-    subjects.prepare(sys.argv[1])
     for line in sys.stdin:
-        path = json.loads(line)
-        reply = forked(subject, path) if fork else opened(subject, path)
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
+        name, path = json.loads(line)
+        subjects.prepare(name)
+        print(file=replies, flush=True)
+        subject = getattr(subjects, name)
+        print(json.dumps(forked(subject, path) if fork else opened(subject, path)), file=replies, flush=True)
 
 
 if __name__ == "__main__":
