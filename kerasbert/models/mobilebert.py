@@ -328,7 +328,7 @@ _CONFIG = {
     ),
     "heads": BERT_HF.heads | {"mlm": _MLM},
 }
-_FIXED = {"trigram_input": True, "use_bottleneck": True}
+FIXED = {"trigram_input": True, "use_bottleneck": True}
 
 # In transformers queries, keys and values that read the full input (IB-BERT) have a matrix of the bottleneck's width: it
 # computes such a model only where that is H.
@@ -338,7 +338,7 @@ HF = BERT_HF.derive(
         *((ours, theirs.replace("bert.", "mobilebert.")) for ours, theirs in (*_DENSE, *_NORMS)),
         ("heads/mlm/extra", "cls.predictions.dense.weight", "T"),
     ),
-    fixed={"model_type": "mobilebert"} | _FIXED,
+    fixed={"model_type": "mobilebert"} | FIXED,
     architectures={name.replace("Bert", "MobileBert"): heads for name, heads in BERT_HF.architectures.items()},
     without_pooler=tuple(name.replace("Bert", "MobileBert") for name in BERT_HF.without_pooler),
     spec={"bottleneck.pooled": True},  # where a configuration is silent
@@ -354,7 +354,7 @@ def _slashes(theirs: str) -> str:
     return theirs.replace(".", "/").replace("layer/{i}", "layer_{i}").replace("ffn/{j}", "ffn_layer_{j}")
 
 
-_TF1 = BERT_TF1.derive(
+NAMES_IN_TF1 = BERT_TF1.derive(
     rows=(
         *((ours, _slashes(theirs)) for ours, theirs in (*_DENSE, *_NORMS)),
         ("heads/mlm/extra", "cls/predictions/extra_output_weights"),
@@ -362,10 +362,10 @@ _TF1 = BERT_TF1.derive(
     **_CONFIG,
 )
 # a NoNorm is called FakeLayerNorm there; the norm of the token head is one of layers
-TF1 = _TF1.derive(
+TF1 = NAMES_IN_TF1.derive(
     ("LayerNorm", "FakeLayerNorm"),
     rows=(("heads/mlm/norm", "cls/predictions/transform/LayerNorm"),),
-    fixed=_FIXED | {"classifier_activation": False, "normalization_type": "no_norm"},
+    fixed=FIXED | {"classifier_activation": False, "normalization_type": "no_norm"},
 )
 
 MOBILEBERT = register(
@@ -391,28 +391,5 @@ MOBILEBERT = register(
         encoder=MobileBert,
         names={"hf": HF, "tf1": TF1},
         paper="Sun et al., 2020, MobileBERT: a Compact Task-Agnostic BERT for Resource-Limited Devices",
-    )
-)
-IB_BERT = register(
-    MOBILEBERT.derive(
-        "ib-bert",
-        spec={
-            "dropout": 0.1,
-            "attention.dropout": None,
-            "feedforward.width": 4096,
-            "feedforward.activation": "gelu",
-            "bottleneck.width": 1024,
-            "bottleneck.key_query_shared": False,
-            "bottleneck.networks": 1,
-            "bottleneck.norm": "layer_norm",
-        },
-        sizes={"large": {}},
-        aliases={},
-        encoder=InvertedBottleneckBert,
-        names={
-            "tf1": dataclasses.replace(
-                _TF1, fixed=_FIXED | {"classifier_activation": True, "normalization_type": "layer_norm"}
-            )
-        },
     )
 )
