@@ -26,7 +26,7 @@ def read_languages(directory: str | os.PathLike) -> dict[str, int] | None:
     try:
         table = json.loads(path.read_bytes())
         good = isinstance(table, dict) and sorted(table.values()) == list(range(len(table)))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         good = False
     if not good:
         raise InputError(f'{path} is no table of languages, expected names and numbers from 0 such as {{"en": 0}}')

@@ -214,5 +214,5 @@ def _verify(path: Path) -> tuple[str | None, dict[str, Any]]:
             if files.sha256(path / name) != expected["sha256"]:
                 return f"{name} has another sha256", {}
         return None, manifest
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return f"{type(error).__name__}: {error}", {}

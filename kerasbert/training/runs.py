@@ -68,11 +68,16 @@ class Run:
     def records(self) -> list[dict[str, Any]]:
         """The whole lines of metrics.jsonl."""
         found = []
-        for line in (storage.read(storage.join(self.directory, "metrics.jsonl")) or b"").decode().splitlines():
+        for line in (storage.read(storage.join(self.directory, "metrics.jsonl")) or b"").splitlines():
             try:
-                found.append(json.loads(line))
-            except ValueError:  # the line that was being written when the process was killed
+                record = json.loads(line)
+            except (
+                ValueError,
+                RecursionError,
+            ):  # the line that was being written when the process was killed, or a damaged one
                 continue
+            if isinstance(record, dict) and isinstance(record.get("step", 0), int):
+                found.append(record)
         return found
 
     def rewind(self, step: int) -> None:
@@ -256,7 +261,7 @@ def _read(directory: Path | str) -> dict[str, Any] | None:
         old = json.loads(content)
         old["settings"]["steps"], old["kind"]
         return old
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({error}). Choose another --out or remove the folder") from error
 
 
@@ -268,7 +273,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     for name in dict.fromkeys([*was, *now]):
         a, b = was.get(name), now.get(name)
         if a != b and not (name == "steps" and b > a):
-            found.append(f"{name} is {a!r} there, {b!r} asked for")
+            found.append(f"{name} is {a!r:.200} there, {b!r:.200} asked for")
     return found
 
 

@@ -179,7 +179,7 @@ def measure(name, request, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_slice_of_damaged_folders(name, request):
-    measure(name, request, 40)
+    measure(name, request, 30)
 
 
 @pytest.mark.full

@@ -62,6 +62,7 @@ def test_every_fourth_update_is_kept_for_good(folder):
         ("weights.safetensors", truncate, r"weights.safetensors has \d+ bytes instead of \d+"),
         ("weights.safetensors", lambda path: path.unlink(), "FileNotFoundError"),
         ("manifest.json", truncate, "JSONDecodeError"),
+        ("manifest.json", lambda path: path.write_text("[" * 100_000), "RecursionError"),
         ("manifest.json", another_number, "manifest.json has another sha256"),
     ],
 )

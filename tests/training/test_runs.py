@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from kerasbert import files
+from kerasbert.errors import InputError
 
 
 def test_data_are_found_while_they_are_the_same(tmp_path):
@@ -23,3 +26,28 @@ def test_data_are_found_while_they_are_the_same(tmp_path):
     run = open_run(tmp_path / "run", "finetune", settings, data=paths | {"train": moved})
     assert json.loads((run.directory / "run.json").read_text())["data"]["train"] == str(paths["train"])
     assert data_of(tmp_path) == {}
+
+
+def test_damaged_lines_of_metrics_are_passed_over(tmp_path):
+    from kerasbert.training.runs import open_run
+
+    run = open_run(tmp_path / "run", "pretrain", {"steps": 9})
+    bad = [b"\xff\xfe", b"[" * 100_000, b"5", b'{"step": "x"}', b'{"step": 1, "lo']
+    good = [b'{"step": 2, "loss": 1.5}', b'{"step": 4, "loss": 1.0}']
+    (run.directory / "metrics.jsonl").write_bytes(b"\n".join([good[0], *bad, good[1]]))
+    run.rewind(3)
+    assert (run.directory / "metrics.jsonl").read_bytes() == good[0] + b"\n"
+
+
+def test_a_damaged_run_json_is_one_line(tmp_path):
+    from kerasbert.training.runs import open_run
+
+    run = open_run(tmp_path / "run", "pretrain", {"steps": 9})
+    (run.directory / "run.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match=r"run.json is damaged \([^\n]*$"):
+        open_run(tmp_path / "run", "pretrain", {"steps": 9})
+    (run.directory / "run.json").write_text(
+        json.dumps({"kind": "pretrain", "settings": {"steps": 9, "model": "x" * 9999}})
+    )
+    with pytest.raises(InputError, match=r"holds another run: model is 'x{150,200} there, None asked for"):
+        open_run(tmp_path / "run", "pretrain", {"steps": 9})
