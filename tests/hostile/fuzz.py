@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.hostile.worker import SECONDS
+from tests.hostile.worker import SECONDS, WALL
 from tests.support import ROOT
 
 OUTCOMES = ("same", "near", "other", "error", "traceback", "nan", "signal", "hang")
@@ -53,20 +53,32 @@ class Worker:
             self.process = subprocess.Popen(self.command, bufsize=0, cwd=self.home, env=environment, **pipes)
         self.process.stdin.write(json.dumps([subject, str(path)]).encode() + b"\n")
         self.process.stdin.flush()
-        line = self._line(IMPORTS) and self._line((4 if self.fork else 1) * SECONDS)
+        line = self._line(IMPORTS) and self._line(2 * WALL if self.fork else WALL, None if self.fork else 2 * SECONDS)
         if line is None:
             self.close(kill=True)
-            return {"hang": f"more than {SECONDS} s"}
+            return {"hang": f"more than {WALL} s, or {SECONDS} s of CPU time on each of two cores"}
         if line.endswith(b"\n"):
             return json.loads(line)
         status = self.process.wait()
         self.close()
         return {"signal": f"status {status}"}
 
-    def _line(self, seconds: float) -> bytes | None:
-        """The next line, the first of which says that the imports are done; None where it does not come."""
-        ready = select.select([self.process.stdout], [], [], seconds)[0]
-        return self.process.stdout.readline() if ready else None
+    def _line(self, seconds: float, computing: float | None = None) -> bytes | None:
+        """The next line, the first of which says that the imports are done; None where it does not come.
+
+        Args:
+            seconds: float, to wait at most. computing: float, seconds of CPU time that the process may take meanwhile.
+        """
+        end, begun = time.monotonic() + seconds, self._computed()
+        while time.monotonic() < end and (computing is None or self._computed() - begun < computing):
+            if select.select([self.process.stdout], [], [], min(0.5, max(0.0, end - time.monotonic())))[0]:
+                return self.process.stdout.readline()
+        return None
+
+    def _computed(self) -> float:
+        """Seconds of CPU time that the process has taken."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self, kill: bool = False) -> None:
         """End the process."""

@@ -20,7 +20,8 @@ from typing import Any
 from kerasbert.errors import InputError
 from tests.hostile import subjects
 
-SECONDS = 5.0  # of a file, then it hangs
+SECONDS = 5  # of CPU time on a file, then it hangs
+WALL = 60.0  # seconds, for what waits without computing; other tests may have the cores meanwhile
 LONGEST = 5000  # characters of an error
 MEMORY = 8 << 30  # bytes of address space of a child
 
@@ -54,6 +55,7 @@ def forked(subject: Callable[[str], Any], path: str) -> dict[str, Any]:
     child = os.fork()
     if not child:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))  # SIGXCPU
         with os.fdopen(sink, "w") as file:
             file.write(json.dumps(opened(subject, path)))
         os._exit(0)
@@ -61,7 +63,7 @@ def forked(subject: Callable[[str], Any], path: str) -> dict[str, Any]:
     content, late = b"", False
     with os.fdopen(source, "rb", buffering=0) as file:
         while not late:
-            late = not select.select([file], [], [], SECONDS)[0]
+            late = not select.select([file], [], [], WALL)[0]
             chunk = b"" if late else file.read(1 << 16)
             if not chunk:
                 break
@@ -69,8 +71,8 @@ def forked(subject: Callable[[str], Any], path: str) -> dict[str, Any]:
     if late:
         os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
-    if late:
-        return {"hang": f"more than {SECONDS} s"}
+    if late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
+        return {"hang": f"more than {WALL if late else SECONDS} s"}
     if status:
         return {"signal": f"status {os.waitstatus_to_exitcode(status)}"}
     return json.loads(content)
