@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import struct
 import zipfile
 import zlib
@@ -237,6 +238,8 @@ def _check_values(bundle: Bundle) -> None:
         raise ValueError(f"{len(bundle.signatures)} signatures of any length, expected one")
     if len(set(bundle.labels)) < len(bundle.labels) or len(bundle.labels) > MAX_LENGTH:
         raise ValueError(f"{len(bundle.labels)} labels, of which {len(set(bundle.labels))} differ")
+    if bundle.litert and not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}", bundle.litert):
+        raise ValueError(f"litert {bundle.litert!r:.40}, expected a version such as 2.1.3")
     if (bundle.kind == "classification") != bool(bundle.labels):
         raise ValueError(f"{len(bundle.labels)} labels of a {bundle.kind}")
 

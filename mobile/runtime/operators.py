@@ -1,8 +1,8 @@
-"""Operands and scales: what neither the flatbuffer's verifier nor XNNPACK's delegate looks at before it relies on them.
+"""Signatures, operands and scales: what neither the flatbuffer's verifier nor XNNPACK's delegate looks at before use.
 
 A valid flatbuffer may hold a BATCH_MATMUL of one operand, or of operand -1, and the delegate then reads beyond the list;
-a zero point that is no int8 is a segmentation fault as well. A reader of its own, because the generated schema takes
-longer to import than a model to load, and needs `flatbuffers`.
+a zero point that is no int8 is a segmentation fault as well, and so is a signature of a subgraph that is not there. A
+reader of its own, because the generated schema takes longer to import than a model to load, and needs `flatbuffers`.
 """
 
 import mmap
@@ -54,8 +54,9 @@ def check(path: Path) -> None:
     Args:
         path: a file whose flatbuffer was verified.
     Raises:
-        InputError: an operator has too few or too many operands, one that is missing, or no result; or a tensor's
-            scales are not finite, not as many as its zero points, or its zero points are not of its type.
+        InputError: a signature's subgraph or tensor is not there; an operator has too few or too many operands, one
+            that is missing, or no result; or a tensor's scales are not finite, not as many as its zero points, or its
+            zero points are not of its type.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         root = _U32.unpack_from(data)[0]
@@ -63,6 +64,7 @@ def check(path: Path) -> None:
         for code in _tables(data, root, 1):
             old, new = _field(data, code, 0), _field(data, code, 3)
             codes.append(max(data[old] if old else 0, _I32.unpack_from(data, new)[0] if new else 0))
+        _check_signatures(path, data, root)
         seen: set[tuple[int, int]] = set()  # tensors share what describes their scales
         for graph in _tables(data, root, 2):
             steps = []  # of the tensors: (type, scale or 0)
@@ -79,10 +81,22 @@ def check(path: Path) -> None:
                     scale = _F32.unpack_from(data, begin)[0] if count == 1 else 0.0
                 steps.append((kind, scale))
             for operator in _tables(data, graph, 3):
-                place = _field(data, operator, 0)
-                code = codes[_U32.unpack_from(data, place)[0] if place else 0]
+                code = codes[_number(data, operator, 0)]
                 if code in OPERANDS:
                     _check(path, code, _numbers(data, operator, 1), _numbers(data, operator, 2), steps)
+
+
+def _check_signatures(path: Path, data: mmap.mmap, root: int) -> None:
+    """A SignatureDef's subgraph and tensors are there; the interpreter takes their numbers as they are."""
+    tensors = [_vector(data, graph, 0)[1] for graph in _tables(data, root, 2)]
+    for signature in _tables(data, root, 7):
+        graph = _number(data, signature, 4)
+        numbers = [_number(data, tensor, 1) for side in (0, 1) for tensor in _tables(data, signature, side)]
+        if graph >= len(tensors) or any(number >= tensors[graph] for number in numbers):
+            raise InputError(
+                f"{path} has a signature of the tensors {numbers!s:.40} of subgraph {graph}, expected one of "
+                f"{len(tensors)} and its own: it is damaged. Write the file again"
+            )
 
 
 def _check(path: Path, code: int, inputs: tuple[int, ...], outputs: tuple[int, ...], steps: list) -> None:
@@ -124,6 +138,12 @@ def _field(data: mmap.mmap, table: int, number: int) -> int:
         return 0
     offset = _U16.unpack_from(data, fields + 4 + 2 * number)[0]
     return table + offset if offset else 0
+
+
+def _number(data: mmap.mmap, table: int, number: int) -> int:
+    """A table's uint32, 0 by default."""
+    place = _field(data, table, number)
+    return _U32.unpack_from(data, place)[0] if place else 0
 
 
 def _vector(data: mmap.mmap, table: int, number: int) -> tuple[int, int]:

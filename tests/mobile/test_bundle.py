@@ -113,6 +113,8 @@ def test_files_of_others_are_refused(tmp_path):
     [
         ({"format": 4}, "bundle format 4, expected 1, 2, 3"),
         ({"litert": 2.1}, "litert is 2.1, expected json for str"),
+        ({"litert": "x"}, "damaged .*litert 'x', expected a version such as 2.1.3"),
+        ({"litert": "9" * 5000}, "damaged .*litert '999"),
         ({"kind": "song"}, "damaged .*song"),
         ({"surprise": 1}, "damaged .*surprise"),
         ({"signatures": {"x": "y"}}, "damaged"),

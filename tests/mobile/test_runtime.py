@@ -508,6 +508,25 @@ def test_operands_and_scales_are_looked_at(operands, scales, text, float_file, t
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("of", ["graph", "input", "output"])
+def test_a_signature_of_what_is_not_there_is_refused(of, float_file, tmp_path):
+    """The interpreter looks up a subgraph by the signature's number without a check: a segmentation fault."""
+    from kerasbert.mobile import repack
+    from kerasbert.mobile.runtime import load
+
+    model = repack.read(parts(float_file[0])[0])
+    signature = model.signatureDefs[-1]
+    if of == "graph":
+        signature.subgraphIndex = 2055
+    else:
+        getattr(signature, f"{of}s")[0].tensorIndex = 1 << 20
+    (tmp_path / "odd.tflite").write_bytes(rebundled(float_file[0], repack.write(model)))
+    with pytest.raises(
+        InputError, match=r"odd\.tflite has a signature of the tensors .* of subgraph \d+, expected one of"
+    ):
+        load(tmp_path / "odd.tflite", cache=False)
+
+
 def test_errors_of_the_first_answer_are_one_line(float_file, tmp_path):
     """An id that no table has, and numbers that are not finite."""
     from kerasbert.mobile.runtime import load
