@@ -9,15 +9,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 
 
 def _predict(options: argparse.Namespace) -> None:
     if sum(map(bool, (options.texts, options.pair, options.data))) > 1:
         raise InputError("texts come as arguments, by --pair or from --data, expected one of them")
-    if not options.data and (options.out or options.text_column or options.text_b_column):
-        raise InputError("--out and the names of columns go with --data FILE")
+    if not options.data and (options.out or options.text_column or options.text_b_column or options.encoding):
+        raise InputError("--out, --encoding and the names of columns go with --data FILE")
     for text in options.texts:
         if os.path.isfile(text):
             raise InputError(
@@ -195,6 +195,7 @@ def add(command: Declare) -> None:
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
     add.add_argument("--text-column", metavar="NAME", help="column of the text; the task's by default")
     add.add_argument("--text-b-column", metavar="NAME", help="column of the second text of a pair")
+    encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
