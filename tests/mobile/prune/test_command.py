@@ -83,7 +83,10 @@ def test_trim(finetuned, data, tmp_path, capsys):
         (["--heads", "0.3"], "--heads needs --data: labelled rows of the task"),
         (["--heads", "0.3", "--data", "x", "--teacher", "x"], "--teacher does not go with --heads: leave it out"),
         (["--sparsity", "0.5", "--data", "x", "--unlabelled", "x"], "--unlabelled needs --teacher"),
-        (["--sparsity", "0.5", "--data", "x", "--teacher", "no"], "no is no model directory (no model.json)"),
+        (
+            ["--sparsity", "0.5", "--data", "x", "--teacher", "no"],
+            "no model directory no: pretrain or import one first",
+        ),
         (["--sparsity", "1.5", "--data", "x"], "sparsity must be in [0, 1), such as 0.5. Received: 1.5"),
         (["--layers", "0,9"], "no layer has number 9, expected 0 to 1"),
     ],
