@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import __version__, registry
-from kerasbert.cli.parser import Parser, failure
+from kerasbert.cli.parser import Parser, decoding, encoding_option, failure
 from kerasbert.errors import InputError
 from kerasbert.mobile import compress_command as compress
 from kerasbert.mobile import samples
@@ -36,9 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     options = parser().parse_args(arguments)
     try:
-        for path in options.plugin:
-            registry.load_plugin(path)
-        options.command(options)
+        with decoding(options):
+            for path in options.plugin:
+                registry.load_plugin(path)
+            options.command(options)
         sys.stdout.flush()
     except BrokenPipeError:  # `| head` has seen enough
         sys.stdout = None
@@ -92,6 +93,8 @@ def parser() -> Parser:
         part = commands.choices[action.dest]
         part.description, part.epilog = action.help, f"example:\n  {EXAMPLES[action.dest]}"
         part.set_defaults(extra="device" if action.dest in DEVICE else "mobile")
+        if action.dest not in DEVICE:  # these read files of texts and labels as training does
+            encoding_option(part)
     return top
 
 

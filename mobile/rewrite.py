@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import checkpoints, registry, text
+from kerasbert import checkpoints, files, registry, text
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.spec import Spec
+from kerasbert.text.languages import read_languages
+from kerasbert.training import runs
 
 Tensors = dict[str, np.ndarray]
 
@@ -52,8 +54,14 @@ def encoder(info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors) -> Any:
     return made
 
 
-def write(out: Any, info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors, tokenizer: Any, overwrite: bool) -> None:
-    """Write a model directory; name, task, labels and plug-in are those of `info`."""
+def write(
+    run: Any, out: Any, info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors, tokenizer: Any, overwrite: bool
+) -> None:
+    """Write a model directory; name, task, labels and plug-in are those of `info`.
+
+    Args:
+        run: the model directory it is made of, whose table of languages and whose rows held out are kept.
+    """
     made = encoder(info, spec, tensors)
     heads: dict[str, Tensors] = {}
     for name, value in tensors.items():
@@ -61,4 +69,9 @@ def write(out: Any, info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors, t
             _, head, rest = name.split("/", 2)
             heads.setdefault(head, {})[rest] = value
     same = {"name": info.name, "task": info.task, "labels": info.labels, "plugin": info.plugin}
-    checkpoints.save_model(out, replace=overwrite, encoder=made, heads=heads, tokenizer=tokenizer, **same)
+    same["languages"] = read_languages(source.directory(run) / "tokenizer")
+    rows = runs.rows_of(run)
+    with files.new_directory(out, overwrite) as folder:
+        checkpoints.write_model(folder, encoder=made, heads=heads, tokenizer=tokenizer, **same)
+        if rows:
+            files.write_json(folder / "run.json", rows)

@@ -76,7 +76,7 @@ def trim(
         for name, value in tensors.items()
     }
     spec = info.spec.derive({"embeddings.vocabulary": len(ids)})
-    rewrite.write(out, info, spec, left, smaller, overwrite)
+    rewrite.write(run, out, info, spec, left, smaller, overwrite)
     before, after = (rates(one, corpus) for one in (tokenizer, smaller))
     parameters = tuple(sum(value.size for value in found.values()) for found in (tensors, left))
     report = {"out": str(out), "texts": len(corpus), "words": before["words"]}

@@ -1,14 +1,13 @@
 """The command `kerasbert`. Errors are one line on stderr and exit status 2; a traceback comes with --debug."""
 
 import argparse
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasbert import __version__, registry
-from kerasbert.cli.parser import Parser, failure
+from kerasbert.cli.parser import Parser, decoding, failure
 
 EXAMPLES = {
     "quickstart": "kerasbert quickstart --out quickstart",
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     options = parser().parse_args(arguments)
     try:
-        with _encoding(getattr(options, "encoding", None)):
+        with decoding(options):
             options.plugins = _plugins(options.plugin)
             _check_names(options)
             return options.run(options) or 0
@@ -56,15 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _plugins(paths: Sequence[str]) -> dict[str, str] | None:
     loaded = [registry.load_plugin(path) for path in paths]
     return loaded[0] if loaded else None
-
-
-def _encoding(name: str | None) -> contextlib.AbstractContextManager:
-    """What files are decoded by while a command runs."""
-    if name is None:
-        return contextlib.nullcontext()
-    from kerasbert.data.reading import default_encoding
-
-    return default_encoding(name)
 
 
 def _check_names(options: argparse.Namespace) -> None:

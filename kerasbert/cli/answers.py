@@ -16,8 +16,8 @@ from kerasbert.errors import InputError
 def _predict(options: argparse.Namespace) -> None:
     if sum(map(bool, (options.texts, options.pair, options.data))) > 1:
         raise InputError("texts come as arguments, by --pair or from --data, expected one of them")
-    if not options.data and (options.out or options.text_column or options.text_b_column):
-        raise InputError("--out and the names of columns go with --data FILE")
+    if not options.data and (options.out or options.text_column or options.text_b_column or options.encoding):
+        raise InputError("--out, --encoding and the names of columns go with --data FILE")
     for text in options.texts:
         if os.path.isfile(text):
             raise InputError(

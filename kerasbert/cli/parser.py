@@ -1,6 +1,7 @@
 """What the commands share: a parser whose errors are one line, options that several have. Standard library only."""
 
 import argparse
+import contextlib
 import itertools
 import json
 import re
@@ -174,3 +175,12 @@ def encoding_option(add: argparse.ArgumentParser) -> None:
     """`--encoding`, which `main` sets for whatever files the command reads."""
     text = "of the files, where they are not UTF-8 and have no byte order mark: cp1250, koi8-r, utf-16-le"
     add.add_argument("--encoding", metavar="NAME", help=text)
+
+
+def decoding(options: argparse.Namespace) -> contextlib.AbstractContextManager:
+    """What files are decoded by while a command runs: its `--encoding`, if it has one."""
+    if getattr(options, "encoding", None) is None:
+        return contextlib.nullcontext()
+    from kerasbert.data.reading import default_encoding
+
+    return default_encoding(options.encoding)

@@ -237,6 +237,16 @@ def description_of(directory: str | os.PathLike) -> dict[str, Any] | None:
     return _read(os.fspath(directory) if is_remote(directory) else Path(directory))
 
 
+def rows_of(directory: str | os.PathLike) -> dict[str, Any] | None:
+    """What run.json tells of a fine-tuning's rows, for a model that is made of the run's and not trained; None without any."""
+    described = description_of(directory)
+    if not described or "data" not in described:
+        return None
+    settings = {name: described["settings"].get(name) for name in ("steps", "data", "seed")}
+    kept = {name: described[name] for name in ("format", "data", "held_out") if name in described}
+    return kept | {"kind": "rewritten", "settings": settings}
+
+
 def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:
     used = (
         storage.names(directory)

@@ -115,7 +115,7 @@ def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> 
     info, tensors = rewrite.read(run)
     cut = Cut(info.spec, tensors)
     done = take(cut, chosen)
-    rewrite.write(out, info, done.spec, done.tensors, rewrite.tokenizer(run), overwrite)
+    rewrite.write(run, out, info, done.spec, done.tensors, rewrite.tokenizer(run), overwrite)
     return _report(out, cut, done) | {"kept" if isinstance(chosen, list) else "removed": chosen}
 
 
@@ -187,5 +187,5 @@ def _measured(
         for name, gone in chosen.items():
             removed[name] += [left[name][i] for i in gone]
             left[name] = [origin for i, origin in enumerate(left[name]) if i not in set(gone)]
-    rewrite.write(out, info, cut.spec, cut.tensors, tokenizer, overwrite)
+    rewrite.write(run, out, info, cut.spec, cut.tensors, tokenizer, overwrite)
     return _report(out, before, cut), {name: sorted(gone) for name, gone in removed.items()}

@@ -13,6 +13,7 @@ from kerasbert import registry
 from kerasbert.errors import InputError
 from kerasbert.mobile import cli, samples
 from kerasbert.mobile.cli import main
+from kerasbert.tasks import tables
 from tests.mobile.conftest import rows
 from tests.support import ROOT, python
 
@@ -209,3 +210,17 @@ def test_tensorflow_says_nothing_before_the_answer(run, tmp_path):
     done = python("-c", program + "sys.exit(main(sys.argv[1:]))", *command)
     assert done.stderr == ""
     assert done.stdout.startswith(str(tmp_path / "x.tflite"))
+
+
+def test_every_command_that_reads_texts_takes_their_encoding(tmp_path, capsys):
+    """`pass --encoding` was advised where no command had it."""
+    path = tmp_path / "latin.csv"
+    path.write_bytes("sentence,label\nschön,good\n".encode("latin-1"))
+    for command in ("distill", "prune", "trim", "quantize-aware", "compress", "ledger"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert "--encoding NAME" in capsys.readouterr().out
+    columns = ["sentence", "label"]
+    reader = cli.parser().parse_args(["ledger", "RUN", "--data", str(path), "--encoding", "latin-1"])
+    with cli.decoding(reader):
+        assert [row for _, row in tables.table(path, columns, columns)] == [{"sentence": "schön", "label": "good"}]

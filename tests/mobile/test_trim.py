@@ -7,10 +7,14 @@ import pytest
 
 import kerasbert as kb
 from kerasbert import registry, text
-from kerasbert.checkpoints import load_encoder, read_tensors, save_model
+from kerasbert.checkpoints import load_encoder, read_tensors, save_model, write_model
 from kerasbert.errors import InputError
-from kerasbert.mobile import trim
+from kerasbert.mobile import prune, trim
 from kerasbert.mobile.trimming import keep, rates, smaller_tokenizer
+from kerasbert.tasks.task import find_task
+from kerasbert.text.languages import read_languages, write_languages
+from kerasbert.training.runs import open_run
+from kerasbert.training.splits import measured, split
 from tests import tiny as world
 from tests.mobile.prune.conftest import vectors
 from tests.models.battery import Subject, different
@@ -153,3 +157,24 @@ def test_bad_input(run, tmp_path):
     (tmp_path / "t" / "mine").touch()
     with pytest.raises(InputError, match="exists already"):
         trim(run, ["a film"], out=tmp_path / "t")
+
+
+def test_a_run_that_was_trimmed_is_measured_on_the_rows_it_held_out(tmp_path):
+    """A trimmed or pruned run forgot them: `evaluate` then reported on nine training rows of ten."""
+    task = find_task("classification")
+    rows = split(task, world.labelled(tmp_path / "rows.tsv", 60))
+    settings = {"steps": 1, "seed": 0, "data": rows.digests, "task": rows.task.to_json()}
+    run = tmp_path / "run"
+    open_run(run, "finetune", settings, data=rows.sources, held_out=rows.held_out)
+    made = Subject("bert", tmp_path).encoder()
+    write_model(run, encoder=made, name="bert", tokenizer=world.tokenizer(), task=rows.task.to_json())
+    write_languages(run / "tokenizer", {"de": 0, "en": 1})
+    trim(run, out=tmp_path / "t", texts=["the cat"])
+    prune.layers(tmp_path / "t", out=tmp_path / "p", keep=[0])
+    found, told = measured(rows.task, tmp_path / "rows.tsv", run=tmp_path / "p")
+    assert told == f"{len(rows.dev.texts)} rows held out of rows.tsv"
+    assert found.texts == rows.dev.texts
+    assert measured(rows.task, run=tmp_path / "p")[0].texts == rows.dev.texts  # the rows of the run, not named again
+    assert read_languages(tmp_path / "p/tokenizer") == {"de": 0, "en": 1}
+    with pytest.raises(InputError, match="kind 'rewritten' instead of 'finetune'"):
+        open_run(tmp_path / "p", "finetune", settings, data=rows.sources)

@@ -186,3 +186,13 @@ def test_evaluate_names_the_rows_and_what_makes_the_metrics_say_little(run, clas
     assert "has no dev or test rows: give a file; for the training rows pass --split train" in err
     out = run("evaluate", classifier, "--data", tmp_path, "--split", "train")[0]
     assert out.startswith("classification, 3 rows of train.tsv\n")
+
+
+def test_a_table_of_another_encoding_is_read_as_training_reads_it(run, classifier, tmp_path):
+    """predict advised --encoding and had no such option."""
+    path = tmp_path / "latin.csv"
+    path.write_bytes("text,note\nthe happy cat,schön\n".encode("latin-1"))
+    assert "pass --encoding cp1252" in run("predict", classifier, "--data", path, status=2)[1]
+    out, _ = run("predict", classifier, "--data", path, "--encoding", "latin-1")
+    assert out.splitlines()[1].startswith("the happy cat,schön,pos,")
+    assert "go with --data" in run("predict", classifier, "the cat", "--encoding", "latin-1", status=2)[1]

@@ -81,7 +81,7 @@ def test_every_family_is_cut(name, tmp_path):
     gone = {network: [number, number + 3] for number, network in enumerate(cut.networks())}
     removed = {0: [1, 2]} if shared else {0: [1, 2], 2: [0]}
     done = cut.without_neurons(gone).without_heads(removed).with_layers([2, 0])
-    rewrite.write(tmp_path / "w", info, done.spec, done.tensors, subject.tokenizer, False)
+    rewrite.write(tmp_path / "m", tmp_path / "w", info, done.spec, done.tensors, subject.tokenizer, False)
     for network, neurons in gone.items():
         mask_rows(encoder, f"{network}/outer/kernel", neurons)
     for layer, heads in removed.items():
