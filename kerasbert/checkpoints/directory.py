@@ -230,7 +230,8 @@ def _check_files(directory: str | os.PathLike, content: Mapping[str, Any], weigh
         at = path.stat()
         if _sha256(path, at.st_size, at.st_mtime_ns, at.st_ino) != known["sha256"]:
             raise InputError(
-                f"{path} is not the file that was written ({at.st_size} bytes, {known.get('bytes')} then): copy it again, "
+                f"{path} is not the file that was written (another sha256; {at.st_size} bytes, {known.get('bytes')} then): "
+                "copy it again, "
                 f'or, if you changed it yourself, remove "files" and "sha256" from {place}'
             )
 

@@ -104,7 +104,8 @@ def split(
         if "dev" not in sources and dev:
             numbers = _held_out(train, digests, begun, start, seed)
             judge, train = train.take(numbers), train.take(without(len(train.texts), numbers))
-            lines.append(f"{source}: {_count(judge)} are held out to choose the best weights (the same for every seed)")
+            seeds = " (the same for every seed)" if begun is None or "held_out" in begun else ""  # older runs drew them
+            lines.append(f"{source}: {_count(judge)} are held out to choose the best weights{seeds}")
             if test is not None:
                 lines[-1] += f"; {test} is not used"
     if "dev" in sources and dev:

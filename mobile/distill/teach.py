@@ -227,7 +227,9 @@ class _OnTexts:
         # the unit of the teacher's head, which its student's may be copied from
         self.task = task = dataclasses.replace(rows.task, length=None)
         if task.kind == "regression" and "soft" in recipe.losses:
-            raise InputError("the loss soft compares classes, the teacher's task is a regression: take logits")
+            raise InputError(
+                "the loss soft compares classes, the teacher's task is a regression: take logits (--loss logits=1)"
+            )
         self.longest, self.cache, self.dev = longest, cache, rows.dev
         self.sources, self.digests, self.held_out = rows.sources, rows.digests, rows.held_out
         if rows.train is None and "labels" in recipe.losses:
