@@ -200,14 +200,15 @@ def family(name: str) -> Family:
 
 
 def family_of(encoder: Any) -> Family:
-    """The family of an encoder: what it was built or loaded as, else the first one that has its class.
+    """The family of an encoder: what it was built or loaded as, else the first one that has its class and kind of Spec.
 
     Raises:
         InputError: no family has that class.
     """
     if name := getattr(encoder, "model_name", None):
         return family(name.partition("/")[0])
-    found = next((f for f in families().values() if type(encoder) is f.encoder), None)
+    kinds = type(encoder), type(getattr(encoder, "spec", None))
+    found = next((f for f in families().values() if kinds == (f.encoder, type(f.spec))), None)
     if found is None:
         raise InputError(f"no family has the encoder {type(encoder).__name__}: register one")
     return found

@@ -24,10 +24,10 @@ def tokenizer() -> WordPiece:
     return WordPiece(pieces)
 
 
-def records(folder: Path, packing: str, length: int = 64) -> Records:
-    """Records of two books; a chapter is a document."""
+def records(folder: Path, packing: str, length: int = 64, chapters: int | None = None) -> Records:
+    """Records of two books, or of their first chapters; a chapter is a document."""
     files = []
     for author in AUTHORS:
         files.append(folder / f"{author}.txt")
-        files[-1].write_text("\n\n".join("\n".join(chapter) for chapter in books.chapters(author)) + "\n")
+        files[-1].write_text("\n\n".join("\n".join(chapter) for chapter in books.chapters(author)[:chapters]) + "\n")
     return write_records(files, tokenizer(), folder / f"records-{packing}", length=length, packing=packing)

@@ -1,4 +1,4 @@
-"""Every objective learns: within 300 updates its losses are below the entropy of its targets, on one replica and on two.
+"""Every objective learns: within 400 updates its losses are below the entropy of its targets, on one replica and on two.
 
 A tiny model (one layer of 64), rows of 64 tokens of the quickstart's books, batches of 32; the mean of the last 100 updates.
 A new objective joins by being registered.
