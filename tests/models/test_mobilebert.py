@@ -7,7 +7,6 @@ import pytest
 import kerasbert as kb
 from kerasbert import models, registry
 from kerasbert.layers.naming import names
-from kerasbert.models import mobilebert
 from kerasbert.models.mobilebert import FirstToken, MobileBert, MobileSpec, NoNorm, TokenHead, Trigrams
 from tests.checkpoints import theirs
 from tests.checkpoints.reference import batch
@@ -393,8 +392,9 @@ class TestParity:
         found = np.asarray(encoder(padded(101))["pooled"]) @ head["kernel"] + head["bias"]
         theirs.close(found, theirs.run(model, padded(101)).logits)
 
-    def test_a_pooler_with_a_matrix_is_refused(self, tmp_path):
-        theirs.make("MobileBertModel", SIZES[0]).save_pretrained(tmp_path)
-        with pytest.raises(kb.InputError, match="has classifier_activation True, expected False"):
-            kb.import_checkpoint(tmp_path)
-        assert mobilebert.HF.fixed["classifier_activation"] is False
+    def test_a_pooler_with_a_matrix_is_computed(self, tmp_path):
+        """transformers' default configuration."""
+        model = theirs.make("MobileBertModel", SIZES[0])
+        model.save_pretrained(tmp_path)
+        encoder = kb.import_checkpoint(tmp_path)
+        theirs.close(encoder(padded(101))["pooled"], theirs.run(model, padded(101)).pooler_output)
