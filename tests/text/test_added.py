@@ -127,6 +127,13 @@ def theirs_of(tokenizer: Tokenizer, path) -> Theirs:
     return Theirs.from_file(str(path))
 
 
+def tied(tokenizer: Tokenizer, one: list[int], other: list[int]) -> bool:
+    """Whether two segmentations of a text are equally likely: `ee e` and `e ee`. Theirs takes the other one of the two."""
+    if sorted(one) != sorted(other):
+        return False
+    return [i for i in one if i in tokenizer.added_ids] == [i for i in other if i in tokenizer.added_ids]
+
+
 def differences(tokenizer: Tokenizer, theirs: Theirs, texts: list[str]) -> list[str]:
     """Texts on which ours, the graph's and theirs do not agree."""
     graph = graph_tokenizer(tokenizer)
@@ -149,7 +156,8 @@ def differences(tokenizer: Tokenizer, theirs: Theirs, texts: list[str]) -> list[
             offsets, expected = (
                 [pair for pair, number in zip(pairs, ours.ids) if number in own] for pairs in (offsets, expected)
             )
-        if reference.ids != ours.ids or offsets != expected:
+        alike = reference.ids == ours.ids or (tokenizer.kind == "unigram" and tied(tokenizer, reference.ids, ours.ids))
+        if not alike or offsets != expected:
             wrong.append(f"theirs {text!r} {ours} {reference.ids} {reference.offsets}")
     return wrong
 
