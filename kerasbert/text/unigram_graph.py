@@ -22,9 +22,12 @@ class UnigramGraph(GraphTokenizer):
         self._sentencepiece = tensorflow_text.SentencepieceTokenizer(write_model(model), out_type=tf.int32)
         if self.normal is not None:
             # a model that knows bytes alone gives the normalised text, byte by byte
-            self._charsmap = tensorflow_text.SentencepieceTokenizer(_bytes_of(model), out_type=tf.int32)
+            # names of their own: in a SavedModel that is loaded, resources of one name are one
+            self._charsmap = tensorflow_text.SentencepieceTokenizer(
+                _bytes_of(model), out_type=tf.int32, name="charsmap"
+            )
             plain = write_model(model._replace(charsmap=b""))
-            self._plain = tensorflow_text.SentencepieceTokenizer(plain, out_type=tf.int32)
+            self._plain = tensorflow_text.SentencepieceTokenizer(plain, out_type=tf.int32, name="plain")
 
     @tf.autograph.experimental.do_not_convert
     def encode_plain(self, strings: Any) -> tf.RaggedTensor:
