@@ -215,9 +215,9 @@ COMMAND = [
     "--batch",
     "8",
     "--steps",
-    "60",
+    "400",
     "--save-every",
-    "7",
+    "25",
 ]
 COMMAND += ["--learning-rate", "1e-3", "--quiet", *(f"--set={path}={value}" for path, value in tiny.SPEC.items())]
 
