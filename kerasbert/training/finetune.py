@@ -23,7 +23,7 @@ from kerasbert.tasks.task import Rows, Task, find_task, standardise
 from kerasbert.training import results
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.projection import Projection
-from kerasbert.training.runs import Run, begun, description_of, open_run
+from kerasbert.training.runs import Run, open_run, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.step import check_batch, distribute
 from kerasbert.training.strategy import described, parse, resolve
@@ -104,7 +104,7 @@ def finetune(
         model = source.directory(model)
     # before the first operation of TensorFlow, after which a CPU can no longer be divided
     devices = find_strategy(strategy)
-    old = None if overwrite else description_of(out)
+    old = None if overwrite else run_in(out)
     rows = split(chosen, data, begun=old, start=start, seed=seed)
     if rows.train is None:
         place = data if isinstance(data, str | os.PathLike) else "data"
@@ -133,7 +133,8 @@ def finetune(
     )
     with devices.scope():
         encoder, name, digest = _encoder(model, changes, settings.precision)
-        new_pooler = not keep_head and _lacks_pooler(encoder, name) and begun(out, "pooler", "new", overwrite) == "new"
+        begun_with = "new" if old is None else old["settings"].get("pooler")
+        new_pooler = not keep_head and _lacks_pooler(encoder, name) and begun_with == "new"
         if new_pooler:
             encoder = _with_pooler(encoder, name, settings)
         longest = _longest(encoder, length, old, chosen.length if keep_head else None)

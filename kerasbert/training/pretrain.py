@@ -19,7 +19,7 @@ from kerasbert.training.held_out import HeldOut, hold_out
 from kerasbert.training.optimizers import check_rules, take_average
 from kerasbert.training.phases import Phase, check_phases, make_phases
 from kerasbert.training.preflight import preflight, warn_of_memory
-from kerasbert.training.runs import open_run, settings_of
+from kerasbert.training.runs import open_run, run_in
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described, resolve
 from kerasbert.training.strategy import strategy as find_strategy
@@ -128,7 +128,8 @@ def pretrain(
     if not isinstance(masking, MaskedLM):
         defaults = dict(source.objective.masking_of(source.spec))
         # a run that was begun keeps its own where nobody asks for another
-        begun = {} if overwrite else (settings_of(out) or {}).get("masking", {})
+        old = None if overwrite else run_in(out)
+        begun = {} if old is None else old["settings"].get("masking", {})
         masking = MaskedLM(**(defaults | begun | dict(masking or {})))
     evaluated = _held_out(stretches, opened, held_out, evaluate_every)
     for held in {id(held): held for held in [*opened.values(), *(evaluated or [])]}.values():

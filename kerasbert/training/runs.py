@@ -204,16 +204,9 @@ def open_run(
     return Run(directory, old, finished)
 
 
-def settings_of(directory: str | os.PathLike) -> dict[str, Any] | None:
-    """The settings of the run in a folder; None where it holds no run."""
-    old = _read(os.fspath(directory) if is_remote(directory) else Path(directory))
-    return None if old is None else old["settings"]
-
-
-def begun(out: str | os.PathLike, name: str, default: Any, overwrite: bool = False) -> Any:
-    """A setting of the run that `out` holds, None where it was begun without it; `default` where a run would begin there."""
-    settings = None if overwrite else settings_of(out)
-    return default if settings is None else settings.get(name)
+def run_in(out: str | os.PathLike) -> dict[str, Any] | None:
+    """What run.json in a run's own folder or address holds; None where it holds no run."""
+    return _read(os.fspath(out) if is_remote(out) else Path(out))
 
 
 def data_of(directory: str | os.PathLike) -> dict[str, Path]:
@@ -234,7 +227,7 @@ def description_of(directory: str | os.PathLike) -> dict[str, Any] | None:
     """What run.json of a run, or of RUN@STEP, holds; None where there is none."""
     if not is_remote(directory) and not os.path.exists(directory):
         directory = os.fspath(directory).rpartition("@")[0] or directory
-    return _read(os.fspath(directory) if is_remote(directory) else Path(directory))
+    return run_in(directory)
 
 
 def rows_of(directory: str | os.PathLike) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.optimizers import take_average
 from kerasbert.training.phases import make_phases
 from kerasbert.training.projection import Projection
-from kerasbert.training.runs import description_of, open_run
+from kerasbert.training.runs import open_run, run_in
 from kerasbert.training.splits import Split, split
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described, parse, resolve
@@ -110,7 +110,7 @@ def distill(
         if is_remote(out):
             raise InputError(f"distill writes to a local folder, received {out}: copy the finished run to the address")
         task = _task(info, metric)
-        begun = None if overwrite else description_of(out)
+        begun = None if overwrite else run_in(out)
         if length is None:
             length = (begun["settings"].get("length") if begun else None) or task.length or 128
         rows = split(task, data, begun=begun, start=teacher, seed=settings.get("seed", 0), dev=chosen.answers)
