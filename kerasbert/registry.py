@@ -61,6 +61,7 @@ OBJECTIVES: dict[str, Any] = {}
 TASKS: dict[str, Any] = {}
 SEGMENTERS: dict[str, Callable] = {}
 _plugins: dict[str, dict[str, str]] = {}  # module or entry point that was loaded -> {"file", "sha256"} of a file
+_paths: dict[str, str] = {}  # module of a plug-in file -> where it was read
 
 
 def register(family: Family) -> Family:
@@ -230,7 +231,7 @@ def task(name: str) -> Any:
 
 def plugin_files() -> list[str]:
     """The plug-in files that were loaded, for a process that is to load them too."""
-    return [str(sys.modules[name].__file__) for name, file in _plugins.items() if file]
+    return list(_paths.values())
 
 
 def load_plugin(path: str | Path) -> dict[str, str]:
@@ -252,7 +253,7 @@ def load_plugin(path: str | Path) -> dict[str, str]:
         except BaseException:
             del sys.modules[name]
             raise
-    _plugins[name] = {"file": path.name, "sha256": digest}
+    _plugins[name], _paths[name] = {"file": path.name, "sha256": digest}, str(path.absolute())
     return _plugins[name]
 
 

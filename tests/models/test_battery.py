@@ -56,13 +56,13 @@ def test_two_replicas_give_every_objective_the_weights_of_one(folder, tmp_path):
 @pytest.fixture(scope="module")
 def plugin():
     """The family of a third party's file; forgotten afterwards."""
-    before = set(sys.modules)
     digest = registry.load_plugin(Path(__file__).parent / "plugin.py")
     assert digest["file"] == "plugin.py"
     yield "rezero"
     del registry.FAMILIES["rezero"], registry.OBJECTIVES["rarely_masked"]
-    for name in [name for name in set(sys.modules) - before if name.startswith("kerasbert_plugin_")]:
-        del sys.modules[name]
+    name = f"kerasbert_plugin_{digest['sha256'][:12]}"
+    for table in sys.modules, registry._plugins, registry._paths:
+        del table[name]
 
 
 def test_a_third_partys_model_passes(plugin, folder, tmp_path):
