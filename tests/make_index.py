@@ -7,9 +7,7 @@ from typing import Any
 import kerasbert as kb
 from kerasbert import models, registry
 from kerasbert import spec as specs
-from kerasbert.objectives.select import SELECT
-from kerasbert.training.optimizers import OPTIMIZERS
-from kerasbert.training.schedules import SCHEDULES
+from kerasbert.registry import OPTIMIZERS, SCHEDULES, SELECTIONS
 from kerasbert.training.trainer import PRECISIONS
 from tests.support import ROOT
 
@@ -47,10 +45,10 @@ def content(counted: bool = True) -> dict[str, Any]:
         "aliases": {f"{f.name}/{alias}": f"{f.name}/{size}" for f in families for alias, size in f.aliases.items()},
         "objectives": sorted(n for n, o in registry.objectives().items() if _ours(o)),
         "tasks": sorted(n for n, task in registry.tasks().items() if _ours(task)),
-        "optimizers": list(OPTIMIZERS),
-        "schedules": list(SCHEDULES),
+        "optimizers": [name for name, value in OPTIMIZERS.items() if _ours(value)],
+        "schedules": [name for name, value in SCHEDULES.items() if _ours(value)],
         "precisions": list(PRECISIONS),
-        "selects": list(SELECT),
+        "selects": [name for name, value in SELECTIONS.items() if _ours(value)],
         "defaults": {"pretrain": defaults(kb.pretrain), "finetune": defaults(kb.finetune)},
     }
 

@@ -16,9 +16,9 @@ from apache_beam.pvalue import AsSingleton
 
 from kerasbert.data import remote
 from kerasbert.data.encode import batch_encoder
+from kerasbert.data.job import Job, Source
 from kerasbert.data.shards import Report
 from kerasbert.data.spool import DIGEST, measure, shard_of
-from kerasbert.data.writer import Job, Source
 from kerasbert.errors import InputError
 
 REPORT = "report.json"
