@@ -8,6 +8,7 @@ from typing import Any
 from kerasbert.errors import InputError
 from kerasbert.mobile import quantize
 from kerasbert.mobile.distill.command import parsed
+from kerasbert.mobile.quantize.schemes import SCHEMES
 
 # flag -> the stage that it adds to the plan, the argument that it gives; in the order in which the stages are made
 STAGES = {"trim": ("trim", "texts"), "student": ("distill", "student"), "heads": ("heads", "share")}
@@ -27,7 +28,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     part.add_argument(
         "--quantize",
         **missing,
-        metavar="none|fp16|dynamic_int8|int8_embeddings|static_int8|full_int8",
+        metavar="|".join(("none", *list(SCHEMES.rows)[1:])),
         help="default: dynamic_int8",
     )
     part.add_argument("--target", **missing, metavar="kerasbert|mediapipe")

@@ -31,7 +31,7 @@ from kerasbert.mobile.compression import compress
 from kerasbert.mobile.distill import distill
 from kerasbert.mobile.quantize.aware_training import FILE as RANGES
 from kerasbert.mobile.quantize.aware_training import Aware
-from kerasbert.mobile.quantize.forms import CALIBRATED
+from kerasbert.mobile.quantize.schemes import SCHEMES, Scheme
 from kerasbert.mobile.trimming import trim
 from kerasbert.tasks import tables
 from kerasbert.tasks.load import task_of
@@ -215,7 +215,7 @@ def run_plan(
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
         results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
         settings: dict[str, Any] = {"data": data.get("dev") or known.apart()["dev"]}
-        counted = given.get("quantize") in CALIBRATED and not (current / RANGES).exists()
+        counted = SCHEMES.get(given.get("quantize"), Scheme()).calibrated and not (current / RANGES).exists()
         if counted or given.get("embedding_codes") is not None:
             settings["calibration"] = read_rows(task, data.get("train") or data["dev"], targets=False).texts
         settings |= given

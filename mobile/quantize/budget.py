@@ -9,18 +9,19 @@ import numpy as np
 from kerasbert.errors import InputError
 from kerasbert.mobile import repack
 from kerasbert.mobile.quantize import forms, ranges, static, weights
+from kerasbert.mobile.quantize.schemes import SCHEMES
 
 SENSITIVITY = 200  # texts that the cost of each weight is measured on
 FINENESS = (static.FINENESS, 300.0, 1000.0, 3000.0, 10000.0)
-QUANTIZATIONS = (*forms.KINDS, "static_int8")
 
 
 def check(quantize: str, max_drop: float, targets: np.ndarray | None) -> None:
     """Refuse a budget that cannot be measured or that nothing could be done for."""
     if not max_drop >= 0:
         raise InputError(f"max_drop is {max_drop:g}, expected 0 or more points of the task's metric")
-    if quantize not in QUANTIZATIONS:
-        raise InputError(f"max_drop is given with {quantize}, expected with one of: {', '.join(QUANTIZATIONS)}")
+    if not SCHEMES[quantize].budget:
+        known = ", ".join(name for name, scheme in SCHEMES.items() if scheme.budget)
+        raise InputError(f"max_drop is given with {quantize}, expected with one of: {known}")
     if targets is None:
         raise InputError("max_drop needs labelled rows of the task to measure a drop on: give data (--data)")
 
@@ -99,7 +100,7 @@ def meet(
     """
     rows: list[dict[str, Any]] = []
     best: tuple[tuple, bytes] | None = None
-    search = _static if quantize == "static_int8" else _weights
+    search = _weights if SCHEMES[quantize].kinds else _static
     for made, row in search(data, quantize, names, batches, max_drop, judge):
         rows.append(row | {"chosen": False})
         rank = (row["bytes"], row["drop"], len(rows) - 1)
