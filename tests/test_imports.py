@@ -132,6 +132,45 @@ def test_parts_import_only_what_is_below_them(path):
     assert not wrong
 
 
+def graph() -> dict[str, set[str]]:
+    """Module -> the modules of ours that it imports, inside functions too."""
+    paths = {}
+    for folder, top in (("kerasbert", "kerasbert"), ("mobile", "kerasbert.mobile")):
+        for path in modules(folder):
+            names = path.relative_to(ROOT / folder).with_suffix("").parts
+            paths[".".join([top, *names]).removesuffix(".__init__")] = path
+    arrows = {}
+    for module, path in paths.items():
+        arrows[module] = set()
+        for name in imports(path):
+            while name not in paths and "." in name:
+                name = name.rpartition(".")[0]
+            arrows[module] |= {name} & paths.keys() - {module}
+    return arrows
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules of which each reaches the others: what no order of import could load one after the other."""
+    reached = {}
+    for start in arrows:
+        found, waiting = set(), [start]
+        while waiting:
+            new = arrows[waiting.pop()] - found
+            found |= new
+            waiting += new
+        reached[start] = found
+    groups = {tuple(sorted(b for b in reached[a] if a in reached[b])) for a in arrows if a in reached[a]}
+    return sorted(map(list, groups))
+
+
+def test_no_files_import_each_other():
+    """Neither two files nor a longer way round, whether the import stands above or inside a function."""
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "a"}, "d": {"a"}, "e": set()}) == [["a", "b", "c"]]
+    arrows = graph()
+    assert "kerasbert.data.stream" in arrows["kerasbert.data.records"]  # an import inside a function
+    assert circles(arrows) == []
+
+
 def test_nothing_in_kerasbert_imports_mobile():
     """The phone's side is built on the rest, never the other way."""
     wrong = [

@@ -17,7 +17,7 @@ import numpy as np
 
 from kerasbert import files, registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints.readers import read_json
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.text.languages import write_languages

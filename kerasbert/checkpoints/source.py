@@ -15,7 +15,7 @@ from typing import Any
 from kerasbert import files, registry
 from kerasbert.checkpoints import hub
 from kerasbert.checkpoints.directory import FORMAT
-from kerasbert.checkpoints.readers import read_json
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError, nearest
 

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
 from kerasbert.training import storage
-from kerasbert.training.runs import Run
+from kerasbert.training.runs import Run, say
 
 
 def write(run: Run, **parts: Any) -> None:
@@ -85,9 +84,3 @@ def digest_of(model: Any) -> str:
     for name, value in sorted(values(model).items()):
         found.update(name.encode() + value.tobytes())
     return found.hexdigest()
-
-
-def say(line: str, quiet: bool = False) -> None:
-    """A line for the user, on stderr: stdout is for results."""
-    if not quiet:
-        print(line, file=sys.stderr, flush=True)

@@ -193,8 +193,6 @@ def open_run(
         )
     moved = bool(strategy) and old.get("strategy", strategy) != strategy
     if moved and not finished:
-        from kerasbert.training.results import say  # which imports this file
-
         say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet)
     if old["settings"] != settings:  # more steps; the trainer adds at which the schedule changed
         old.setdefault("history", []).append({"steps": old["settings"]["steps"]})
@@ -304,3 +302,9 @@ def _git() -> str | None:
         return None
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
+
+
+def say(line: str, quiet: bool = False) -> None:
+    """A line for the user, on stderr: stdout is for results."""
+    if not quiet:
+        print(line, file=sys.stderr, flush=True)
