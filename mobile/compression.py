@@ -178,7 +178,7 @@ def compress(
     report |= {"texts": len(cases), "texts_from": source, **lost}
     judge = None
     if max_drop is not None:
-        judge = budget.Judge(finish, getattr(model, "task", None), cases, expected, targets, reader)
+        judge = budget.Judge(finish, getattr(model, "task", None), cases, expected, targets, comparison.run, reader)
         judge.check_reading(said, max_drop, comparison.losses(report))
     record: dict[str, Any] = {}
     if learned:

@@ -33,6 +33,7 @@ class Judge:
     Args:
         finish: .tflite -> the file with everything attached. task: Task.
         texts, expected, targets: rows, what the Keras model says of them [n, outputs], and their labels.
+        run: (finished file, texts, tokenizer) -> what it says of them, [n, outputs].
         tokenizer: the reader's that the file is for; by default the one in the file.
     """
 
@@ -41,6 +42,7 @@ class Judge:
     texts: Sequence
     expected: np.ndarray
     targets: np.ndarray
+    run: Callable[[bytes, Sequence, Any], np.ndarray]
     tokenizer: Any = None
 
     def check_reading(self, said: np.ndarray, max_drop: float, losses: Sequence[str]) -> None:
@@ -66,10 +68,8 @@ class Judge:
 
     def row(self, made: bytes, kept: Iterable[str]) -> dict[str, Any]:
         """A candidate's row of the table: float, drop (points), bytes, mean_difference."""
-        from kerasbert.mobile.comparison import run
-
         blob = self.finish(repack.slim(made))
-        outputs = run(blob, self.texts, self.tokenizer)
+        outputs = self.run(blob, self.texts, self.tokenizer)
         drop = round(self.metric(self.expected) - self.metric(outputs), 4)
         difference = float(np.abs(outputs - self.expected).mean())
         return {"float": list(kept), "drop": drop, "bytes": len(blob), "mean_difference": difference}
