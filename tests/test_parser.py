@@ -63,7 +63,7 @@ def test_help_has_an_example_that_parses_and_every_default(name):
     example = parser.epilog.splitlines()[-1].strip()
     assert example.startswith(f"kerasbert {name} ")
     assert example in text
-    assert cli.parser().parse_args(shlex.split(example)[1:]).run
+    assert cli.parser().parse_args(shlex.split(example)[1:]).function
     for action in parser._actions:
         if action.option_strings and action.default not in (None, False, argparse.SUPPRESS, "", []):
             assert f"(default: {action.default})" in action.help, action.option_strings

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
 from kerasbert.mobile.distill.recipes import LOSSES, RECIPES
 from kerasbert.training import interruption
@@ -36,10 +37,9 @@ GIVEN = {
 TAUGHT = ("teacher", "unlabelled", "loss")  # options of `add_teacher`
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command to a parser's commands."""
-    part = commands.add_parser("distill", parents=[common], help="a small model learns from a large one (TensorFlow)")
-    part.set_defaults(command=run)
+def add(declare: Declare) -> None:
+    """Declare the command."""
+    part = declare("distill", run, "a small model learns from a large one (TensorFlow)")
     part.add_argument("teacher", metavar="TEACHER", help="directory of a fine-tuned model; for records of an encoder")
     part.add_argument(
         "--student", required=True, metavar="X", help="family/size, a model directory, half, or a number of layers"

@@ -4,6 +4,7 @@ import argparse
 import json
 from typing import Any
 
+from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
 from kerasbert.mobile import samples
 from kerasbert.mobile.distill.command import TAUGHT, add_teacher, taught
@@ -18,11 +19,10 @@ KINDS = {
 }
 
 
-def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the two commands to the parser of `kerasbert-mobile`."""
+def add(declare: Declare) -> None:
+    """Declare the two commands."""
     missing: dict[str, Any] = {"default": argparse.SUPPRESS}
-    part = commands.add_parser("prune", parents=[common], help="take weights, heads, neurons or layers out of a model")
-    part.set_defaults(command=_prune)
+    part = declare("prune", _prune, "take weights, heads, neurons or layers out of a model")
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model")
     part.add_argument("--out", required=True, metavar="DIR")
     part.add_argument("--data", metavar="PATH", help="labelled rows of the task, as for `kerasbert finetune`")
@@ -52,8 +52,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     less.add_argument("--rows", type=int, **missing, metavar="N", help="labelled texts that it is measured on")
     less.add_argument("--layers", type=_numbers, **missing, metavar="0,2,4", help="the layers that stay")
 
-    part = commands.add_parser("trim", parents=[common], help="keep the pieces of the vocabulary that a corpus uses")
-    part.set_defaults(command=_trim)
+    part = declare("trim", _trim, "keep the pieces of the vocabulary that a corpus uses")
     part.add_argument("run", metavar="RUN", help="a model directory")
     part.add_argument("--out", required=True, metavar="DIR")
     part.add_argument("--texts", nargs="+", metavar="FILE", help="the corpus, one text a line")

@@ -4,19 +4,17 @@ import argparse
 import json
 from typing import Any
 
+from kerasbert.cli.parser import Declare
 from kerasbert.mobile.distill.command import add_teacher, taught
 from kerasbert.training import interruption
 
 SETTINGS = "per delay steps epochs batch learning_rate length seed strategy"
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command to the parser of `kerasbert-mobile`."""
+def add(declare: Declare) -> None:
+    """Declare the command."""
     missing: dict[str, Any] = {"default": argparse.SUPPRESS}
-    part = commands.add_parser(
-        "quantize-aware", parents=[common], help="train a model further with the rounding of its int8 file"
-    )
-    part.set_defaults(command=_aware)
+    part = declare("quantize-aware", _aware, "train a model further with the rounding of its int8 file")
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model")
     part.add_argument(
         "--data", required=True, metavar="PATH", help="labelled rows of the task, as for `kerasbert finetune`"
