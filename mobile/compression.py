@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import __version__, files
+from kerasbert import __version__
 from kerasbert.errors import InputError, unknown
 from kerasbert.export.bundle import Bundle
 from kerasbert.layers.naming import names as weight_names
@@ -18,6 +18,7 @@ from kerasbert.mobile import buckets, comparison, convert, metadata, samples
 from kerasbert.mobile.comparison import Texts, reference
 from kerasbert.mobile.quantize import aware_training, budget, forms, product, ranges
 from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
+from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.training.runs import data_of
 from kerasbert.training.splits import measured, training_texts

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert import checkpoints, files
+from kerasbert import checkpoints
 from kerasbert.errors import InputError, unknown
 from kerasbert.mobile import ledger, prune, samples
 from kerasbert.mobile.compression import compress
@@ -33,6 +33,7 @@ from kerasbert.mobile.quantize.aware_training import FILE as RANGES
 from kerasbert.mobile.quantize.aware_training import Aware
 from kerasbert.mobile.quantize.schemes import SCHEMES, Scheme
 from kerasbert.mobile.trimming import trim
+from kerasbert.storage import files
 from kerasbert.tasks import tables
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.task import read_rows, split_files

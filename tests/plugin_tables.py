@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from kerasbert import registry
-from kerasbert.files import write_atomic, write_json
+from kerasbert.storage.files import write_atomic, write_json
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.kinds import Kind
 from kerasbert.training.optimizers import ByPath

@@ -5,9 +5,10 @@ import shlex
 
 import pytest
 
-from kerasbert import cli, files
+from kerasbert import cli
 from kerasbert.cli.parser import Parser, failure
 from kerasbert.errors import Exploded, InputError
+from kerasbert.storage import files
 from tests.support import python
 
 COMMANDS = next(action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)).choices

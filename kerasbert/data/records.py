@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.data import remote
 from kerasbert.errors import InputError
+from kerasbert.storage import remote
 
 FORMAT = 2
 BLOCK = 256

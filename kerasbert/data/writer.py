@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import files as whole
-from kerasbert.data import joins, reading, remote
+from kerasbert.data import joins, reading
 from kerasbert.data.encode import batch_encoder
 from kerasbert.data.job import Job, Source
 from kerasbert.data.languages import Files, check_language_ids, translated
@@ -24,6 +23,8 @@ from kerasbert.data.sources import check_files, file_format
 from kerasbert.data.spool import Spool, measure
 from kerasbert.errors import InputError, unknown
 from kerasbert.registry import PACKINGS
+from kerasbert.storage import files as whole
+from kerasbert.storage import remote
 from kerasbert.text.languages import number_languages, write_languages
 
 SHARD_BYTES = 64 * 2**20  # of source text, where the number of shards is not given; a shard is packed in memory

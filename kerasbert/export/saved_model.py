@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from kerasbert import files
 from kerasbert.errors import InputError
 from kerasbert.export.model_card import card
+from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.text.graph import graph_tokenizer
 

@@ -17,7 +17,7 @@ def save_hf(tokenizer: Tokenizer, path: str | os.PathLike) -> None:
     With special tokens it adds those that `pack` adds. Differs: theirs reads a literal "[MASK]" in a text as the mask,
     ours as text; their unigram normalises by grapheme where sentencepiece and ours take the longest rule.
     """
-    from kerasbert.files import write_json
+    from kerasbert.storage.files import write_json
 
     parts = {"wordpiece": _wordpiece_parts, "bpe": _byte_level_parts, "unigram": _unigram_parts}.get(tokenizer.kind)
     if parts is None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import files
 from kerasbert import spec as specs
 from kerasbert.checkpoints.safetensors import write_safetensors
-from kerasbert.data.remote import is_remote
 from kerasbert.layers.naming import values
-from kerasbert.training import storage
+from kerasbert.storage import files, folders
+from kerasbert.storage.remote import is_remote
 from kerasbert.training.feed import Feed
 from kerasbert.training.runs import Run
 
@@ -53,11 +52,11 @@ def dump(
         write_safetensors(folder / "weights.safetensors", shapes, weights.__getitem__)
         files.write_json(folder / "dump.json", content)
 
-    path = storage.join(run.directory, "dumps", f"step_{step + 1}")
+    path = folders.join(run.directory, "dumps", f"step_{step + 1}")
     if is_remote(path):
         with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
             write(Path(folder))
-            storage.upload(Path(folder), path, last="dump.json")
+            folders.upload(Path(folder), path, last="dump.json")
     else:
         with files.new_directory(path, replace=True) as folder:
             write(folder)

@@ -9,13 +9,14 @@ from typing import Any
 import keras
 import numpy as np
 
-from kerasbert import checkpoints, files, registry
+from kerasbert import checkpoints, registry
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
-from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, values
+from kerasbert.storage import files
+from kerasbert.storage.remote import is_remote
 from kerasbert.tasks import label, predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
 from kerasbert.tasks.load import load, task_of

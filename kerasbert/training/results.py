@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kerasbert import checkpoints, files
-from kerasbert.data.remote import is_remote
+from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
-from kerasbert.training import storage
+from kerasbert.storage import files, folders
+from kerasbert.storage.remote import is_remote
 from kerasbert.training.runs import Run, say
 
 
@@ -37,7 +37,7 @@ def _write(run: Run, **parts: Any) -> None:
         checkpoints.write_model(folder, **parts)
         made = Path(folder)
         if remote:
-            storage.upload(made, run.directory, last="weights.safetensors")
+            folders.upload(made, run.directory, last="weights.safetensors")
             run.finish()
             return
         for file in made.rglob("*"):

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kerasbert import __version__, files
-from kerasbert.data.remote import is_remote
+from kerasbert import __version__
 from kerasbert.errors import InputError
-from kerasbert.training import storage
+from kerasbert.storage import files, folders
+from kerasbert.storage.remote import is_remote
 from kerasbert.training.schedules import make_schedule
 
 FORMAT = 1
@@ -61,14 +61,14 @@ class Run:
     def flush(self) -> None:
         """Write the lines that wait for a checkpoint."""
         if self.waiting:
-            path = storage.join(self.directory, "metrics.jsonl")
-            storage.write(path, (storage.read(path) or b"") + "".join(self.waiting).encode())
+            path = folders.join(self.directory, "metrics.jsonl")
+            folders.write(path, (folders.read(path) or b"") + "".join(self.waiting).encode())
             self.waiting = []
 
     def records(self) -> list[dict[str, Any]]:
         """The whole lines of metrics.jsonl."""
         found = []
-        for line in (storage.read(storage.join(self.directory, "metrics.jsonl")) or b"").splitlines():
+        for line in (folders.read(folders.join(self.directory, "metrics.jsonl")) or b"").splitlines():
             try:
                 record = json.loads(line)
             except (
@@ -83,7 +83,7 @@ class Run:
     def rewind(self, step: int) -> None:
         """Drop the metrics of updates after `step`, which are made again."""
         kept = [json.dumps(record) + "\n" for record in self.records() if record.get("step", 0) <= step]
-        storage.write(storage.join(self.directory, "metrics.jsonl"), "".join(kept))
+        folders.write(folders.join(self.directory, "metrics.jsonl"), "".join(kept))
         self.waiting = []
 
     def grow(self, settings: Any, step: int) -> str | None:
@@ -120,14 +120,14 @@ class Run:
             yield self.directory
             return
         with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
-            storage.download(
+            folders.download(
                 self.directory, Path(folder), ("run.json", "model.json", "weights.safetensors", "tokenizer")
             )
             yield Path(folder)
 
 
 def _write_json(directory: Path | str, value: Any) -> None:
-    storage.write(storage.join(directory, "run.json"), json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    folders.write(folders.join(directory, "run.json"), json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def open_run(
@@ -168,15 +168,15 @@ def open_run(
         old = _read(directory)
         if old is not None and overwrite:
             if is_remote(directory):
-                storage.remove(directory)
+                folders.remove(directory)
             else:
                 shutil.rmtree(directory)
             old = None
         if old is None:
             _begin(directory, description)
             return Run(directory, description, finished=False)
-    except storage.tf.errors.OpError as error:
-        raise storage.refused(directory, error) from error
+    except folders.tf.errors.OpError as error:
+        raise folders.refused(directory, error) from error
     differ = _differences(old, description)
     if differ:
         raise InputError(
@@ -240,7 +240,7 @@ def rows_of(directory: str | os.PathLike) -> dict[str, Any] | None:
 
 def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:
     used = (
-        storage.names(directory)
+        folders.names(directory)
         if is_remote(directory)
         else directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     )
@@ -254,8 +254,8 @@ def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:
 
 
 def _read(directory: Path | str) -> dict[str, Any] | None:
-    path = storage.join(directory, "run.json")
-    content = storage.read(path)
+    path = folders.join(directory, "run.json")
+    content = folders.read(path)
     if content is None:
         return None
     try:

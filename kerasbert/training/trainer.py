@@ -13,7 +13,8 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import Exploded, InputError
 from kerasbert.layers.naming import names, values
-from kerasbert.training import explosion, flops, interruption, multiworker, results, storage
+from kerasbert.storage import folders
+from kerasbert.training import explosion, flops, interruption, multiworker, results
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.habits import DEFAULT, Habits
@@ -153,7 +154,7 @@ class Trainer:
             self.progress.say(line)
         if self.stopped and step < self.settings.steps:
             self.progress.say(f"stopped at update {step} for want of a better metric: more steps change nothing")
-        self.writer = tf.summary.create_file_writer(storage.join(self.run.directory, "tensorboard"))
+        self.writer = tf.summary.create_file_writer(folders.join(self.run.directory, "tensorboard"))
         self.meter = Meter(self.feed.parts, self.habits.peak or flops.peak(self.strategy))
         with interruption.noted(self), contextlib.closing(self.progress), contextlib.closing(self.writer):
             try:
@@ -271,7 +272,7 @@ class Trainer:
         profile = self.habits.profile
         inside = profile is not None and profile[0] <= step < sum(profile)
         if inside and (step == profile[0] or not self.tracing):
-            tf.profiler.experimental.start(storage.join(self.run.directory, "tensorboard"))
+            tf.profiler.experimental.start(folders.join(self.run.directory, "tensorboard"))
             self.tracing = True
         with tf.profiler.experimental.Trace("train", step_num=step, _r=1) if inside else contextlib.nullcontext():
             yield

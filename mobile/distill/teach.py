@@ -8,10 +8,8 @@ from typing import Any
 
 import keras
 
-from kerasbert import files
 from kerasbert import spec as specs
 from kerasbert.data.records import MANIFEST, Records
-from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
 from kerasbert.mobile.distill import models
 from kerasbert.mobile.distill.program import LabelImitation, TokenImitation
@@ -19,6 +17,8 @@ from kerasbert.mobile.distill.recipes import Distillation, find_recipe
 from kerasbert.mobile.distill.start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed, joined, read_unlabelled, teachers_answers
 from kerasbert.objectives.masked_lm import MaskedLM
+from kerasbert.storage import files
+from kerasbert.storage.remote import is_remote
 from kerasbert.tasks import label
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import load, task_of

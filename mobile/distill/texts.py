@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kerasbert import files
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.sources import file_format, read_documents
 from kerasbert.errors import InputError
+from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
 from kerasbert.tasks.task import Rows, Task, read_rows

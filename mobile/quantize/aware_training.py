@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kerasbert import files
 from kerasbert.errors import InputError, unknown
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.mobile.quantize.fake import SMALLEST, PerChannel, PerTensor
+from kerasbert.storage import files
 
 PER = ("channel", "tensor")
 DECAY = 0.99  # of the ranges' moving averages, in an update

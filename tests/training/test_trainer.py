@@ -11,7 +11,8 @@ from kerasbert.cli.parser import failure
 from kerasbert.data import Records, write_records
 from kerasbert.errors import Exploded, InputError
 from kerasbert.objectives.bert import BertPretraining
-from kerasbert.training import feed, held_out, storage
+from kerasbert.storage import folders
+from kerasbert.training import feed, held_out
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.phases import Phase
 from kerasbert.training.replay import lines, replay
@@ -299,7 +300,7 @@ def test_a_run_at_an_address(folder, short):
     with Run(out, {}, True).local() as copy:
         assert same(copy, folder / "here")
     assert [record["step"] for record in Run(out, {}, True).records()] == [10, 12]
-    assert not [name for name in storage.names(out) if name.endswith(".part")]
+    assert not [name for name in folders.names(out) if name.endswith(".part")]
     found = kb.pretrain("bert/tiny", short, out=out, save_every=5, **ARGUMENTS)  # finished: left alone
     assert found.spec.hidden == 16
     with pytest.raises(InputError, match="holds another run: seed is 0 there, 1 asked for"):

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from kerasbert import files
-from kerasbert.data import remote
-from kerasbert.data.remote import is_remote, join
 from kerasbert.errors import InputError
+from kerasbert.storage import files, remote
+from kerasbert.storage.remote import is_remote, join
 
 ERRORS = (OSError, tf.errors.OpError)
 
