@@ -7,7 +7,7 @@ import pytest
 
 from kerasbert import cli
 from kerasbert.cli.parser import Parser, failure
-from kerasbert.errors import Exploded, InputError
+from kerasbert.errors import InputError, NonFinite
 from kerasbert.storage import files
 from tests.support import python
 
@@ -76,7 +76,7 @@ def test_help_has_an_example_that_parses_and_every_default(name):
 def test_every_error_has_a_line_and_a_status():
     """What both commands print, and what scripts see."""
     assert failure(InputError("no\nfile")) == ("no file", 2)
-    assert failure(Exploded("inf")) == ("inf", 3)
+    assert failure(NonFinite("inf")) == ("inf", 3)
     assert failure(KeyboardInterrupt()) == ("interrupted", 130)
     assert failure(KeyboardInterrupt("saved at step 4")) == ("saved at step 4", 130)
     assert failure(OSError(28, "No space left on device", "out/best.part")) == (

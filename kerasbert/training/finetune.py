@@ -23,7 +23,7 @@ from kerasbert.tasks.load import load, task_of
 from kerasbert.tasks.task import Rows, Task, find_task, standardise
 from kerasbert.training import results
 from kerasbert.training.feed import Feed, Part
-from kerasbert.training.projection import Projection
+from kerasbert.training.constraints import Constraint
 from kerasbert.training.runs import Run, open_run, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.step import check_batch, distribute
@@ -64,7 +64,7 @@ def finetune(
     log_every: int = 10,
     keep_every: int = 0,
     keep_head: bool = False,
-    projection: Projection | None = None,
+    projection: Constraint | None = None,
     overwrite: bool = False,
     quiet: bool = False,
 ) -> Any:
@@ -190,7 +190,7 @@ def finetune(
     return finish(program.model, evaluation, run, name, longest)
 
 
-def go_on(run: str | os.PathLike, data: Any, projection: Projection, task: Any, purpose: str, **settings: Any) -> Any:
+def go_on(run: str | os.PathLike, data: Any, projection: Constraint, task: Any, purpose: str, **settings: Any) -> Any:
     """Fine-tune a fine-tuned model further under a projection, with its task and its head; with `task` an encoder too.
 
     Raises:
@@ -321,7 +321,7 @@ class Evaluation:
         folder: Path,
         patience: int | None,
     ):
-        self.projection: Projection | None = None  # says which weights count; its tensors are kept with them
+        self.projection: Constraint | None = None  # says which weights count; its tensors are kept with them
         self.model, self.task, self.rows, self.longest = model, task, rows, longest
         self.encoded, self.best, self.patience = encoded, folder / "checkpoints" / "best.safetensors", patience
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}

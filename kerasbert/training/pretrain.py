@@ -93,7 +93,7 @@ def pretrain(
 
     Raises:
         InputError: before anything is written: records and model that disagree, settings out of range, another run at out.
-        Exploded: loss or gradient is not finite.
+        NonFinite: loss or gradient is not finite.
     """
     settings = Settings(
         steps=steps,

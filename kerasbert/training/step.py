@@ -68,7 +68,7 @@ class StepCore:
     def step(self, batch: Any) -> dict[str, tf.Tensor]:
         """One update on a (distributed) batch -> log name -> float32 scalar.
 
-        Where loss or gradient is not finite no weight changes; see `exploded`.
+        Where loss or gradient is not finite no weight changes; see `nonfinite`.
         """
         shape = local_shape(batch)
         if shape not in self.backward:
@@ -79,7 +79,7 @@ class StepCore:
             self.update(gradients, logs["gradient_norm"])
         return logs
 
-    def exploded(self, logs: Mapping[str, Any]) -> bool:
+    def nonfinite(self, logs: Mapping[str, Any]) -> bool:
         """Whether the logs tell of numbers that are not finite; a float16 overflow that a lower scale may cure is none."""
         if finite(logs):
             return False

@@ -11,16 +11,16 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.checkpoints.safetensors import Safetensors
-from kerasbert.errors import Exploded, InputError
+from kerasbert.errors import InputError, NonFinite
 from kerasbert.layers.naming import names, values
 from kerasbert.storage import folders
-from kerasbert.training import explosion, flops, interruption, multiworker, results
+from kerasbert.training import flops, interruption, multiworker, nonfinite, results
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.habits import DEFAULT, Habits
 from kerasbert.training.optimizers import averaged, check_optimizer, make_optimizer
 from kerasbert.training.progress import Means, Meter, Progress
-from kerasbert.training.projection import Projection
+from kerasbert.training.constraints import Constraint
 from kerasbert.training.runs import Run
 from kerasbert.training.schedules import make_schedule
 from kerasbert.training.step import StepCore, number
@@ -109,7 +109,7 @@ class Trainer:
         evaluate: Any = None,
         habits: Habits = DEFAULT,
         loop: int = 1,
-        projection: Projection | None = None,
+        projection: Constraint | None = None,
     ):
         self.program, self.settings, self.strategy, self.run, self.feed = program, settings, strategy, run, feed
         self.evaluate, self.habits, self.loop, self.projection = evaluate, habits, loop, projection
@@ -134,7 +134,7 @@ class Trainer:
         self.chief = multiworker.is_chief(strategy)
         self.stopped, self.skipped, self.saved, self.means = False, 0, -1, Means()
         self.interrupted: int | None = None  # the number of a signal that came
-        self.alone_until = 0  # updates before this one are made one by one, to find the one that exploded
+        self.alone_until = 0  # updates before this one are made one by one, to find the one that is not finite
         self.tracing = False
 
     def train(self) -> None:
@@ -143,7 +143,7 @@ class Trainer:
         Raises:
             Interrupted, KeyboardInterrupt: SIGTERM or Ctrl-C came; everything up to the update at hand is in the newest
                 checkpoint.
-            Exploded: loss or gradient is not finite; the weights before that update are kept.
+            NonFinite: loss or gradient is not finite; the weights before that update are kept.
         """
         step = self.began = self._restore()
         self._note()
@@ -169,7 +169,7 @@ class Trainer:
     def _train(self, step: int) -> None:
         steps, batches, part, habits = self.settings.steps, None, None, self.habits
         if self.loop > 1 and step == 0:
-            self._save(step)  # what to go back to where an update within the first call explodes
+            self._save(step)  # what to go back to where an update within the first call is not finite
         if step == steps and self.evaluate is None:
             self.progress.update(step, {})
         while step < steps and not self.stopped:
@@ -235,21 +235,21 @@ class Trainer:
         return min(found)
 
     def _updates(self, batches: Iterator[Any], count: int, step: int) -> Mapping[str, Any] | None:
-        """Logs of `count` updates, their means; None where one of several exploded: they are undone."""
+        """Logs of `count` updates, their means; None where one of several is not finite: they are undone."""
         with self._traced(step, count):
             if count > 1:
                 logs = self.core.loop(batches, tf.constant(count))
             else:
                 logs = self.core.step(next(batches))
-        if not self.core.exploded(logs):
+        if not self.core.nonfinite(logs):
             return logs
         if count > 1:
             self.progress.say(f"not finite within updates {step + 1} to {step + count}: making them again one by one")
             self.alone_until = step + count
             return None
-        return self._explode(step, {name: float(value) for name, value in logs.items()})
+        return self._nonfinite(step, {name: float(value) for name, value in logs.items()})
 
-    def _explode(self, step: int, logs: Mapping[str, float]) -> Mapping[str, float]:
+    def _nonfinite(self, step: int, logs: Mapping[str, float]) -> Mapping[str, float]:
         """No weight has changed. Write the dump; stop, or go on where updates may be left out."""
         self.checkpoints.wait()
         state = {"iterations": self._iterations(), "checkpoint": max(0, self.saved)}
@@ -257,11 +257,11 @@ class Trainer:
             state["scale"] = number(self.core.scale)
         line = "another process writes the dump"
         if self.chief:
-            path, origins = explosion.dump(self.run, self.program, self.feed, step, logs, state)
-            line = explosion.describe(step + 1, logs, path, origins)
+            path, origins = nonfinite.dump(self.run, self.program, self.feed, step, logs, state)
+            line = nonfinite.describe(step + 1, logs, path, origins)
         self.skipped += 1
         if self.skipped > self.habits.skip_bad_steps:
-            raise Exploded(f"{line}. {explosion.ADVICE}")
+            raise NonFinite(f"{line}. {nonfinite.ADVICE}")
         self.progress.say(f"warning: {line} (left out, {self.skipped} of {self.habits.skip_bad_steps} allowed)")
         self._log(step + 1, {"skipped": self.skipped})
         return logs

@@ -27,7 +27,7 @@ from kerasbert.training import finetune, results
 from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.optimizers import take_average
 from kerasbert.training.phases import make_phases
-from kerasbert.training.projection import Projection
+from kerasbert.training.constraints import Constraint
 from kerasbert.training.runs import open_run, run_in
 from kerasbert.training.splits import Split, split
 from kerasbert.training.step import check_batch
@@ -57,7 +57,7 @@ def distill(
     metric: str | None = None,
     strategy: str = "auto",
     cache: str | os.PathLike | None = None,
-    projection: Projection | None = None,
+    projection: Constraint | None = None,
     save_every: int | None = None,
     log_every: int = 10,
     overwrite: bool = False,
@@ -167,7 +167,7 @@ def distill(
 def go_on(
     run: str | os.PathLike,
     data: Any,
-    projection: Projection,
+    projection: Constraint,
     task: Any,
     purpose: str,
     teacher: str | os.PathLike | None = None,

@@ -1,4 +1,4 @@
-"""Magnitude pruning while a model is trained: a `training.projection.Projection`."""
+"""Magnitude pruning while a model is trained: a `training.constraints.Constraint`."""
 
 import os
 import re

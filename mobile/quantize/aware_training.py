@@ -1,4 +1,4 @@
-"""Quantization-aware training (Q8BERT: Zafrir et al., 2019): a `training.projection.Projection`."""
+"""Quantization-aware training (Q8BERT: Zafrir et al., 2019): a `training.constraints.Constraint`."""
 
 import contextlib
 import json

@@ -9,11 +9,11 @@ import numpy as np
 from kerasbert.checkpoints.safetensors import Safetensors
 
 
-class Projection(Protocol):
+class Constraint(Protocol):
     """A condition on weights that holds after every update, and may change between updates.
 
     `install` sets `variable.constraint` of the weights that it is about: Keras applies it inside the optimizer's step, on
-    every replica and in compiled updates. The trainer calls the rest; whatever trains by the trainer can be projected.
+    every replica and in compiled updates. The trainer calls the rest; whatever trains by the trainer can be constrained.
     """
 
     def describe(self, encoder: Any, steps: int) -> dict[str, Any]:
