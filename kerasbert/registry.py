@@ -233,7 +233,7 @@ def tasks() -> Table[Any]:
 
 @functools.cache
 def shipped() -> dict[str, Any]:
-    """The index of what ships with the package: models with parameters and Spec, names, defaults of the training functions.
+    """The index of what ships with the package: models with parameters and Spec, names.
 
     Nothing is imported for it; `python -m tests.make_index` writes it anew.
     """

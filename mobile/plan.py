@@ -43,12 +43,11 @@ from kerasbert.training.runs import data_of
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.trainer import Settings
 
 FORMAT = 1
 STATE = "plan.json"
 # said by the plan as a whole, or by the stage before
-GIVEN = {"run", "teacher", "model", "task", "data", "out", "cache", "projection", "settings", "strategy"}
+GIVEN = {"run", "teacher", "model", "task", "data", "out", "cache", "strategy"}
 GIVEN |= {"keep_head", "remove"}
 
 
@@ -87,7 +86,7 @@ class Plan:
             if name == "distill" and not taught and "student" not in given:
                 raise InputError("the first distill names no student, expected one such as tinybert/4x312, half or 3")
             taught = taught or name == "distill"
-            _projection(name, dict(given))
+            _constraint(name, dict(given))
         object.__setattr__(self, "stages", tuple(made))
 
     def rows(self) -> dict[str, tables.Source]:
@@ -123,7 +122,7 @@ class Plan:
 
 def stages() -> dict[str, dict[str, Any]]:
     """Stage -> name -> type of what a plan may say about it."""
-    taught = recipe.fields(distill) | recipe.fields(Settings)
+    taught = recipe.fields(distill)
     tuned = {name: kind for name, kind in recipe.fields(finetune).items() if not name.endswith("_column")}
     either = {name: kind for name, kind in tuned.items() if name in taught and name != "schedule"}
     found = {
@@ -279,16 +278,16 @@ def _make(
         return
     given |= {"out": out, "strategy": strategy, "quiet": quiet}
     given |= {"changes": given.pop("set")} if "set" in given else {}
-    if (projection := _projection(name, given)) is not None:
-        given["projection"] = projection
-    if name == "distill" or (projection is not None and teacher is not None):
+    if (constraint := _constraint(name, given)) is not None:
+        given["constraint"] = constraint
+    if name == "distill" or (constraint is not None and teacher is not None):
         distill(teacher, given.pop("student", current), rows, **given)
     else:
         task = task_of(checkpoints.read_model_json(current))
         finetune(current, task, rows, keep_head=True, **given)
 
 
-def _projection(name: str, given: dict[str, Any]) -> Any:
+def _constraint(name: str, given: dict[str, Any]) -> Any:
     """What a stage asks of the weights while they are trained, of its arguments, which are taken out; None for others."""
     made = {"prune": prune.Magnitude, "aware": Aware}.get(name)
     if made is None:

@@ -1,14 +1,12 @@
 """Write kerasbert/shipped.json, which `list` and `show` read: python -m tests.make_index."""
 
-import inspect
 import json
 from typing import Any
 
-import kerasbert as kb
 from kerasbert import models, registry
 from kerasbert import spec as specs
 from kerasbert.registry import OPTIMIZERS, SCHEDULES, SELECTIONS
-from kerasbert.training.trainer import PRECISIONS
+from kerasbert.training.config import PRECISIONS
 from tests.support import ROOT
 
 PATH = ROOT / "kerasbert" / "shipped.json"
@@ -29,13 +27,6 @@ def rows(counted: bool = True) -> list[dict[str, Any]]:
     return found
 
 
-def defaults(function: Any) -> dict[str, Any]:
-    """Defaults of a function's arguments that a help text shows."""
-    parameters = inspect.signature(function).parameters.values()
-    shown = {p.name: p.default for p in parameters if type(p.default) in (int, float, str)}
-    return {name: value for name, value in shown.items() if value != ""}
-
-
 def content(counted: bool = True) -> dict[str, Any]:
     """What the index holds."""
     listed = rows(counted)
@@ -49,7 +40,6 @@ def content(counted: bool = True) -> dict[str, Any]:
         "schedules": [name for name, value in SCHEDULES.items() if _ours(value)],
         "precisions": list(PRECISIONS),
         "selects": [name for name, value in SELECTIONS.items() if _ours(value)],
-        "defaults": {"pretrain": defaults(kb.pretrain), "finetune": defaults(kb.finetune)},
     }
 
 

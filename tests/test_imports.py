@@ -28,6 +28,8 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/storage/files.py",
     "kerasbert/spec.py",
     "kerasbert/registry.py",
+    "kerasbert/training/config.py",
+    "kerasbert/training/constraints.py",
     "kerasbert/text/__init__.py",
     "kerasbert/text/added.py",
     "kerasbert/text/answers.py",

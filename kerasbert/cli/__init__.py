@@ -44,5 +44,4 @@ def parser() -> Parser:
     from kerasbert.cli import answers, exchange, look, text, training
 
     description = "The BERT family from raw text to a phone."
-    modules = (look, text, training, answers, exchange)
-    return command_line("kerasbert", description, EXAMPLES, modules, registry.shipped()["defaults"])
+    return command_line("kerasbert", description, EXAMPLES, (look, text, training, answers, exchange))

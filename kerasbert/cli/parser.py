@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keywords: Any):
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **keywords})
         self.mixing = False
-        self.defaults: Mapping[str, Any] = {}  # of the command's function, where an option has none of its own
+        self.defaults: Mapping[str, Any] = {}  # shown for options that are absent where they are not given
 
     def error(self, message: str) -> None:
         """Print one line and leave with status 2."""
@@ -111,7 +111,6 @@ def command_line(
     description: str,
     examples: Mapping[str, str],
     modules: Iterable[Any],
-    defaults: Mapping[str, Mapping[str, Any]] | None = None,
     json_option: bool = False,
 ) -> Parser:
     """The parser of a program with commands.
@@ -121,7 +120,6 @@ def command_line(
         description: str, what it is for, in a line.
         examples: command -> a whole line that calls it.
         modules: each has `add(declare)`, which declares commands.
-        defaults: command -> defaults of its function, where its options have none of their own.
         json_option: bool, whether every command takes --json.
     """
     top = Parser(prog=program, description=description)
@@ -138,7 +136,6 @@ def command_line(
             name, help=text, description=text, parents=[shared], epilog=f"example:\n  {examples[name]}"
         )
         command.set_defaults(function=function, command=name, extra=None)
-        command.defaults = (defaults or {}).get(name, {})
         return command
 
     for module in modules:
@@ -252,11 +249,6 @@ def check_directories(options: argparse.Namespace, *names: str) -> None:
 
 def show(value: Any, as_json: bool, text: str) -> None:
     print(json.dumps(value, ensure_ascii=False) if as_json else text)
-
-
-def chosen(options: argparse.Namespace, names: str) -> dict[str, Any]:
-    """The options of these names that the command line has."""
-    return {name: getattr(options, name) for name in names.split() if hasattr(options, name)}
 
 
 def changes_of(pairs: Sequence[str]) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
+if TYPE_CHECKING:  # the options of training name the class: command lines start without numpy
+    import numpy as np
 
-from kerasbert.checkpoints.safetensors import Safetensors
+    from kerasbert.checkpoints.safetensors import Safetensors
 
 
 class Constraint(Protocol):
@@ -35,11 +36,11 @@ class Constraint(Protocol):
     def complete(self, step: int) -> bool:
         """Whether the weights after `step` updates are what was asked for, so that an evaluation of them counts."""
 
-    def tensors(self) -> Mapping[str, np.ndarray]:
+    def tensors(self) -> "Mapping[str, np.ndarray]":
         """What a checkpoint must hold beside the weights: float32 by name, which nobody changes afterwards."""
 
-    def restore(self, tensors: Safetensors) -> None:
+    def restore(self, tensors: "Safetensors") -> None:
         """Take them back; the weights are already the checkpoint's."""
 
-    def finish(self, directory: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    def finish(self, directory: Path, tensors: "Mapping[str, np.ndarray]") -> None:
         """Write what the finished model directory holds besides; `tensors`: those of the moment of the best weights."""

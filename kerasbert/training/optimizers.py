@@ -292,14 +292,14 @@ def check_rules(options: Mapping[str, Any], variables: Sequence[Any]) -> None:
 
 
 def make_optimizer(settings: Any) -> keras.optimizers.Optimizer:
-    """The optimizer and schedule of `training.trainer.Settings`.
+    """The optimizer and schedule of a TrainConfig.
 
     Raises:
         InputError: names, options or values that do not exist; the nearest is given.
     """
     check_optimizer(settings.optimizer, settings.optimizer_options)
     schedule = make_schedule(
-        settings.schedule, settings.learning_rate, settings.steps, settings.warmup, settings.schedule_options
+        settings.schedule, settings.learning_rate, settings.steps, settings.warmup_steps, settings.schedule_options
     )
     optimizer = OPTIMIZERS.find(settings.optimizer)
     options = {**getattr(optimizer, "defaults", {}), **settings.optimizer_options}

@@ -90,7 +90,8 @@ class Run:
         """Write into `history` where a run that was given more steps left its first schedule; what is to be said of it.
 
         Args:
-            settings: trainer.Settings, with the new steps. step: int, updates that were made.
+            settings: TrainConfig, with the new steps.
+            step: int, updates that were made.
         """
         waiting = [entry for entry in self.description.get("history", []) if "until" not in entry]
         if not waiting:

@@ -4,15 +4,17 @@ import argparse
 import json
 from typing import Any
 
+from kerasbert.cli.options import add_options, flags, given
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
 from kerasbert.mobile import samples
 from kerasbert.mobile.distill.command import TAUGHT, add_teacher, taught
 from kerasbert.training import interruption
+from kerasbert.training.config import LabelledConfig
 
-KINDS = {
-    "sparsity": "sparsity structure scope schedule begin end frequency pattern steps epochs batch learning_rate seed strategy "
-    + " ".join(TAUGHT),
+TRAINING = tuple(name for name, _, _ in flags(LabelledConfig) if name not in ("out", "overwrite", "length", "schedule"))
+KINDS = {  # --schedule is the pruning's
+    "sparsity": " ".join(("sparsity structure scope schedule begin end frequency pattern", *TRAINING, *TAUGHT)),
     "heads": "rounds rows",
     "width": "rounds rows",
     "layers": "",
@@ -38,10 +40,7 @@ def add(declare: Declare) -> None:
     )
     for name in ("begin", "end", "frequency"):
         zero.add_argument(f"--{name}", type=int, **missing, metavar="UPDATES")
-    for name in ("steps", "epochs", "batch", "seed"):
-        zero.add_argument(f"--{name}", type=int, **missing, help="as for `kerasbert finetune`")
-    zero.add_argument("--learning-rate", type=float, **missing)
-    zero.add_argument("--strategy", **missing, help="auto (the GPUs, else the CPU), cpu, cpu:2, gpu or tpu:NAME")
+    add_options(zero, LabelledConfig, required=False)
     add_teacher(zero)
     less = part.add_argument_group("less of it (faster; `kerasbert finetune --keep-head` repairs it)")
     less.add_argument("--heads", type=float, **missing, metavar="SHARE", help="of the attention heads, by importance")
@@ -66,8 +65,8 @@ def _numbers(text: str) -> list[int]:
 
 
 def _prune(options: argparse.Namespace) -> None:
-    given = vars(options)
-    kinds = [kind for kind in KINDS if kind in given or (kind == "sparsity" and given.get("structure") == "2:4")]
+    found = vars(options)
+    kinds = [kind for kind in KINDS if kind in found or (kind == "sparsity" and found.get("structure") == "2:4")]
     if len(kinds) != 1:
         raise InputError(
             f"{len(kinds)} of --sparsity (or --structure 2:4), --heads, --width, --layers given, expected one"
@@ -75,25 +74,28 @@ def _prune(options: argparse.Namespace) -> None:
     (kind,) = kinds
     allowed = KINDS[kind].split()
     every = {name for names in KINDS.values() for name in names.split()}
-    if wrong := sorted(name for name in every - set(allowed) if name in given):
+    if wrong := sorted(name for name in every - set(allowed) if name in found):
         raise InputError(f"--{wrong[0].replace('_', '-')} does not go with --{kind}: leave it out")
     if kind != "layers" and not options.data:
         raise InputError(f"--{kind} needs --data: labelled rows of the task")
-    settings = {name: given[name] for name in (*allowed, "length") if name in given and name not in TAUGHT}
-    settings |= taught(given)
+    settings = {name: found[name] for name in (*allowed, "length") if name in found and name not in TAUGHT}
+    settings |= {name: value for name, value in given(options, LabelledConfig).items() if name in TRAINING} | taught(
+        found
+    )
     from kerasbert.mobile import prune
 
     common = {"out": options.out, "overwrite": options.overwrite}
     if kind == "sparsity":
         interruption.listen()
         settings |= {"patterns": settings.pop("pattern")} if "pattern" in settings else {}
-        prune.magnitude(options.run, options.data, quiet=options.json, **common, **settings)
+        settings["quiet"] = options.json or settings.get("quiet", False)
+        prune.magnitude(options.run, options.data, **common, **settings)
         chosen = {"patterns": settings["patterns"]} if "patterns" in settings else {}
         report = {"out": options.out} | prune.sparsity_of(options.out, **chosen)
     elif kind == "layers":
         report = prune.layers(options.run, keep=options.layers, **common)
     else:
-        report = getattr(prune, kind)(options.run, options.data, share=given[kind], **common, **settings)
+        report = getattr(prune, kind)(options.run, options.data, share=found[kind], **common, **settings)
     if options.json:
         print(json.dumps(report))
     elif kind == "sparsity":
