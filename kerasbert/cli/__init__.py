@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Sequence
 
-from kerasbert import registry
 from kerasbert.cli.parser import Parser, check_directories, check_names, command_line, run
 
 EXAMPLES = {

@@ -92,7 +92,9 @@ def add(command: Declare) -> None:
     set_option(add)
     add_options(add, PretrainConfig, required=False)
 
-    add = command("replay", _replay, "run an update that exploded again and tell where the first nan or inf appears")
+    add = command(
+        "replay", _replay, "run an update that was not finite again and tell where the first nan or inf appears"
+    )
     add.add_argument("dump", metavar="DUMP", help="a run's dumps/step_N")
     add.add_argument("--json", action="store_true")
 

@@ -11,6 +11,7 @@ import inspect
 import math
 import numbers
 import os
+import re
 import textwrap
 import types
 import typing
@@ -112,7 +113,7 @@ class RunConfig(TrainConfig):
     overwrite: bool = option(False, "replace what --out holds", recipe=False)
     strategy: str = option("auto", STRATEGIES.format(" or", ""))
     evaluate_every: int = option(0, "updates between evaluations; the last one is evaluated too", least=0)
-    skip_bad_steps: int = option(0, "leave out N updates that explode", least=0, metavar="N")
+    skip_bad_steps: int = option(0, "leave out N updates that are not finite", least=0, metavar="N")
     profile: tuple[int, int] | None = option(
         None, "trace these updates for TensorBoard", metavar="START:COUNT", read=lambda text: read_profile(text)
     )
@@ -232,6 +233,13 @@ def options(config: Any) -> dict[str, dataclasses.Field]:
     return found
 
 
+def defaults(config: type) -> dict[str, Any]:
+    """What a run of that class has where its run.json says nothing: it was begun before there was such an option."""
+    settings = {field.name for field in dataclasses.fields(TrainConfig)}
+    fields = {name: field for name, field in options(config).items() if name in settings}
+    return {name: field.default for name, field in fields.items() if field.default not in (dataclasses.MISSING, None)}
+
+
 def types_of(field: dataclasses.Field) -> tuple[Any, ...]:
     """The types that a field takes, without None.
 
@@ -267,7 +275,7 @@ def described(fields: Mapping[str, dataclasses.Field]) -> str:
     """The lines of a docstring's `Args:` about some fields."""
     lines = []
     for name, field in fields.items():
-        kind = inspect.formatannotation(field.type).replace("collections.abc.", "").replace("typing.", "")
+        kind = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(field.type))  # Mapping, not collections.abc.Mapping
         more = f". {field.metadata['python']}" if field.metadata["python"] else ""
         line = f"{name}: {kind}, {field.metadata['help']}{more}."
         lines.append(textwrap.fill(line, 116, subsequent_indent="    ", break_long_words=False))

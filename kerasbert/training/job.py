@@ -13,7 +13,7 @@ from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.load import load
 from kerasbert.training import multiworker, results
 from kerasbert.training.best import BestWeights
-from kerasbert.training.config import RunConfig
+from kerasbert.training.config import RunConfig, defaults
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed
 from kerasbert.training.optimizers import take_average
@@ -132,7 +132,7 @@ def _open(job: Job, program: Program) -> Run:
     description = config.to_json() | job.description()
     if job.constraint is not None:
         description["projection"] = job.constraint.describe(program.model.encoder, config.steps)  # its old name
-    told: Mapping[str, Any] = {"strategy": job.strategy, **job.rows()}
+    told: Mapping[str, Any] = {"strategy": job.strategy, "defaults": defaults(type(config)), **job.rows()}
     if chief:
         opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **told)
         if not opened.finished:

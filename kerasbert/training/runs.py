@@ -49,7 +49,7 @@ class Run:
         _write_json(self.directory, self.description)
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Append a line to metrics.jsonl; what is not finite is left out, for json cannot say it."""
+        """Append a line to metrics.jsonl; non-finite values are dropped: JSON has no NaN."""
         kept = {name: value for name, value in record.items() if not isinstance(value, float) or math.isfinite(value)}
         line = json.dumps(kept) + "\n"
         if is_remote(self.directory):
@@ -141,17 +141,20 @@ def open_run(
     overwrite: bool = False,
     strategy: str | None = None,
     quiet: bool = False,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Run:
     """Begin a run in a folder, or go on with the one it holds.
 
     Args:
         out: the run's directory.
-        kind: "pretrain" or "finetune".
+        kind: "pretrain", "finetune" or "distill".
         settings: json, everything that the result depends on, with `steps`.
         data: split -> file, where they lie, for `data_of`, or rows in memory; their hashes are among the settings.
         held_out: numbers of the rows that are held out of the training rows, one text; None with dev rows of their own.
         overwrite: start afresh in the place of an older run.
         strategy: where it trains, for run.json; going on elsewhere is no difference, and said unless quiet.
+        quiet: bool.
+        defaults: of settings that a run may lack, because it was begun before there was such an option.
 
     Raises:
         InputError: the folder holds something else, or another run: the fields that differ are named.
@@ -168,39 +171,47 @@ def open_run(
     try:
         old = _read(directory)
         if old is not None and overwrite:
-            if is_remote(directory):
-                folders.remove(directory)
-            else:
-                shutil.rmtree(directory)
+            _remove(directory)
             old = None
         if old is None:
             _begin(directory, description)
             return Run(directory, description, finished=False)
     except folders.tf.errors.OpError as error:
         raise folders.refused(directory, error) from error
-    differ = _differences(old, description)
-    if differ:
+    old["settings"] = {**(defaults or {}), **old["settings"]}
+    return _gone_on(directory, old, description, quiet)
+
+
+def _gone_on(directory: Path | str, old: dict[str, Any], new: Mapping[str, Any], quiet: bool) -> Run:
+    """The run that `old` describes, as `new` asks for it: with more steps perhaps, or at another place."""
+    settings, strategy = new["settings"], new.get("strategy")
+    if differ := _differences(old, new):
         raise InputError(
             f"{directory} holds another run: {'; '.join(differ)}. Choose another --out or pass --overwrite"
         )
-    changed = [
-        name for name, value in description["environment"].items() if old.get("environment", {}).get(name) != value
-    ]
+    changed = [name for name, value in new["environment"].items() if old.get("environment", {}).get(name) != value]
     finished = old.get("finished_steps") == settings["steps"]
     if changed and not finished:
         warnings.warn(
             f"{directory} was begun elsewhere ({', '.join(changed)} differ): the result will not be the same to the bit",
-            stacklevel=2,
+            stacklevel=3,
         )
     moved = bool(strategy) and old.get("strategy", strategy) != strategy
     if moved and not finished:
         say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet)
-    if old["settings"] != settings:  # more steps; the trainer adds at which the schedule changed
+    if old["settings"]["steps"] != settings["steps"]:  # the trainer adds at which update the schedule changed
         old.setdefault("history", []).append({"steps": old["settings"]["steps"]})
-    if old["settings"] != settings or (moved and not finished):  # more steps, another place
+    if old["settings"] != settings or (moved and not finished):  # more steps, an option of today, another place
         old |= {"settings": settings} | ({"strategy": strategy} if moved else {})
         _write_json(directory, old)
     return Run(directory, old, finished)
+
+
+def _remove(directory: Path | str) -> None:
+    if is_remote(directory):
+        folders.remove(directory)
+    else:
+        shutil.rmtree(directory)
 
 
 def run_in(out: str | os.PathLike) -> dict[str, Any] | None:

@@ -80,7 +80,10 @@ class StepCore:
         return logs
 
     def nonfinite(self, logs: Mapping[str, Any]) -> bool:
-        """Whether the logs tell of numbers that are not finite; a float16 overflow that a lower scale may cure is none."""
+        """Whether loss or gradient is not finite.
+
+        A float16 overflow that loss scaling can still recover from does not count.
+        """
         if finite(logs):
             return False
         return self.scale is None or not math.isfinite(float(logs["loss"])) or number(self.scale) <= 1.0
