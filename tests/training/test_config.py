@@ -163,7 +163,8 @@ def test_the_command_line_has_what_was_given_alone():
 def test_masking_that_is_no_json_is_one_line(capsys):
     from kerasbert.mobile import cli as mobile_cli
 
-    line = ["distill", "run", "--student", "half", "--data", "x", "--out", "y", "--masking", "{static"]
+    run = str(ROOT / "tests" / "golden" / "older_run" / "model")
+    line = ["distill", run, "--student", "half", "--data", "x", "--out", "y", "--masking", "{static"]
     assert mobile_cli.main(line) == 2
     assert capsys.readouterr().err.startswith("error: --masking '{static': ")
 
