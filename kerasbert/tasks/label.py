@@ -75,7 +75,7 @@ class LabelProgram(Program):
 
     def losses(self, batch, training=True):
         labels, weights = batch["label"], batch["label_weight"]
-        outputs = self.model.encoder(batch, training=training, read="first")
+        outputs = self.model.encoder(batch, training=training, queries="first")
         logits = self.model.logits(outputs, training=training)
         if self.model.task.kind == "regression":
             return {"label": ops.sum(ops.square(logits[:, 0] - labels) * weights)}

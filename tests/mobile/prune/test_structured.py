@@ -34,8 +34,8 @@ def saved(subject, folder):
 def same(one, folder):
     other, info = load_encoder(folder)
     assert info.spec == other.spec
-    for read in (None, "first"):
-        expected, received = (vectors(model, sentences(4, 0), read) for model in (one, other))
+    for queries in (None, "first"):
+        expected, received = (vectors(model, sentences(4, 0), queries) for model in (one, other))
         np.testing.assert_allclose(received, expected, atol=2e-6)
     return other
 
