@@ -102,7 +102,9 @@ class Attention(keras.layers.Layer):
         scores = self.scores(self.split(self.query(x)), key, **at)
         rows, expected = None if bias is None else bias.shape[2], scores.shape[2]
         if None not in (rows, expected) and rows not in (1, expected):
-            raise ValueError(f"bias has {rows} rows, expected 1 or {expected}, one a query: Context.of(queries) cuts it")
+            raise ValueError(
+                f"bias has {rows} rows, expected 1 or {expected}, one a query: Context.of(queries) cuts it"
+            )
         drawn, dtype = self.dropout.key(x, training), keras.backend.standardize_dtype(value.dtype)
         weights = attention_weights(scores, bias, drawn, rate=self.rate, dtype=dtype)
         # without dropout; in a graph nothing computes it where nobody asks

@@ -25,7 +25,7 @@ def readout(outputs: Any, mask: Any, kind: str) -> Any:
     check(kind)
     if kind == "none":
         return outputs
-    if kind == "first" or kind == "last" and outputs.shape[1] == 1:
+    if kind == "first" or (kind == "last" and outputs.shape[1] == 1):
         return outputs[:, 0]
     if kind == "last":
         return outputs[:, -1] if mask is None else pick(outputs, last(mask))[:, 0]

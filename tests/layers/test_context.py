@@ -1,7 +1,6 @@
 """What blocks are told: queries, memory, visibility; and how learned numbers reach the scores."""
 
 import dataclasses
-import math
 
 import keras
 import numpy as np
@@ -105,7 +104,9 @@ def test_what_is_no_queries_is_refused():
     with pytest.raises(InputError, match=r"queries must be 'first', int positions \[B, P\] or \[B\], or None.*'last'"):
         encoder()(inputs(), queries="last")
     uncut = Context(visibility.bias(MATRIX), "first")
-    with pytest.raises(ValueError, match=r"bias has 9 rows, expected 1 or 3, one a query: Context.of\(queries\) cuts it"):
+    with pytest.raises(
+        ValueError, match=r"bias has 9 rows, expected 1 or 3, one a query: Context.of\(queries\) cuts it"
+    ):
         Attention(2, 8)(tf.ones((2, 3, 16)), uncut.bias, tf.ones((2, 9, 16)))
 
 
@@ -152,7 +153,9 @@ def test_an_encoder_ands_what_it_is_given():
     weights = np.asarray(encoder()(inputs(visible_matrix=matrix), attention=True)["attention"])
     expected = matrix.astype(bool) & inputs()["padding_mask"].astype(bool)[:, None]
     np.testing.assert_array_equal(weights > 1e-20, np.broadcast_to(expected[None, :, None], weights.shape))
-    with pytest.raises(ValueError, match=r"visible_matrix has shape \(2, 9, 8\), expected \(batch, 9, 9\): one row and"):
+    with pytest.raises(
+        ValueError, match=r"visible_matrix has shape \(2, 9, 8\), expected \(batch, 9, 9\): one row and"
+    ):
         model(inputs(visible_matrix=np.ones((2, 9, 8), "int32")))
 
 
@@ -242,21 +245,6 @@ def test_without_biases_the_result_is_that_of_zero_biases():
     for name, weight in ours.items():
         weight.assign(theirs[name])  # biases start at 0
     np.testing.assert_array_equal(without(inputs())["sequence"], with_bias(inputs())["sequence"])
-
-
-def test_attention_by_hand():
-    """One head of width 1, all maps the identity: the answer is the mean of the values by softmax of q * k."""
-    attention = Attention(1, 1, use_bias=False)
-    attention.build((None, None, 1))
-    for weight in attention.weights:
-        weight.assign([[1.0]])
-    x = tf.constant([[[0.0], [math.log(2.0)], [5.0]]])
-    hidden = visibility.bias(visibility.both(visibility.causal(3), visibility.padding(np.array([[1, 1, 0]]))))
-    y, weights = attention(x, hidden)
-    ratio = 2 ** math.log(2)  # exp(q * k) of the second token with itself
-    expected = [[1, 0, 0], [1 / (1 + ratio), ratio / (1 + ratio), 0], [1 / 33, 32 / 33, 0]]
-    np.testing.assert_allclose(weights[0, 0], expected, atol=1e-6)
-    np.testing.assert_allclose(y[0, :, 0], np.array(expected) @ np.array(x[0, :, 0]), atol=1e-6)
 
 
 def test_a_block_of_an_older_plugin_may_call_its_parent():

@@ -48,5 +48,7 @@ def test_a_spec_says_which_positions_there_are(kind):
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(InputError, match="embeddings.kind must be one of learned, sinusoidal, none. Received: 'rotary'"):
+    with pytest.raises(
+        InputError, match="embeddings.kind must be one of learned, sinusoidal, none. Received: 'rotary'"
+    ):
         Spec().derive({"embeddings.kind": "rotary"})

@@ -204,7 +204,9 @@ def check_relations(subject: Subject, encoder, positions: bool = True) -> None:
                 assert found.shape == expected.shape
     short = {part: value[2:, :7] for part, value in inputs.items()}
     assert relative(encoder(short)["sequence"], outputs["sequence"][2:, :7]) < 1e-5
-    other = inputs | {"token_ids": np.where(inputs["padding_mask"] == 1, inputs["token_ids"], inputs["token_ids"][0, 0])}
+    other = inputs | {
+        "token_ids": np.where(inputs["padding_mask"] == 1, inputs["token_ids"], inputs["token_ids"][0, 0])
+    }
     np.testing.assert_array_equal(encoder(other)["sequence"][2, :7], outputs["sequence"][2, :7])
     counted = inputs | {"position_ids": np.tile(np.arange(9, dtype="int32"), (3, 1))}
     np.testing.assert_array_equal(encoder(counted)["sequence"], outputs["sequence"])

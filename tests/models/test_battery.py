@@ -83,7 +83,9 @@ def test_a_plugin_from_before_the_context_works_as_before(folder):
         battery.check_relations(subject, encoder, positions=False)
         program = subject.program(encoder)
         battery.check_gradients(subject, program, subject.batch(program))
-        with pytest.raises(InputError, match=r"Doubled.call\(x, bias, read, training\) computes the first token or all"):
+        with pytest.raises(
+            InputError, match=r"Doubled.call\(x, bias, read, training\) computes the first token or all"
+        ):
             encoder(subject.inputs(), queries=np.zeros((3, 2), "int32"))
 
 
