@@ -266,9 +266,9 @@ def _program(model: Any, kind: str, names: dict[str, str], output: str) -> Any:
             mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
             values = ops.sum(encoder(inputs)["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
         elif kind == "regression":
-            values = ops.expand_dims(model(inputs, read="first")["value"], -1)
+            values = ops.expand_dims(model(inputs, queries="first")["value"], -1)
         else:
-            values = ops.softmax(model(inputs, read="first")["logits"])
+            values = ops.softmax(model(inputs, queries="first")["logits"])
         return {output: values}
 
     return program

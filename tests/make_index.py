@@ -23,7 +23,7 @@ def rows(counted: bool = True) -> list[dict[str, Any]]:
             about = {"name": f"{family.name}/{size}", "paper": family.paper}
             about |= {"tokenizer": family.tokenizer, "objective": family.objective}
             about["parameters"] = models.parameters(family.encoder, spec) if counted else None
-            found.append(about | {"spec": specs.to_dict(spec)})
+            found.append(about | {"spec": specs.to_dict(spec, whole=True)})
     return found
 
 

@@ -59,7 +59,7 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     family, spec = registry.find(name)
     spec = spec.derive(changes)
     about = {"name": name} | {field: getattr(family, field) for field in ("paper", "tokenizer", "objective")}
-    return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec)}
+    return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec, whole=True)}
 
 
 def _show_model(options: argparse.Namespace) -> None:

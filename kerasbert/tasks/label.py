@@ -33,8 +33,9 @@ class LabelModel(HeadedModel):
         self.tokenizer = encoder.tokenizer
         self.labels = tuple(task.labels.values()) or None
 
-    def call(self, inputs, training=False, read="first"):
-        return self.answer(self.encoder(inputs, training=training, read=read), training=training)
+    def call(self, inputs, training=False, queries="first", read="first"):  # read: the older name of queries
+        queries = queries if isinstance(read, str) else read
+        return self.answer(self.body(inputs, training=training, queries=queries), training=training)
 
     def get_config(self):
         config = {"name": self.name, "trainable": self.trainable, "task": self.task.to_json()}
@@ -74,7 +75,7 @@ class LabelProgram(Program):
 
     def losses(self, batch, training=True):
         labels, weights = batch["label"], batch["label_weight"]
-        outputs = self.model.encoder(batch, training=training, read="first")
+        outputs = self.model.encoder(batch, training=training, queries="first")
         logits = self.model.logits(outputs, training=training)
         if self.model.task.kind == "regression":
             return {"label": ops.sum(ops.square(logits[:, 0] - labels) * weights)}

@@ -111,7 +111,7 @@ def task_output(model: Any, inputs: dict[str, Any]) -> Any:
 
 def task_logits(model: Any, inputs: dict[str, Any]) -> Any:
     """What the head says of a batch: logits, or standardised numbers [B, 1]."""
-    return model.logits(model.encoder(inputs, read="first"))
+    return model.logits(model.encoder(inputs, queries="first"))
 
 
 def check_task(model: Any) -> None:
@@ -186,8 +186,8 @@ def encode(model: Any, texts: Texts, *, pooling: str = "mean", length: int | Non
 
     kinds = {
         "mean": mean,
-        "first": lambda model, inputs: model(inputs, read="first")["sequence"][:, 0],
-        "pooled": lambda model, inputs: model(inputs, read="first")["pooled"],
+        "first": lambda model, inputs: model(inputs, queries="first")["sequence"][:, 0],
+        "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
     }
     if pooling not in kinds:
         raise InputError(f"no pooling {pooling!r}. Expected one of: {', '.join(kinds)}")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kerasbert.layers.block import Block, PreNormBlock
+from kerasbert.layers.context import Context
 from kerasbert.layers.visibility import HIDDEN
 
 SQUARE = np.arange(4.0).reshape(2, 2)  # [u, v] -> [2v, u + 3v]
@@ -62,7 +63,7 @@ def test_post_norm():
 def test_post_norm_with_a_mask():
     """The value [0, 2] alone -> [4, 6]; sums [6, 6], [4, 8]: d = 0, 2."""
     layer = block(Block, 5.0)
-    y, probabilities = layer(X, SECOND_HIDDEN)
+    y, probabilities = layer(X, context=Context(SECOND_HIDDEN))
     np.testing.assert_allclose(probabilities, [[[[1, 0], [1, 0]]]], atol=1e-20)
     inner = np.array([0, 1]), np.array([-2 / 3, 7 / 3])
     np.testing.assert_allclose(y, [[after(x, 5.0) for x in inner]], rtol=1e-5)
@@ -82,7 +83,7 @@ def test_pre_norm():
 def test_pre_norm_with_a_mask():
     """The value [0, .5] alone -> [1, 1.5]; sums [3, 1.5], [1, 3.5]."""
     layer = block(PreNormBlock, 3.0)
-    y, _ = layer(X, SECOND_HIDDEN)
+    y, _ = layer(X, context=Context(SECOND_HIDDEN))
     expected = [x + feedforward(norm(d, 3.0)) for x, d in (([3, 1.5], -0.75), ([1, 3.5], 1.25))]
     np.testing.assert_allclose(y, [expected], rtol=1e-5)
 
@@ -91,7 +92,7 @@ def test_pre_norm_with_a_mask():
 def test_the_first_token_alone(kind):
     layer = block(kind, 5.0)
     for bias in (None, SECOND_HIDDEN):
-        whole, every = layer(X, bias)
-        y, probabilities = layer(X, bias, read="first")
+        whole, every = layer(X, context=Context(bias))
+        y, probabilities = layer(X, context=Context(bias).of("first"))
         np.testing.assert_array_equal(y, whole[:, :1])
         np.testing.assert_array_equal(probabilities, every[:, :, :1])
