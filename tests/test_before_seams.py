@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert import files, registry
+from kerasbert import registry
 from kerasbert.checkpoints import read_model_json
 from kerasbert.data import Records
 from kerasbert.export import bundle
 from kerasbert.mobile import ledger
 from kerasbert.mobile.runtime import load as load_file
+from kerasbert.storage import files
 from kerasbert.training import runs
 from tests import tiny
 from tests.golden.before_seams import make

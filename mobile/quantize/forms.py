@@ -7,7 +7,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.mobile import repack
-from kerasbert.mobile.quantize import product, static, weights
+from kerasbert.mobile.quantize import product, ranges, static, weights
 from kerasbert.mobile.quantize.schemes import SCHEMES
 
 Feeds = Iterable[tuple[str, dict[str, np.ndarray]]]
@@ -57,8 +57,12 @@ def quantized(
     Raises:
         InputError: a number of codes that makes no table smaller.
     """
-    if make := SCHEMES.find(quantize).make:
-        made = make(data, batches)
+    scheme = SCHEMES.find(quantize)
+    if scheme.make:
+        made = scheme.make(data, batches)
+    elif scheme.calibrated:
+        whole = scheme.activations == "int8"
+        made = (static.full if whole else static.static)(data, ranges.observe(data, batches))
     else:
         model = repack.read(data)
         found = plan(quantize, weights.find(model, names))

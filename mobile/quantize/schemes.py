@@ -28,7 +28,7 @@ class Scheme:
         agreement: float, least share of equal labels (regression: correlation; vectors: mean cosine).
         runtimes: interpreter that computes the file rightly -> its least version, "" for any.
         converter: bool, whether TFLite's converter makes the file. Else it is made from the converter's float32 file.
-        make: (float32 .tflite, batches to calibrate with) -> .tflite. None: what is "int8" above becomes so.
+        make: (float32 .tflite, batches to calibrate with) -> .tflite. None: by what stands above.
     """
 
     weights: str = "float32"
@@ -44,26 +44,14 @@ class Scheme:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of weights ("matrix", "table") that become int8 one by one, of which a budget may leave some in float."""
-        if self.make:
+        if self.make or self.calibrated:
             return ()
         return tuple(kind for kind, form in (("matrix", self.weights), ("table", self.tables)) if form == "int8")
 
     @property
     def budget(self) -> bool:
         """Whether some of it can stay float (`--max-drop`)."""
-        return bool(self.kinds) or self.activations == "static"
-
-
-def _static(data: bytes, batches: "Feeds") -> bytes:
-    from kerasbert.mobile.quantize import ranges, static
-
-    return static.static(data, ranges.observe(data, batches))
-
-
-def _full(data: bytes, batches: "Feeds") -> bytes:
-    from kerasbert.mobile.quantize import ranges, static
-
-    return static.full(data, ranges.observe(data, batches))
+        return bool(self.kinds) or (self.activations == "static" and not self.make)
 
 
 # Static ranges cost more than per-token ones; full_int8 is refused where it ruins the model.
@@ -74,5 +62,5 @@ SCHEMES.add("float32", Scheme(tolerance=1e-4, converter=True), "none", "float", 
 SCHEMES.add("fp16", Scheme("float16", "float16", tolerance=5e-3, converter=True), "float16")
 SCHEMES.add("dynamic_int8", Scheme("int8", "int8", "dynamic", runtimes={LITERT: ""}, converter=True), "int8")
 SCHEMES.add("int8_embeddings", Scheme(tables="int8"))
-SCHEMES.add("static_int8", Scheme(**_CALIBRATED, activations="static", runtimes={LITERT: "2.1.3"}, make=_static))
-SCHEMES.add("full_int8", Scheme(**_CALIBRATED, activations="int8", runtimes={LITERT: "2.1.3", TFLITE: ""}, make=_full))
+SCHEMES.add("static_int8", Scheme(**_CALIBRATED, activations="static", runtimes={LITERT: "2.1.3"}))
+SCHEMES.add("full_int8", Scheme(**_CALIBRATED, activations="int8", runtimes={LITERT: "2.1.3", TFLITE: ""}))
