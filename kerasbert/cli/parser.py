@@ -269,6 +269,30 @@ def set_option(add: argparse.ArgumentParser) -> None:
     add.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the Spec: dropout=0")
 
 
+OBJECTIVE = "objective."  # what the path of an objective's setting begins with in --set
+
+
+def objective_option(add: argparse.ArgumentParser) -> None:
+    """`--objective`, whose settings are among those of `--set`."""
+    text = "another than the model's own: kerasbert list objectives; its settings: --set objective.FIELD=VALUE"
+    add.add_argument("--objective", metavar="NAME", help=text)
+
+
+def objective_of(options: argparse.Namespace, recipe: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The changes of the Spec, and the objective's name and settings, of --set, --objective and a recipe's `objective`.
+
+    >>> options = argparse.Namespace(objective="ernie", set=["dropout=0", "objective.rate=0.2"])
+    >>> objective_of(options)
+    ({'dropout': 0}, {'name': 'ernie', 'rate': 0.2})
+    """
+    changes, chosen = changes_of(options.set), {"name": recipe} if isinstance(recipe, str) else dict(recipe or {})
+    name = getattr(options, "objective", None)
+    if name and name != chosen.get("name"):
+        chosen = {"name": name}  # the recipe's settings are those of another
+    settings = {path: changes.pop(path) for path in list(changes) if path.startswith(OBJECTIVE)}
+    return changes, chosen | {path.removeprefix(OBJECTIVE): value for path, value in settings.items()}
+
+
 def out_options(add: argparse.ArgumentParser, required: bool = True) -> None:
     add.add_argument("--out", required=required, metavar="DIR")
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")

@@ -27,7 +27,7 @@ from kerasbert.registry import register, register_objective
 class KnowledgeMasking(BertPretraining):
     """BERT's pretraining with whole phrases, or what a phase selects (section 3.2)."""
 
-    masking_defaults: Mapping[str, Any] = {"select": "words"}
+    defaults: Mapping[str, Any] = {"select": "words"}
 
 
 register_objective("ernie", KnowledgeMasking)

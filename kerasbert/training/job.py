@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from kerasbert.errors import InputError
-from kerasbert.objectives.program import Program
+from kerasbert.objectives.base import Objective
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.load import load
 from kerasbert.training import multiworker, results
@@ -48,7 +48,7 @@ class Job:
         """(rows, micro-batches) of the updates: what must divide among the replicas."""
         return [(self.config.batch, self.config.accumulate)]
 
-    def build(self) -> Program:
+    def build(self) -> Objective:
         """The program, built under the strategy's scope, from the seed or trained weights."""
         raise NotImplementedError
 
@@ -74,11 +74,11 @@ class Job:
         """What is said before the first update; not asked for where the run is quiet."""
         return ()
 
-    def feed(self, program: Program, run: Run) -> Feed:
+    def feed(self, program: Objective, run: Run) -> Feed:
         """The data."""
         raise NotImplementedError
 
-    def evaluation(self, program: Program, run: Run) -> Any:
+    def evaluation(self, program: Objective, run: Run) -> Any:
         """What evaluates (see `Trainer`), or None. Of a BestWeights the run leaves the best weights, else the last ones."""
         return None
 
@@ -126,7 +126,7 @@ def run(job: Job) -> keras.Model:
     return job.result(opened)
 
 
-def _open(job: Job, program: Program) -> Run:
+def _open(job: Job, program: Objective) -> Run:
     """The run at `out`, begun or gone on with; the other machines of several wait for the first."""
     config, chief = job.config, multiworker.is_chief(job.devices)
     description = config.to_json() | job.description()

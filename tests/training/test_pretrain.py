@@ -257,7 +257,7 @@ def test_a_run_goes_on_with_the_masking_it_was_begun_with(tmp_path, data, monkey
     from kerasbert.objectives.bert import BertPretraining
 
     kb.pretrain("bert/tiny", data, out=tmp_path / "run", **ARGUMENTS | {"steps": 2})
-    monkeypatch.setattr(BertPretraining, "masking_of", classmethod(lambda cls, spec: {"rate": 0.25}))
+    monkeypatch.setattr(BertPretraining, "defaults_of", classmethod(lambda cls, spec: {"rate": 0.25}))
     kb.pretrain("bert/tiny", data, out=tmp_path / "run", **ARGUMENTS | {"steps": 3})
     assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["masking"]["rate"] == 0.15
     with pytest.raises(InputError, match="masking.rate is 0.15 there, 0.3 asked for"):
