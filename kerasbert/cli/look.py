@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from kerasbert.cli.parser import Declare, changes_of, objective_of, objective_option, set_option, show
+from kerasbert.cli.parser import Declare, changes_of, objective_of, set_option, show
 
 
 def _quickstart(options: argparse.Namespace) -> None:
@@ -129,7 +129,8 @@ def add(command: Declare) -> None:
     add.add_argument("--accumulate", type=int, default=1, help="micro-batches per update")
     add.set_defaults(extra="tpu-check")  # it brings TensorFlow too: one round instead of two
     add.add_argument("--lower-only", action="store_true", help="look for unsafe operations, do not compile")
-    objective_option(add)
+    text = "another than the model's own: kerasbert list objectives; its settings: --set objective.FIELD=VALUE"
+    add.add_argument("--objective", metavar="NAME", help=text)
     add.add_argument("--json", action="store_true")
     set_option(add)
 

@@ -270,12 +270,10 @@ def set_option(add: argparse.ArgumentParser) -> None:
 
 
 OBJECTIVE = "objective."  # what the path of an objective's setting begins with in --set
-
-
-def objective_option(add: argparse.ArgumentParser) -> None:
-    """`--objective`, whose settings are among those of `--set`."""
-    text = "another than the model's own: kerasbert list objectives; its settings: --set objective.FIELD=VALUE"
-    add.add_argument("--objective", metavar="NAME", help=text)
+OBJECTIVE_FLAGS = {
+    "static_masks": "static",
+    "select": "select",
+}  # settings of the masked LM that have options of their own
 
 
 def objective_of(options: argparse.Namespace, recipe: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -289,8 +287,11 @@ def objective_of(options: argparse.Namespace, recipe: Any = None) -> tuple[dict[
     name = getattr(options, "objective", None)
     if name and name != chosen.get("name"):
         chosen = {"name": name}  # the recipe's settings are those of another
-    settings = {path: changes.pop(path) for path in list(changes) if path.startswith(OBJECTIVE)}
-    return changes, chosen | {path.removeprefix(OBJECTIVE): value for path, value in settings.items()}
+    settings = {path: getattr(options, flag, None) for flag, path in OBJECTIVE_FLAGS.items()}
+    settings = {path: value for path, value in settings.items() if value}
+    for path in [path for path in changes if path.startswith(OBJECTIVE)]:
+        settings[path.removeprefix(OBJECTIVE)] = changes.pop(path)
+    return changes, chosen | settings
 
 
 def out_options(add: argparse.ArgumentParser, required: bool = True) -> None:

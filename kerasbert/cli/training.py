@@ -33,8 +33,7 @@ def _pretrain(options: argparse.Namespace) -> None:
     changes, objective = objective_of(options, recipe.get("objective"))
     if changes:
         settings["changes"] = settings.get("changes", {}) | changes
-    masking = {"static": options.static_masks, "select": options.select}
-    if objective := {name: value for name, value in masking.items() if value} | objective:
+    if objective:
         settings["objective"] = objective
     pretrain(**settings, plugin=options.plugins)
     print(settings["out"])

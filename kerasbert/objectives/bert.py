@@ -85,6 +85,10 @@ class BertPretraining(Objective):
         """The old name of `settings`."""
         return self.settings
 
+    @masking.setter
+    def masking(self, settings: MaskedLM) -> None:
+        self.settings = settings
+
     @classmethod
     def check(cls, settings, records):
         if settings.select == "entities" and "entities" not in records.manifest["settings"]:

@@ -56,6 +56,10 @@ class Job:
         """What the result depends on beside the options, as json; called after `build`."""
         raise NotImplementedError
 
+    def earlier(self) -> dict[str, Any]:
+        """Of the description what a run may lack, because its version did not write it: what held then."""
+        return {}
+
     def rows(self) -> dict[str, Any]:
         """Where the rows lie, as `open_run` takes them: data, held_out."""
         return {}
@@ -132,7 +136,11 @@ def _open(job: Job, program: Objective) -> Run:
     description = config.to_json() | job.description()
     if job.constraint is not None:
         description["projection"] = job.constraint.describe(program.model.encoder, config.steps)  # its old name
-    told: Mapping[str, Any] = {"strategy": job.strategy, "defaults": defaults(type(config)), **job.rows()}
+    told: Mapping[str, Any] = {
+        "strategy": job.strategy,
+        "defaults": defaults(type(config)) | job.earlier(),
+        **job.rows(),
+    }
     if chief:
         opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **told)
         if not opened.finished:

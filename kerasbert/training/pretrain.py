@@ -95,6 +95,9 @@ class Pretraining(Job):
             "plugin": dict(config.plugin) if config.plugin else None,
         }
 
+    def earlier(self):
+        return {"objective": self.source.family.objective}
+
     def build(self):
         config, spec = self.config, self.source.spec
         self.program = program = self.source.program(self.first, self.tokenizer, self.settings, config)
@@ -257,7 +260,9 @@ class _Source:
             self.family, self.name = registry.family(info.family), info.name
             if isinstance(model, str) and _accepted(model, self.directory, info) is not self.family:
                 self.family, self.name = registry.find(model)[0], model
-                self.remark = f"{model} starts from the {info.family} in {self.directory}: their encoders are of one kind"
+                self.remark = (
+                    f"{model} starts from the {info.family} in {self.directory}: their encoders are of one kind"
+                )
             self.spec = info.spec.derive(changes)
             self.digest = results.digest(self.directory)
             if (held := text.held_tokenizer(self.directory)) is not None:
@@ -277,6 +282,10 @@ class _Source:
         """The objective of that name, or the family's own."""
         self.objective_name = registry.OBJECTIVES.name(name or self.family.objective)
         self.objective: type[Objective] = registry.objective(self.objective_name)
+        if not (isinstance(self.objective, type) and issubclass(self.objective, Objective)):
+            raise InputError(
+                f"the objective {self.objective_name} is no subclass of kerasbert.objectives.base.Objective: derive it from that"
+            )
 
     def program(self, records: Records, tokenizer: Any, settings: Any, config: PretrainConfig) -> Objective:
         """The objective with these settings on the model, built under the strategy's scope that is open."""

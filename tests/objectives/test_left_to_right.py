@@ -25,7 +25,8 @@ SPEC = tiny.SPEC | {"embeddings.vocabulary": tiny.tokenizer().size}
 def objective():
     from tests.plugins import left_to_right
 
-    encoder = left_to_right.Causal(registry.find("left-to-right/base")[1].derive(SPEC | {"dropout": 0.0}))
+    family, spec = registry.find("left-to-right/base")
+    encoder = family.encoder(spec.derive(SPEC | {"dropout": 0.0}))
     return left_to_right.LeftToRight(encoder, tiny.tokenizer(), settings={"least": 2})
 
 

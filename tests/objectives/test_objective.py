@@ -3,6 +3,7 @@
 import dataclasses
 from types import MappingProxyType
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,6 +18,8 @@ from kerasbert.objectives.program import Program
 from kerasbert.training import held_out
 from kerasbert.training.held_out import HeldOut
 from kerasbert.training.phases import Phase
+from kerasbert.training.progress import Means
+from kerasbert.training.step import StepCore
 from tests import tiny
 
 
@@ -135,3 +138,55 @@ def test_evaluation_carries_state_over_the_whole_text_and_counts_every_row_once(
         found, _ = HeldOut([phase], [records], objective, seed=0, devices=tf.distribute.get_strategy())(1)
         assert found.keys() == {"held_out/read", "held_out/loss"}  # a loss without targets is left out
         np.testing.assert_allclose(found["held_out/read"], expected / records.examples, rtol=1e-5)
+
+
+class Two(Objective):
+    """A weight that meets two targets; the second counts the rows whose number is above 1."""
+
+    scales = MappingProxyType({"first": 1.0, "second": 2.0})
+
+    def __init__(self):
+        self.model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+        self.model.build((None, 1))
+
+    def counts(self, batch):
+        above = tf.reduce_sum(tf.cast(batch["row"] > 1, "float32"))
+        return {"first": tf.cast(tf.size(batch["row"]), "float32"), "second": above}
+
+    def losses(self, batch, training=True):
+        x = self.model(batch["token_ids"])[:, 0]
+        second = tf.where(batch["row"] > 1, tf.square(x), 0.0)
+        return {"first": tf.reduce_sum(x), "second": tf.reduce_sum(second), "second/size": tf.reduce_sum(second)}
+
+
+def test_a_loss_without_a_target_is_in_no_log_and_no_mean():
+    def batch(*rows):
+        return {"token_ids": tf.ones([2, 1]), "row": tf.constant(rows)}
+
+    objective = Two()
+    core = StepCore(objective, keras.optimizers.SGD(0.0), tf.distribute.get_strategy(), clip=0.0)
+    means = Means()
+    for rows in ((0, 1), (1, 2), (0, 1)):
+        logs = core.step(batch(*rows))
+        assert not core.nonfinite(logs)
+        means.add(logs)
+    assert means.read()["second"] == 1.0  # of the one update that has it
+    absent = Means()
+    absent.add(core.step(batch(0, 1)))
+    assert absent.read().keys() == {"first", "loss", "gradient_norm", "learning_rate"}
+    assert absent.read()["loss"] == 1.0
+    # several updates in one call of the graph
+    many = tf.data.Dataset.from_tensor_slices({"token_ids": tf.ones([3, 2, 1]), "row": [[0, 1], [1, 2], [0, 1]]})
+    logs = core.loop(iter(many), tf.constant(3))
+    assert [float(logs[name]) for name in ("first", "second", "second/size")] == [1.0, 1.0, 1.0]
+    assert float(logs["loss"]) == pytest.approx((1 + 3 + 1) / 3)
+    absent.reset()
+    absent.add(core.loop(iter(many.take(1).repeat(2)), tf.constant(2)), 2)
+    assert "second" not in absent.read()
+
+
+def test_a_number_that_is_no_number_is_still_found():
+    objective = Two()
+    core = StepCore(objective, keras.optimizers.SGD(0.0), tf.distribute.get_strategy(), clip=0.0)
+    logs = core.step({"token_ids": tf.constant([[1.0], [np.nan]]), "row": tf.constant([0, 1])})
+    assert core.nonfinite(logs)

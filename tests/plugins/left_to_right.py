@@ -11,7 +11,7 @@ from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.layers import heads
-from kerasbert.models.bert import BERT, Encoder
+from kerasbert.models.bert import BERT
 from kerasbert.objectives.base import Objective, label_sums
 from kerasbert.registry import register, register_objective
 
@@ -25,15 +25,6 @@ class Settings:
     def __post_init__(self):
         if self.least < 1:
             raise InputError(f"least {self.least}, expected at least 1: nothing stands before a row's first token")
-
-
-class Causal(Encoder):
-    """BERT's encoder in which a token sees itself and what stands before it."""
-
-    def visible(self, inputs):
-        place = ops.arange(inputs["token_ids"].shape[1])
-        before, real = place[None, :, None] >= place[None, None, :], super().visible(inputs)
-        return before if real is None else ops.logical_and(before, real)
 
 
 class LanguageModel(heads.HeadedModel):
@@ -73,7 +64,6 @@ class LeftToRight(Objective):
 
 
 register_objective("left_to_right", LeftToRight)
-CHANGES = {"pooler": False, "embeddings.segments": 0}
-PAPER = "Bengio et al., 2003, A Neural Probabilistic Language Model"
-ABOUT = {"sizes": {"base": {}}, "aliases": {}, "names": {}, "objective": "left_to_right", "paper": PAPER}
-register(BERT.derive("left-to-right", spec=CHANGES, encoder=Causal, **ABOUT))
+CHANGES = {"pooler": False, "embeddings.segments": 0, "attention.causal": True}
+ABOUT = {"objective": "left_to_right", "paper": "Bengio et al., 2003, A Neural Probabilistic Language Model"}
+register(BERT.derive("left-to-right", spec=CHANGES, sizes={"base": {}}, aliases={}, names={}, **ABOUT))
