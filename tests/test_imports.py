@@ -225,6 +225,21 @@ def test_optional_libraries_are_imported_inside_functions():
     assert not wrong
 
 
+PARTICULAR = ("masked_lm", "bert", "boundary", "shuffle")  # objectives; training knows `objectives.base` alone
+
+
+def test_training_and_commands_know_no_particular_objective():
+    """Only papers and other objectives do."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in [*modules("kerasbert"), *modules("mobile"), *modules("tpu_scripts")]
+        if path.parent.name not in ("objectives", "models")
+        for name in imports(path)
+        if name.startswith(tuple(f"kerasbert.objectives.{objective}" for objective in PARTICULAR))
+    ]
+    assert not wrong
+
+
 LIGHT = ("", ".text", ".export.bundle", ".mobile", ".mobile.cli", ".mobile.runtime")
 
 

@@ -141,7 +141,7 @@ def add(command: Declare) -> None:
         "--packing",
         default="pairs",
         help="pairs (BERT), order (ALBERT), place (StructBERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, "
-        "FULL-SENTENCES, DOC-SENTENCES); packed (best fit); translations (XLM)",
+        "FULL-SENTENCES, DOC-SENTENCES); packed (best fit); stream (rows that follow one another); translations (XLM)",
     )
     add.add_argument("--seed", type=int, default=0)
     add.add_argument("--shards", type=int)

@@ -169,15 +169,21 @@ class PretrainConfig(RunConfig):
         flag=False,
         python="A named model takes its vocabulary's size from the tokenizer unless `embeddings.vocabulary` is among them",
     )
+    objective: str | Mapping[str, Any] | None = option(
+        None,
+        "another than the model's own: kerasbert list objectives; its settings: --set objective.FIELD=VALUE",
+        metavar="NAME",
+        python="Or a mapping: settings at dotted paths, over the objective's own, and the name as `name` where it is another",
+    )
     masking: Mapping[str, Any] | None = option(
-        None, "settings of the masked LM, over the objective's own", flag=False, python="A MaskedLM or a dict"
+        None, "old name of the objective's settings", flag=False, python="A dict, or the settings themselves"
     )
     init: str | os.PathLike | None = option(
         None, "start from these weights", metavar="RUN", python="The same as `model`=directory"
     )
     phases: Sequence[Any] | None = option(
         None,
-        "stretches of the run with their own records, batch, accumulate and masking (training.phases)",
+        "stretches of the run with their own records, batch, accumulate and settings of the objective (training.phases)",
         flag=False,
         python="Such as 90% of the steps on records of 128 tokens and the rest on 512; what a phase leaves out is the run's",
     )

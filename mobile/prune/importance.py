@@ -15,7 +15,7 @@ from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
-from kerasbert.objectives.program import cross_entropy
+from kerasbert.objectives.base import cross_entropy
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.task import Rows
 
