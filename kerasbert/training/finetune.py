@@ -15,11 +15,13 @@ from kerasbert.checkpoints.directory import built
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
+from kerasbert.inputs import numbers
 from kerasbert.layers.naming import names, values
-from kerasbert.tasks import label, predict
+from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
 from kerasbert.tasks.load import load, task_of
-from kerasbert.tasks.task import Rows, Task, find_task, standardise
+from kerasbert.tasks.model import TaskProgram
+from kerasbert.tasks.task import Rows, Task, find_task
 from kerasbert.training import results
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.projection import Projection
@@ -59,6 +61,7 @@ def finetune(
     text_b_column: str | None = None,
     label_column: str | None = None,
     metric: str | None = None,
+    language: str | None = None,
     save_every: int | None = None,
     log_every: int = 10,
     keep_every: int = 0,
@@ -83,6 +86,7 @@ def finetune(
         changes: dropout rates at dotted paths. text_column, text_b_column, label_column: names in the user's files.
         metric: what the best weights are chosen by. save_every: int, updates; once an epoch by default.
         keep_every: int, updates; the checkpoints of these are kept for good beside the newest two.
+        language: of the texts, for a model that reads it (XLM); every answer of the model then takes it by default.
         keep_head: bool, go on with the head of a fine-tuned model directory instead of a new one.
         projection: what the weights must satisfy, such as pruning; the best weights are then among those that do.
 
@@ -95,7 +99,8 @@ def finetune(
     if is_remote(out):
         raise InputError(f"finetune writes to a local folder, received {out}: copy the finished run to the address")
     chosen = find_task(task, text=text_column, text_b=text_b_column, label=label_column, metric=metric)
-    label.check_metric(chosen)
+    chosen = chosen.called_with(language=language)
+    chosen.how.check_metric(chosen)
     strategy = resolve(strategy)
     if parse(strategy).kind == "multiworker":
         raise InputError("finetune runs on one machine: choose another --strategy than 'multiworker'")
@@ -113,7 +118,7 @@ def finetune(
     if keep_head:
         chosen = _with_head_of(model, chosen)
     elif old is None or "held_out" in old:  # older runs go on with their numbers as they are
-        chosen = standardise(chosen, rows.sources["train"], train.targets)
+        chosen = chosen.how.fitted(chosen, rows.sources["train"], train.targets)
     per_epoch = -(-len(train.texts) // batch) if isinstance(batch, int) and batch > 0 else 1
     total = steps or epochs * per_epoch
     settings = Settings(
@@ -156,7 +161,9 @@ def finetune(
         if keep_head:
             description["keep_head"] = True
         check_batch(settings.batch, settings.accumulate, devices.num_replicas_in_sync)
-        encoded = [encode_texts(encoder.tokenizer, part.texts, longest) for part in (train, dev)]
+        reads = {"kind": chosen.how, "declared": predict.declared(encoder)}
+        reads["settings"] = numbers(reads["declared"], encoder.tokenizer, chosen.settings)
+        encoded = [encode_texts(encoder.tokenizer, rows.texts, longest, **reads) for rows in (train, dev)]
         sources = {"data": rows.sources, "held_out": rows.held_out}
         run = open_run(out, "finetune", description, **sources, overwrite=overwrite, strategy=strategy, quiet=quiet)
         if run.finished:
@@ -174,12 +181,13 @@ def finetune(
             results.say(line, quiet)
         keras.utils.set_random_seed(settings.seed)
         with _precision(settings.precision):
-            program = label.LabelProgram(encoder, chosen)
+            program = TaskProgram(encoder, chosen)
         if keep_head:
-            checkpoints.load_weights(model, program.model.heads["classifier"], "heads/classifier/")
+            for head, layer in program.model.heads.items():
+                checkpoints.load_weights(model, layer, f"heads/{head}/")
     evaluation = Evaluation(program.model, chosen, encoded[1], dev, longest, run.directory, patience)
     evaluation.projection = projection
-    feed = _Texts(encoded[0], chosen.standard(train.targets), settings, longest, devices, rows.sources["train"])
+    feed = _Texts(encoded[0], chosen, train.targets, settings, longest, devices, rows.sources["train"])
     habits = Habits(
         save_every or min(1000, per_epoch), log_every, min(per_epoch, total), quiet=quiet, keep_every=keep_every
     )
@@ -282,16 +290,27 @@ def _with_head_of(model: Any, task: Task) -> Task:
         )
     kept = task_of(info)
     same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer")}
+    same["settings"] = {**kept.settings, **task.settings}
     return dataclasses.replace(task, **same)
 
 
 class _Texts(Feed):
     """Batches of encoded texts."""
 
-    def __init__(self, encoded: Encoded, targets: Any, settings: Settings, longest: int, devices: Any, path: Path):
-        self.encoded, self.targets, self.devices, self.path = encoded, targets, devices, path
-        self.arguments = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
-        mean = float(np.mean([len(ids) for ids in encoded.token_ids]))
+    def __init__(
+        self,
+        encoded: Encoded,
+        task: Task,
+        targets: Any,
+        settings: Settings,
+        longest: int,
+        devices: Any,
+        path: Path,
+    ):
+        self.encoded, self.devices, self.path = encoded, devices, path
+        self.targets = task.how.scaled(task, targets)
+        self.arguments = {"batch": settings.batch, "longest": longest, "seed": settings.seed, "task": task}
+        mean = float(np.mean([row.length for row in encoded.rows]))
         self.parts = [Part(settings.steps, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
 
     def batches(self, step):
@@ -300,10 +319,10 @@ class _Texts(Feed):
 
     def batch(self, step):
         arrays = next(training_batches(self.encoded, self.targets, start=step, **self.arguments))
-        epoch, place = divmod(step, -(-len(self.encoded.token_ids) // self.arguments["batch"]))
+        epoch, place = divmod(step, -(-len(self.encoded.rows) // self.arguments["batch"]))
         order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch)
         # rows that fill up the batch come from nowhere and weigh nothing
-        origins = [(str(self.path), int(index)) for index in order[place]]
+        origins = [(str(self.path), int(self.encoded.owners[index])) for index in order[place]]
         return arrays, origins + [(str(self.path), -1)] * (self.arguments["batch"] - len(origins))
 
 
@@ -324,16 +343,15 @@ class Evaluation:
         self.model, self.task, self.rows, self.longest = model, task, rows, longest
         self.encoded, self.best, self.patience = encoded, folder / "checkpoints" / "best.safetensors", patience
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
-        self.function = predict.graph(model, "outputs", predict.task_output)
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
-        outputs = predict.run(self.function, self.encoded, self.longest)
-        found = label.metrics(self.task, outputs, self.rows.targets)
+        outputs, kind = predict.outputs_of(self.model, self.encoded, self.longest), self.task.how
+        found = kind.metrics(self.task, outputs, self.rows.targets, self.encoded)
         value = found[self.task.metric]
         if self.projection is not None and not self.projection.complete(step):
             pass
-        elif label.better(self.task, value, self.state["best"]):
-            remarks = label.remarks(self.task, outputs, self.rows.targets)
+        elif kind.better(self.task.metric, value, self.state["best"]):
+            remarks = kind.remarks(self.task, outputs, self.rows.targets)
             self.state = {"best": value, "step": step, "worse": 0, "remarks": remarks}
             self._keep()
         else:

@@ -15,7 +15,7 @@ from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile.distill.recipes import spread
 from kerasbert.objectives.bert import MaskedLMPretraining
-from kerasbert.tasks.label import LabelModel
+from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
 from kerasbert.training import results
 
@@ -138,7 +138,7 @@ def with_head(encoder: Any, task: Task | None, answers: bool, tokenizer: Any) ->
     elif task is None:
         model = MaskedLMPretraining(encoder, tokenizer).model
     else:
-        model = LabelModel(encoder, task, name="label_model")
+        model = TaskModel(encoder, task, name="label_model")
         model.build()
     return model
 

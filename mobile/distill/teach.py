@@ -19,7 +19,6 @@ from kerasbert.mobile.distill.recipes import Distillation, find_recipe
 from kerasbert.mobile.distill.start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed, joined, read_unlabelled, teachers_answers
 from kerasbert.objectives.masked_lm import MaskedLM
-from kerasbert.tasks import label
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import load, task_of
 from kerasbert.tasks.task import Task
@@ -195,7 +194,7 @@ def _task(info: Any, metric: str | None) -> Task:
     if task is None:
         raise InputError("the teacher has no task and data are no records: fine-tune it first, or give records")
     task = dataclasses.replace(task, metric=metric or task.metric)
-    label.check_metric(task)
+    task.how.check_metric(task)
     return task
 
 
@@ -240,8 +239,9 @@ class _OnTexts:
             )
         self.unlabelled = [unlabelled] if isinstance(unlabelled, str | os.PathLike) else list(unlabelled)
         self.rows, self.labelled = joined(self.task, rows.train, read_unlabelled(self.task, self.unlabelled))
-        self.encoded = encode_texts(tokenizer, self.rows.texts, longest)
-        self.encoded_dev = encode_texts(tokenizer, self.dev.texts, longest) if self.dev else None
+        reads = {"kind": self.task.how}
+        self.encoded = encode_texts(tokenizer, self.rows.texts, longest, **reads)
+        self.encoded_dev = encode_texts(tokenizer, self.dev.texts, longest, **reads) if self.dev else None
         told = [("train", self.encoded), ("dev", self.encoded_dev)]
         self.lines = rows.lines + [line for name, part in told if part for line in part.told(f"{name}: ", longest)]
 
@@ -269,7 +269,7 @@ class _OnTexts:
             answers = teachers_answers(program.teacher, self.encoded, self.longest, folder, digest)
             if answers is not None:
                 program.teacher = None
-        rows = dataclasses.replace(self.rows, targets=self.task.standard(self.rows.targets))
+        rows = dataclasses.replace(self.rows, targets=self.task.how.scaled(self.task, self.rows.targets))
         return TextsFeed(self.encoded, rows, self.labelled, answers, settings, self.longest, devices)
 
     def evaluation(self, program: Any, run: Any) -> finetune.Evaluation | None:
