@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.runtime import load as load_runtime
 
-FLOAT_TOLERANCE = {"float32": 1e-4, "fp16": 5e-3}
-# Labels that stay the same. Static ranges cost more than per-token ones; full_int8 is refused where it ruins the model.
-MIN_AGREEMENT = {"static_int8": 0.95, "full_int8": 0.95}
 MADE = "generated from the vocabulary"  # where texts come from that nobody gave
 
 Texts = Sequence[str] | Sequence[tuple[str, str]]
@@ -113,7 +111,7 @@ def _agreement(kind: str, expected: np.ndarray, received: np.ndarray) -> float:
 
 def check_converted(quantize: str, received: np.ndarray, said: np.ndarray, task: Any) -> None:
     """Refuse a float file that computes other numbers than the Keras model of the same ids; both float32 [texts, outputs]."""
-    limit, difference = FLOAT_TOLERANCE.get(quantize), float(np.abs(received - said).max())
+    limit, difference = SCHEMES[quantize].tolerance, float(np.abs(received - said).max())
     if limit is not None and task is not None:
         limit = task.rounding(limit)
     if limit is not None and not difference <= limit:
@@ -130,7 +128,7 @@ def check_agreement(report: Mapping[str, Any], kind: str, min_agreement: float |
         report: of `compress`. min_agreement: by default what its quantization is expected to keep.
     """
     if min_agreement is None:
-        min_agreement = MIN_AGREEMENT.get(report["quantize"], 0.985)
+        min_agreement = SCHEMES[report["quantize"]].agreement
     if report["agreement"] >= min_agreement:
         return
     what = {"classification": "labels", "regression": "correlation", "embedding": "cosine"}[kind]

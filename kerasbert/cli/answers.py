@@ -110,7 +110,7 @@ def check_out(out: str, overwrite: bool) -> str:
 
 def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | None) -> None:
     """A table in, the same with answers out: whole, or not at all."""
-    from kerasbert import files
+    from kerasbert.storage import files
     from kerasbert.tasks import answer_tables
 
     task = answer.model.task
