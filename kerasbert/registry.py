@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import TEXT, Input
 
 if TYPE_CHECKING:  # a phone, which looks up a tokenizer here, needs no Spec
     from kerasbert.spec import Spec
@@ -34,6 +35,9 @@ class Family:
         objective: str, name of the pretraining objective.
         names: checkpoint names by dialect ("hf", "tf1", "keras_hub"), rows of `checkpoints.names`.
         aliases: other size name -> size name.
+        inputs: what the network reads (`kerasbert.inputs`).
+        readout: what of its outputs stands for a text: the "first" token (or the pooler's vector), the "last" real one,
+            or the "mean" over them.
     """
 
     name: str
@@ -45,6 +49,8 @@ class Family:
     objective: str = "bert"
     names: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    inputs: tuple[Input, ...] = TEXT
+    readout: str = "first"
 
     def derive(self, name: str, *, spec: Mapping[str, Any], **changes: Any) -> "Family":
         """Another paper as a difference from this one."""

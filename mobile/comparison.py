@@ -24,8 +24,8 @@ def reference(model: Any, kind: str, texts: Texts, length: int, tokenizer: Any =
         length: int, tokens that it reads.
         tokenizer: another than its own.
     """
+    from kerasbert.answers.base import softmax
     from kerasbert.tasks import predict
-    from kerasbert.tasks.label import softmax
 
     with _reading(model, tokenizer or model.tokenizer):
         if kind == "embedding":

@@ -21,7 +21,7 @@ from kerasbert.mobile import metadata, repack
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.quickstart import measure as processes
 from kerasbert.storage import files
-from kerasbert.tasks import label, predict
+from kerasbert.tasks import predict
 from kerasbert.tasks.load import load, task_of
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.splits import measured
@@ -55,7 +55,7 @@ def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | Non
     else:
         data = path.read_bytes() if path.is_file() else b""
         outputs, (parameters, nonzero) = _answers(path, task, rows), _counted(_constants(data))
-    row = {"artefact": name or path.name, task.metric: label.metrics(task, outputs, rows.targets)[task.metric]}
+    row = {"artefact": name or path.name, task.metric: task.how.metrics(task, outputs, rows.targets)[task.metric]}
     row |= {"parameters": parameters, "nonzero": nonzero, "bytes": len(data), "gzip_bytes": len(gzip.compress(data, 6))}
     return row | {key: value for key, value in _times(path, rows.texts).items() if key in TIMES}
 
@@ -133,7 +133,7 @@ def _answers(path: Path, task: Task, rows: Rows) -> np.ndarray:
     if runner.bundle.target == "mediapipe":  # which does not read as our runtime does
         runner.tokenizer = metadata.tokenizer(runner.tokenizer)
     found = runner.outputs(rows.texts)
-    return found[:, 0] if task.kind == "regression" else np.log(np.maximum(found, 1e-30))
+    return task.how.from_exported(found)
 
 
 def _tensors(directory: Path) -> Iterator[np.ndarray]:

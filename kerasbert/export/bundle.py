@@ -14,7 +14,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -242,23 +242,3 @@ def _check_values(bundle: Bundle) -> None:
         raise ValueError(f"litert {bundle.litert!r:.40}, expected a version such as 2.1.3")
     if (bundle.kind == "classification") != bool(bundle.labels):
         raise ValueError(f"{len(bundle.labels)} labels of a {bundle.kind}")
-
-
-def answer(kind: str, labels: Sequence[str], values: Sequence[float], truncated: bool = False) -> Any:
-    """One row of numbers -> the answer object that `kb.predict` and the phone runtime share.
-
-    Args:
-        kind: str, one of KINDS.
-        labels: names of the classes.
-        values: probabilities in the order of `labels` (classification), one value (regression), or a vector.
-        truncated: bool, whether the text lost its end.
-    """
-    from kerasbert.text import answers
-
-    values = [float(value) for value in values]
-    if kind == "classification":
-        best = max(range(len(values)), key=values.__getitem__)
-        return answers.Classification(labels[best], values[best], dict(zip(labels, values, strict=True)), truncated)
-    if kind == "regression":
-        return answers.Regression(values[0], truncated)
-    return answers.Vector(values, truncated)

@@ -1,27 +1,32 @@
 """The README.md that lies beside a SavedModel: what it takes, what it gives, and the import without which it cannot be loaded."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from kerasbert.inputs import used
+from kerasbert.tasks import predict
+from kerasbert.tasks.base import kind_of
+
 NEEDS = "import tensorflow_text before tf.saved_model.load: it brings the operations of the tokenizer"
-OUTPUTS = {
-    "classification": "`probabilities` [B, L] float32, `label_ids` [B] int32, `labels` [B] string",
-    "regression": "`value` [B] float32",
-    None: "`vector` [B, H] float32: the mean over the tokens",
-}
 
 
-def card(model: Any, longest: int, outputs: str | None = None) -> str:
+def card(model: Any, longest: int, strings: Sequence[str], outputs: str | None = None) -> str:
     """The text of the card; it holds no paths and no dates.
 
     Args:
         model: what was exported.
         longest: int, tokens of the longest text.
+        strings: names of the texts that it takes.
         outputs: str, names of the outputs where the model is the user's own.
     """
     task = getattr(model, "task", None)
-    inputs = ("text_a", "text_b") if task is not None and task.text_b else ("text",)
+    inputs = [*strings, *(task.settings if task is not None else ())]
     call = ", ".join(f'{name}=tf.constant(["..."])' for name in inputs)
     labels = f"\nLabels: {', '.join(model.labels)}.\n" if task is not None and model.labels else ""
+    reads = used(predict.declared(model), predict.settings_of(model))
+    *before, last = [f"`{each.name}`" for each in reads]
+    listed = f"{', '.join(before)} and {last}"
+    axes = "int32 [B, S]" if {each.axes for each in reads} == {"BS"} else "by their axes"
     return f"""# {task.name if task is not None else "Encoder"}
 
 A TensorFlow SavedModel written by kerasbert. It takes text: the tokenizer is part of the graph.
@@ -34,7 +39,7 @@ model = tf.saved_model.load("DIR")
 model.signatures["serving_default"]({call})
 ```
 
-`serving_default` returns {outputs or OUTPUTS[task.kind if task is not None else None]}.
-The signature `ids` takes `token_ids`, `padding_mask` and `segment_ids`, int32 [B, S], instead of text.
+`serving_default` returns {outputs or kind_of(model).described()}.
+The signature `ids` takes {listed}, {axes}, instead of text.
 Texts are truncated after {longest} tokens.
 {labels}"""

@@ -1,19 +1,23 @@
 """SavedModels that take text, for TF Serving: the tokenizer is in the graph, the process needs tensorflow_text alone."""
 
+import inspect
 import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.export.model_card import card
+from kerasbert.inputs import NAMES as INPUT_NAMES
+from kerasbert.inputs import Input, used, with_makers
 from kerasbert.storage import files
 from kerasbert.tasks import predict
+from kerasbert.tasks.base import kind_of
 from kerasbert.text.graph import graph_tokenizer
 
 TOLERANCE = 1e-4
@@ -28,16 +32,15 @@ PROBES = (
     "?",
     "x",
 )
-NAMES = ("token_ids", "padding_mask", "segment_ids")
-INTS = tf.TensorSpec([None, None], tf.int32)
 STRINGS = tf.TensorSpec([None], tf.string)
 
 
 def export(model: Any, out: str | os.PathLike, *, length: int | None = None, overwrite: bool = False) -> Path:
     """Write a SavedModel.
 
-    Signature `serving_default` takes `text` (string [B]), or `text_a` and `text_b` for a task on pairs; signature `ids`
-    takes token_ids, padding_mask, segment_ids (int32 [B, S]). A classification returns `probabilities` [B, L] float32,
+    Signature `serving_default` takes `text` (string [B]), or `text_a` and `text_b` for a task on pairs, and the settings
+    that the model was trained with, such as `language` (string [B]); signature `ids` takes what the network reads:
+    token_ids, padding_mask, segment_ids (int32 [B, S]). A classification returns `probabilities` [B, L] float32,
     `label_ids` [B] int32 and `labels` [B] string, a regression `value` [B], an encoder `vector` [B, H] (mean over
     the tokens). Loads with `tf.saved_model.load` after `import tensorflow_text`; for TF Serving put it at NAME/1.
 
@@ -65,7 +68,7 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
         names = (
             ", ".join(f"`{name}`" for name in _load(folder).structured_outputs) if isinstance(model, OwnModel) else None
         )
-        (folder / "README.md").write_text(card(model, longest, names))
+        (folder / "README.md").write_text(card(model, longest, text_names(model), names))
     return out
 
 
@@ -73,7 +76,7 @@ class OwnModel(keras.Model):
     """A user's Keras model around an encoder, as the exporter sees a model: inputs by name, outputs by name.
 
     Args:
-        model: a keras.Model with inputs named token_ids, padding_mask and segment_ids, or some of them.
+        model: a keras.Model whose inputs are named as the encoder's, or some of them.
     Call: dict of int [B, S] -> dict of the model's outputs by their layers' names, or one `output`.
     Raises:
         InputError: other inputs, or no encoder in it.
@@ -84,13 +87,14 @@ class OwnModel(keras.Model):
         layers = getattr(model, "layers", ())
         encoder = next((layer for layer in layers if hasattr(layer, "spec") and hasattr(layer, "tokenizer")), None)
         inputs = getattr(model, "input", None)
-        if encoder is None or not isinstance(inputs, dict) or not inputs.keys() <= set(NAMES):
+        names = [] if encoder is None else [each.name for each in predict.declared(encoder)]
+        if encoder is None or not isinstance(inputs, dict) or not inputs.keys() <= set(names):
             raise InputError(
                 f"{type(model).__name__} cannot be exported: expected a kerasbert model, or a functional Keras model that "
-                f"holds an encoder and whose inputs are a dict of {', '.join(NAMES)} or some of them"
+                f"holds an encoder and whose inputs are a dict of {', '.join(names or INPUT_NAMES)} or some of them"
             )
-        self.model, self.spec, self.tokenizer, self.names = model, encoder.spec, encoder.tokenizer, tuple(inputs)
-        self.built = True
+        self.model, self.encoder, self.tokenizer, self.names = model, encoder, encoder.tokenizer, tuple(inputs)
+        self.spec, self.built = encoder.spec, True
 
     def call(self, inputs):
         outputs = self.model({name: inputs[name] for name in self.names})
@@ -100,20 +104,13 @@ class OwnModel(keras.Model):
 def answers(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """The exported outputs of a batch."""
     outputs = model(inputs)
-    if isinstance(model, OwnModel):
-        return outputs
-    if "value" in outputs:
-        return {"value": outputs["value"]}
-    if "logits" in outputs:
-        probabilities = ops.softmax(outputs["logits"], axis=-1)
-        label_ids = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
-        return {
-            "probabilities": probabilities,
-            "label_ids": label_ids,
-            "labels": tf.gather(list(model.labels), label_ids),
-        }
-    mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
-    return {"vector": ops.sum(outputs["sequence"] * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)}
+    return outputs if isinstance(model, OwnModel) else kind_of(model).exported(model, outputs, inputs)
+
+
+def text_names(model: Any) -> tuple[str, ...]:
+    """Names of the texts that `serving_default` takes."""
+    task = getattr(model, "task", None)
+    return ("text",) if task is None or not task.pair else ("text_a", "text_b")
 
 
 def _write(model: Any, folder: Path, longest: int) -> None:
@@ -121,26 +118,57 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     archive = keras.export.ExportArchive()
     archive.track(model)
     archive.track(tokenizer)
+    numbers = predict.settings_of(model)
+    reads = used(predict.declared(model), numbers)
+    choices = [_Choices(each, model.tokenizer) for each in reads if each.filled_by == "setting"]
+    for table in choices:
+        archive.track(table)
+    names = text_names(model)
 
-    def from_text(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        packed = tokenizer.pack(*texts, length=longest)
+    def from_text(strings: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        packed = tokenizer.pack(*(strings[name] for name in names), length=longest)
         # as long as the longest text of the batch, not as the longest there may be
         width = tf.reduce_max(tf.reduce_sum(packed["padding_mask"], axis=1))
-        return answers(model, {name: value[:, :width] for name, value in packed.items()})
+        packed = {name: value[:, :width] for name, value in packed.items()}
+        for table in choices:
+            packed[table.declared] = table(strings[table.setting], packed["padding_mask"])
+        return answers(model, with_makers(reads, packed))
 
-    def text(text: tf.Tensor) -> dict[str, tf.Tensor]:
-        return from_text(text)
-
-    def pair(text_a: tf.Tensor, text_b: tf.Tensor) -> dict[str, tf.Tensor]:
-        return from_text(text_a, text_b)
-
-    def ids(token_ids: tf.Tensor, padding_mask: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        return answers(model, dict(zip(NAMES, (token_ids, padding_mask, segment_ids))))
-
-    pairs = bool(getattr(getattr(model, "task", None), "text_b", None))
-    archive.add_endpoint("serving_default", pair if pairs else text, [STRINGS, STRINGS] if pairs else [STRINGS])
-    archive.add_endpoint("ids", ids, [INTS, INTS, INTS])
+    strings = [*names, *(table.setting for table in choices)]
+    specs = {each.name: tf.TensorSpec([None] * len(each.axes), each.dtype) for each in reads}
+    archive.add_endpoint("serving_default", _named(from_text, strings), [STRINGS] * len(strings))
+    archive.add_endpoint("ids", _named(lambda inputs: answers(model, inputs), list(specs)), list(specs.values()))
     archive.write_out(str(folder), verbose=False)
+
+
+def _named(function: Callable[[dict], dict], names: list[str]) -> Callable:
+    """A function of a dict as one of arguments with these names, after which a signature names its inputs."""
+
+    def called(*values: tf.Tensor) -> dict[str, tf.Tensor]:
+        return function(dict(zip(names, values)))
+
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    called.__signature__ = inspect.Signature([inspect.Parameter(name, positional) for name in names])
+    return called
+
+
+class _Choices(tf.Module):
+    """Names of a setting [B] -> its numbers at the real tokens [B, S] int32; a name that is not known is an error."""
+
+    def __init__(self, declared: Input, tokenizer: Any):
+        super().__init__(name=declared.name)
+        self.setting = declared.setting
+        self.declared = declared.name
+        self.known = dict(declared.choices(tokenizer))
+        keys, values = list(self.known), [int(value) for value in self.known.values()]
+        initializer = tf.lookup.KeyValueTensorInitializer(keys, values, tf.string, tf.int32)
+        self.table = tf.lookup.StaticHashTable(initializer, -1)
+
+    def __call__(self, names: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        numbers = self.table.lookup(names)
+        message = f"{self.setting}: expected one of {', '.join(self.known)}"
+        with tf.control_dependencies([tf.debugging.assert_non_negative(numbers, message)]):
+            return mask * tf.expand_dims(numbers, 1)
 
 
 def _load(folder: Path) -> Any:
@@ -149,23 +177,29 @@ def _load(folder: Path) -> Any:
 
 def _compare(model: Any, folder: Path, longest: int) -> None:
     """Refuse a SavedModel that answers differently from the model it was made of."""
-    serve = _load(folder)
-    pairs = "text_b" in serve.structured_input_signature[1]
-    texts = list(itertools.pairwise(PROBES)) if pairs else list(PROBES)
-    named = {"text_a": [a for a, _ in texts], "text_b": [b for _, b in texts]} if pairs else {"text": texts}
-    found = serve(**{name: tf.constant(value) for name, value in named.items()})
+    serve, names = _load(folder), text_names(model)
+    texts = list(itertools.pairwise(PROBES)) if len(names) > 1 else list(PROBES)
+    columns = list(zip(*texts)) if len(names) > 1 else [texts]
+    strings = {name: tf.constant(list(column)) for name, column in zip(names, columns)}
+    trained = getattr(getattr(model, "task", None), "settings", {})
+    strings |= {name: tf.fill([len(texts)], value) for name, value in trained.items()}
+    served = serve(**strings)
+    kind = kind_of(model)
     if isinstance(model, OwnModel):
-        name = next(iter(found))
+        name = next(iter(served))
         expected = predict.forward(model, texts, "own", lambda model, inputs: model(inputs)[name], length=longest)
-        found = found[name].numpy()
     elif getattr(model, "task", None) is None:
-        expected, found = predict.encode(model, texts, length=longest), found["vector"].numpy()
+        name, expected = "vector", predict.encode(model, texts, length=longest)
     else:
-        expected = predict.outputs(model, texts, longest)
-        if "probabilities" in found:
-            expected = predict.softmax(expected)
-        found = (found["probabilities"] if "probabilities" in found else found["value"]).numpy()
-    difference, task = float(np.abs(found - expected).max()), getattr(model, "task", None)
+        name = kind.answers.output
+        encoded = predict.encoded_for(model, texts, longest)
+        expected = predict.outputs_of(model, encoded, longest)
+        expected = [kind.answers.probabilities(row) for row in expected]
+    received = served[name].numpy()
+    if kind.per_token:
+        received = [row[: len(wanted)] for row, wanted in zip(received, expected)]
+    difference = max(float(np.abs(row - wanted).max(initial=0.0)) for row, wanted in zip(received, expected))
+    task = getattr(model, "task", None)
     tolerance = TOLERANCE if task is None else task.rounding(TOLERANCE)
     if not difference <= tolerance:
         raise InputError(

@@ -15,6 +15,7 @@ import dataclasses
 
 from keras import ops
 
+from kerasbert.inputs import TEXT, Input
 from kerasbert.layers import embeddings
 from kerasbert.layers.backend import project
 from kerasbert.layers.embeddings import Table
@@ -173,6 +174,14 @@ def _size(layers: int, hidden: int, heads: int) -> dict[str, int]:
     return {"blocks.layers": layers, "hidden": hidden, "attention.heads": heads, "feedforward.width": 4 * hidden}
 
 
+LANGUAGE = Input(
+    "language_ids",
+    optional=True,
+    filled_by="setting",
+    setting="language",
+    choices=lambda tokenizer: tokenizer.languages,
+)
+
 # 3.1 and 5.1: GELU, dropout 0.1, learned positions; one table of 95,000 pieces for 15 languages
 SPEC = Spec(pooler=False, embeddings=LanguageEmbeddings(vocabulary=95_000, segments=0))
 
@@ -189,6 +198,7 @@ XLM = register(
         encoder=Encoder,
         tokenizer="bpe",
         objective="xlm",
+        inputs=(*TEXT, LANGUAGE),
         names={"hf": HF},
         paper="Lample & Conneau, 2019, Cross-lingual Language Model Pretraining",
     )

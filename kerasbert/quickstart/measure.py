@@ -18,7 +18,7 @@ from kerasbert import registry, text
 from kerasbert.data import Records, read_table
 from kerasbert.errors import InputError
 from kerasbert.storage import files
-from kerasbert.tasks.batches import encode_texts
+from kerasbert.tasks.predict import encoded_for
 from kerasbert.training import results
 
 TIMED = 200  # sentences
@@ -66,7 +66,7 @@ def keras_model(run: Path, texts: list[str], authors: list[str]) -> dict[str, fl
     length = model.spec.longest
 
     def one(sentence: str) -> None:
-        inputs = encode_texts(model.tokenizer, [sentence], length).arrays([0], length)
+        inputs = encoded_for(model, [sentence], length).arrays([0], length)
         function({name: tf.constant(value) for name, value in inputs.items()}).numpy()
 
     return _result(labels, authors, _seconds(one, texts), run / "weights.safetensors")

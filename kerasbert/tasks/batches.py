@@ -1,61 +1,89 @@
 """Rows of texts -> batches of arrays, of few lengths: each is a program of its own, none has a dynamic shape."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from kerasbert import inputs
 from kerasbert.errors import InputError
+from kerasbert.inputs import TEXT, Input, Row
+from kerasbert.tasks.base import TaskKind, find
+from kerasbert.text import Tokenizer
 
 LENGTH_STEP = 16
+Text = str | bytes | tuple[str | bytes, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Encoded:
-    """Token and segment ids of each text, with special tokens, unpadded; `truncated` tells which lost their end."""
+    """Packed rows of some texts.
 
-    token_ids: list[list[int]]
-    segment_ids: list[list[int]]
+    Args:
+        rows: unpadded. owners: int [rows], the text of each row, ascending.
+        pad_id: of the tokenizer. declared: what the network reads. settings: input name -> number of a setting.
+    """
+
+    rows: list[Row]
+    owners: np.ndarray
     pad_id: int = 0
-    truncated: tuple[int, ...] = ()
+    declared: tuple[Input, ...] = TEXT
+    settings: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def texts(self) -> int:
+        """How many texts there are."""
+        return int(self.owners[-1]) + 1 if len(self.owners) else 0
+
+    @property
+    def truncated(self) -> tuple[int, ...]:
+        """The texts that lost tokens."""
+        return tuple(sorted({int(owner) for owner, row in zip(self.owners, self.rows) if row.truncated}))
+
+    def of(self) -> list[slice]:
+        """The rows of each text."""
+        starts = np.searchsorted(self.owners, np.arange(self.texts + 1))
+        return [slice(a, b) for a, b in itertools.pairwise(starts)]
 
     def told(self, what: str, longest: int) -> list[str]:
         """The line that says how many texts are truncated; none where none is."""
-        count, texts = len(self.truncated), len(self.token_ids)
+        count, texts = len(self.truncated), self.texts
         share = f"{count} of {texts} texts ({count / max(1, texts):.1%})"
         return [f"{what}{share} have more than {longest} tokens and are truncated (--length)"] if count else []
 
     def arrays(self, indices: Sequence[int], longest: int, rows: int | None = None) -> dict[str, np.ndarray]:
-        """Inputs [rows, S] int32 of some texts, padded to a multiple of LENGTH_STEP and to `rows` rows."""
-        width = max(len(self.token_ids[i]) for i in indices)
-        length = min(longest, -(-width // LENGTH_STEP) * LENGTH_STEP)
-        arrays = {
-            name: np.zeros((rows or len(indices), length), "int32")
-            for name in ("token_ids", "padding_mask", "segment_ids")
-        }
-        for row, i in enumerate(indices):
-            ids = self.token_ids[i]
-            arrays["token_ids"][row] = self.pad_id
-            arrays["token_ids"][row, : len(ids)] = ids
-            arrays["padding_mask"][row, : len(ids)] = 1
-            arrays["segment_ids"][row, : len(ids)] = self.segment_ids[i]
-        # a padding row sees one token: a row that sees nothing has no softmax
-        arrays["padding_mask"][len(indices) :, 0] = 1
-        return arrays
+        """Inputs [rows, S] of some rows, padded to a multiple of LENGTH_STEP and to `rows` rows."""
+        chosen = [self.rows[i] for i in indices]
+        length = min(longest, -(-max(row.length for row in chosen) // LENGTH_STEP) * LENGTH_STEP)
+        settings = {"pad_id": self.pad_id, "count": rows, "settings": self.settings}
+        return inputs.arrays(self.declared, chosen, length, **settings)
 
 
-def encode_texts(tokenizer: Any, texts: Sequence[str | tuple[str, str]], longest: int) -> Encoded:
-    """Tokenize texts or pairs, truncated to `longest` tokens."""
+def encode_texts(
+    tokenizer: Tokenizer | None,
+    texts: Sequence[Text],
+    longest: int,
+    *,
+    kind: TaskKind | None = None,
+    declared: tuple[Input, ...] = TEXT,
+    settings: Mapping[str, int] | None = None,
+) -> Encoded:
+    """Tokenize texts or pairs, truncated to `longest` tokens.
+
+    Args:
+        kind: of the task, which may make several rows of a text. declared: what the network reads.
+        settings: input name -> number of a setting.
+    """
     if tokenizer is None:
         raise InputError(
             "the model has no tokenizer: import it with one, or put it into the model directory's tokenizer/"
         )
-    parts = [text if isinstance(text, tuple) else (text,) for text in texts]
-    packed = [tokenizer.pack(*some, length=longest) for some in parts]
-    full = [i for i, (ids, _) in enumerate(packed) if len(ids) == longest]
-    truncated = tuple(i for i in full if len(tokenizer.pack(*parts[i])[0]) > longest)
-    return Encoded([ids for ids, _ in packed], [segments for _, segments in packed], tokenizer.pad_id, truncated)
+    pack = (kind or find("vector")).answers.rows
+    rows = [pack(tokenizer, text if isinstance(text, tuple) else (text,), longest) for text in texts]
+    owners = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
+    return Encoded([row for each in rows for row in each], owners, tokenizer.pad_id, declared, dict(settings or {}))
 
 
 def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int) -> list[np.ndarray]:
@@ -64,8 +92,8 @@ def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int) -> list[np.
     Sorting in windows keeps batches random and their padding small.
     """
     generator = np.random.default_rng([seed, epoch])
-    order = generator.permutation(len(encoded.token_ids))
-    lengths = np.array([len(ids) for ids in encoded.token_ids])
+    order = generator.permutation(len(encoded.rows))
+    lengths = np.array([row.length for row in encoded.rows])
     window = 16 * batch
     parts = [order[i : i + window] for i in range(0, len(order), window)]
     order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
@@ -74,26 +102,37 @@ def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int) -> list[np.
 
 
 def training_batches(
-    encoded: Encoded, targets: np.ndarray, *, batch: int, longest: int, seed: int, start: int = 0
+    encoded: Encoded,
+    targets: Any,
+    *,
+    batch: int,
+    longest: int,
+    seed: int,
+    start: int = 0,
+    task: Any = None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Endless batches of exactly `batch` rows from update `start` on; rows that fill up the last of an epoch weigh 0."""
-    per_epoch = -(-len(encoded.token_ids) // batch)
+    """Endless batches of exactly `batch` rows from update `start` on; rows that fill up the last of an epoch weigh 0.
+
+    Args:
+        targets: of the texts, as the task's kind has scaled them. task: by default a classification.
+    """
+    kind = find("classification") if task is None else task.how
+    per_epoch = -(-len(encoded.rows) // batch)
     step = start
     while True:
         order = epoch_order(encoded, batch, seed, step // per_epoch)
         for indices in order[step % per_epoch :]:
             arrays = encoded.arrays(indices, longest, rows=batch)
-            labels = np.zeros(batch, targets.dtype)
-            labels[: len(indices)] = targets[indices]
-            weights = (np.arange(batch) < len(indices)).astype("float32")
-            yield arrays | {"label": labels, "label_weight": weights, "row": np.arange(batch, dtype="int32")}
+            rows, wanted = [encoded.rows[i] for i in indices], [targets[encoded.owners[i]] for i in indices]
+            arrays |= kind.batch(task, rows, wanted, batch, arrays["token_ids"].shape[1])
+            yield arrays | {"row": np.arange(batch, dtype="int32")}
             step += 1
 
 
 def ordered_batches(
     encoded: Encoded, longest: int, batch: int = 64
 ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """(indices, inputs) of all texts, shortest first."""
-    order = np.argsort([len(ids) for ids in encoded.token_ids], kind="stable")
+    """(indices, inputs) of all rows, shortest first."""
+    order = np.argsort([row.length for row in encoded.rows], kind="stable")
     for i in range(0, len(order), batch):
         yield order[i : i + batch], encoded.arrays(order[i : i + batch], longest)

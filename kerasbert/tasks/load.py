@@ -10,7 +10,7 @@ from kerasbert import checkpoints, registry
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
-from kerasbert.tasks.label import LabelModel
+from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
 
 
@@ -84,9 +84,10 @@ def load(directory: str | os.PathLike) -> Any:
     task = task_of(info)
     if task is None:
         return encoder
-    model = LabelModel(encoder, task, name="label_model")
+    model = TaskModel(encoder, task, name="label_model")
     model.build()
-    checkpoints.load_weights(path, model.heads["classifier"], "heads/classifier/")
+    for name, head in model.heads.items():
+        checkpoints.load_weights(path, head, f"heads/{name}/")
     model.directory = directory  # where run.json tells which rows were held out
     return model
 

@@ -3,18 +3,19 @@
 import functools
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from kerasbert import answers, inputs, registry
 from kerasbert.errors import InputError
+from kerasbert.inputs import Input, Row
+from kerasbert.tasks.base import find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
-from kerasbert.tasks.label import softmax
 from kerasbert.tasks.load import load
-from kerasbert.text.answers import Classification, Regression
 
-Texts = Sequence[str | tuple[str, str]]
+Texts = Sequence[str | tuple[str, ...]]
 BATCH = 64  # texts at once
 
 # model -> name -> graph: a model that answers one text after another is traced once
@@ -36,41 +37,78 @@ def longest(model: Any, length: int | None = None) -> int:
     return length
 
 
-def graph(model: Any, name: str, read: Callable) -> Callable:
-    """`read(model, inputs)` as a graph for any batch and length, made once for a model and a name."""
+def declared(model: Any) -> tuple[Input, ...]:
+    """What the network of a model or an encoder reads."""
+    return registry.family_of(getattr(model, "encoder", model)).inputs
+
+
+def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[str, int]:
+    """Input name -> number of the settings of a call, where not given those that the task was trained with."""
+    trained = getattr(getattr(model, "task", None), "settings", {})
+    given = {name: value for name, value in (settings or {}).items() if value is not None}
+    return inputs.numbers(declared(model), model.tokenizer, {**trained, **given})
+
+
+def encoded_for(model: Any, texts: Texts, length: int | None, settings: Mapping[str, Any] | None = None) -> Encoded:
+    """The rows that a model reads of texts."""
+    reads = {"kind": kind_of(model), "declared": declared(model), "settings": settings_of(model, settings)}
+    return encode_texts(model.tokenizer, check_texts(model, texts), longest(model, length), **reads)
+
+
+def graph(model: Any, name: str, read: Callable, settings: Mapping[str, int] | None = None) -> Callable:
+    """`read(model, inputs)` as a graph for any batch and length, made once for a model, a name and its settings."""
     import tensorflow as tf
 
     graphs = _graphs.setdefault(model, {})
-    if name not in graphs:
-        ints = {part: tf.TensorSpec([None, None], tf.int32) for part in ("token_ids", "padding_mask", "segment_ids")}
+    key = (name, *sorted(settings or {}))
+    if key not in graphs:
+        specs = {
+            each.name: tf.TensorSpec([None] * len(each.axes), each.dtype)
+            for each in inputs.used(declared(model), settings or {})
+        }
         owner = weakref.ref(model)  # the graph must not keep the model that it is kept for
         # a partial: TensorFlow counts traces by the code of a function and would warn after five models
-        graphs[name] = tf.function(functools.partial(_called, read, owner), input_signature=[ints], autograph=False)
-    return graphs[name]
+        graphs[key] = tf.function(functools.partial(_called, read, owner), input_signature=[specs], autograph=False)
+    return graphs[key]
 
 
 def _called(read: Callable, owner: Callable, inputs: Any) -> Any:
     return read(owner(), inputs)
 
 
-def forward(model: Any, texts: Texts, name: str, read: Callable, length: int | None = None) -> np.ndarray:
+def forward(
+    model: Any,
+    texts: Texts,
+    name: str,
+    read: Callable,
+    length: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> np.ndarray:
     """`read(model, inputs)` for every text, in the order of the texts: float32 [n, ...]; `name` tells reads apart."""
-    texts = check_texts(model, texts)
-    encoded = encode_texts(model.tokenizer, texts, longest(model, length))
-    return run(graph(model, name, read), encoded, longest(model, length))
+    encoded = encoded_for(model, texts, length, settings)
+    return run(graph(model, name, read, encoded.settings), encoded, longest(model, length))
 
 
-def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH) -> np.ndarray:
-    """A graph's values for every encoded text, in their order: float32 [n, ...]."""
+def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, per_token: bool = False) -> Any:
+    """A graph's values for every row, in their order: float32 [n, ...].
+
+    Args:
+        per_token: bool, whether they are [B, S, ...]; then a list of [S, ...], the real tokens of each row.
+    """
     import tensorflow as tf
 
-    found: Any = None
-    for indices, inputs in ordered_batches(encoded, longest, batch):
-        values = function({name: tf.convert_to_tensor(value) for name, value in inputs.items()}).numpy()
-        if found is None:
-            found = np.zeros((len(encoded.token_ids), *values.shape[1:]), "float32")
-        found[indices] = values
-    return np.zeros((0,), "float32") if found is None else found
+    results: Any = None
+    for indices, batched in ordered_batches(encoded, longest, batch):
+        values = function({name: tf.convert_to_tensor(value) for name, value in batched.items()}).numpy()
+        if per_token:
+            results = results or [None] * len(encoded.rows)
+            for i, value in zip(indices, values):
+                results[i] = value[: encoded.rows[i].length]
+            continue
+        if results is None:
+            results = np.zeros((len(encoded.rows), *values.shape[1:]), "float32")
+        results[indices] = values
+    return results if results is not None else [] if per_token else np.zeros((0,), "float32")
 
 
 def check_texts(model: Any, texts: Texts) -> list[str | tuple[str, str]]:
@@ -88,7 +126,7 @@ def check_texts(model: Any, texts: Texts) -> list[str | tuple[str, str]]:
         wrong = next((part for part in (text if pair else (text,)) if not isinstance(part, str | bytes)), None)
         if wrong is not None:
             raise InputError(f"text {i} is a {type(wrong).__name__}, expected str")
-        if task is not None and pair != bool(task.text_b):
+        if task is not None and pair != task.pair:
             received, expected = ("a pair", "one text") if pair else ("one text", "a pair (text_a, text_b)")
             raise InputError(f"text {i} is {received}, expected {expected}: the model's task is {task.name}")
     return texts
@@ -96,7 +134,7 @@ def check_texts(model: Any, texts: Texts) -> list[str | tuple[str, str]]:
 
 def _columns_of(table: Any, task: Any) -> list:
     """The texts of a DataFrame, in the columns that the task names."""
-    names = [task.text, task.text_b] if task is not None and task.text_b else [task.text if task else "text"]
+    names = ["text"] if task is None else list(task.parts)
     for name in names:
         if name not in table.columns:
             held = ", ".join(map(str, table.columns))
@@ -104,14 +142,14 @@ def _columns_of(table: Any, task: Any) -> list:
     return list(table[names[0]]) if len(names) == 1 else list(zip(*(table[name] for name in names)))
 
 
-def task_output(model: Any, inputs: dict[str, Any]) -> Any:
+def task_output(model: Any, batch: dict[str, Any]) -> Any:
     """Logits or values of a batch."""
-    return next(iter(model(inputs).values()))
+    return next(iter(model(batch).values()))
 
 
-def task_logits(model: Any, inputs: dict[str, Any]) -> Any:
+def task_logits(model: Any, batch: dict[str, Any]) -> Any:
     """What the head says of a batch: logits, or standardised numbers [B, 1]."""
-    return model.logits(model.encoder(inputs, queries="first"))
+    return model.logits(model.body(batch, queries=model.queries(batch)), batch)
 
 
 def check_task(model: Any) -> None:
@@ -120,15 +158,22 @@ def check_task(model: Any) -> None:
         raise InputError("the model has no task, expected a fine-tuned one: kerasbert finetune makes it")
 
 
-def outputs(model: Any, texts: Texts, length: int | None = None) -> np.ndarray:
-    """Logits [n, L] or values [n] of a task's model."""
+def outputs(model: Any, texts: Texts, length: int | None = None, settings: Mapping[str, Any] | None = None) -> Any:
+    """What a task's model gives for each row: logits [n, L] or values [n]; a list of [S, L] where tokens are answered."""
     check_task(model)
-    return forward(model, texts, "outputs", task_output, length)
+    encoded = encoded_for(model, texts, length, settings)
+    return outputs_of(model, encoded, longest(model, length))
+
+
+def outputs_of(model: Any, encoded: Encoded, longest: int, batch: int = BATCH) -> Any:
+    """`outputs` of packed rows."""
+    function = graph(model, "outputs", task_output, encoded.settings)
+    return run(function, encoded, longest, batch, kind_of(model).per_token)
 
 
 def predict(
-    model: Any, texts: Texts, *, length: int | None = None, batch: int = BATCH
-) -> list[Classification | Regression]:
+    model: Any, texts: Texts, *, length: int | None = None, batch: int = BATCH, language: str | None = None
+) -> list[Any]:
     """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression; `.truncated`.
 
     Args:
@@ -136,53 +181,61 @@ def predict(
         texts: list of str, or of (text_a, text_b); a Series, or a DataFrame with the task's columns.
         length: int, tokens a text may have; longer ones are truncated. The length of the task's training by default.
         batch: int, texts at once.
+        language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
     """
-    return answered(as_model(model), texts, length, batch)[0]
+    return answered(as_model(model), texts, length, batch, {"language": language})[0]
 
 
 def answered(
-    model: Any, texts: Texts, length: int | None = None, batch: int = BATCH
-) -> tuple[list[Classification | Regression], Encoded]:
+    model: Any,
+    texts: Texts,
+    length: int | None = None,
+    batch: int = BATCH,
+    settings: Mapping[str, Any] | None = None,
+) -> tuple[list[Any], Encoded]:
     """One answer per text of a loaded model, and the encoded texts, which tell what was truncated."""
     check_task(model)
     if type(batch) is not int or batch < 1:
         raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
     most = longest(model, length)
-    encoded = encode_texts(model.tokenizer, check_texts(model, texts), most)
-    return _answers(model, run(graph(model, "outputs", task_output), encoded, most, batch), encoded.truncated), encoded
+    texts, kind = check_texts(model, texts), kind_of(model).answers
+    encoded = encoded_for(model, texts, length, settings)
+    labels = list(model.labels or ())
+    parts = [text if isinstance(text, tuple) else (text,) for text in texts]
+    if type(kind).answer is not answers.Kind.answer:  # it runs the model more than once
+        row = functools.partial(_one_row, model, encoded, most)
+        return [kind.answer(row, model.tokenizer, each, most, labels) for each in parts], encoded
+    if not texts:
+        return [], encoded
+    values = outputs_of(model, encoded, most, batch)
+    values = [kind.probabilities(each) for each in values] if kind.per_token else kind.probabilities(values)
+    rows = encoded.of()
+    return [kind.decode(each, encoded.rows[at], values[at], labels) for each, at in zip(parts, rows)], encoded
 
 
-def _answers(model: Any, found: np.ndarray, truncated: Sequence[int]) -> list[Classification | Regression]:
-    cut = np.zeros(len(found), bool)
-    cut[list(truncated)] = True
-    if model.task.kind == "regression":
-        return [Regression(float(value), bool(lost)) for value, lost in zip(found, cut)]
-    made = []
-    for row, lost in zip(softmax(found.reshape(len(found), len(model.labels))), cut):
-        scores = dict(zip(model.labels, map(float, row)))
-        label = model.labels[int(row.argmax())]
-        made.append(Classification(label, scores[label], scores, bool(lost)))
-    return made
+def _one_row(model: Any, encoded: Encoded, longest: int, row: Row) -> np.ndarray:
+    one = Encoded([row], np.zeros(1, int), encoded.pad_id, encoded.declared, encoded.settings)
+    return kind_of(model).answers.probabilities(outputs_of(model, one, longest)[0])
 
 
-def encode(model: Any, texts: Texts, *, pooling: str = "mean", length: int | None = None) -> np.ndarray:
+def encode(
+    model: Any, texts: Texts, *, pooling: str = "mean", length: int | None = None, language: str | None = None
+) -> np.ndarray:
     """Vectors of texts: float32 [n, H].
 
     Args:
         model: a directory or a loaded model; a task's model lends its encoder.
         pooling: "mean" over the real tokens (specials included, as sentence-transformers has it), "first" for [CLS],
             "pooled" for the pooler's output.
+        language: str, of the texts, for a model that reads it (XLM).
     """
-    from keras import ops
-
     model = as_model(model)
     model = getattr(model, "encoder", model)
     if pooling == "pooled" and not model.spec.pooler:
         raise InputError("pooling='pooled' needs a model with a pooler; use 'mean' or 'first'")
 
     def mean(model, inputs):
-        mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
-        return ops.sum(model(inputs)["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
+        return find("vector").device(model(inputs), inputs)
 
     kinds = {
         "mean": mean,
@@ -191,4 +244,5 @@ def encode(model: Any, texts: Texts, *, pooling: str = "mean", length: int | Non
     }
     if pooling not in kinds:
         raise InputError(f"no pooling {pooling!r}. Expected one of: {', '.join(kinds)}")
-    return forward(model, texts, pooling, kinds[pooling], length).reshape(len(texts), model.spec.hidden)
+    vectors = forward(model, texts, pooling, kinds[pooling], length, {"language": language})
+    return vectors.reshape(len(texts), model.spec.hidden)

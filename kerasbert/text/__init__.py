@@ -1,6 +1,6 @@
 """Text <-> ids. Nothing here imports TensorFlow; `kerasbert.text.graph` and `kerasbert.text.train` do, when called."""
 
-from kerasbert.text.answers import Classification, Regression, Vector
+from kerasbert.answers import Classification, Regression, Vector
 from kerasbert.text.base import Tokenizer, Tokens
 from kerasbert.text.bpe import BytePairEncoding
 from kerasbert.text.files import held_tokenizer, load_tokenizer

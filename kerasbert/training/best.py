@@ -6,9 +6,9 @@ from typing import Any
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.layers.naming import names, values
 from kerasbert.storage import files
-from kerasbert.tasks import label, predict
+from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded
-from kerasbert.tasks.label import LabelModel
+from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.trainer import assign
@@ -32,7 +32,7 @@ class BestWeights:
 
     def __init__(
         self,
-        model: LabelModel,
+        model: TaskModel,
         task: Task,
         encoded: Encoded,
         rows: Rows,
@@ -45,16 +45,15 @@ class BestWeights:
         self.encoded, self.patience, self.constraint = encoded, patience, constraint
         self.best = folder / "checkpoints" / "best.safetensors"
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
-        self.function = predict.graph(model, "outputs", predict.task_output)
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
-        outputs = predict.run(self.function, self.encoded, self.longest)
-        metrics = label.metrics(self.task, outputs, self.rows.targets)
+        outputs, kind = predict.outputs_of(self.model, self.encoded, self.longest), self.task.how
+        metrics = kind.metrics(self.task, outputs, self.rows.targets, self.encoded)
         value = metrics[self.task.metric]
         if self.constraint is not None and not self.constraint.complete(step):
             pass
-        elif label.better(self.task, value, self.state["best"]):
-            remarks = label.remarks(self.task, outputs, self.rows.targets)
+        elif kind.better(self.task.metric, value, self.state["best"]):
+            remarks = kind.remarks(self.task, outputs, self.rows.targets)
             self.state = {"best": value, "step": step, "worse": 0, "remarks": remarks}
             self._keep()
         else:

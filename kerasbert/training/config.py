@@ -230,6 +230,7 @@ class FinetuneConfig(LabelledConfig):
     text_column: str | None = option(None, "column of the text in your files", metavar="NAME")
     text_b_column: str | None = option(None, "column of the text b in your files", metavar="NAME")
     label_column: str | None = option(None, "column of the label in your files", metavar="NAME")
+    language: str | None = option(None, "of the texts, for a model that reads it (XLM)", metavar="NAME")
 
 
 def options(config: Any) -> dict[str, dataclasses.Field]:

@@ -3,13 +3,18 @@
 import dataclasses
 from typing import Any
 
-from kerasbert.tasks import label, predict
-from kerasbert.tasks.batches import encode_texts
+from kerasbert.tasks import predict
 from kerasbert.training.splits import measured
 
 
 def evaluate(
-    model: Any, data: Any, *, length: int | None = None, batch: int = predict.BATCH, split: str | None = None
+    model: Any,
+    data: Any,
+    *,
+    length: int | None = None,
+    batch: int = predict.BATCH,
+    split: str | None = None,
+    language: str | None = None,
 ) -> dict[str, Any]:
     """Metrics of a fine-tuned model.
 
@@ -19,6 +24,7 @@ def evaluate(
             held rows out of these rows count; of a folder its dev file, else what the run held out, else its test file.
         length: int, tokens a text may have; the length of the task's training by default. batch: int, texts at once.
         split: "train", "dev" or "test", where another part of the data is wanted.
+        language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
 
     Returns:
         {"task", "rows": what was measured on, "examples", "truncated": texts that lost their end, "length", "metrics":
@@ -32,16 +38,16 @@ def evaluate(
     predict.check_task(model)
     rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)
     longest = predict.longest(model, length)
-    encoded = encode_texts(model.tokenizer, predict.check_texts(model, rows.texts), longest)
-    outputs = predict.run(predict.graph(model, "outputs", predict.task_output), encoded, longest, batch)
+    encoded = predict.encoded_for(model, rows.texts, length, {"language": language})
+    outputs = predict.outputs_of(model, encoded, longest, batch)
     return {
         "task": task.name,
         "rows": told,
         "examples": len(rows.texts),
         "truncated": len(encoded.truncated),
         "length": longest,
-        "metrics": label.metrics(task, outputs, rows.targets),
-        "remarks": [*encoded.told("", longest), *label.remarks(task, outputs, rows.targets)],
+        "metrics": task.how.metrics(task, outputs, rows.targets, encoded),
+        "remarks": [*encoded.told("", longest), *task.how.remarks(task, outputs, rows.targets)],
     }
 
 

@@ -1,6 +1,7 @@
 """Fine-tuning and evaluation of a text task."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,11 +14,13 @@ from kerasbert import checkpoints, registry
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
+from kerasbert.inputs import numbers
 from kerasbert.layers.naming import names
-from kerasbert.tasks import label, predict
+from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
 from kerasbert.tasks.load import task_of
-from kerasbert.tasks.task import Task, find_task, standardise
+from kerasbert.tasks.model import TaskObjective
+from kerasbert.tasks.task import Task, find_task
 from kerasbert.training import results
 from kerasbert.training.best import BestWeights
 from kerasbert.training.config import FinetuneConfig, configured
@@ -62,8 +65,8 @@ class FineTuning(Job):
     def __init__(self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig):
         check_local("finetune", config.out)
         columns = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
-        task = find_task(task, **columns, metric=config.metric)
-        label.check_metric(task)
+        task = find_task(task, **columns, metric=config.metric).called_with(language=config.language)
+        task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
@@ -76,7 +79,9 @@ class FineTuning(Job):
         if config.keep_head:
             self.task = _with_head_of(self.source, self.split.task)
         elif self.old is None or "held_out" in self.old:  # older runs go on with their numbers as they are
-            self.task = standardise(self.split.task, self.split.sources["train"], self.split.train.targets)
+            self.task = self.split.task.how.fitted(
+                self.split.task, self.split.sources["train"], self.split.train.targets
+            )
         else:
             self.task = self.split.task
         self.config = config.settled(-(-len(self.split.train.texts) // config.batch))
@@ -90,12 +95,16 @@ class FineTuning(Job):
             self.encoder = _with_pooler(self.encoder, self.name, config)
         self.longest = _longest(self.encoder, config.length, old, self.task.length if config.keep_head else None)
         parts = (self.split.train, self.split.dev)
-        self.train, self.dev = [encode_texts(self.encoder.tokenizer, part.texts, self.longest) for part in parts]
+        reads = {"kind": self.task.how, "declared": predict.declared(self.encoder)}
+        reads["settings"] = numbers(reads["declared"], self.encoder.tokenizer, self.task.settings)
+        encode = functools.partial(encode_texts, self.encoder.tokenizer, longest=self.longest, **reads)
+        self.train, self.dev = [encode(part.texts) for part in parts]
         keras.utils.set_random_seed(config.seed)
         with precision(config.precision):
-            program = label.LabelProgram(self.encoder, self.task)
+            program = TaskObjective(self.encoder, self.task)
         if config.keep_head:
-            checkpoints.load_weights(self.source, program.model.heads["classifier"], "heads/classifier/")
+            for head, layer in program.model.heads.items():
+                checkpoints.load_weights(self.source, layer, f"heads/{head}/")
         self.heads = program.model.heads
         return program
 
@@ -127,9 +136,8 @@ class FineTuning(Job):
         return [new, *lines] if self.new_pooler else lines
 
     def feed(self, program, run):
-        targets = self.task.standard(self.split.train.targets)
-        path = self.split.sources["train"]
-        return _Texts(self.train, targets, self.config, self.longest, self.devices, path)
+        source = self.split.sources["train"]
+        return _Texts(self.train, self.task, self.split.train.targets, self.config, self.longest, self.devices, source)
 
     def evaluation(self, program, run):
         held = self.dev, self.split.dev, self.longest, run.directory, self.config.patience, self.constraint
@@ -226,16 +234,27 @@ def _with_head_of(model: Any, task: Task) -> Task:
         )
     kept = task_of(info)
     same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer")}
+    same["settings"] = {**kept.settings, **task.settings}
     return dataclasses.replace(task, **same)
 
 
 class _Texts(Feed):
     """Batches of encoded texts."""
 
-    def __init__(self, encoded: Encoded, targets: Any, config: FinetuneConfig, longest: int, devices: Any, path: Path):
-        self.encoded, self.targets, self.devices, self.path = encoded, targets, devices, path
-        self.arguments = {"batch": config.batch, "longest": longest, "seed": config.seed}
-        mean = float(np.mean([len(ids) for ids in encoded.token_ids]))
+    def __init__(
+        self,
+        encoded: Encoded,
+        task: Task,
+        targets: Any,
+        config: FinetuneConfig,
+        longest: int,
+        devices: Any,
+        path: Path,
+    ):
+        self.encoded, self.devices, self.path = encoded, devices, path
+        self.targets = task.how.scaled(task, targets)
+        self.arguments = {"batch": config.batch, "longest": longest, "seed": config.seed, "task": task}
+        mean = float(np.mean([row.length for row in encoded.rows]))
         self.parts = [Part(config.steps, config.batch, config.accumulate, tokens=config.batch * mean)]
 
     def batches(self, step):
@@ -244,8 +263,8 @@ class _Texts(Feed):
 
     def batch(self, step):
         arrays = next(training_batches(self.encoded, self.targets, start=step, **self.arguments))
-        epoch, place = divmod(step, -(-len(self.encoded.token_ids) // self.arguments["batch"]))
+        epoch, place = divmod(step, -(-len(self.encoded.rows) // self.arguments["batch"]))
         order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch)
         # rows that fill up the batch come from nowhere and weigh nothing
-        origins = [(str(self.path), int(index)) for index in order[place]]
+        origins = [(str(self.path), int(self.encoded.owners[index])) for index in order[place]]
         return arrays, origins + [(str(self.path), -1)] * (self.arguments["batch"] - len(origins))

@@ -17,7 +17,7 @@ from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.naming import names
-from kerasbert.tasks.label import LabelProgram
+from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task
 from kerasbert.training.nonfinite import FORMAT
 from kerasbert.training.trainer import assign, precision
@@ -62,7 +62,7 @@ def _program(content: dict[str, Any], features: Collection[str]) -> Any:
         encoder = family.encoder(specs.from_dict(content["spec"], type(family.spec)))
         encoder.build()
         if content["kind"] == "finetune":
-            return LabelProgram(encoder, Task.from_json(settings["task"]))
+            return TaskObjective(encoder, Task.from_json(settings["task"]))
         objective = registry.objective(settings["objective"])
         held = settings.get(objective.settings_name, {})
         return objective(encoder, None, features=features, settings=held, seed=settings["seed"])

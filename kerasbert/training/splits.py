@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.tasks import labels, tables
+from kerasbert.tasks import tables
 from kerasbert.tasks.tables import Memory, Source
 from kerasbert.tasks.task import (
     Rows,
@@ -91,18 +91,17 @@ def split(
         sources["dev"] = test  # an older run: it goes on as it began
     digests = {name: tables.digest(source) for name, source in sources.items()}
     begun = begun if begun and old == digests else None
-    if begun and task.kind == "classification" and not task.labels:
-        task = dataclasses.replace(task, labels=(begun["settings"].get("task") or {}).get("labels") or {})
+    if begun:
+        task = task.how.continued(task, begun["settings"].get("task") or {})
     train = judge = numbers = None
     lines = []
     if "train" in sources:
         source = sources["train"]
         task = find_labels(task, source)
         train = read_rows(task, source)
-        if task.kind == "classification":
-            lines += labels.remarks(source, train.labels)
+        lines += task.how.told(source, train)
         if "dev" not in sources and dev:
-            numbers = _held_out(train, digests, begun, start, seed)
+            numbers = _held_out(task, train, digests, begun, start, seed)
             judge, train = train.take(numbers), train.take(without(len(train.texts), numbers))
             seeds = " (the same for every seed)" if begun is None or "held_out" in begun else ""  # older runs drew them
             lines.append(f"{source}: {_count(judge)} are held out to choose the best weights{seeds}")
@@ -110,23 +109,20 @@ def split(
                 lines[-1] += f"; {test} is not used"
     if "dev" in sources and dev:
         judge = read_rows(task, sources["dev"])
-    if task.kind == "classification" and judge is not None and train is not None:
-        present, known = set(judge.targets.tolist()), set(train.targets.tolist())
-        absent = [name for i, name in enumerate(task.labels.values()) if i in known - present]
-        if absent:
-            lines.append(f"no dev row has the label{'s' * (len(absent) > 1)} {', '.join(map(repr, absent[:10]))}")
+    if judge is not None and train is not None:
+        lines += task.how.absent(task, train, judge)
     kept = None if numbers is None else " ".join(map(str, numbers))
     return Split(task, sources, digests, train, judge, kept, lines)
 
 
 def _held_out(
-    rows: Rows, digests: Mapping[str, str], begun: Mapping[str, Any] | None, start: Any, seed: int
+    task: Task, rows: Rows, digests: Mapping[str, str], begun: Mapping[str, Any] | None, start: Any, seed: int
 ) -> np.ndarray:
     """Numbers of the rows to hold out."""
     if begun is None and isinstance(start, str | os.PathLike):
         begun, seed = runs.description_of(start), None
     found = None if begun is None else numbers_of(begun, digests["train"], len(rows.texts), seed)
-    return held_out(rows) if found is None else found
+    return held_out(rows, group=task.how.group) if found is None else found
 
 
 def numbers_of(described: Mapping[str, Any], digest: str, count: int, seed: int | None = None) -> np.ndarray | None:

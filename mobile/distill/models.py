@@ -14,7 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile.distill.recipes import spread
-from kerasbert.tasks.label import LabelModel
+from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
 from kerasbert.training import results
 
@@ -139,7 +139,7 @@ def with_head(encoder: Any, task: Task | None, answers: bool, tokenizer: Any) ->
     elif task is None:
         model = registry.objective(OBJECTIVE)(encoder, tokenizer).model
     else:
-        model = LabelModel(encoder, task, name="label_model")
+        model = TaskModel(encoder, task, name="label_model")
         model.build()
     return model
 

@@ -156,7 +156,7 @@ class LabelImitation(Imitation):
     """On texts, labelled or not: a batch holds label, label_weight (0 without one), weight (0 where a row fills up) [B]."""
 
     def answers(self, model, outputs, batch, training):
-        return model.logits(outputs, training=training)
+        return model.logits(outputs, batch, training=training)
 
     def targets(self, batch):
         tokens = ops.cast(batch["padding_mask"], "float32") * ops.expand_dims(batch["weight"], -1)

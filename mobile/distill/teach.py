@@ -20,7 +20,6 @@ from kerasbert.mobile.distill.start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed, joined, read_unlabelled, teachers_answers
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import files
-from kerasbert.tasks import label
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.task import Task
@@ -170,8 +169,9 @@ class OnTexts(Distilling):
         paths = config.unlabelled
         self.unlabelled = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         self.texts, self.labelled = joined(self.task, self.split.train, read_unlabelled(self.task, self.unlabelled))
-        self.train = encode_texts(self.tokenizer, self.texts.texts, self.longest)
-        self.dev = encode_texts(self.tokenizer, self.split.dev.texts, self.longest) if self.split.dev else None
+        reads = {"longest": self.longest, "kind": self.task.how}
+        self.train = encode_texts(self.tokenizer, self.texts.texts, **reads)
+        self.dev = encode_texts(self.tokenizer, self.split.dev.texts, **reads) if self.split.dev else None
         epoch = -(-len(self.texts.texts) // config.batch)
         if self.dev is None:
             config = dataclasses.replace(config, evaluate_every=0)
@@ -179,9 +179,9 @@ class OnTexts(Distilling):
 
     def _check(self) -> None:
         """Refuse losses that the rows and the task do not go with."""
-        if self.task.kind == "regression" and "soft" in self.recipe.losses:
+        if not self.task.how.answers.labelled and "soft" in self.recipe.losses:
             raise InputError(
-                "the loss soft compares classes, the teacher's task is a regression: take logits (--loss logits=1)"
+                f"the loss soft compares classes, the teacher's task is a {self.task.kind}: take logits (--loss logits=1)"
             )
         if self.split.train is None and "labels" in self.recipe.losses:
             raise InputError("the loss labels needs a train file with labels, none was given: leave the loss out")
@@ -224,7 +224,7 @@ class OnTexts(Distilling):
             answers = teachers_answers(program.teacher, self.train, self.longest, folder, digest)
             if answers is not None:
                 program.teacher = None
-        rows = dataclasses.replace(self.texts, targets=self.task.standard(self.texts.targets))
+        rows = dataclasses.replace(self.texts, targets=self.task.how.scaled(self.task, self.texts.targets))
         return TextsFeed(self.train, rows, self.labelled, answers, self.config, self.longest, self.devices)
 
     def evaluation(self, program, run):
@@ -281,5 +281,5 @@ def _task(info: ModelInfo, metric: str | None) -> Task:
     if task is None:
         raise InputError("the teacher has no task and data are no records: fine-tune it first, or give records")
     task = dataclasses.replace(task, metric=metric or task.metric)
-    label.check_metric(task)
+    task.how.check_metric(task)
     return task

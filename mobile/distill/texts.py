@@ -33,7 +33,7 @@ def read_unlabelled(task: Task, paths: Sequence[str | os.PathLike]) -> list[Any]
     for path in paths:
         if file_format(path) != "text":
             texts += read_rows(task, path, targets=False).texts
-        elif task.text_b:
+        elif task.pair:
             raise InputError(f"{path} is plain text, the task {task.name} reads pairs: give a tsv, csv or jsonl file")
         else:
             texts += [line for document in read_documents([path]) for line in document]
@@ -42,8 +42,7 @@ def read_unlabelled(task: Task, paths: Sequence[str | os.PathLike]) -> list[Any]
 
 def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[Rows, np.ndarray]:
     """All rows, and float32 [n]: 1 where a row has a label."""
-    dtype = "int32" if task.kind == "classification" else "float32"
-    rows = train or Rows([], np.zeros(0, dtype))
+    rows = train or Rows([], task.how.targets(task, None, [], [], []))
     texts = [*rows.texts, *unlabelled]
     if not texts:
         raise InputError("empty corpus: neither train rows nor unlabelled texts, expected at least one text")
@@ -55,22 +54,22 @@ def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path,
     """What the teacher's head says of every text: float32 [n, L]; None where they are over KEPT bytes.
 
     Args:
-        teacher: LabelModel. encoded: the texts. longest: int, tokens.
+        teacher: TaskModel. encoded: the texts. longest: int, tokens.
         folder: where they are kept, by teacher and texts, so that a run that goes on, or another student, finds them.
         digest: str, of the teacher's weights and how it computes.
     """
     width = max(1, len(teacher.task.labels))
-    if 4 * width * len(encoded.token_ids) > KEPT:
+    if 4 * width * len(encoded.rows) > KEPT:
         return None
     key = hashlib.sha256(f"{digest} {longest} {encoded.pad_id}".encode())
-    for ids, segments in zip(encoded.token_ids, encoded.segment_ids, strict=True):
-        key.update(np.array([len(ids), *ids, *segments], "<i4").tobytes())
-    path, shape = folder / f"teacher-{key.hexdigest()[:32]}.safetensors", (len(encoded.token_ids), width)
+    for row in encoded.rows:
+        key.update(np.array([row.length, *row.token_ids, *row.values["segment_ids"]], "<i4").tobytes())
+    path, shape = folder / f"teacher-{key.hexdigest()[:32]}.safetensors", (len(encoded.rows), width)
     if path.is_file():
         kept = Safetensors(path)
         if kept.names() == ["answers"] and kept.shape("answers") == shape:
             return kept.read("answers")
-    answers = predict.run(predict.graph(teacher, "logits", predict.task_logits), encoded, longest)
+    answers = predict.run(predict.graph(teacher, "logits", predict.task_logits, encoded.settings), encoded, longest)
     folder.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
     write_safetensors(part, {"answers": shape}, lambda _: answers)
@@ -99,7 +98,7 @@ class TextsFeed(Feed):
     ):
         self.encoded, self.targets, self.labelled, self.answers = encoded, rows.targets, labelled, answers
         self.devices, self.arguments = devices, {"batch": settings.batch, "longest": longest, "seed": settings.seed}
-        mean = float(np.mean([len(ids) for ids in encoded.token_ids]))
+        mean = float(np.mean([row.length for row in encoded.rows]))
         self.parts = [Part(settings.steps, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
 
     def made(self, step: int) -> Iterator[dict[str, np.ndarray]]:

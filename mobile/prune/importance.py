@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
-from kerasbert.objectives.base import cross_entropy
-from kerasbert.tasks.batches import encode_texts
+from kerasbert.tasks import predict
 from kerasbert.tasks.task import Rows
 
 OUTPUT = re.compile(r"^block_(\d+)/attention/output/kernel$")
@@ -35,18 +33,13 @@ def importance(model: Any, rows: Rows, groups: Mapping[str, int], length: int) -
     if not rows.texts:
         raise InputError("no labelled rows, expected some to measure the importance on")
     kernels = {name: variable.value for name, variable in names(model.encoder).items() if name in groups}
-    classes = model.task.kind == "classification"
-    targets = tf.TensorSpec([1], tf.int32 if classes else tf.float32)
-    ints = {name: tf.TensorSpec([1, None], tf.int32) for name in ("token_ids", "padding_mask", "segment_ids")}
+    kind, task = model.kind, model.task
 
-    @tf.function(input_signature=[ints, targets], autograph=False)
-    def measure(inputs, target):
+    @tf.function(reduce_retracing=True, autograph=False)
+    def measure(batch):
         with tf.GradientTape() as tape:
-            outputs = model(inputs)
-            if classes:
-                loss = ops.sum(cross_entropy(outputs["logits"], target))
-            else:
-                loss = ops.sum(ops.square(outputs["value"] - target))
+            logits = model.logits(model.body(batch, queries=model.queries(batch)), batch)
+            loss = kind.losses(task, logits, batch)["label"]
         gradients = tape.gradient(loss, list(kernels.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO)
         found = []
         for (name, kernel), gradient in zip(kernels.items(), gradients, strict=True):
@@ -55,12 +48,15 @@ def importance(model: Any, rows: Rows, groups: Mapping[str, int], length: int) -
         return found
 
     total = {name: np.zeros(groups[name]) for name in kernels}
-    encoded = encode_texts(model.tokenizer, rows.texts, length)
-    for i in range(len(rows.texts)):  # one by one: the mean is of absolute values
-        inputs = {name: tf.convert_to_tensor(value) for name, value in encoded.arrays([i], length).items()}
-        for name, value in zip(kernels, measure(inputs, tf.convert_to_tensor(rows.targets[i : i + 1])), strict=True):
+    encoded = predict.encoded_for(model, rows.texts, length)
+    targets = kind.scaled(task, rows.targets)
+    for i, row in enumerate(encoded.rows):  # one by one: the mean is of absolute values
+        arrays = encoded.arrays([i], length)
+        arrays |= kind.batch(task, [row], [targets[encoded.owners[i]]], 1, arrays["token_ids"].shape[1])
+        batch = {name: tf.convert_to_tensor(value) for name, value in arrays.items()}
+        for name, value in zip(kernels, measure(batch), strict=True):
             total[name] += value.numpy()
-    return {name: value / len(rows.texts) for name, value in total.items()}
+    return {name: value / len(encoded.rows) for name, value in total.items()}
 
 
 def normalised(scores: np.ndarray) -> np.ndarray:

@@ -16,8 +16,8 @@ from kerasbert.mobile.prune.importance import OUTPUT, importance, least, normali
 from kerasbert.mobile.prune.slices import Cut
 from kerasbert.storage import files
 from kerasbert.tasks import predict
-from kerasbert.tasks.label import LabelModel
 from kerasbert.tasks.load import task_of
+from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
 from kerasbert.training.splits import split
 
@@ -133,7 +133,7 @@ def _report(out: Any, before: Cut, after: Cut) -> dict[str, Any]:
 def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Any) -> Any:
     encoder = rewrite.encoder(info, cut.spec, cut.tensors)
     encoder.tokenizer = tokenizer
-    model = LabelModel(encoder, task, name="label_model")
+    model = TaskModel(encoder, task, name="label_model")
     model.build()
     for name, variable in names(model).items():
         if name.startswith("heads/"):

@@ -60,11 +60,9 @@ class Judge:
 
     def metric(self, outputs: np.ndarray) -> float:
         """The task's metric in points, larger is better."""
-        from kerasbert.tasks.label import better, metrics
-
-        values = np.log(np.maximum(outputs, 1e-30)) if self.task.kind == "classification" else outputs[:, 0]
-        sign = 1 if better(self.task, 1.0, 0.0) else -1
-        return 100 * sign * metrics(self.task, values, self.targets)[self.task.metric]
+        kind = self.task.how
+        sign = 1 if kind.better(self.task.metric, 1.0, 0.0) else -1
+        return 100 * sign * kind.metrics(self.task, kind.from_exported(outputs), self.targets)[self.task.metric]
 
     def row(self, made: bytes, kept: Iterable[str]) -> dict[str, Any]:
         """A candidate's row of the table: float, drop (points), bytes, mean_difference."""

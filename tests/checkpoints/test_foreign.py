@@ -8,7 +8,7 @@ import pytest
 import kerasbert as kb
 from kerasbert import checkpoints, registry
 from kerasbert.layers.heads import token_head
-from kerasbert.tasks.label import LabelModel
+from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
 from tests.checkpoints.reference import CONFIG, hf_shapes, mlm_logits, random_tensors, write_hf
 
@@ -178,7 +178,7 @@ def test_what_tf1_cannot_say_is_refused(tmp_path):
 @pytest.mark.parametrize("target", ["hf", "tf1"])
 def test_a_classifier_without_pooler_is_not_exported_as_if_it_had_one(tmp_path, target):
     made = encoder("bert/base", pooler=False)
-    model = LabelModel(made, TASK)
+    model = TaskModel(made, TASK)
     model.build()
     run = saved(tmp_path / "run", made, "bert", model.heads, TASK)
     with pytest.raises(

@@ -41,8 +41,8 @@ def make_run(directory, words=(), spec=None, **columns):
     import numpy as np
 
     from kerasbert.checkpoints import save_model
-    from kerasbert.tasks.label import LabelModel
     from kerasbert.tasks.load import build
+    from kerasbert.tasks.model import TaskModel
     from kerasbert.tasks.task import Task
     from kerasbert.text import WordPiece
     from kerasbert.text.wordpiece import SPECIALS
@@ -58,7 +58,7 @@ def make_run(directory, words=(), spec=None, **columns):
             weight.assign(generator.normal(0, 1.2 / encoder.spec.hidden**0.5, weight.shape))
     encoder.tokenizer = tokenizer
     settings = {"name": "opinions", "labels": {"0": "negative", "1": "neutral", "2": "positive"}} | columns
-    model = LabelModel(encoder, Task(**settings))
+    model = TaskModel(encoder, Task(**settings))
     model.build()
     kernel = model.heads["classifier"].weights[0]
     kernel.assign(generator.normal(0, 4 / encoder.spec.hidden**0.5, kernel.shape))

@@ -9,7 +9,6 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.export import bundle
-from kerasbert.text import Classification, Regression, Vector
 
 BUNDLE = bundle.Bundle(
     kind="classification",
@@ -152,10 +151,3 @@ def test_settings_that_are_no_settings_are_one_line(content):
     with pytest.raises(InputError, match="damaged") as caught:
         bundle.read(bundle.pack({"bundle.json": content}))
     assert "\n" not in str(caught.value)
-
-
-def test_answers():
-    answer = bundle.answer("classification", ("no", "yes"), [0.25, 0.75])
-    assert answer == Classification("yes", 0.75, {"no": 0.25, "yes": 0.75})
-    assert bundle.answer("regression", (), [1.5]) == Regression(1.5)
-    assert bundle.answer("embedding", (), [1, 2]) == Vector([1.0, 2.0])

@@ -47,11 +47,11 @@ def test_it_is_bert_without_segments_and_pooler():
 
 
 def test_labels_are_told_by_a_hidden_layer_on_the_first_token():
-    from kerasbert.tasks.label import LabelModel
+    from kerasbert.tasks.model import TaskModel
     from kerasbert.tasks.task import Task
 
     encoder = kb.build("distilbert/base", **SMALL)
-    model = LabelModel(encoder, Task("x", labels={"0": "bad", "1": "good"}))
+    model = TaskModel(encoder, Task("x", labels={"0": "bad", "1": "good"}))
     model.build()
     head = {name for name in names(model) if name.startswith("heads/")}
     assert head == {f"heads/classifier/{name}" for name in ("inner/kernel", "inner/bias", "kernel", "bias")}

@@ -40,12 +40,12 @@ def run(capsys, monkeypatch):
 def pairs(tmp_path_factory):
     """A model of pairs with random weights."""
     import kerasbert as kb
-    from kerasbert.tasks.label import LabelModel
+    from kerasbert.tasks.model import TaskModel
     from kerasbert.tasks.task import Task
 
     encoder = kb.build("bert/tiny", **tiny.SPEC, **{"embeddings.vocabulary": tiny.tokenizer().size})
     encoder.tokenizer = tiny.tokenizer()
-    model = LabelModel(encoder, Task("nli", text_b="text_b", labels={"no": "no", "yes": "yes"}))
+    model = TaskModel(encoder, Task("nli", text_b="text_b", labels={"no": "no", "yes": "yes"}))
     model.build()
     path, task = tmp_path_factory.mktemp("pairs") / "run", model.task.to_json()
     parts = {"heads": model.heads, "tokenizer": encoder.tokenizer, "task": task, "labels": model.labels}

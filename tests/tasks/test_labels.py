@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.tasks.base import find
 from kerasbert.tasks.labels import remarks
-from kerasbert.tasks.task import find_labels, find_task, read_rows, standardise
+from kerasbert.tasks.task import find_labels, find_task, read_rows
 
 
 def table(path, labels, header="text,label"):
@@ -103,11 +104,11 @@ def test_ordinary_labels_are_no_remark(labels):
 
 
 def test_targets_are_standardised_exactly_and_back():
-    task = standardise(find_task("regression"), "a.csv", np.array([1000, 2000, 2000, 1000], "float32"))
+    task = find("regression").fitted(find_task("regression"), "a.csv", np.array([1000, 2000, 2000, 1000], "float32"))
     assert (task.mean, task.std) == (1500.0, 500.0)
-    assert task.standard(np.array([1000, 2500], "float32")).tolist() == [-1.0, 2.0]
+    assert find("regression").scaled(task, np.array([1000, 2500], "float32")).tolist() == [-1.0, 2.0]
     assert type(task).from_json(task.to_json()) == task
     with pytest.raises(
         InputError, match=r"all 3 numbers in column 'label' of the training rows are 5, expected different"
     ):
-        standardise(find_task("regression"), "a.csv", np.full(3, 5.0))
+        find("regression").fitted(find_task("regression"), "a.csv", np.full(3, 5.0))

@@ -8,8 +8,9 @@ import pytest
 
 import kerasbert as kb
 from kerasbert.errors import InputError
+from kerasbert.inputs import row
+from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, ordered_batches, training_batches
-from kerasbert.tasks.label import metrics
 from kerasbert.tasks.task import Rows, Task, find_labels, find_task, held_out, read_rows, split_files
 from tests import tiny
 from tests.support import python
@@ -93,7 +94,7 @@ def test_holding_out_is_a_tenth_of_every_label_and_of_the_data_alone():
 
 def test_batches_hold_every_row_once_an_epoch_and_can_start_anywhere():
     lengths = np.random.default_rng(0).integers(3, 30, 50)
-    encoded = Encoded([[2] + [7] * (n - 1) for n in lengths], [[0] * n for n in lengths])
+    encoded = Encoded([row([2] + [7] * (n - 1), [0] * n) for n in lengths], np.arange(50))
     arguments = {"batch": 8, "longest": 30, "seed": 3}
     made = training_batches(encoded, np.arange(50), **arguments)
     epochs = [[next(made) for _ in range(7)] for _ in range(2)]
@@ -120,13 +121,13 @@ def test_pads_are_the_tokenizers():
 def test_metrics_by_hand():
     # targets 0 0 1 1, predicted 0 1 1 1: accuracy 3/4; F1 2/3 and 4/5; Matthews 2 / sqrt(12)
     logits = np.array([[2, 0], [0, 2], [0, 2], [0, 2]], "float32")
-    found = metrics(Task("t", labels={"a": "a", "b": "b"}), logits, np.array([0, 0, 1, 1]))
+    found = find("classification").metrics(Task("t", labels={"a": "a", "b": "b"}), logits, np.array([0, 0, 1, 1]))
     assert found["accuracy"] == 0.75
     assert found["f1"] == pytest.approx((2 / 3 + 4 / 5) / 2)
     assert found["matthews"] == pytest.approx(2 / np.sqrt(12))
     assert found["loss"] == pytest.approx(np.log(1 + np.exp(-2)) + 2 / 4)
     # ranks of 1 2 2 3 are 0 1.5 1.5 3
-    found = metrics(Task("t", kind="regression"), np.array([1.0, 2, 2, 3]), np.array([1.0, 2, 3, 4]))
+    found = find("regression").metrics(Task("t", kind="regression"), np.array([1.0, 2, 2, 3]), np.array([1.0, 2, 3, 4]))
     assert found["pearson"] == pytest.approx(0.9486832)
     assert found["spearman"] == pytest.approx(0.9486832)
     assert found["mean_squared_error"] == 0.5

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
+from kerasbert.answers.base import softmax
 from kerasbert.checkpoints import read_tensors
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
@@ -15,7 +16,6 @@ from kerasbert.mobile.distill import distill, models
 from kerasbert.mobile.distill.start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed
 from kerasbert.tasks import predict
-from kerasbert.tasks.label import softmax
 from tests import tiny
 from tests.mobile.distill import replicas
 from tests.models.battery import eagerly

@@ -18,7 +18,7 @@ from kerasbert.mobile.distill import distill
 from kerasbert.mobile.quantize.aware_training import attach, attach_ranges, read_ranges, rounded
 from kerasbert.mobile.quantize.fake import PerChannel
 from kerasbert.mobile.runtime import load as load_file
-from kerasbert.tasks.label import LabelModel, LabelProgram
+from kerasbert.tasks.model import TaskModel, TaskObjective
 from kerasbert.tasks.task import Task
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
@@ -38,7 +38,7 @@ def tensors(directory) -> dict:
 
 def uneven(subject, seed=4):
     """A model whose norms scale unevenly, so that it matters where the file rounds."""
-    model = LabelModel(subject.encoder(), TASK, name="label_model")
+    model = TaskModel(subject.encoder(), TASK, name="label_model")
     model.build()
     generator = np.random.default_rng(seed)
     gain = 0.7 if subject.family.name == "mobilebert" else 2  # without norms numbers grow
@@ -85,7 +85,7 @@ def test_the_model_computes_what_its_file_computes(name, tmp_path):
 def test_every_family_is_trained(name, tmp_path):
     """Two updates change every kernel that is rounded."""
     subject = Subject(name, tmp_path, hidden=64, dropout=0.1)
-    program = LabelProgram(subject.encoder(), TASK)
+    program = TaskObjective(subject.encoder(), TASK)
     core = StepCore(program, adamw(learning_rate=1e-3, steps=10), tf.distribute.get_strategy())
     quantizer = quantize.Aware()
     quantizer.install(program.model, 2)

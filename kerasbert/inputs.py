@@ -1,0 +1,172 @@
+"""What a network reads: inputs by name, with their axes, dtype, padding and who fills them. numpy at most.
+
+Axes are letters: B batch, S sequence, T a second sequence (a decoder's), P positions to predict, C choices, M carried state.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kerasbert.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PAD = "pad"  # the tokenizer's padding id
+FILLED_BY = ("packing", "setting", "maker", "objective", "kind")
+Values = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """One input of a network.
+
+    Args:
+        name: str, the key in the dict that a model is called on.
+        axes: str, such as "BS" or "BSS".
+        dtype: str, of numpy.
+        pad: the number at padded places; PAD is the tokenizer's padding id.
+        optional: bool, whether a model can be called without it.
+        filled_by: str, one of FILLED_BY. "packing": the tokenizer's rows. "setting": a setting of the call (`setting`).
+            "maker": `make`. "objective" and "kind" bring it themselves, and only where they run.
+        setting: str, the name of the setting, such as "language".
+        choices: tokenizer -> {value of the setting: number}.
+        make: values of one row {name: [S] or a number} -> its array, with numpy; the phone runs it.
+        graph: inputs {name: [B, S] int32 tensor} -> the same for a batch, with `keras.ops`; SavedModels hold it.
+    """
+
+    name: str
+    axes: str = "BS"
+    dtype: str = "int32"
+    pad: int | str = 0
+    optional: bool = False
+    filled_by: str = "packing"
+    setting: str = ""
+    choices: Callable[[Any], Mapping[str, int]] | None = None
+    make: Callable[[Values], Any] | None = None
+    graph: Callable[[Mapping[str, Any]], Any] | None = None
+
+    def __post_init__(self):
+        if self.filled_by not in FILLED_BY:
+            raise InputError(f"input {self.name!r} is filled by {self.filled_by!r}, expected one of {FILLED_BY}")
+
+    @property
+    def sequences(self) -> int:
+        """How many of its axes are as long as the sequence."""
+        return self.axes.count("S")
+
+    def to_json(self) -> dict[str, Any]:
+        """What a bundle says of it; functions stay behind."""
+        fields = {"axes": self.axes, "dtype": self.dtype, "filled_by": self.filled_by}
+        return fields | ({"setting": self.setting} if self.setting else {})
+
+
+TEXT = (Input("token_ids", pad=PAD), Input("padding_mask"), Input("segment_ids"))
+"""What BERT reads."""
+
+NAMES = tuple(each.name for each in TEXT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One packed row: a text, a pair, or a part of a longer text.
+
+    Args:
+        values: input name -> one number per token, or one number for all tokens.
+        length: int, tokens.
+        truncated: bool, whether tokens of its text are missing.
+        about: what the decoding of its outputs needs, such as the characters of each token.
+    """
+
+    values: Values
+    length: int
+    truncated: bool = False
+    about: Any = None
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        """Its tokens."""
+        return self.values["token_ids"]
+
+
+def row(token_ids: Sequence[int], segment_ids: Sequence[int], truncated: bool = False, about: Any = None) -> Row:
+    """The row of a tokenizer's `pack`."""
+    values = {"token_ids": token_ids, "padding_mask": 1, "segment_ids": segment_ids}
+    return Row(values, len(token_ids), truncated, about)
+
+
+def used(declared: Iterable[Input], settings: Values) -> tuple[Input, ...]:
+    """The inputs of a call: those that packing and makers fill, and those whose setting is given."""
+    return tuple(
+        each
+        for each in declared
+        if each.filled_by in ("packing", "maker") or (each.filled_by == "setting" and each.name in settings)
+    )
+
+
+def numbers(declared: Iterable[Input], tokenizer: Any, settings: Mapping[str, Any] | None) -> dict[str, int]:
+    """Settings of a call -> {input name: number}.
+
+    Args:
+        settings: setting -> value, such as {"language": "fr"}; None values are left out.
+
+    Raises:
+        InputError: no input takes such a setting, or the value is none of its choices.
+    """
+    given = {name: value for name, value in (settings or {}).items() if value is not None}
+    by_setting = {each.setting: each for each in declared if each.filled_by == "setting"}
+    result = {}
+    for name, value in given.items():
+        if name not in by_setting:
+            raise InputError(f"the model takes no {name}. Received: {value!r}. Leave --{name} out")
+        each = by_setting[name]
+        choices = dict((each.choices and each.choices(tokenizer)) or {})
+        if value not in choices:
+            raise unknown(name, str(value), list(choices), ", ".join(choices) or "none: the model knows no names")
+        result[each.name] = int(choices[value])
+    return result
+
+
+def arrays(
+    declared: Iterable[Input],
+    rows: Sequence[Row],
+    length: int,
+    *,
+    pad_id: int = 0,
+    count: int | None = None,
+    settings: Mapping[str, int] | None = None,
+) -> "dict[str, np.ndarray]":
+    """The arrays that a network reads for some rows, padded.
+
+    Args:
+        declared: of the family; the inputs that objectives and kinds fill are left out.
+        length: int, S. pad_id: int, of the tokenizer.
+        count: int, B; rows that fill up the batch see one token, for a row that sees nothing has no softmax.
+        settings: input name -> number of a setting, for all rows.
+
+    Returns:
+        name -> array [B, S] (or by the input's axes).
+    """
+    import numpy as np
+
+    settings = settings or {}
+    result = {}
+    for each in used(declared, settings):
+        pad = pad_id if each.pad == PAD else each.pad
+        array = np.full((count or len(rows), *(length,) * each.sequences), pad, each.dtype)
+        for i, packed in enumerate(rows):
+            if each.filled_by == "maker":
+                values = each.make(packed.values)
+            else:
+                values = settings[each.name] if each.filled_by == "setting" else packed.values[each.name]
+            array[(i, *(slice(packed.length),) * each.sequences)] = values
+        if each.name == "padding_mask":
+            array[len(rows) :, 0] = 1
+        result[each.name] = array
+    return result
+
+
+def with_makers(declared: Iterable[Input], packed: Mapping[str, Any]) -> dict[str, Any]:
+    """A batch that a graph packed, and what its makers add."""
+    made = {each.name: each.graph(packed) for each in declared if each.filled_by == "maker"}
+    return {**packed, **made}

@@ -1,0 +1,112 @@
+"""A number for a text or a pair: squared error of the standardised number."""
+
+import dataclasses
+import math
+
+import numpy as np
+from keras import ops
+
+from kerasbert.errors import InputError
+from kerasbert.tasks import tables
+from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.classification import label_head, one_number
+
+
+class Regression(TaskKind):
+    """Squared error in standard deviations from the mean; Pearson, Spearman and the mean squared error."""
+
+    name = "regression"
+    metric = "spearman"
+    metrics_known = ("pearson", "spearman", "mean_squared_error")
+
+    def targets(self, task, source, lines, values, texts):
+        return np.array([_number(value, source, line) for value, line in zip(values, lines)], "float32")
+
+    def fitted(self, task, source, targets):
+        """The task with the mean and the standard deviation of the training targets.
+
+        Raises:
+            InputError: all targets are the same number.
+        """
+        numbers = targets.astype("float64").tolist()
+        mean = math.fsum(numbers) / len(numbers)  # exact: the same on every machine
+        std = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / len(numbers))
+        if min(numbers) == max(numbers):
+            raise InputError(
+                f"{source}: all {len(numbers)} numbers in column {task.label!r} of the training rows are {numbers[0]:g}, "
+                "expected different ones"
+            )
+        return dataclasses.replace(task, mean=mean, std=std)
+
+    def scaled(self, task, targets):
+        if (task.mean, task.std) == (0.0, 1.0):
+            return targets
+        return ((targets.astype("float64") - task.mean) / task.std).astype("float32")
+
+    def batch(self, task, rows, targets, count, length):
+        return one_number(targets, count, "float32")
+
+    def heads(self, encoder, task):
+        return label_head(encoder, task)
+
+    def outputs(self, task, logits):
+        value = logits[:, 0]
+        return {"value": value if (task.mean, task.std) == (0.0, 1.0) else value * task.std + task.mean}
+
+    def losses(self, task, logits, batch):
+        return {"label": ops.sum(ops.square(logits[:, 0] - batch["label"]) * batch["label_weight"])}
+
+    def metrics(self, task, outputs, targets, encoded=None):
+        ranks = correlation(_ranks(outputs), _ranks(targets))
+        error = float(np.mean(np.square(outputs - targets)))
+        return {"pearson": correlation(outputs, targets), "spearman": ranks, "mean_squared_error": error}
+
+    def remarks(self, task, outputs, targets):
+        count = len(targets)
+        if count > 1 and np.ptp(outputs) <= 1e-6 * max(task.std, float(np.abs(outputs).max())):
+            return [f"all {count} answers are {outputs[0]:.4g}"]
+        return []
+
+    def from_exported(self, outputs):
+        return np.asarray(outputs)[:, 0]
+
+    def device(self, outputs, inputs):
+        return ops.expand_dims(outputs["value"], -1)
+
+    def exported(self, model, outputs, inputs):
+        return {"value": outputs["value"]}
+
+    def described(self):
+        return "`value` [B] float32"
+
+    def check_target(self, target):
+        raise InputError(
+            "the model is for a regression, expected a classification or vectors of one text: MediaPipe has no other"
+        )
+
+
+def correlation(x, y):
+    """Pearson's correlation of two arrays [n]; 0 where one of them is constant."""
+    x, y = x - x.mean(dtype="float64"), y - y.mean(dtype="float64")
+    scale = np.sqrt((x * x).sum() * (y * y).sum())
+    return float((x * y).sum() / scale) if scale else 0.0
+
+
+def _ranks(x):
+    """Ranks from 0; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return ((last - counts + last - 1) / 2)[inverse]
+
+
+def _number(value, source, line):
+    try:
+        number = float(value)
+    except (ValueError, TypeError):
+        number = float("nan")
+    if not np.isfinite(np.float32(number)):
+        raise InputError(f"{tables.where(source, line)}: {value!r} is not a number, as a regression's label must be")
+    return number
+
+
+KIND = Regression()
