@@ -134,6 +134,43 @@ def test_parts_import_only_what_is_below_them(path):
     assert not wrong
 
 
+# The rooms of mobile/, each with those that it may import on its own line and on the lines above.
+ROOMS = (
+    {"", "samples", "quiet", "quantize.schemes", "runtime"},
+    {"tflite"},
+    {"distill"},
+    {"prune", "quantize"},
+    {"pipeline"},
+    {"commands", "cli"},
+)
+LARGEST = 1200  # lines of a room
+
+
+def room(module: str) -> str:
+    """kerasbert.mobile.tflite.repack -> tflite; kerasbert.mobile.samples -> samples."""
+    inner = module.removeprefix("kerasbert.mobile").strip(".")
+    return inner if inner in {name for floor in ROOMS for name in floor} else inner.partition(".")[0]
+
+
+def test_rooms_of_mobile_import_what_is_below_them():
+    """What edits a .tflite knows nothing of quantization, and neither of plans or commands."""
+    floors = {name: number for number, floor in enumerate(ROOMS) for name in floor}
+    inside = {module: arrows for module, arrows in graph().items() if module.startswith("kerasbert.mobile")}
+    assert [
+        f"{module} imports {name}"
+        for module, arrows in inside.items()
+        for name in sorted(arrows & inside.keys())
+        if floors[room(name)] > floors[room(module)]
+    ] == []
+
+
+def test_no_room_of_mobile_is_large():
+    """A folder of up to 1,200 lines can be known as a whole."""
+    folders = [path for path in (ROOT / "mobile").iterdir() if (path / "__init__.py").exists()]
+    lines = {path.name: sum(len(file.read_text().splitlines()) for file in path.glob("*.py")) for path in folders}
+    assert {name: count for name, count in lines.items() if count > LARGEST} == {}
+
+
 def graph() -> dict[str, set[str]]:
     """Module -> the modules of ours that it imports, inside functions too."""
     paths = {}
