@@ -87,11 +87,10 @@ class Parser(argparse.ArgumentParser):
         try:
             return super()._get_value(action, text)
         except argparse.ArgumentError:
-            if action.type in (int, float, str):
+            if action.type in (int, float, str) or not isinstance(action.metavar, str):
                 raise
-            name = "/".join(action.option_strings) or str(action.metavar or action.dest).upper()
-            expected = f"such as {action.metavar}" if action.metavar else "json"
-            self.error(f"{name} must be {expected}. Received: {text!r}")
+            name = "/".join(action.option_strings) or action.metavar
+            self.error(f"{name} must be such as {action.metavar}. Received: {text!r}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is not among the choices and name the nearest."""

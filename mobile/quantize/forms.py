@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import repack
-from kerasbert.mobile.quantize import product, ranges, static, weights
+from kerasbert.mobile.quantize import ranges, static
 from kerasbert.mobile.quantize.schemes import SCHEMES
+from kerasbert.mobile.tflite import product, repack, weights
 
 Feeds = Iterable[tuple[str, dict[str, np.ndarray]]]
 

@@ -25,7 +25,8 @@ import inspect
 from pathlib import Path
 import kerasbert as kb
 from kerasbert import cli
-from kerasbert.mobile import cli as mobile_cli, plan, prune, quantize
+from kerasbert.mobile import cli as mobile_cli, prune, quantize
+from kerasbert.mobile.pipeline import plan
 from kerasbert.mobile.distill import distill
 from kerasbert.training import config, recipe
 

@@ -13,8 +13,8 @@ from kerasbert.errors import InputError
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile import compress, quantize
-from kerasbert.mobile.comparison import reference
 from kerasbert.mobile.distill import distill
+from kerasbert.mobile.pipeline.comparison import reference
 from kerasbert.mobile.quantize.aware_training import attach, attach_ranges, read_ranges, rounded
 from kerasbert.mobile.quantize.fake import PerChannel
 from kerasbert.mobile.runtime import load as load_file
@@ -232,7 +232,7 @@ def test_ranges_are_kept_beside_the_best_weights(finetuned, files, tmp_path):
 @pytest.mark.slow
 def test_the_static_file_computes_with_the_ranges(hard, files, tmp_path):
     """Its products are int8 from end to end, and it says what the rounded model says."""
-    from kerasbert.mobile import repack
+    from kerasbert.mobile.tflite import repack
 
     out, texts = tmp_path / "q", world.sentences(60, 5)
     quantize.aware(hard, files, out=out, per="tensor", steps=40, **SETTINGS | {"learning_rate": 2e-3})

@@ -12,7 +12,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 
-from kerasbert.mobile import repack
+from kerasbert.mobile.tflite import repack
 from kerasbert.text import WordPiece
 from kerasbert.text.base import to_text
 

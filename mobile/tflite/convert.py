@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import buckets, repack
 from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.quiet import captured
+from kerasbert.mobile.tflite import buckets, repack
 
 
 def quantization(name: str | None) -> str:
