@@ -7,6 +7,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import pytest
 
 from tests import tiny
+from tests.support import once
 
 # Two workers take file after file: the ones that take minutes come first, so that none of them is the last.
 LONG = (
@@ -27,21 +28,25 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory):
     """Run directory of a tiny BERT after a few updates."""
-    import kerasbert as kb
 
-    folder = tmp_path_factory.mktemp("pretrained")
-    settings = {"steps": 4, "batch": 8, "learning_rate": 1e-3, "changes": tiny.SPEC, "quiet": True}
-    kb.pretrain("bert/tiny", tiny.records(folder), out=folder / "run", **settings)
-    return folder / "run"
+    def make(folder):
+        import kerasbert as kb
+
+        settings = {"steps": 4, "batch": 8, "learning_rate": 1e-3, "changes": tiny.SPEC, "quiet": True}
+        kb.pretrain("bert/tiny", tiny.records(folder), out=folder / "run", **settings)
+
+    return once(tmp_path_factory, "pretrained", make)[0] / "run"
 
 
 @pytest.fixture(scope="session")
 def classifier(pretrained, tmp_path_factory):
     """Run directory of a classifier that has learnt to tell `pos` from `neg`."""
-    import kerasbert as kb
 
-    folder = tmp_path_factory.mktemp("classifier")
-    files = {"train": tiny.labelled(folder / "train.tsv", 400), "dev": tiny.labelled(folder / "dev.tsv", 80, seed=1)}
-    settings = {"epochs": 6, "batch": 20, "learning_rate": 1e-2, "length": 16, "quiet": True}
-    kb.finetune(pretrained, "classification", files, out=folder / "run", **settings)
-    return folder / "run"
+    def make(folder):
+        import kerasbert as kb
+
+        train, dev = tiny.labelled(folder / "train.tsv", 400), tiny.labelled(folder / "dev.tsv", 80, seed=1)
+        settings = {"epochs": 6, "batch": 20, "learning_rate": 1e-2, "length": 16, "quiet": True}
+        kb.finetune(pretrained, "classification", {"train": train, "dev": dev}, out=folder / "run", **settings)
+
+    return once(tmp_path_factory, "classifier", make)[0] / "run"

@@ -1,13 +1,18 @@
 """What tests share: paths of the data beside the project, fresh processes, tiny models."""
 
 import contextlib
+import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests import forks
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,6 +23,32 @@ def shared(path: str) -> Path:
     if not found.exists():
         pytest.skip(f"needs ../shared/{path}")
     return found
+
+
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Any]) -> tuple[Path, Any]:
+    """What `make(folder)` writes, made by the first worker of this run that asks; the others wait for it.
+
+    Args:
+        factory: pytest's `tmp_path_factory`. name: of the folder.
+        make: is called with an empty folder; what it returns must survive json.
+
+    Returns:
+        the folder, and what `make` returned.
+    """
+    import fcntl  # not on Windows
+
+    base = factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "once"
+    root.mkdir(exist_ok=True)
+    folder, done = root / name, root / f"{name}.json"
+    with open(root / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed half-way
+            folder.mkdir()
+            result = json.dumps(make(folder))
+            done.write_text(result)
+    return folder, json.loads(done.read_text())
 
 
 def python(*arguments: str, check: bool = True, timeout: float = 600, **env: str) -> subprocess.CompletedProcess:
@@ -31,9 +62,28 @@ def python(*arguments: str, check: bool = True, timeout: float = 600, **env: str
         text=True,
         timeout=timeout,
     )
+    return _checked(done, check)
+
+
+_forks = forks.Server()
+start = _forks.start  # a process as `forked`, which is not waited for
+
+
+def forked(*arguments: str, check: bool = True, timeout: float = 600, **env: str) -> subprocess.CompletedProcess:
+    """The same for what needs TensorFlow in a process of its own: forked from one that has imported it, see `tests.forks`.
+
+    What is tested of imports, of the interpreter's options or of TensorFlow's own start takes `python`.
+    """
+    child = start(*arguments, **env)
+    status = child.wait(timeout)
+    said = child.stdout.read_text(), child.stderr.read_text()
+    return _checked(subprocess.CompletedProcess([*map(str, arguments)], status, *said), check)
+
+
+def _checked(done: subprocess.CompletedProcess, check: bool) -> subprocess.CompletedProcess:
     if check:
         assert done.returncode == 0, (
-            f"{arguments} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+            f"{done.args} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         )
     return done
 

@@ -14,7 +14,7 @@ from kerasbert.cli import main
 from kerasbert.layers.naming import values
 from tests import tiny
 from tests.checkpoints.reference import CONFIG, random_tensors, write_hf
-from tests.support import python
+from tests.support import forked, python
 
 QUIET = {"quiet": True, "log_every": 1}
 
@@ -198,7 +198,7 @@ def test_a_folder_is_converted_before_a_device_is_touched(folder):
         "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2); "
         "print(len(tf.config.list_logical_devices('CPU')))"
     )
-    assert python("-c", program, folder).stdout.strip() == "2"
+    assert forked("-c", program, folder).stdout.strip() == "2"
 
 
 def test_a_name_is_refused_without_tensorflow():

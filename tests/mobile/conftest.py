@@ -4,6 +4,8 @@ import random
 
 import pytest
 
+from tests.support import once
+
 WORDS = [
     "a",
     "an",
@@ -32,7 +34,8 @@ TEXTS = ["a good film", "the plot is not good", "very very bad", "it was great a
 @pytest.fixture(scope="session")
 def run(tmp_path_factory):
     """Directory of a classifier with random weights, large enough that labels differ."""
-    return make_run(tmp_path_factory.mktemp("run") / "classifier")
+    folder, _ = once(tmp_path_factory, "mobile-run", lambda folder: str(make_run(folder / "classifier")))
+    return folder / "classifier"
 
 
 def make_run(directory, words=(), spec=None, **columns):
@@ -77,46 +80,41 @@ def rows(path, count: int, seed: int = 0):
     return path
 
 
+def compressed(tmp_path_factory, run, name, *arguments, **settings):
+    """(path, report) of a file of the run."""
+    from kerasbert.mobile import compress
+
+    folder, report = once(
+        tmp_path_factory, name, lambda folder: compress(run, *arguments, out=folder / f"{name}.tflite", **settings)
+    )
+    return folder / f"{name}.tflite", report
+
+
 @pytest.fixture(scope="session")
 def float_file(run, tmp_path_factory):
     """(path, report) of a float32 file with three buckets, of which one was derived."""
-    from kerasbert.mobile import compress
-
-    path = tmp_path_factory.mktemp("float") / "float.tflite"
-    return path, compress(run, "float32", path, lengths=[8, 12, 24], texts=TEXTS)
+    return compressed(tmp_path_factory, run, "float", "float32", lengths=[8, 12, 24], texts=TEXTS)
 
 
 @pytest.fixture(scope="session")
 def any_file(run, tmp_path_factory):
     """(path, report) of a float32 file of any length up to 24."""
-    from kerasbert.mobile import compress
-
-    path = tmp_path_factory.mktemp("any") / "any.tflite"
-    return path, compress(run, "float32", path, lengths="any", length=24, texts=TEXTS)
+    return compressed(tmp_path_factory, run, "any", "float32", lengths="any", length=24, texts=TEXTS)
 
 
 @pytest.fixture(scope="session")
 def int8_file(run, tmp_path_factory):
     """(path, report) of a dynamic_int8 file of any length up to 24."""
-    from kerasbert.mobile import compress
-
-    path = tmp_path_factory.mktemp("int8") / "int8.tflite"
-    return path, compress(run, out=path, lengths="any", length=24, min_agreement=0.9)
+    return compressed(tmp_path_factory, run, "int8", lengths="any", length=24, min_agreement=0.9)
 
 
 @pytest.fixture(scope="session")
 def int8_buckets(run, tmp_path_factory):
     """(path, report) of a dynamic_int8 file with two buckets."""
-    from kerasbert.mobile import compress
-
-    path = tmp_path_factory.mktemp("buckets") / "int8.tflite"
-    return path, compress(run, out=path, lengths=[8, 24], min_agreement=0.9)
+    return compressed(tmp_path_factory, run, "buckets", lengths=[8, 24], min_agreement=0.9)
 
 
 @pytest.fixture(scope="session")
 def mediapipe_file(run, tmp_path_factory):
     """(path, report) of a float32 file for MediaPipe."""
-    from kerasbert.mobile import compress
-
-    path = tmp_path_factory.mktemp("mediapipe") / "mediapipe.tflite"
-    return path, compress(run, "float32", path, target="mediapipe", length=32)
+    return compressed(tmp_path_factory, run, "mediapipe", "float32", target="mediapipe", length=32)

@@ -7,17 +7,15 @@ Each process is killed at a random moment after its first stage was announced; t
 
 import argparse
 import hashlib
-import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 from tests import tiny
-from tests.support import ROOT
+from tests.forks import Child
+from tests.support import start
 
 PLAN = """
 model: {model}
@@ -47,23 +45,20 @@ def prepare(folder: Path) -> Path:
     return plan
 
 
-def command(plan: Path, out: Path) -> subprocess.Popen:
-    """The plan's process; its messages come through the pipe."""
-    arguments = [sys.executable, "-m", "kerasbert.mobile.cli", "compress", "--plan", plan, "--out", out]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        [*map(str, arguments)], cwd=ROOT, env=environment, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
-    )
+def command(plan: Path, out: Path) -> Child:
+    """The plan's process."""
+    return start("-m", "kerasbert.mobile.cli", "compress", "--plan", plan, "--out", out)
 
 
-def until_begun(process: subprocess.Popen) -> str:
-    """Read until a stage or a row of the ledger is announced -> that line."""
-    read = ""
-    for line in process.stdout:
-        read += line
-        if line.startswith(("stage ", "measure ")):
-            return line
-    raise AssertionError(f"nothing was left to do:\n{read}")
+def until_begun(process: Child) -> str:
+    """Wait until a stage or a row of the ledger is announced -> that line."""
+    while True:
+        ended, read = process.poll() is not None, process.stderr.read_text()
+        for line in read.splitlines():
+            if line.startswith(("stage ", "measure ")):
+                return line
+        assert not ended, f"nothing was left to do:\n{read}"
+        time.sleep(0.01)
 
 
 def run(folder: Path, kills: int, seed: int) -> dict:
@@ -72,8 +67,8 @@ def run(folder: Path, kills: int, seed: int) -> dict:
     whole = command(plan, folder / "whole.tflite")
     until_begun(whole)
     begun = time.monotonic()
-    assert whole.communicate()[0].strip()
-    assert whole.returncode == 0
+    assert whole.wait() == 0
+    assert whole.stdout.read_text().strip()
     seconds = time.monotonic() - begun
     draw, done, begins = random.Random(seed), 0, []
     out = folder / "killed.tflite"
@@ -81,13 +76,12 @@ def run(folder: Path, kills: int, seed: int) -> dict:
         process = command(plan, out)
         first = until_begun(process)
         if done == kills:
-            assert process.communicate()[0]
-            assert process.returncode == 0
+            assert process.wait() == 0
+            assert process.stdout.read_text()
             break
         time.sleep(draw.uniform(0, seconds / (kills + 1)))
         process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL, "the plan ended before it was killed"
+        assert process.wait() == -signal.SIGKILL, "the plan ended before it was killed"
         begins.append(first.split(":")[0].split(" /")[0].strip())
         done += 1
     digests = [hashlib.sha256((folder / f"{name}.tflite").read_bytes()).hexdigest() for name in ("whole", "killed")]

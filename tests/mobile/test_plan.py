@@ -9,8 +9,8 @@ import pytest
 from kerasbert.errors import InputError
 from kerasbert.export import bundle
 from kerasbert.mobile.cli import main
+from tests.mobile import plan_kills
 from tests.mobile.conftest import TEXTS, rows
-from tests.support import python
 
 TRAINING = "batch: 16, length: 16"
 # matrices that an int8 file rounds
@@ -194,11 +194,10 @@ def test_a_folder_with_something_else_is_left_alone(run, data, tmp_path, plans):
 
 
 @pytest.mark.slow
-def test_killed_it_ends_with_the_same_bytes():
+def test_killed_it_ends_with_the_same_bytes(tmp_path):
     """Ten kills are `python -m tests.mobile.plan_kills`."""
-    shown = python("-m", "tests.mobile.plan_kills", "--kills", "2").stdout
-    assert "kills: 2\n" in shown
-    assert "same: True" in shown
+    seen = plan_kills.run(tmp_path, 2, seed=0)
+    assert (seen["kills"], seen["same"]) == (2, True)
 
 
 @pytest.mark.slow

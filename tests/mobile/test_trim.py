@@ -17,7 +17,8 @@ from kerasbert.training.runs import open_run
 from kerasbert.training.splits import measured, split
 from tests import tiny as world
 from tests.mobile.prune.conftest import vectors
-from tests.models.battery import Subject, different
+from tests.models.battery import Subject
+from tests.models.cover import families
 from tests.support import shared
 
 CORPUS = ["the cat sees the dog", "the dog runs", ("a good film", "xylo")]
@@ -112,8 +113,7 @@ def test_merges_stay_closed_at_any_size():
     assert smaller.tokenize(" actors film").pieces == tokenizer.tokenize(" actors film").pieces
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", different("objective", "tokenizer"))
+@pytest.mark.parametrize("name", families("trim"))
 def test_every_family_and_its_token_heads(name, tmp_path):
     subject = Subject(name, tmp_path)
     encoder = subject.encoder()

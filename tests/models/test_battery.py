@@ -12,7 +12,8 @@ from kerasbert import registry
 from kerasbert.errors import InputError
 from kerasbert.layers.block import Block
 from tests.models import battery
-from tests.support import python, shared
+from tests.models.cover import families
+from tests.support import forked, shared
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +27,12 @@ def test_every_model_passes(name, folder):
     battery.check_model(name, folder, compiled=name in battery.different())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", registry.families())
+@pytest.mark.parametrize("name", families("finetune"))
 def test_every_model_finetunes(name, folder, tmp_path):
     battery.check_finetuning(name, folder, tmp_path / "run")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", battery.different("tokenizer"))
+@pytest.mark.parametrize("name", families("journey"))
 def test_every_model_makes_the_journey(name, folder):
     data = battery.sst2(folder, shared("data/glue/SST-2"))
     print(name, battery.check_journey(name, folder, data))
@@ -43,7 +42,7 @@ def test_every_model_makes_the_journey(name, folder):
 def test_two_replicas_give_every_objective_the_weights_of_one(folder, tmp_path):
     found = {}
     for strategy in ("cpu", "cpu:2"):
-        python("-m", "tests.models.replicas", strategy, folder, tmp_path / f"{strategy}.npz")
+        forked("-m", "tests.models.replicas", strategy, folder, tmp_path / f"{strategy}.npz")
         found[strategy] = dict(np.load(tmp_path / f"{strategy}.npz"))
     one, two = found.values()
     assert one.keys() == two.keys()

@@ -18,7 +18,7 @@ from kerasbert.models.electra import ElectraPretraining, substitute
 from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.tasks.load import load
 from tests import tiny
-from tests.support import python
+from tests.support import forked
 
 SMALL = {
     "hidden": 40,
@@ -310,7 +310,7 @@ def test_two_replicas_with_accumulation_equal_one(tmp_path):
     found = []
     for number, settings in enumerate(({"strategy": "cpu", "accumulate": 1}, {"strategy": "cpu:2", "accumulate": 2})):
         out = tmp_path / f"{number}.npz"
-        python("-c", WORKER, out, json.dumps(settings))
+        forked("-c", WORKER, out, json.dumps(settings))
         found.append(dict(np.load(out)))
     one, two = found
     assert one["log/rtd/replaced"] == pytest.approx(two["log/rtd/replaced"], abs=1e-7)

@@ -13,7 +13,7 @@ from kerasbert.objectives import units
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
 from kerasbert.text import WordPiece
 from tests import tiny
-from tests.support import python
+from tests.support import forked
 
 CHARACTERS = "甲乙丙丁戊己庚辛壬癸子丑寅卯辰巳午未申酉"
 WORDS, ENTITIES = ("甲乙", "丙丁戊", "己庚"), ("丙丁戊己", "壬癸子丑寅卯")
@@ -127,7 +127,7 @@ def note(self, record):
 runs.Run.log = note
 run(Path({str(folder)!r}), {str(tmp_path / "parts")!r})
 """
-    assert python("-c", stop, check=False).returncode == 75
+    assert forked("-c", stop, check=False).returncode == 75
     run(folder, tmp_path / "parts")
     from kerasbert.checkpoints import read_tensors
 

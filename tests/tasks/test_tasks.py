@@ -13,7 +13,7 @@ from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, ordered_batches, training_batches
 from kerasbert.tasks.task import Rows, Task, find_labels, find_task, held_out, read_rows, split_files
 from tests import tiny
-from tests.support import python
+from tests.support import forked
 
 
 def write(path, *lines):
@@ -226,11 +226,11 @@ encoder = kb.build("bert/tiny", **tiny.SPEC, **{{"embeddings.vocabulary": tiny.t
 from kerasbert.checkpoints import save_model
 save_model({str(tmp_path / "model")!r}, encoder=encoder, name="bert/tiny", tokenizer=tiny.tokenizer())
 """
-    python("-c", code)
+    forked("-c", code)
     code = f"""
 import kerasbert as kb
 kb.finetune({str(tmp_path / "model")!r}, "classification", {str(tmp_path / "train.tsv")!r}, out={str(tmp_path / "run")!r},
             steps=2, batch=8, strategy="cpu:2", quiet=True)
 """
-    python("-c", code)
+    forked("-c", code)
     assert (tmp_path / "run" / "weights.safetensors").is_file()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import kerasbert as kb
-from tests.support import ROOT, python
+from tests.support import ROOT, forked
 
 SCRIPTS = ROOT / "tpu_scripts"
 RECIPES = sorted(path.stem for path in (SCRIPTS / "recipes").glob("*.yaml"))
@@ -92,7 +92,7 @@ def test_scripts_are_thin(path):
 
 
 def script(name, *arguments, check=True):
-    return python(SCRIPTS / f"{name}.py", *arguments, check=check)
+    return forked(SCRIPTS / f"{name}.py", *arguments, check=check)
 
 
 @pytest.mark.parametrize("name", ["prepare_data", "pretrain"])
@@ -149,7 +149,7 @@ def test_smoke_goes_on_across_the_change_of_length(tmp_path):
     stop += "def note(self, record):\n    log(self, record)\n    record['step'] == 7 and os.kill(os.getpid(), signal.SIGTERM)\n"
     stop += "runs.Run.log = note\nfrom kerasbert import cli; import sys; sys.exit(cli.main(sys.argv[1:]))"
     line = ["pretrain", "--recipe", recipe, "--out", tmp_path / "parts", "--quiet"]
-    assert python("-c", stop, *line, check=False).returncode == 75
+    assert forked("-c", stop, *line, check=False).returncode == 75
     script(*line)
     one, other = (read_tensors(tmp_path / name) for name in ("whole", "parts"))
     assert all(np.array_equal(one.read(name), other.read(name)) for name in one.names())

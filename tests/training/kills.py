@@ -3,22 +3,21 @@
 python -m tests.training.kills --kills 50
 
 The run has two phases. A process is killed after a random number of its updates, by SIGKILL or SIGTERM; every third time
-as soon as a checkpoint is being written. The next processes import TensorFlow while one trains, for importing takes longer
-than the updates between two kills.
+as soon as a checkpoint is being written. The processes are forks of one that has imported TensorFlow.
 """
 
 import argparse
 import json
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from tests import tiny
-from tests.support import ROOT
+from tests.forks import Child
+from tests.support import start
 
 STEPS, SAVE_EVERY = 400, 4
 
@@ -37,42 +36,15 @@ def records(folder: Path) -> list[dict]:
     ]
 
 
-class Processes:
-    """Processes that have imported TensorFlow and wait to be told to run, or go on with, a run."""
-
-    def __init__(self, folder: Path, spares: int = 2):
-        self.folder, self.waiting = folder, []
-        for _ in range(spares):
-            self._spare()
-
-    def _spare(self) -> None:
-        command = [sys.executable, "-m", "tests.training.kills", "--worker", str(self.folder)]
-        self.waiting.append(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True))
-
-    def start(self, out: Path) -> subprocess.Popen:
-        """One of them begins."""
-        self._spare()
-        process = self.waiting.pop(0)
-        process.stdin.write(f"{out}\n")
-        process.stdin.close()
-        return process
-
-    def close(self) -> None:
-        """Those that were not needed end."""
-        for process in self.waiting:
-            process.kill()
-            process.wait()
-            process.stdin.close()
+def begin(folder: Path, out: Path) -> Child:
+    """A process that begins a run, or goes on with it."""
+    return start("-m", "tests.training.kills", "--worker", folder, out)
 
 
-def work(folder: Path) -> None:
+def work(folder: Path, out: Path) -> None:
     """What a process does."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))  # as the command line does
-    from kerasbert.training import pretrain  # noqa: F401
-
-    out = sys.stdin.readline().strip()
-    if out:
-        train(json.loads((folder / "phases.json").read_text()), Path(out))
+    train(json.loads((folder / "phases.json").read_text()), out)
 
 
 def train(phases: list[dict], out: Path) -> None:
@@ -119,7 +91,7 @@ def newest(out: Path) -> int:
     return json.loads(whole[-1])["step"] if whole else 0
 
 
-def kill(ready: Processes, out: Path, kills: int, draw: random.Random) -> dict:
+def kill(folder: Path, out: Path, kills: int, draw: random.Random) -> dict:
     """Go on with the run until it ends, killed `kills` times on the way; what was seen.
 
     Raises:
@@ -130,7 +102,7 @@ def kill(ready: Processes, out: Path, kills: int, draw: random.Random) -> dict:
     done, processes, status = 0, 0, None
     while status != 0:
         begins, before = checkpoint(out), len(_began(out))
-        process = ready.start(out)
+        process = begin(folder, out)
         processes += 1
         if done == kills:
             status = process.wait()
@@ -170,7 +142,7 @@ def _began(out: Path) -> list[int]:
     return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
-def _wait(process: subprocess.Popen, out: Path, until: int, saving: bool, before: int) -> int | None:
+def _wait(process: Child, out: Path, until: int, saving: bool, before: int) -> int | None:
     """Wait for an update, and for a save to be under way if `saving`; the status if the process ends before."""
     while (status := process.poll()) is None:
         # what an older process logged is there until this one has begun
@@ -188,12 +160,8 @@ def run(folder: Path, kills: int, seed: int = 0) -> dict:
     from kerasbert.checkpoints import read_tensors
 
     (folder / "phases.json").write_text(json.dumps(records(folder)))
-    ready = Processes(folder)
-    try:
-        assert ready.start(folder / "whole").wait() == 0
-        seen = kill(ready, folder / "killed", kills, random.Random(seed))
-    finally:
-        ready.close()
+    assert begin(folder, folder / "whole").wait() == 0
+    seen = kill(folder, folder / "killed", kills, random.Random(seed))
     one, other = read_tensors(folder / "whole"), read_tensors(folder / "killed")
     assert one.names() == other.names()
     return seen | {"difference": max(float(np.abs(one.read(n) - other.read(n)).max()) for n in one.names())}
@@ -204,10 +172,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--worker", metavar="DIR", help="what the command starts its processes with")
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(Path(options.worker))
+        work(*map(Path, options.worker))
         return
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()

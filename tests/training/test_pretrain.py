@@ -4,8 +4,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -18,7 +16,7 @@ from kerasbert.errors import InputError
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.optimizers import LinearSchedule, adamw
 from tests import tiny
-from tests.support import ROOT, python
+from tests.support import forked, start
 
 ARGUMENTS = {"steps": 12, "batch": 8, "learning_rate": 1e-3, "changes": tiny.SPEC, "quiet": True}
 
@@ -208,7 +206,6 @@ def test_adamw_by_hand_decays_matrices_only():
 
 
 COMMAND = [
-    sys.executable,
     "-m",
     "kerasbert.cli",
     "pretrain",
@@ -223,14 +220,20 @@ COMMAND = [
 COMMAND += ["--learning-rate", "1e-3", "--quiet", *(f"--set={path}={value}" for path, value in tiny.SPEC.items())]
 
 
+@pytest.fixture(scope="module")
+def whole(folder, data):
+    """The run of COMMAND that nothing killed."""
+    forked(*COMMAND, "--data", data, "--out", folder / "whole")
+    return folder / "whole"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
-def test_killed_at_random_moments_the_same_command_ends_with_the_same_weights(folder, data, name):
-    whole, out = folder / f"whole-{name}", folder / f"killed-{name}"
-    python(*COMMAND[1:], "--data", data, "--out", whole)
+def test_killed_at_random_moments_the_same_command_ends_with_the_same_weights(folder, data, whole, name):
+    out = folder / f"killed-{name}"
     draw, kills, statuses = random.Random(name), 0, []
     while not (out / "weights.safetensors").exists():
-        process = subprocess.Popen([*COMMAND, "--data", str(data), "--out", str(out)], cwd=ROOT)
+        process = start(*COMMAND, "--data", data, "--out", out)
         if kills < 4:
             # wait for the run to begin, so that the kill falls into training or saving
             wait_for(process, out, checkpoints=min(kills, 1) + 1)

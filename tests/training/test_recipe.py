@@ -12,7 +12,7 @@ from kerasbert import cli
 from kerasbert.errors import InputError
 from kerasbert.training import pretrain as module
 from tests import tiny
-from tests.support import python
+from tests.support import forked
 
 GOOD = """
 # a comment with ${NOTHING}
@@ -220,7 +220,7 @@ def test_a_recipe_trains(tmp_path):
     recipe = {"model": "bert/tiny", "steps": 2, "batch": 4, "optimizer": "adafactor", "set": tiny.SPEC}
     (tmp_path / "r.yaml").write_text(json.dumps(recipe))  # json is YAML
     line = ["pretrain", "--recipe", tmp_path / "r.yaml", "--data", tiny.records(tmp_path), "--out", tmp_path / "run"]
-    python("-m", "kerasbert.cli", *line, "--quiet")
+    forked("-m", "kerasbert.cli", *line, "--quiet")
     settings = json.loads((Path(tmp_path) / "run" / "run.json").read_text())["settings"]
     assert (settings["optimizer"], settings["batch"], settings["schedule"]) == ("adafactor", 4, "linear")
 

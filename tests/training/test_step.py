@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from tests.support import python
+from tests.support import forked
 
 LIMIT = 1e-6  # largest weight difference after 10 updates, float32
 
 
 def train(folder, **settings) -> dict:
     out = folder / f"{len(list(folder.iterdir()))}.npz"
-    python("-m", "tests.training.worker", out, json.dumps(settings))
+    forked("-m", "tests.training.worker", out, json.dumps(settings))
     return dict(np.load(out))
 
 

@@ -14,7 +14,7 @@ from kerasbert.training import multiworker, preflight
 from kerasbert.training.runs import open_run
 from kerasbert.training.strategy import Place, described, parse, resolve, strategy
 from tests import tiny
-from tests.support import python
+from tests.support import forked
 
 TF_CONFIG = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
 
@@ -151,7 +151,7 @@ for precision in ("float32", "mixed_bfloat16", "mixed_float16"):
 @pytest.mark.parametrize("name", ["cpu", "cpu:2"])
 def test_every_precision_saves_and_goes_on(tmp_path, name):
     """On two replicas the loss scale is a variable of both, which `float` does not take."""
-    python("-c", PRECISIONS, tmp_path, tiny.records(tmp_path), name)
+    forked("-c", PRECISIONS, tmp_path, tiny.records(tmp_path), name)
 
 
 def test_a_zone_of_this_machine():
@@ -283,6 +283,6 @@ def test_too_much_memory_is_told_of(monkeypatch):
 
 def test_the_command_line_refuses_in_one_line(tmp_path):
     command = ["-m", "kerasbert.cli", "pretrain", "bert/tiny", "--data", tmp_path, "--steps", "2", "--out", "run"]
-    done = python(*command, "--strategy", "tpu:mine", check=False)
+    done = forked(*command, "--strategy", "tpu:mine", check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(f"error: data {tmp_path} is a path of this machine")

@@ -18,7 +18,8 @@ from kerasbert.training.phases import Phase
 from kerasbert.training.replay import lines, replay
 from kerasbert.training.runs import Run
 from tests import tiny
-from tests.support import python
+from tests.support import forked
+from tests.training import kills
 from tests.training.test_pretrain import ARGUMENTS, same, weights
 
 
@@ -313,7 +314,6 @@ PHASED_RUN = """
 import sys
 import kerasbert as kb
 from tests import tiny
-from tests.support import python
 out, short, long, strategy, accumulate = sys.argv[1:]
 phases = [{"steps": 12, "data": short, "batch": 8}, {"data": long, "batch": 4}]
 kb.pretrain(
@@ -326,7 +326,7 @@ kb.pretrain(
 @pytest.mark.slow
 def test_two_devices_with_accumulation_give_the_weights_of_one_after_20_updates(folder, short, long):
     for name, strategy, accumulate in (("one", "cpu", 1), ("two", "cpu:2", 2)):
-        python("-c", PHASED_RUN, folder / name, short, long, strategy, accumulate)
+        forked("-c", PHASED_RUN, folder / name, short, long, strategy, accumulate)
     assert distance(folder / "one", folder / "two") <= 1e-6
     one, two = ([r for r in metrics(folder / name) if "held_out/loss" in r] for name in ("one", "two"))
     assert [r["step"] for r in one] == [r["step"] for r in two] == [10, 20]
@@ -335,8 +335,7 @@ def test_two_devices_with_accumulation_give_the_weights_of_one_after_20_updates(
 
 
 @pytest.mark.slow
-def test_killed_three_times_it_ends_with_the_same_weights():
+def test_killed_three_times_it_ends_with_the_same_weights(tmp_path):
     """The 50 kills of the benchmark are `python -m tests.training.kills --kills 50`."""
-    shown = python("-m", "tests.training.kills", "--kills", "3").stdout
-    assert "  kills: 3\n" in shown
-    assert "  difference: 0.0\n" in shown
+    seen = kills.run(tmp_path, 3)
+    assert (seen["kills"], seen["difference"]) == (3, 0.0)

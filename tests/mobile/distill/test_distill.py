@@ -19,7 +19,7 @@ from kerasbert.tasks import predict
 from tests import tiny
 from tests.mobile.distill import replicas
 from tests.models.battery import eagerly
-from tests.support import python
+from tests.support import forked
 
 QUICK = {"batch": 20, "learning_rate": 1e-2, "length": 16, "quiet": True}
 
@@ -260,7 +260,7 @@ def test_the_command(classifier, files, tmp_path, capsys):
 @pytest.mark.slow
 def test_two_replicas_are_one(classifier, files, tmp_path):
     """All losses, dropout on; and a whole run from the command line."""
-    python("-m", "tests.mobile.distill.replicas", "cpu:2", tmp_path / "two.npz")
+    forked("-m", "tests.mobile.distill.replicas", "cpu:2", tmp_path / "two.npz")
     replicas.main("cpu", tmp_path / "one.npz")
     found = [(dict(np.load(tmp_path / "one.npz")), dict(np.load(tmp_path / "two.npz")))]
     call = [
@@ -276,7 +276,7 @@ def test_two_replicas_are_one(classifier, files, tmp_path):
         "20",
         "--quiet",
     ]
-    python("-m", "kerasbert.mobile.cli", *call, "--out", tmp_path / "two", "--strategy", "cpu:2", "--length", "16")
+    forked("-m", "kerasbert.mobile.cli", *call, "--out", tmp_path / "two", "--strategy", "cpu:2", "--length", "16")
     assert main([*map(str, call), "--out", str(tmp_path / "one"), "--length", "16"]) == 0
     found.append((weights(tmp_path / "one"), weights(tmp_path / "two")))
     for one, two in found:

@@ -16,7 +16,8 @@ from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
 from kerasbert.training.trainer import precision
 from tests.mobile.distill import worlds
-from tests.models.battery import different, eagerly
+from tests.models.battery import eagerly
+from tests.models.cover import families
 
 ALL = Distillation({"labels": 1.0, "soft": 1.0, "logits": 1.0, **worlds.LAYERS}, temperature=2.0)
 
@@ -167,7 +168,7 @@ def check_learns(program, batch, teacher):
 QUICK = ("albert", "mobilebert")  # shared layers, no norms; a family takes 2 to 3 s
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in different()])
+@pytest.mark.parametrize("name", families("student", QUICK))
 def test_every_encoder_learns_from_bert(name):
     """Students of half the width and half the layers."""
     student = worlds.model(name, 8, dropout=0.0, **{"blocks.layers": 1})
@@ -175,8 +176,7 @@ def test_every_encoder_learns_from_bert(name):
     check_learns(LabelImitation(student, teacher, ALL), worlds.batch(), teacher)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", different())
+@pytest.mark.parametrize("name", families("teacher"))
 def test_every_encoder_teaches(name):
     student, teacher = worlds.model("bert", 8, dropout=0.0), worlds.model(name, seed=2)
     check_learns(LabelImitation(student, teacher, ALL), worlds.batch(), teacher)
@@ -198,8 +198,7 @@ def test_mobilebert_learns_from_ib_bert():
     check_learns(program, worlds.batch(), teacher)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", different())
+@pytest.mark.parametrize("name", families("tokens"))
 def test_every_encoder_learns_tokens(name):
     student, teacher = worlds.model(name, 8, task=None, dropout=0.0), worlds.model("bert", task=None, seed=2)
     check_learns(TokenImitation(student, teacher, RECIPES["distilbert"], batches=batches()), worlds.batch(), teacher)

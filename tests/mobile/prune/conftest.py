@@ -7,6 +7,7 @@ import kerasbert as kb
 from kerasbert.tasks.batches import encode_texts
 from tests import tiny as world
 from tests.models.battery import Subject, eagerly
+from tests.support import once
 
 SETTINGS = {"batch": 10, "length": 16, "learning_rate": 1e-2, "quiet": True, "patience": None}
 
@@ -30,15 +31,14 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="session")
 def finetuned(tmp_path_factory, files):
     """Family name -> directory of a tiny model of it, fine-tuned for a few updates."""
-    folder, made = tmp_path_factory.mktemp("finetuned"), {}
 
     def make(name: str, **changes):
-        key = (name, *changes.items())
-        if key not in made:
-            subject = Subject(name, folder, **changes)
-            made[key] = folder / f"{name}-{len(made)}"
+        def train(folder):
             with eagerly():
-                kb.finetune(subject.encoder(), "classification", files, out=made[key], steps=2, **SETTINGS)
-        return made[key]
+                encoder = Subject(name, folder, **changes).encoder()
+                kb.finetune(encoder, "classification", files, out=folder / "run", steps=2, **SETTINGS)
+
+        key = "-".join(["finetuned", name, *(f"{field}={value}" for field, value in changes.items())])
+        return once(tmp_path_factory, key, train)[0] / "run"
 
     return make

@@ -17,8 +17,9 @@ from kerasbert.training.config import TrainConfig
 from kerasbert.training.optimizers import adamw, averaged, make_optimizer
 from kerasbert.training.step import StepCore
 from tests.mobile.prune.conftest import SETTINGS
-from tests.models.battery import Subject, different, eagerly
-from tests.support import python
+from tests.models.battery import Subject, eagerly
+from tests.models.cover import families
+from tests.support import forked
 
 ONE = {"blocks.layers": 1}
 
@@ -181,7 +182,7 @@ def test_two_replicas_prune_as_one(files, tmp_path, finetuned):
     found = []
     for strategy in ("cpu", "cpu:2"):
         out = tmp_path / strategy.replace(":", "")
-        python("-m", "tests.mobile.prune.worker", strategy, run, files["train"], files["dev"], out)
+        forked("-m", "tests.mobile.prune.worker", strategy, run, files["train"], files["dev"], out)
         found.append(tensors(out))
     one, two = found
     for name in one:
@@ -189,8 +190,7 @@ def test_two_replicas_prune_as_one(files, tmp_path, finetuned):
         np.testing.assert_allclose(one[name], two[name], atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", different())
+@pytest.mark.parametrize("name", families("prune"))
 def test_every_family_is_pruned(name, tmp_path):
     subject = Subject(name, tmp_path)
     pruner = prune.Magnitude(structure="2:4")

@@ -16,7 +16,8 @@ from kerasbert.spec import Spec
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.task import Rows
 from tests.mobile.prune.conftest import SETTINGS, vectors
-from tests.models.battery import Subject, different, eagerly
+from tests.models.battery import Subject, eagerly
+from tests.models.cover import families
 from tests.tiny import sentences
 
 HEADS = {"attention.heads": 4, "attention.head_size": 4}
@@ -70,13 +71,17 @@ def test_layers_are_taken_out_of_a_model_that_shares(tmp_path, share):
     same(encoder, tmp_path / "l")
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [("bert", {"blocks.bias": False}), *(pytest.param(name, {}, marks=pytest.mark.slow) for name in different())],
-)
-def test_every_family_is_cut(name, changes, tmp_path):
+@pytest.mark.parametrize("name", families("cut"))
+def test_every_family_is_cut(name, tmp_path):
+    check_cut(Subject(name, tmp_path, **HEADS, **{"blocks.layers": 3}), tmp_path)
+
+
+def test_a_model_without_biases_is_cut(tmp_path):
+    check_cut(Subject("bert", tmp_path, **HEADS, **{"blocks.layers": 3, "blocks.bias": False}), tmp_path)
+
+
+def check_cut(subject, tmp_path):
     """Heads, neurons of every network, and the second of three layers."""
-    subject = Subject(name, tmp_path, **HEADS, **{"blocks.layers": 3}, **changes)
     encoder = saved(subject, tmp_path / "m")
     info, tensors = rewrite.read(tmp_path / "m")
     cut = Cut(info.spec, tensors)

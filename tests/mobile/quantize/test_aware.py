@@ -24,8 +24,9 @@ from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
 from tests import tiny as world
 from tests.mobile.prune.conftest import SETTINGS
-from tests.models.battery import Subject, different, eagerly
-from tests.support import python
+from tests.models.battery import Subject, eagerly
+from tests.models.cover import families
+from tests.support import forked
 
 WIDE = {"hidden": 64, "blocks.layers": 1}  # matrices that are large enough for the converter
 TASK = Task("opinions", labels={"0": "no", "1": "yes"})
@@ -80,8 +81,7 @@ def test_the_model_computes_what_its_file_computes(name, tmp_path):
     assert ours < 0.2 * plain
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", different())
+@pytest.mark.parametrize("name", families("aware"))
 def test_every_family_is_trained(name, tmp_path):
     """Two updates change every kernel that is rounded."""
     subject = Subject(name, tmp_path, hidden=64, dropout=0.1)
@@ -200,7 +200,7 @@ def test_two_replicas_train_as_one(files, tmp_path, finetuned):
     found = []
     for strategy in ("cpu", "cpu:2"):
         out = tmp_path / strategy.replace(":", "")
-        python("-m", "tests.mobile.quantize.worker", strategy, run, files["train"], files["dev"], out)
+        forked("-m", "tests.mobile.quantize.worker", strategy, run, files["train"], files["dev"], out)
         found.append((tensors(out), read_ranges(out)))
     (one, ranges), (two, others) = found
     for name in one:

@@ -10,7 +10,8 @@ import pytest
 from kerasbert.errors import InputError
 from tests import tiny
 from tests.mobile.conftest import TEXTS
-from tests.models.battery import Subject, different
+from tests.models.battery import Subject
+from tests.models.cover import families
 
 pytest.importorskip("tensorflow")
 MOVES = {"CAST", "QUANTIZE", "DEQUANTIZE"}
@@ -152,8 +153,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("static")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", different())
+@pytest.mark.parametrize("name", families("static"))
 def test_every_encoder(name, folder):
     """ALBERT's shared layers and MobileBERT's NoNorm are among them: static_int8 keeps the vectors, full_int8 converts."""
     from ai_edge_litert.interpreter import Interpreter

@@ -1,0 +1,99 @@
+"""Which families go through which expensive stage in CI; `-m full` takes every family through every stage.
+
+A stage can break for what a family has, such as shared layers or no pooler, so that CI covers every pair (stage, trait), and
+takes every family through two stages at least. A family without a new trait costs those two.
+"""
+
+import collections
+import functools
+from collections.abc import Hashable, Mapping, Sequence
+
+import pytest
+
+from kerasbert import registry
+from kerasbert.layers.block import Block
+from tests.models.battery import different
+
+# stage -> what families that are otherwise one encoder differ in, see `different`; None: every family
+STAGES: dict[str, tuple[str, ...] | None] = {
+    "journey": ("tokenizer",),
+    "finetune": None,
+    "static": (),
+    "aware": (),
+    "cut": (),
+    "prune": (),
+    "trim": ("objective", "tokenizer"),
+    "student": (),
+    "teacher": (),
+    "tokens": (),
+}
+LEAST = 2
+
+
+def traits(name: str) -> set[Hashable]:
+    """What a family has that a stage may not know."""
+    family = registry.family(name)
+    spec = family.size(next(iter(family.sizes)))
+    own = {field for field in vars(spec) if field not in vars(registry.family("bert").spec)}
+    return {
+        ("norm", spec.blocks.norm),
+        ("share", spec.blocks.share),
+        ("pooler", spec.pooler),
+        ("segments", bool(spec.embeddings.segments)),
+        ("narrow embeddings", spec.embeddings.width not in (None, spec.hidden)),
+        ("offset", bool(spec.embeddings.offset)),
+        ("languages", hasattr(spec.embeddings, "languages")),
+        ("blocks", getattr(family.encoder, "block_class", Block) is registry.family("bert").encoder.block_class),
+        ("tokenizer", family.tokenizer),
+        *(("field", field) for field in own),
+    }
+
+
+def cover(
+    candidates: Mapping[str, Sequence[str]], known: Mapping[str, set[Hashable]], least: int = LEAST
+) -> dict[str, list[str]]:
+    """Stage -> families such that every pair (stage, trait) and every family `least` times are there.
+
+    Args:
+        candidates: stage -> the families that it can take. known: family -> its traits.
+    """
+    chosen: dict[str, list[str]] = {stage: [] for stage in candidates}
+    load: collections.Counter[str] = collections.Counter()
+
+    def take(stage: str, name: str) -> None:
+        chosen[stage].append(name)
+        load[name] += 1
+
+    for stage, names in candidates.items():
+        missing = set().union(*(known[name] for name in names))
+        while missing:  # the most that is new, the one least used so far
+            best = max(sorted(names), key=lambda name: (len(known[name] & missing), -load[name]))
+            take(stage, best)
+            missing -= known[best]
+    for name in sorted(known):
+        while load[name] < least:
+            stages = [stage for stage, names in candidates.items() if name in names and name not in chosen[stage]]
+            if not stages:
+                break
+            take(min(stages, key=lambda stage: len(chosen[stage])), name)
+    return chosen
+
+
+def candidates() -> dict[str, list[str]]:
+    """Stage -> the families that differ for it."""
+    return {stage: list(registry.families()) if by is None else different(*by) for stage, by in STAGES.items()}
+
+
+@functools.cache
+def _covered() -> dict[str, list[str]]:
+    possible = candidates()
+    return cover(possible, {name: traits(name) for names in possible.values() for name in names})
+
+
+def families(stage: str, quick: Sequence[str] = ()) -> list:
+    """Parameters of a test: `slow` where CI takes the family through the stage, else `full`; `quick` ones neither."""
+    parameters = []
+    for name in candidates()[stage]:
+        mark = pytest.mark.slow if name in _covered()[stage] else pytest.mark.full
+        parameters.append(pytest.param(name, marks=() if name in quick else mark))
+    return parameters
