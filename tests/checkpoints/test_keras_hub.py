@@ -11,7 +11,7 @@ from kerasbert.errors import InputError
 from kerasbert.text.bpe import ALPHABET, SPECIALS
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.peers,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # keras_hub's own imports
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),

@@ -9,11 +9,15 @@ from kerasbert.errors import InputError
 from tests.data import corpus
 from tests.support import shared
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # Beam's own imports
-    pytest.importorskip("apache_beam", reason="needs kerasbert[beam]")
+# warnings of Beam and what it imports
+pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("default")]
 
-pytestmark = pytest.mark.filterwarnings("default")  # of Beam and what it imports
+
+@pytest.fixture(scope="module", autouse=True)
+def beam():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Beam's own imports
+        pytest.importorskip("apache_beam", reason="needs kerasbert[beam]")
 
 
 def contents(directory):
@@ -67,7 +71,6 @@ def test_a_mistake_in_a_worker_is_one_line(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["a.tsv"]
 
 
-@pytest.mark.slow
 def test_the_shared_texts_are_identical(tmp_path):
     from kerasbert.text import load_tokenizer
 

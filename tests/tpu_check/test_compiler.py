@@ -11,8 +11,12 @@ from kerasbert.training.chips import GB
 from tests.tpu_check.test_lower import TINY, specs
 
 pytestmark = pytest.mark.slow
-for needed in ("jax", "libtpu"):
-    pytest.importorskip(needed)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needed():
+    for name in ("jax", "libtpu"):
+        pytest.importorskip(name, reason="needs kerasbert[tpu-check]")
 
 
 def program(size: int) -> bytes:

@@ -77,7 +77,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.peers
 def test_they_are_those_of_tfmot_and_so_are_the_masks():
     pytest.importorskip("tensorflow_model_optimization")
     found = json.loads(python("-W", "ignore", "-c", THEIRS).stdout.splitlines()[-1])
