@@ -11,6 +11,7 @@ from tests.support import once
 
 # Two workers take file after file: the ones that take minutes come first, so that none of them is the last.
 LONG = (
+    "test_docs.py",
     "test_learning.py",
     "test_battery.py",
     "test_trainer.py",
@@ -18,11 +19,14 @@ LONG = (
     "test_journey.py",
     "test_step.py",
     "test_plan.py",
+    "test_electra.py",
+    "test_aware.py",
+    "test_ernie.py",
 )
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")

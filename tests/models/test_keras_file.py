@@ -15,7 +15,7 @@ from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from tests import tiny as world
 from tests.models import battery
-from tests.support import forked
+from tests.support import python
 
 # Keras' own: numpy 2 and a tensor's __array__; a model that uses no pooled output
 pytestmark = [
@@ -86,7 +86,7 @@ import json, numpy as np, kerasbert as kb
 model = kb.load({str(tmp_path / "best.keras")!r})
 print(json.dumps(model.predict(dict(np.load({str(tmp_path / "inputs.npz")!r})), verbose=0).tolist()))
 """
-    found = json.loads(forked("-c", program).stdout.splitlines()[-1])
+    found = json.loads(python("-c", program).stdout.splitlines()[-1])
     np.testing.assert_allclose(found, model.predict(inputs, verbose=0), atol=1e-6)
 
 
