@@ -107,7 +107,7 @@ PREPARED = (
     "kerasbert.training.finetune",
     "kerasbert.export.saved_model",
     "kerasbert.mobile.cli",
-    "kerasbert.mobile.plan",
+    "kerasbert.mobile.pipeline.plan",
     "tests.models.battery",
 )
 
@@ -116,9 +116,11 @@ def prepare() -> None:
     """Import what the children use; no operation of TensorFlow, which starts threads and fixes the devices."""
     from kerasbert import registry
 
-    registry.families(), registry.objectives(), registry.tasks()
+    for table in (registry.families(), registry.objectives(), registry.tasks()):
+        dict(table)  # imports what fills it
     for name in PREPARED:
-        importlib.import_module(name)
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
 
 
 def run(argv: list[str]) -> None:

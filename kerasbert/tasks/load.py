@@ -77,7 +77,7 @@ def load(directory: str | os.PathLike) -> Any:
         InputError: no model there, an unfinished run, weights that do not fit.
     """
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
-        registry.families()  # their classes are known to Keras once they are imported
+        [*registry.families()]  # their classes are known to Keras once they are imported
         return keras.saving.load_model(directory)
     path = source.directory(directory)
     encoder, info = checkpoints.load_encoder(path)
