@@ -55,16 +55,49 @@ class Input:
         """How many of its axes are as long as the sequence."""
         return self.axes.count("S")
 
-    def to_json(self) -> dict[str, Any]:
-        """What a bundle says of it; functions stay behind."""
-        fields = {"axes": self.axes, "dtype": self.dtype, "filled_by": self.filled_by}
-        return fields | ({"setting": self.setting} if self.setting else {})
+    def shape(self, length: int | None) -> tuple[int | None, ...]:
+        """Its shape for one row of `length` tokens, B = 1.
+
+        Raises:
+            InputError: an axis that no file for a phone has yet.
+        """
+        if unknown_axes := set(self.axes) - {"B", "S"}:
+            raise InputError(f"input {self.name!r} has the axes {self.axes}, expected B and S alone: {unknown_axes}")
+        return tuple(1 if axis == "B" else length for axis in self.axes)
 
 
 TEXT = (Input("token_ids", pad=PAD), Input("padding_mask"), Input("segment_ids"))
 """What BERT reads."""
 
 NAMES = tuple(each.name for each in TEXT)
+
+_MADE: dict[str, Input] = {}
+
+
+def register(declared: Input) -> Input:
+    """Make an input of a plug-in's family known by its name, so that a phone finds its `make`.
+
+    A phone has no Keras and so no families: a plug-in file that its bundle names is run there, and what it calls with no
+    Keras, `register` and `answers.register`, is all that is taken of it. Give the same Input to the family.
+
+    Raises:
+        InputError: the name is taken by another input.
+    """
+    if _MADE.get(declared.name, declared) != declared or declared.name in NAMES:
+        raise InputError(f"the input {declared.name!r} is registered already: choose another name")
+    _MADE[declared.name] = declared
+    return declared
+
+
+def find(name: str) -> Input:
+    """The input that a plug-in registered by that name.
+
+    Raises:
+        InputError: no such input, or one that nothing makes.
+    """
+    if name not in _MADE or _MADE[name].make is None:
+        raise unknown("input with a maker", name, list(_MADE), "a plug-in: --plugin FILE")
+    return _MADE[name]
 
 
 @dataclasses.dataclass(frozen=True)

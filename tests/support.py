@@ -1,8 +1,10 @@
 """What tests share: paths of the data beside the project, fresh processes, tiny models."""
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,28 @@ def python(*arguments: str, check: bool = True, timeout: float = 600, **env: str
             f"{arguments} ended with {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         )
     return done
+
+
+@contextlib.contextmanager
+def forgotten() -> Iterator[None]:
+    """What plug-ins register within is forgotten afterwards."""
+    from kerasbert import answers, inputs, registry
+    from kerasbert.tasks import base
+
+    registry.families(), registry.objectives(), registry.tasks()
+    tables = [
+        table
+        for module in (registry, answers, inputs, base)
+        for table in vars(module).values()
+        if isinstance(table, MutableMapping)
+    ]
+    before, modules = [dict(table) for table in tables], set(sys.modules)
+    try:
+        yield
+    finally:
+        for table, entries in zip(tables, before, strict=True):
+            for name in set(table) - set(entries):
+                del table[name]
+        for name in set(sys.modules) - modules:
+            if name.startswith("kerasbert_plugin_"):
+                del sys.modules[name]

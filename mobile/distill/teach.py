@@ -8,11 +8,12 @@ from typing import Any
 
 import keras
 
-from kerasbert import files
+from kerasbert import files, inputs, registry
 from kerasbert import spec as specs
 from kerasbert.data.records import MANIFEST, Records
 from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
+from kerasbert.inputs import Input
 from kerasbert.mobile.distill import models
 from kerasbert.mobile.distill.program import LabelImitation, TokenImitation
 from kerasbert.mobile.distill.recipes import Distillation, find_recipe
@@ -113,7 +114,8 @@ def distill(
         if length is None:
             length = (begun["settings"].get("length") if begun else None) or task.length or 128
         rows = split(task, data, begun=begun, start=teacher, seed=settings.get("seed", 0), dev=chosen.answers)
-        job = _OnTexts(rows, unlabelled, chosen, tokenizer, min(length, longest), cache)
+        declared = {each.name: each for model in (source, target) for each in registry.family(model.family).inputs}
+        job = _OnTexts(rows, unlabelled, chosen, tokenizer, min(length, longest), cache, tuple(declared.values()))
     total = job.steps(epochs, batch) if steps is None else steps
     warmup = settings.pop("warmup", None)
     made = Settings(
@@ -222,12 +224,13 @@ class _OnTexts:
         tokenizer: Any,
         longest: int,
         cache: Any,
+        declared: tuple[Input, ...],
     ):
         # the unit of the teacher's head, which its student's may be copied from
         self.task = task = dataclasses.replace(rows.task, length=None)
-        if task.kind == "regression" and "soft" in recipe.losses:
+        if not task.how.answers.labelled and "soft" in recipe.losses:
             raise InputError(
-                "the loss soft compares classes, the teacher's task is a regression: take logits (--loss logits=1)"
+                f"the loss soft compares classes, the teacher's task is a {task.how.name}: take logits (--loss logits=1)"
             )
         self.longest, self.cache, self.dev = longest, cache, rows.dev
         self.sources, self.digests, self.held_out = rows.sources, rows.digests, rows.held_out
@@ -239,7 +242,8 @@ class _OnTexts:
             )
         self.unlabelled = [unlabelled] if isinstance(unlabelled, str | os.PathLike) else list(unlabelled)
         self.rows, self.labelled = joined(self.task, rows.train, read_unlabelled(self.task, self.unlabelled))
-        reads = {"kind": self.task.how}
+        numbers = inputs.numbers(declared, tokenizer, task.settings)
+        reads = {"kind": self.task.how, "declared": declared, "settings": numbers}
         self.encoded = encode_texts(tokenizer, self.rows.texts, longest, **reads)
         self.encoded_dev = encode_texts(tokenizer, self.dev.texts, longest, **reads) if self.dev else None
         told = [("train", self.encoded), ("dev", self.encoded_dev)]

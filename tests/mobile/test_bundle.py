@@ -9,13 +9,13 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.export import bundle
+from kerasbert.inputs import NAMES
 
 BUNDLE = bundle.Bundle(
     kind="classification",
     tokenizer={"vocab.txt": b"[PAD]\n", "tokenizer.json": b"{}"},
-    signatures={16: "length_16", 8: "length_8"},
-    inputs={"token_ids": "ids"},
-    output="probabilities",
+    signatures=tuple(bundle.Signature("answer", f"length_{n}", {"S": n}, {"probabilities": "p"}) for n in (8, 16)),
+    inputs=tuple(bundle.Reads(name, name) for name in NAMES),
     labels=("nein", "jä"),
 )
 
@@ -26,7 +26,8 @@ def test_what_is_written_is_read():
 
 
 def test_any_length_is_format_2_and_files_of_format_1_still_open():
-    free = dataclasses.replace(BUNDLE, signatures={16: "any_length"}, any_length=True)
+    only = bundle.Signature("answer", "any_length", {"S": 16}, {"probabilities": "p"})
+    free = dataclasses.replace(BUNDLE, signatures=(only,), any_length=True)
     assert bundle.read(free.to_zip()) == free
     assert [free.signature(length) for length in (2, 9, 16)] == ["any_length"] * 3
     assert [BUNDLE.signature(length) for length in (8, 16)] == ["length_8", "length_16"]
