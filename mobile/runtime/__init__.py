@@ -128,7 +128,8 @@ class Runner:
         self.labels = bundle.labels
         self.lengths = bundle.lengths
         self._reads = tuple(each.declared() for each in bundle.inputs)
-        self._names = {each.name: each.signature for each in bundle.inputs}
+        self._names = {each.name: each.signature for each in bundle.inputs if each.name != each.signature}
+        self._width = self.kind.width(bundle.labels)
         self._usual = self._numbers({})
         self._turn = threading.Lock()
 
@@ -204,10 +205,12 @@ class Runner:
         length = used if self.bundle.any_length else self.lengths[bisect.bisect_left(self.lengths, used)]
         with one_line(self.path, "run"):
             arrays = inputs.arrays(self._reads, [row], length, settings=settings)
+            if self._names:
+                arrays = {self._names.get(name, name): array for name, array in arrays.items()}
             with self._turn:
-                outputs = self.model.run(length, {self._names[name]: array for name, array in arrays.items()})
-        width, tokens = self.kind.width(self.labels), length if self.kind.per_token else 1
-        if len(outputs) != (width or max(1, len(outputs) // tokens)) * tokens:
+                outputs = self.model.run(length, arrays)
+        tokens = length if self.kind.per_token else 1
+        if len(outputs) != (self._width or max(1, len(outputs) // tokens)) * tokens:
             raise InputError(f"{self.path} answers with {len(outputs)} numbers: it is damaged. Write the file again")
         if not np.isfinite(outputs).all():
             raise InputError(
