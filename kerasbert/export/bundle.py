@@ -417,7 +417,8 @@ def _check_input(each: Reads, length: int) -> None:
     """An input that a runtime can fill."""
     numbers = [each.pad, *each.choices.values()]
     if each.dtype not in DTYPES or each.filled_by not in FILLED_BY or not re.fullmatch("BS{1,2}", each.axes):
-        raise ValueError(f"input {each!s:.120}, expected {DTYPES}, {FILLED_BY} and the axes BS or BSS")
+        said = f"{each.dtype!r:.20}, {each.axes!r:.20}, {each.filled_by!r:.20}"
+        raise ValueError(f"input {each.name!r:.30} of {said}, expected int32 or bool, BS or BSS, {FILLED_BY}")
     if length ** each.axes.count("S") > MAX_VALUES:
         raise ValueError(f"input {each.name!r:.40} of {length} tokens, expected at most {MAX_VALUES} numbers")
     if not all(-(2**31) <= number < 2**31 for number in numbers):
