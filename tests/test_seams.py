@@ -11,7 +11,8 @@ from tests.support import ROOT
 OURS = set(base.OURS)
 NAMES = OURS | {alias for name in OURS for alias in answers.find(name).aliases}
 OBJECTS = {name for name in answers.__all__ if name.lower() in NAMES}
-HOMES = {*(f"kerasbert/answers/{name}.py" for name in OURS), *(f"kerasbert/tasks/{name}.py" for name in OURS)}
+THEIRS = "kerasbert/checkpoints/config.py"  # Hugging Face's problem types, which have names of ours
+HOMES = {THEIRS, *(f"kerasbert/answers/{name}.py" for name in OURS), *(f"kerasbert/tasks/{name}.py" for name in OURS)}
 
 
 def constants(node: ast.AST | None) -> set[str]:
@@ -36,7 +37,7 @@ def dispatches(source: str) -> list[int]:
         elif isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in CALLS:
             inner = [part for argument in node.args for part in ast.walk(argument)]
             named = {getattr(part, "id", getattr(part, "attr", "")) for part in inner}
-            said = set().union(*map(constants, node.args)) | {name.lower() for name in named & OBJECTS}
+            said = constants(node.args[0] if node.args else None) | {name.lower() for name in named & OBJECTS}
         if said & NAMES:
             found.append(node.lineno)
     return found
@@ -82,8 +83,9 @@ def test_the_three_inputs_are_spelled_out_in_one_file():
     for folder in ("kerasbert", "mobile"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Tuple | ast.List | ast.Set) and constants(node) >= three:
+                if (isinstance(node, ast.Tuple | ast.List | ast.Set) and constants(node) >= three) or (
+                    isinstance(node, ast.Dict) and set().union(*map(constants, node.keys)) >= three
+                ):
                     spelled.append(str(path.relative_to(ROOT)))
-                elif isinstance(node, ast.Dict) and set().union(*map(constants, node.keys)) >= three:
-                    spelled.append(str(path.relative_to(ROOT)))
-    assert spelled == ["kerasbert/inputs.py"]
+    # an objective makes a batch of its own, corrupted tokens among it
+    assert [name for name in spelled if not name.startswith("kerasbert/objectives/")] == ["kerasbert/inputs.py"]
