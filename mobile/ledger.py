@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import checkpoints, files, report
+from kerasbert import checkpoints, files, registry, report
 from kerasbert.errors import InputError
 from kerasbert.mobile import metadata, repack
 from kerasbert.mobile.runtime import load as load_runtime
@@ -171,5 +171,6 @@ def _times(path: Path, texts: Sequence[Any]) -> dict[str, Any]:
         sample = Path(folder) / "texts.txt"
         sample.write_text("\n".join(map(line, texts[:TIMED])) + "\n", encoding="utf-8")
         pair = () if isinstance(texts[0], str) else ("--pair",)
-        arguments = ("--texts", sample, "--rounds", 2, "--json", "--no-cache", *pair)
+        plugins = (part for file in registry.plugin_files() for part in ("--plugin", file))
+        arguments = ("--texts", sample, "--rounds", 2, "--json", "--no-cache", *pair, *plugins)
         return json.loads(processes.mobile("benchmark", path, *arguments, tensorflow=path.is_dir()))

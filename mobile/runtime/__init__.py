@@ -79,7 +79,13 @@ def _plug_in(path: Path, bundle: bundles.Bundle, plugins: Sequence[str | os.Path
             "that file, or compress again"
         )
     for file in plugins:
-        registry.load_plugin(file)
+        try:
+            registry.load_plugin(file)
+        except ImportError as error:
+            raise InputError(
+                f"the plug-in {file} needs {error.name}, which is not installed: import it inside functions, or keep what a "
+                "phone needs (answers, makers) in a file of its own"
+            ) from error
     try:
         kind = answers.find(bundle.kind)
         for each in bundle.inputs:

@@ -140,3 +140,32 @@ def test_a_model_without_languages_refuses_one(float_file):
 
     with pytest.raises(InputError, match="the model takes no language. Received: 'fr'. Leave --language out"):
         load(float_file[0], cache=False)(["a"], language="fr")
+
+
+def test_a_kind_may_make_several_rows_of_a_text_and_run_the_model_more_than_once(float_file):
+    from kerasbert.answers.classification import ClassificationKind
+    from kerasbert.mobile.runtime import load
+
+    class Halves(ClassificationKind):
+        def rows(self, tokenizer, parts, length):
+            words = parts[0].split()
+            halves = " ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])
+            return [row for half in halves for row in super(Halves, self).rows(tokenizer, (half,), length)]
+
+        def decode(self, parts, rows, outputs, labels):
+            return super().decode(parts, rows, [np.mean(outputs, axis=0)], labels)
+
+    class Twice(ClassificationKind):
+        def answer(self, run, tokenizer, parts, length, labels):
+            (row,) = self.rows(tokenizer, parts, length)
+            return self.decode(parts, [row], [(run(row) + run(row)) / 2], labels)
+
+    runner = load(float_file[0], cache=False)
+    plain = runner(["a good film is", "not bad", "a good", "film is"])
+    runner.kind = Halves()
+    found = runner(["a good film is", "not bad"])
+    assert runner.outputs(["a good film is", "not bad"]).shape == (4, 3)
+    expected = np.mean([list(answer.scores.values()) for answer in plain[2:]], axis=0)
+    np.testing.assert_allclose(list(found[0].scores.values()), expected, atol=1e-6)
+    runner.kind = Twice()
+    assert [a.scores for a in runner(["a good film is", "not bad"])] == [a.scores for a in plain[:2]]
