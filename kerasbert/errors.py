@@ -25,10 +25,13 @@ class InputError(ValueError):
     status = 2
 
 
-class Exploded(InputError):
-    """A loss or gradient that is not finite; the command line exits with status 3, which no script restarts on."""
+class NonFinite(InputError):
+    """A loss or gradient that is not finite; the command line exits with status 3: restart scripts must not retry it."""
 
     status = 3
+
+
+Exploded = NonFinite  # its old name
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

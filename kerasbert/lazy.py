@@ -8,6 +8,11 @@ from typing import Any
 from kerasbert.errors import missing
 
 
+def later(module: str, name: str) -> Callable:
+    """A function or class of a module, which is imported when it is called."""
+    return lambda *args, **keywords: getattr(importlib.import_module(module), name)(*args, **keywords)
+
+
 def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """A package's `__getattr__`, `__dir__` and `__all__` (PEP 562).
 

@@ -4,19 +4,22 @@ import dataclasses
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import json
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import TEXT, Input
-from kerasbert.spec import Spec
+
+if TYPE_CHECKING:  # a phone, which looks up a tokenizer here, needs no Spec
+    from kerasbert.spec import Spec
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Family:
     """
 
     name: str
-    spec: Spec
+    spec: "Spec"
     sizes: Mapping[str, Mapping[str, Any]]
     encoder: Callable
     paper: str
@@ -54,7 +57,7 @@ class Family:
         """Another paper as a difference from this one."""
         return dataclasses.replace(self, name=name, spec=self.spec.derive(spec), **changes)
 
-    def size(self, name: str) -> Spec:
+    def size(self, name: str) -> "Spec":
         """The Spec of one size, or an error that names the nearest."""
         known = self.aliases.get(name, name)
         if known not in self.sizes:
@@ -63,86 +66,181 @@ class Family:
         return self.spec.derive(self.sizes[known])
 
 
-FAMILIES: dict[str, Family] = {}
-OBJECTIVES: dict[str, Any] = {}
-TASKS: dict[str, Any] = {}
-SEGMENTERS: dict[str, Callable] = {}
 _plugins: dict[str, dict[str, str]] = {}  # module or entry point that was loaded -> {"file", "sha256"} of a file
 _paths: dict[str, str] = {}  # module of a plug-in file -> where it was read
 
 
-def register(family: Family) -> Family:
-    """Make a family known by its name."""
-    return _add(FAMILIES, family.name, family)
-
-
-def register_objective(name: str, objective: Any) -> Any:
-    """Make a pretraining objective known by its name."""
-    return _add(OBJECTIVES, name, objective)
-
-
-def register_task(name: str, task: Any) -> Any:
-    """Make a task known by its name."""
-    return _add(TASKS, name, task)
-
-
-def register_segmenter(name: str, segmenter: Callable) -> Callable:
-    """Make a segmenter known by its name: text -> [(start, end)] of its words, phrases or entities, in characters."""
-    return _add(SEGMENTERS, name, segmenter)
-
-
-def _add(table: dict[str, Any], name: str, value: Any) -> Any:
-    if name in table and table[name] is not value:
-        raise InputError(f"{name!r} is registered already: choose another name")
-    table[name] = value
-    return value
-
-
 @functools.cache
-def _load(package: str) -> None:
-    """Import every module of a package of ours, so that it registers what it holds."""
-    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        importlib.import_module(f"{package}.{module.name}")
+def _load(home: str) -> None:
+    """Import a module of ours, or every module of a package, so that it registers what it holds."""
+    package = importlib.import_module(home)
+    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
+        importlib.import_module(f"{home}.{module.name}")
 
 
 @functools.cache
 def _entry_points() -> None:
+    import importlib.metadata  # here: it costs as much as everything else at the start of a small program
+
     for point in importlib.metadata.entry_points(group="kerasbert.plugins"):
         point.load()
         _plugins[point.name] = {}
 
 
-def families() -> dict[str, Family]:
+class Table(MutableMapping[str, T]):
+    """Names -> values of one kind: what ships and what plug-ins add.
+
+    A table is a mapping. Its homes are imported on first use; the entry points of other packages are imported where all
+    names are asked for, or one that is not among ours.
+
+    Args:
+        kind: str, what one entry is, for errors.
+        homes: modules, or packages of which every module, that fill the table.
+        everything: str, where all the names are told; None: the error lists them.
+
+    >>> breads = Table("bread")
+    >>> breads.add("rye", 1, "roggen")
+    1
+    >>> breads.find("roggen"), breads.name("roggen"), list(breads)
+    (1, 'rye', ['rye'])
+    >>> breads.find("rey")
+    Traceback (most recent call last):
+    kerasbert.errors.InputError: no bread 'rey'. Nearest: 'rye'. All: rye
+    """
+
+    def __init__(self, kind: str, *homes: str, everything: str | None = None):
+        self.kind, self.homes, self.everything = kind, homes, everything
+        self.rows: dict[str, T] = {}
+        self.aliases: dict[str, str] = {}  # other name -> name
+
+    def add(self, name: str, value: T, *aliases: str) -> T:
+        """Enter a value by its name and other names of it.
+
+        Raises:
+            InputError: a name is taken by another value.
+        """
+        for taken in (name, *aliases):
+            if self.rows.get(self.aliases.get(taken, taken), value) is not value:
+                raise InputError(f"{taken!r} is registered already: choose another name")
+        self.rows[name] = value
+        self.aliases |= dict.fromkeys(aliases, name)
+        return value
+
+    def find(self, name: str) -> T:
+        """The value of a name or alias.
+
+        Raises:
+            InputError: no such name; the nearest is given.
+        """
+        return self[self.name(name)]
+
+    def name(self, name: str) -> str:
+        """The name that an entry has in files: an alias is replaced. Raises as `find`."""
+        if name in self:
+            return self.aliases.get(name, name)
+        raise unknown(self.kind, name, [*self, *self.aliases], self.everything or ", ".join(self))
+
+    def _load(self) -> None:
+        for home in self.homes:
+            _load(home)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        self._load()
+        if name not in self.rows and name not in self.aliases:
+            _entry_points()
+        return name in self.rows or name in self.aliases
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self:
+            raise KeyError(name)
+        return self.rows[self.aliases.get(name, name)]
+
+    def __setitem__(self, name: str, value: T) -> None:
+        self.rows[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self.rows[name]
+        self.aliases = {alias: of for alias, of in self.aliases.items() if of != name}
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        _entry_points()
+        return iter(list(self.rows))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+FAMILIES: Table[Family] = Table("model family", "kerasbert.models", everything="kerasbert list models")
+OBJECTIVES: Table[Any] = Table(  # some stand in their paper's file
+    "objective", "kerasbert.objectives", "kerasbert.models", everything="kerasbert list objectives"
+)
+TASKS: Table[Any] = Table("task", "kerasbert.tasks", everything="kerasbert list tasks")
+TOKENIZERS: Table[Any] = Table("tokenizer kind", "kerasbert.text.files", everything="kerasbert list tokenizers")
+SEGMENTERS: Table[Callable] = Table("segmenter")
+PACKINGS: Table[Any] = Table("packing", "kerasbert.data.packing", everything="kerasbert data --help")
+SELECTIONS: Table[Callable] = Table("select function", "kerasbert.objectives.select")
+SCHEDULES: Table[Any] = Table("schedule", "kerasbert.training.schedules")
+OPTIMIZERS: Table[Any] = Table("optimizer", "kerasbert.training.optimizers")
+# quantization schemes stand in kerasbert.mobile.quantize.schemes: nothing here knows mobile
+_TABLES: dict[str, Table] = {  # those of which `check_name` knows more than the index
+    "objective": OBJECTIVES,
+    "task": TASKS,
+    "optimizer": OPTIMIZERS,
+    "schedule": SCHEDULES,
+    "select": SELECTIONS,
+}
+
+
+def register(family: Family) -> Family:
+    """Make a family known by its name."""
+    return FAMILIES.add(family.name, family)
+
+
+def register_objective(name: str, objective: Any) -> Any:
+    """Make a pretraining objective known by its name."""
+    return OBJECTIVES.add(name, objective)
+
+
+def register_task(name: str, task: Any) -> Any:
+    """Make a task known by its name."""
+    return TASKS.add(name, task)
+
+
+def register_segmenter(name: str, segmenter: Callable) -> Callable:
+    """Make a segmenter known by its name: text -> [(start, end)] of its words, phrases or entities, in characters."""
+    return SEGMENTERS.add(name, segmenter)
+
+
+register_tokenizer = TOKENIZERS.add  # (kind, `kerasbert.text.kinds.Kind`)
+register_packing = PACKINGS.add  # (name, `kerasbert.data.packing.Packing`)
+register_selection = SELECTIONS.add  # (name, a select function as of `kerasbert.objectives.select`)
+register_schedule = SCHEDULES.add  # (name, a subclass of `kerasbert.training.schedules.Schedule`)
+register_optimizer = (
+    OPTIMIZERS.add
+)  # (name, a Keras optimizer's class, such as one of `kerasbert.training.optimizers.ByPath`)
+
+
+def families() -> Table[Family]:
     """Every known family by name; importing them needs the extra `tensorflow`."""
-    _load("kerasbert.models")
-    _entry_points()
     return FAMILIES
 
 
-def objectives() -> dict[str, Any]:
-    """Every known pretraining objective by name; some stand in their paper's file."""
-    _load("kerasbert.objectives")
-    _load("kerasbert.models")
-    _entry_points()
+def objectives() -> Table[Any]:
+    """Every known pretraining objective by name."""
     return OBJECTIVES
 
 
-def tasks() -> dict[str, Any]:
+def tasks() -> Table[Any]:
     """Every known task by name."""
-    _load("kerasbert.tasks")
-    _entry_points()
     return TASKS
-
-
-def segmenters() -> dict[str, Callable]:
-    """Every segmenter that a plug-in registered, by name."""
-    _entry_points()
-    return SEGMENTERS
 
 
 @functools.cache
 def shipped() -> dict[str, Any]:
-    """The index of what ships with the package: models with parameters and Spec, names, defaults of the training functions.
+    """The index of what ships with the package: models with parameters and Spec, names.
 
     Nothing is imported for it; `python -m tests.make_index` writes it anew.
     """
@@ -156,7 +254,7 @@ def plugged() -> bool:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Refuse a name that nothing has, without importing TensorFlow; a plug-in's name is looked up later.
+    """Refuse a name that nothing has, without importing TensorFlow.
 
     Args:
         kind: "model", "objective", "task", "optimizer", "schedule", "precision" or "select".
@@ -164,11 +262,17 @@ def check_name(kind: str, name: str) -> None:
     Raises:
         InputError: no such name; the nearest is given.
     """
+    plugged()
     known = shipped()[f"{kind}s"]
-    known = [row["name"] for row in known] + list(shipped()["aliases"]) if kind == "model" else known
-    if str(name) not in known and not plugged():
+    if kind == "model":
+        brought = [f"{f.name}/{size}" for f in FAMILIES.rows.values() for size in (*f.sizes, *f.aliases)]
+        known = [*(row["name"] for row in known), *shipped()["aliases"], *brought]
+    elif kind in _TABLES:  # what is in it before its home is imported, plug-ins brought
+        table = _TABLES[kind]
+        known = [*known, *(other for other in (*table.rows, *table.aliases) if other not in known)]
+    if str(name) not in known:
         where = f"kerasbert list {kind}s" if kind in ("model", "objective", "task") else ", ".join(known)
-        raise unknown({"select": "select function"}.get(kind, kind), name, known, where)
+        raise unknown(_TABLES["select"].kind if kind == "select" else kind, name, known, where)
 
 
 def shipped_model(name: str) -> dict[str, Any] | None:
@@ -187,7 +291,7 @@ def list_models() -> list[str]:
     return [f"{family.name}/{size}" for family in families().values() for size in family.sizes]
 
 
-def find(name: str) -> tuple[Family, Spec]:
+def find(name: str) -> tuple[Family, "Spec"]:
     """Family and Spec of `family/size`.
 
     Raises:
@@ -202,9 +306,7 @@ def find(name: str) -> tuple[Family, Spec]:
 
 def family(name: str) -> Family:
     """The family of that name."""
-    if name not in families():
-        raise unknown("model family", name, families(), "kerasbert list models")
-    return families()[name]
+    return FAMILIES.find(name)
 
 
 def family_of(encoder: Any) -> Family:
@@ -224,16 +326,12 @@ def family_of(encoder: Any) -> Family:
 
 def objective(name: str) -> Any:
     """The pretraining objective of that name."""
-    if name not in objectives():
-        raise unknown("objective", name, objectives(), "kerasbert list objectives")
-    return objectives()[name]
+    return OBJECTIVES.find(name)
 
 
 def task(name: str) -> Any:
     """The task of that name."""
-    if name not in tasks():
-        raise unknown("task", name, tasks(), "kerasbert list tasks")
-    return tasks()[name]
+    return TASKS.find(name)
 
 
 def plugin_files() -> list[str]:
@@ -253,7 +351,7 @@ def plugin_digest(path: str | os.PathLike) -> str:
 
 
 def load_plugin(path: str | os.PathLike) -> dict[str, str]:
-    """Run a third party's file, which registers models, objectives, tasks or tokenizers.
+    """Run a third party's file, which adds to the tables above (models, objectives, tasks, tokenizers, ...).
 
     Returns:
         {"file", "sha256"}: what a run records, so that it can be repeated.

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert import files
 from kerasbert.errors import InputError
+from kerasbert.storage import files
 
 MARKERS = "osDv^"  # matplotlib has ten colours
 Curve = Sequence[tuple[float, float]]

@@ -13,6 +13,11 @@ from typing import Any
 from kerasbert.errors import InputError, nearest
 
 
+def _later(default: Any) -> Any:
+    """A field that files of the first versions lack: it is written where it is not at its default."""
+    return dataclasses.field(default=default, metadata={"later": True})
+
+
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
     """What a token starts as.
@@ -20,9 +25,10 @@ class Embeddings:
     Args:
         vocabulary: int V, rows of the token table.
         width: int E, or None for E = H; another width is projected to H.
-        positions: int, rows of the table of learned positions.
+        positions: int, rows of the table of positions: the longest sequence, with the offset.
         offset: int, rows in front of the first position (RoBERTa and its heirs: 2, never read).
         segments: int, rows of the segment table; 0 for no segments, with 1 every token is of the first.
+        kind: of the positions: "learned", "sinusoidal" (Vaswani et al., 2017, section 3.5) or "none".
     """
 
     vocabulary: int = 30522
@@ -30,6 +36,7 @@ class Embeddings:
     positions: int = 512
     offset: int = 0
     segments: int = 2
+    kind: str = _later("learned")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +47,13 @@ class Attention:
         heads: int N, or one value per layer (a pruned model).
         head_size: int D, or None for D = H / N.
         dropout: float, on the attention probabilities; None takes the Spec's.
+        causal: bool, whether a token sees only itself and those before it.
     """
 
     heads: int | tuple[int, ...] = 12
     head_size: int | None = None
     dropout: float | None = None
+    causal: bool = _later(False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,15 +77,21 @@ class Blocks:
         layers: int, number of transformer layers.
         norm: "post" (after each sublayer, as in Vaswani et al., 2017) or "pre" (before it, and once at the end).
         share: what all layers have in common: "none", "all", "attention" or "ffn" (Lan et al., 2020, section 3.1).
+        bias: bool, whether the linear maps of attention and feed-forward add a bias.
     """
 
     layers: int = 12
     norm: str = "post"
     share: str = "none"
+    bias: bool = _later(True)
 
 
 # fields with few values
-CHOICES = {"blocks.norm": ("post", "pre"), "blocks.share": ("none", "all", "attention", "ffn")}
+CHOICES = {
+    "embeddings.kind": ("learned", "sinusoidal", "none"),
+    "blocks.norm": ("post", "pre"),
+    "blocks.share": ("none", "all", "attention", "ffn"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +127,7 @@ class Spec:
         Raises:
             InputError: an unknown path (the nearest is named) or a value of another type.
         """
-        tree = to_dict(self)
+        tree = to_dict(self, whole=True)
         known = paths(type(self))
         for path, value in changes.items():
             check_path(path, known)
@@ -225,17 +240,22 @@ def check(path: str, value: Any, hint: Any) -> Any:
     raise InputError(f"{path} must be {names}. Received: {value!r:.200}")
 
 
-def to_dict(spec: Any) -> Any:
-    """A Spec as nested plain values, for json."""
-    return {
-        field.name: to_dict(value)
-        if dataclasses.is_dataclass(value)
-        else list(value)
-        if isinstance(value, tuple)
-        else value
-        for field in dataclasses.fields(spec)
-        for value in [getattr(spec, field.name)]
-    }
+def to_dict(spec: Any, whole: bool = False) -> dict[str, Any]:
+    """A Spec as nested plain values, for json.
+
+    Args:
+        spec: Spec, or a part of one.
+        whole: bool, write the fields too that were added after the first version and are at their defaults. Files leave
+            them out: a model that does not use them has the same file, and digest, as before.
+    """
+    tree: dict[str, Any] = {}
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if dataclasses.is_dataclass(value):
+            tree[field.name] = to_dict(value, whole)
+        elif whole or not field.metadata.get("later") or value != field.default:
+            tree[field.name] = list(value) if isinstance(value, tuple) else value
+    return tree
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -264,8 +284,8 @@ def from_dict(tree: Mapping[str, Any], kind: type = Spec, prefix: str = "") -> A
             raise InputError(f"no spec field {path!r}. Nearest: {nearest(path, [prefix + h for h in hints])!r}")
         nested = dataclasses.is_dataclass(hints[name])
         values[name] = from_dict(value, hints[name], path + ".") if nested else check(path, value, hints[name])
-    made = kind(**values)
-    return made.validate() if hasattr(made, "validate") else made
+    spec = kind(**values)
+    return spec.validate() if hasattr(spec, "validate") else spec
 
 
 def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:

@@ -2,14 +2,21 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert import __version__, registry
-from kerasbert.cli.parser import Parser, decoding, encoding_option, failure
+from kerasbert.cli.parser import (
+    Declare,
+    Parser,
+    check_directories,
+    check_names,
+    command_line,
+    commands_of,
+    encoding_option,
+    run,
+)
 from kerasbert.errors import InputError
 from kerasbert.mobile import compress_command as compress
 from kerasbert.mobile import samples
@@ -32,71 +39,56 @@ DEVICE = ("run", "benchmark", "inspect")  # commands that need no TensorFlow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status is one of `kerasbert.cli.main`'s."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    options = parser().parse_args(arguments)
-    try:
-        with decoding(options):
-            for path in options.plugin:
-                registry.load_plugin(path)
-            options.command(options)
-        sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough
-        sys.stdout = None
-    except (Exception, KeyboardInterrupt) as error:
-        if options.debug:
-            raise
-        line, status = failure(error, options.extra)
-        print(f"error: {line}", file=sys.stderr)
-        return status
-    return 0
+    """Run a command; its exit status is `kerasbert.cli.parser.run`'s."""
+    return run(parser(), arguments, _check_names)
+
+
+def _check_names(options: argparse.Namespace) -> None:
+    """Refuse a mistyped name at once: what the commands import takes seconds."""
+    distills = (
+        options.command == "distill"
+    )  # elsewhere a schedule is of the pruning, and options come before a --teacher
+    check_names(options, "optimizer", "precision", *(["schedule"] if distills else ()))
+    check_directories(options, "run", *(["teacher"] if distills else ()))
 
 
 def parser() -> Parser:
     """The command line."""
-    top = Parser(prog="kerasbert-mobile", description="From a fine-tuned model to a phone.")
-    top.add_argument("--version", action="version", version=__version__)
-    commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    common.add_argument("--plugin", action="append", default=[], metavar="FILE", help="a file that registers more")
-    common.add_argument("--json", action="store_true", help="print json")
-    runtime = argparse.ArgumentParser(add_help=False)
-    runtime.add_argument("--threads", type=int, default=1, metavar="N", help="of the interpreter")
-    runtime.add_argument("--cache", metavar="DIR", help="folder for packed weights (default: ~/.cache/kerasbert)")
-    runtime.add_argument("--no-cache", action="store_true", help="write no packed weights")
-    runtime.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
+    modules = (distill, prune, aware, compress, sys.modules[__name__])
+    description = "From a fine-tuned model to a phone."
+    top = command_line("kerasbert-mobile", description, EXAMPLES, modules, json_option=True)
+    for name, command in commands_of(top).items():
+        command.set_defaults(extra="device" if name in DEVICE else "mobile")
+        if name not in DEVICE:  # these read files of texts and labels as training does
+            encoding_option(command)
+    return top
 
-    distill.add(commands, common)
-    prune.add_commands(commands, common)
-    aware.add(commands, common)
-    compress.add_commands(commands, common)
-    part = commands.add_parser("run", parents=[common, runtime], help="texts -> answers")
-    part.set_defaults(command=_run)
-    part.add_argument("file", metavar="FILE")
-    part.add_argument(
+
+def add(declare: Declare) -> None:
+    """Declare the commands of the device."""
+    command = declare("run", _run, "texts -> answers")
+    _runtime_options(command)
+    command.add_argument("file", metavar="FILE")
+    command.add_argument(
         "texts", nargs="*", metavar="TEXT", help="without one each line of the standard input is answered as it comes"
     )
-    part.add_argument("--language", help="of the texts, for a model that reads it; that of its training by default")
+    command.add_argument("--language", help="of the texts, for a model that reads it; that of its training by default")
 
-    part = commands.add_parser(
-        "benchmark", parents=[common, runtime], help="times, memory and size; of a model directory too"
-    )
-    part.set_defaults(command=_benchmark)
-    part.add_argument("file", metavar="FILE")
-    part.add_argument("--texts", metavar="FILE", help="one text a line; by default texts made of the vocabulary")
-    part.add_argument("--rounds", type=int, default=3, metavar="N", help="times that every text is run")
+    command = declare("benchmark", _benchmark, "times, memory and size; of a model directory too")
+    _runtime_options(command)
+    command.add_argument("file", metavar="FILE")
+    command.add_argument("--texts", metavar="FILE", help="one text a line; by default texts made of the vocabulary")
+    command.add_argument("--rounds", type=int, default=3, metavar="N", help="times that every text is run")
 
-    part = commands.add_parser("inspect", parents=[common], help="what a .tflite is")
-    part.set_defaults(command=_inspect)
-    part.add_argument("file", metavar="FILE")
-    for action in commands._choices_actions:
-        part = commands.choices[action.dest]
-        part.description, part.epilog = action.help, f"example:\n  {EXAMPLES[action.dest]}"
-        part.set_defaults(extra="device" if action.dest in DEVICE else "mobile")
-        if action.dest not in DEVICE:  # these read files of texts and labels as training does
-            encoding_option(part)
-    return top
+    command = declare("inspect", _inspect, "what a .tflite is")
+    command.add_argument("file", metavar="FILE")
+
+
+def _runtime_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--threads", type=int, default=1, metavar="N", help="of the interpreter")
+    command.add_argument("--cache", metavar="DIR", help="folder for packed weights (default: ~/.cache/kerasbert)")
+    command.add_argument("--no-cache", action="store_true", help="write no packed weights")
+    command.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
 
 
 def _load(options: argparse.Namespace) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from kerasbert import answers
 from kerasbert.answers import Kind
 from kerasbert.errors import InputError
+from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import find, kind_of
@@ -18,9 +19,6 @@ from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.task import Task
 from kerasbert.text import Tokenizer
 
-FLOAT_TOLERANCE = {"float32": 1e-4, "fp16": 5e-3}
-# Labels that stay the same. Static ranges cost more than per-token ones; full_int8 is refused where it ruins the model.
-MIN_AGREEMENT = {"static_int8": 0.95, "full_int8": 0.95}
 MADE = "generated from the vocabulary"  # where texts come from that nobody gave
 
 Texts = Sequence[str] | Sequence[tuple[str, str]]
@@ -135,7 +133,7 @@ def _whole(kind: Kind, expected: Outputs, received: Outputs) -> Outputs:
 
 def check_converted(quantize: str, received: Outputs, said: Outputs, kind: str, task: Task | None) -> None:
     """Refuse a float file that computes other numbers than the Keras model of the same ids."""
-    limit, difference = FLOAT_TOLERANCE.get(quantize), float(find(kind).answers.differences(said, received).max())
+    limit, difference = SCHEMES[quantize].tolerance, float(find(kind).answers.differences(said, received).max())
     if limit is not None and task is not None:
         limit = task.rounding(limit)
     if limit is not None and not difference <= limit:
@@ -152,7 +150,7 @@ def check_agreement(report: Mapping[str, Any], kind: str, min_agreement: float |
         report: of `compress`. min_agreement: by default what its quantization is expected to keep.
     """
     if min_agreement is None:
-        min_agreement = MIN_AGREEMENT.get(report["quantize"], 0.985)
+        min_agreement = SCHEMES[report["quantize"]].agreement
     if report["agreement"] >= min_agreement:
         return
     what = answers.find(kind).agrees_by

@@ -5,9 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
 from kerasbert.mobile import quantize
 from kerasbert.mobile.distill.command import parsed
+from kerasbert.mobile.quantize.schemes import SCHEMES
 
 # flag -> the stage that it adds to the plan, the argument that it gives; in the order in which the stages are made
 STAGES = {"trim": ("trim", "texts"), "student": ("distill", "student"), "heads": ("heads", "share")}
@@ -17,17 +19,16 @@ QUANTIZE = ("quantize", "target", "length", "lengths", "min_agreement", "max_dro
 QUANTIZE += ("calibration", "calibration_size", "embedding_codes")
 
 
-def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the two commands to the parser of `kerasbert-mobile`."""
+def add(declare: Declare) -> None:
+    """Declare the two commands."""
     missing: dict[str, Any] = {"default": argparse.SUPPRESS}
-    part = commands.add_parser("compress", parents=[common], help="model directory -> .tflite (needs TensorFlow)")
-    part.set_defaults(command=_compress)
+    part = declare("compress", _compress, "model directory -> .tflite (needs TensorFlow)")
     part.add_argument("run", nargs="?", metavar="RUN", help="directory of a fine-tuned model, or of an encoder")
     part.add_argument("--out", required=True, metavar="FILE")
     part.add_argument(
         "--quantize",
         **missing,
-        metavar="none|fp16|dynamic_int8|int8_embeddings|static_int8|full_int8",
+        metavar="|".join(("none", *list(SCHEMES.rows)[1:])),
         help="default: dynamic_int8",
     )
     part.add_argument("--target", **missing, metavar="kerasbert|mediapipe")
@@ -82,10 +83,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     plan.add_argument("--strategy", help="of the stages that train: auto, cpu, cpu:2, gpu or tpu:NAME")
     plan.add_argument("--work", metavar="DIR", help="folder of the stages and of the ledger (default: FILE.plan)")
 
-    part = commands.add_parser(
-        "ledger", parents=[common], help="what model directories and .tflite files are worth and cost"
-    )
-    part.set_defaults(command=_ledger)
+    part = declare("ledger", _ledger, "what model directories and .tflite files are worth and cost")
     part.add_argument(
         "artefacts", nargs="+", metavar="ARTEFACT", help="model directories of one task and .tflite files"
     )

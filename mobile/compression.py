@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import __version__, files, inputs, registry
+from kerasbert import __version__, inputs, registry
 from kerasbert.errors import InputError, unknown
-from kerasbert.export.bundle import LITERT, Bundle, Reads, Signature
+from kerasbert.export.bundle import Bundle, Reads, Signature
 from kerasbert.layers.naming import names as weight_names
 from kerasbert.mobile import buckets, comparison, convert, metadata, samples
 from kerasbert.mobile.comparison import Texts, reference
 from kerasbert.mobile.quantize import aware_training, budget, forms, product, ranges
+from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
+from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.training.runs import data_of
@@ -96,6 +98,7 @@ def compress(
     """
     started = time.perf_counter()
     out, quantize, target = Path(out), convert.quantization(quantize), target or "kerasbert"
+    scheme = SCHEMES[quantize]
     if target not in TARGETS:
         raise unknown("target", target, TARGETS, ", ".join(TARGETS))
     if out.is_dir() or (out.exists() and not overwrite):
@@ -115,15 +118,16 @@ def compress(
         data = data_of(run) if isinstance(run, str | os.PathLike) else None
     cases, targets, source = _cases(model, pair, texts, data or None, sizes[-1])
     learned = None  # ranges of activations, where the model was trained with them
-    if quantize == "static_int8" and calibration is None and isinstance(run, str | os.PathLike):
+    if scheme.activations == "static" and calibration is None and isinstance(run, str | os.PathLike):
         learned = aware_training.read_ranges(run)
-    if quantize in forms.CALIBRATED and calibration is None and not learned:
+    if scheme.calibrated and calibration is None and not learned:
         calibration = known()
     frequencies = None
     if embedding_codes is not None:
-        if quantize not in forms.KINDS or max_drop is not None:
+        if "table" not in scheme.kinds or max_drop is not None:
             other = quantize if max_drop is None else "max_drop"
-            raise InputError(f"embedding_codes is given with {other}, expected with {' or '.join(forms.KINDS)} alone")
+            known = " or ".join(name for name, scheme in SCHEMES.items() if "table" in scheme.kinds)
+            raise InputError(f"embedding_codes is given with {other}, expected with {known} alone")
         given = known() if calibration is None else calibration
         frequencies = _frequencies(model, pair, given, calibration_size)
     counts_alone = embedding_codes is not None  # then calibration is for the pieces, not for ranges
@@ -142,7 +146,7 @@ def compress(
         target,
         model=name,
         quantization=quantize,
-        litert=LITERT.get(quantize, ""),
+        litert=scheme.runtimes.get(LITERT, ""),
         recipe=dict(recipe or {}),
     )
     reads, function = inputs_of(begun), program(model, begun)
@@ -171,7 +175,8 @@ def compress(
     report |= {"texts": len(cases), "texts_from": source, **lost}
     judge = None
     if max_drop is not None:
-        judge = budget.Judge(finish, getattr(model, "task", None), cases, expected, targets, reader, read)
+        judging = finish, getattr(model, "task", None), cases, expected, targets, comparison.run, reader, read
+        judge = budget.Judge(*judging)
         judge.check_reading(said, max_drop, comparison.losses(report))
     record: dict[str, Any] = {}
     if learned:
@@ -180,7 +185,7 @@ def compress(
         ):  # which rounds its activations itself; the converter takes that over
             blob = convert.convert(model, function, converted, reads, "dynamic_int8")
         record, blob = forms.record(blob, quantize, list(weight_names(model))), finish(blob)
-    elif quantize in convert.FROM_FLOAT or max_drop is not None or embedding_codes is not None:
+    elif not scheme.converter or max_drop is not None or embedding_codes is not None:
         floats = convert.named(model, function, converted, reads, "float32")
         feeds = forms.feeds(reader or model.tokenizer, drawn, begun)
         if judge is None:
@@ -196,7 +201,7 @@ def compress(
     comparison.check_converted(quantize, received, said, kind.name, task)
     packed = read(cases) if targets is not None else (None, None)
     report |= {"bytes": len(blob)} | comparison.compare(expected, received, kind.name, targets, task, packed) | record
-    if said is not expected or quantize not in comparison.FLOAT_TOLERANCE:
+    if said is not expected or scheme.tolerance is None:
         comparison.check_agreement(report, kind.name, min_agreement)
     files.write_atomic(out, blob)
     return report | {"seconds": round(time.perf_counter() - started, 1)}
@@ -338,9 +343,9 @@ def _cases(
 
 def _calibration(model: Any, pair: bool, quantize: str, given: Any, size: int | None) -> list:
     """The texts that ranges are taken from; none where nothing is calibrated."""
-    if quantize not in forms.CALIBRATED:
+    if not SCHEMES[quantize].calibrated:
         if given is not None or size is not None:
-            names = " and ".join(forms.CALIBRATED)
+            names = " and ".join(name for name, scheme in SCHEMES.items() if scheme.calibrated)
             raise InputError(f"calibration is given with {quantize}, expected with {names}: leave it out")
         return []
     if given is None:

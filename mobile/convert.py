@@ -5,23 +5,16 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input
 from kerasbert.mobile import buckets, repack
+from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.quiet import captured
-
-QUANTIZATIONS = ("float32", "fp16", "dynamic_int8")  # by the converter
-FROM_FLOAT = ("int8_embeddings", "static_int8", "full_int8")  # by kerasbert.mobile.quantize, from a float32 file
-ALIASES = {"none": "float32", "float": "float32", "fp32": "float32", "float16": "fp16", "int8": "dynamic_int8"}
 
 
 def quantization(name: str | None) -> str:
     """The name of a quantization, or the error that lists them."""
-    name = ALIASES.get(str(name or "float32"), str(name or "float32"))
-    known = (*QUANTIZATIONS, *FROM_FLOAT)
-    if name not in known:
-        raise unknown("quantization", name, known, ", ".join(known))
-    return name
+    return SCHEMES.name(str(name or "float32"))
 
 
 def convert(
@@ -38,7 +31,7 @@ def convert(
         function: dict of int32 [1, S], or by the inputs' axes -> dict of float32; calls `model`.
         signatures: dict of length S -> name of the signature; S None, alone, is a length chosen at run time.
         inputs: what the dict and the signature hold, by these names.
-        quantize: str, one of QUANTIZATIONS. `dynamic_int8`: int8 weights with a scale per output channel (embedding
+        quantize: str, a scheme that the converter makes. `dynamic_int8`: int8 weights with a scale per output channel (embedding
             tables: one scale), float activations quantized per token while it runs. `fp16`: weights in half precision.
     Raises:
         InputError: an operator has no TFLite form; names it and the layer that asked for it.
@@ -87,9 +80,10 @@ def _convert(directory: str, names: list[str], quantize: str, log: Callable[[], 
 
     converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=names)
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    if quantize != "float32":
+    weights = SCHEMES[quantize].weights
+    if weights != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    if quantize == "fp16":
+    if weights == "float16":
         converter.target_spec.supported_types = [tf.float16]
     try:
         data = converter.convert()

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import checkpoints, files, registry, report
+from kerasbert import checkpoints, registry, report
 from kerasbert.errors import InputError
 from kerasbert.mobile import metadata, repack
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.quickstart import measure as processes
+from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts
 from kerasbert.tasks.load import load, task_of

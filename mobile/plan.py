@@ -24,15 +24,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert import checkpoints, files
+from kerasbert import checkpoints
 from kerasbert.errors import InputError, unknown
 from kerasbert.mobile import ledger, prune, samples
 from kerasbert.mobile.compression import compress
 from kerasbert.mobile.distill import distill
 from kerasbert.mobile.quantize.aware_training import FILE as RANGES
 from kerasbert.mobile.quantize.aware_training import Aware
-from kerasbert.mobile.quantize.forms import CALIBRATED
+from kerasbert.mobile.quantize.schemes import SCHEMES, Scheme
 from kerasbert.mobile.trimming import trim
+from kerasbert.storage import files
 from kerasbert.tasks import tables
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.task import read_rows, split_files
@@ -42,12 +43,11 @@ from kerasbert.training.runs import data_of
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.trainer import Settings
 
 FORMAT = 1
 STATE = "plan.json"
 # said by the plan as a whole, or by the stage before
-GIVEN = {"run", "teacher", "model", "task", "data", "out", "cache", "projection", "settings", "strategy"}
+GIVEN = {"run", "teacher", "model", "task", "data", "out", "cache", "strategy"}
 GIVEN |= {"keep_head", "remove"}
 
 
@@ -86,7 +86,7 @@ class Plan:
             if name == "distill" and not taught and "student" not in given:
                 raise InputError("the first distill names no student, expected one such as tinybert/4x312, half or 3")
             taught = taught or name == "distill"
-            _projection(name, dict(given))
+            _constraint(name, dict(given))
         object.__setattr__(self, "stages", tuple(made))
 
     def rows(self) -> dict[str, tables.Source]:
@@ -122,7 +122,7 @@ class Plan:
 
 def stages() -> dict[str, dict[str, Any]]:
     """Stage -> name -> type of what a plan may say about it."""
-    taught = recipe.fields(distill) | recipe.fields(Settings)
+    taught = recipe.fields(distill)
     tuned = {name: kind for name, kind in recipe.fields(finetune).items() if not name.endswith("_column")}
     either = {name: kind for name, kind in tuned.items() if name in taught and name != "schedule"}
     found = {
@@ -215,7 +215,7 @@ def run_plan(
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
         results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
         settings: dict[str, Any] = {"data": data.get("dev") or known.apart()["dev"]}
-        counted = given.get("quantize") in CALIBRATED and not (current / RANGES).exists()
+        counted = SCHEMES.get(given.get("quantize"), Scheme()).calibrated and not (current / RANGES).exists()
         if counted or given.get("embedding_codes") is not None:
             settings["calibration"] = read_rows(task, data.get("train") or data["dev"], targets=False).texts
         settings |= given
@@ -278,16 +278,16 @@ def _make(
         return
     given |= {"out": out, "strategy": strategy, "quiet": quiet}
     given |= {"changes": given.pop("set")} if "set" in given else {}
-    if (projection := _projection(name, given)) is not None:
-        given["projection"] = projection
-    if name == "distill" or (projection is not None and teacher is not None):
+    if (constraint := _constraint(name, given)) is not None:
+        given["constraint"] = constraint
+    if name == "distill" or (constraint is not None and teacher is not None):
         distill(teacher, given.pop("student", current), rows, **given)
     else:
         task = task_of(checkpoints.read_model_json(current))
         finetune(current, task, rows, keep_head=True, **given)
 
 
-def _projection(name: str, given: dict[str, Any]) -> Any:
+def _constraint(name: str, given: dict[str, Any]) -> Any:
     """What a stage asks of the weights while they are trained, of its arguments, which are taken out; None for others."""
     made = {"prune": prune.Magnitude, "aware": Aware}.get(name)
     if made is None:

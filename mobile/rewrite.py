@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import checkpoints, files, registry, text
+from kerasbert import checkpoints, registry, text
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.spec import Spec
+from kerasbert.storage import files
 from kerasbert.text.languages import read_languages
 from kerasbert.training import runs
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import files
 from kerasbert.errors import InputError
+from kerasbert.storage import files
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bpe import ALPHABET
 from kerasbert.text.sentencepiece import NORMAL

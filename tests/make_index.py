@@ -1,16 +1,12 @@
 """Write kerasbert/shipped.json, which `list` and `show` read: python -m tests.make_index."""
 
-import inspect
 import json
 from typing import Any
 
-import kerasbert as kb
 from kerasbert import models, registry
 from kerasbert import spec as specs
-from kerasbert.objectives.select import SELECT
-from kerasbert.training.optimizers import OPTIMIZERS
-from kerasbert.training.schedules import SCHEDULES
-from kerasbert.training.trainer import PRECISIONS
+from kerasbert.registry import OPTIMIZERS, SCHEDULES, SELECTIONS
+from kerasbert.training.config import PRECISIONS
 from tests.support import ROOT
 
 PATH = ROOT / "kerasbert" / "shipped.json"
@@ -27,15 +23,8 @@ def rows(counted: bool = True) -> list[dict[str, Any]]:
             about = {"name": f"{family.name}/{size}", "paper": family.paper}
             about |= {"tokenizer": family.tokenizer, "objective": family.objective}
             about["parameters"] = models.parameters(family.encoder, spec) if counted else None
-            found.append(about | {"spec": specs.to_dict(spec)})
+            found.append(about | {"spec": specs.to_dict(spec, whole=True)})
     return found
-
-
-def defaults(function: Any) -> dict[str, Any]:
-    """Defaults of a function's arguments that a help text shows."""
-    parameters = inspect.signature(function).parameters.values()
-    shown = {p.name: p.default for p in parameters if type(p.default) in (int, float, str)}
-    return {name: value for name, value in shown.items() if value != ""}
 
 
 def content(counted: bool = True) -> dict[str, Any]:
@@ -47,11 +36,10 @@ def content(counted: bool = True) -> dict[str, Any]:
         "aliases": {f"{f.name}/{alias}": f"{f.name}/{size}" for f in families for alias, size in f.aliases.items()},
         "objectives": sorted(n for n, o in registry.objectives().items() if _ours(o)),
         "tasks": sorted(n for n, task in registry.tasks().items() if _ours(task)),
-        "optimizers": list(OPTIMIZERS),
-        "schedules": list(SCHEDULES),
+        "optimizers": [name for name, value in OPTIMIZERS.items() if _ours(value)],
+        "schedules": [name for name, value in SCHEDULES.items() if _ours(value)],
         "precisions": list(PRECISIONS),
-        "selects": list(SELECT),
-        "defaults": {"pretrain": defaults(kb.pretrain), "finetune": defaults(kb.finetune)},
+        "selects": [name for name, value in SELECTIONS.items() if _ours(value)],
     }
 
 

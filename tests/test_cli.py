@@ -162,7 +162,7 @@ def test_show_and_list(capsys):
 
 
 def test_the_index_is_what_the_families_say():
-    """Names, Specs, tasks and defaults; `python -m tests.make_index` writes it anew."""
+    """Names, Specs and tasks; `python -m tests.make_index` writes it anew."""
     index = json.loads(make_index.PATH.read_text())
     counts = [row.pop("parameters") for row in index["models"]]
     made = json.loads(json.dumps(make_index.content(counted=False)))

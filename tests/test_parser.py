@@ -5,9 +5,10 @@ import shlex
 
 import pytest
 
-from kerasbert import cli, files
+from kerasbert import cli
 from kerasbert.cli.parser import Parser, failure
-from kerasbert.errors import Exploded, InputError
+from kerasbert.errors import InputError, NonFinite
+from kerasbert.storage import files
 from tests.support import python
 
 COMMANDS = next(action for action in cli.parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
@@ -63,7 +64,7 @@ def test_help_has_an_example_that_parses_and_every_default(name):
     example = parser.epilog.splitlines()[-1].strip()
     assert example.startswith(f"kerasbert {name} ")
     assert example in text
-    assert cli.parser().parse_args(shlex.split(example)[1:]).run
+    assert cli.parser().parse_args(shlex.split(example)[1:]).function
     for action in parser._actions:
         if action.option_strings and action.default not in (None, False, argparse.SUPPRESS, "", []):
             assert f"(default: {action.default})" in action.help, action.option_strings
@@ -75,7 +76,7 @@ def test_help_has_an_example_that_parses_and_every_default(name):
 def test_every_error_has_a_line_and_a_status():
     """What both commands print, and what scripts see."""
     assert failure(InputError("no\nfile")) == ("no file", 2)
-    assert failure(Exploded("inf")) == ("inf", 3)
+    assert failure(NonFinite("inf")) == ("inf", 3)
     assert failure(KeyboardInterrupt()) == ("interrupted", 130)
     assert failure(KeyboardInterrupt("saved at step 4")) == ("saved at step 4", 130)
     assert failure(OSError(28, "No space left on device", "out/best.part")) == (

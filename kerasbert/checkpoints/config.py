@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import spec as specs
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.names import Dialect
-from kerasbert.checkpoints.readers import read_json
 from kerasbert.errors import InputError
 
 # Google's TF1 code calls the tanh approximation "gelu" since 2019, its checkpoints were trained with either; as in

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import files, registry
+from kerasbert import registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints.readers import read_json
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
+from kerasbert.storage import files
 from kerasbert.text.languages import write_languages
 
 FORMAT = 1

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.names import Dialect
-from kerasbert.checkpoints.readers import read_json
 from kerasbert.errors import InputError
 from kerasbert.text import BytePairEncoding, WordPiece, hf, load_tokenizer
 from kerasbert.text.base import Tokenizer

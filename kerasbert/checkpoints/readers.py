@@ -1,17 +1,16 @@
 """Checkpoints of others, read lazily: `names()`, `shape(name)`, `read(name)` -> float32 numpy."""
 
-import json
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, unknown
 
 SOURCES = ("hf", "tf1", "keras_hub")
-_LONGEST_JSON = 64_000_000  # bytes; the index of a sharded model names every tensor once
 
 
 class Reader(Protocol):
@@ -76,23 +75,6 @@ def _open_file(path: Path, allow_pickle: bool) -> Reader:
             )
         return Torch(path)
     raise InputError(f"{path} is no checkpoint that can be read. Expected .safetensors, .index.json or .bin")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A json object from a file of bounded size, or an InputError."""
-    try:
-        if path.stat().st_size > _LONGEST_JSON:
-            raise InputError(f"{path} has {path.stat().st_size} bytes, expected at most {_LONGEST_JSON}")
-        value = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is no json: {str(error).splitlines()[0]}") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path} holds {type(value).__name__}, expected a json object")
-    return value
 
 
 class Shards:

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import answers, files, registry, text
+from kerasbert import answers, registry, text
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError, unknown
+from kerasbert.storage import files
 from kerasbert.text.hf_save import added_tokens
 from kerasbert.text.languages import read_languages
 

@@ -12,12 +12,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kerasbert import files, registry
+from kerasbert import registry
 from kerasbert.checkpoints import hub
 from kerasbert.checkpoints.directory import FORMAT
-from kerasbert.checkpoints.readers import read_json
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError, nearest
+from kerasbert.storage import files
 
 WEIGHTS = "weights.safetensors"
 MANIFEST = "manifest.json"  # of a run's checkpoint: step, files with bytes and sha256, state; written last

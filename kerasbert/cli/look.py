@@ -26,9 +26,7 @@ def _list(options: argparse.Namespace) -> None:
         rows = [{name: value for name, value in row.items() if name != "spec"} for row in rows]
         lines = [f"{row['name']:36}{row['parameters']:>14,}  {row['paper']}" for row in rows]
     elif options.what == "tokenizers":
-        from kerasbert.text.files import KINDS
-
-        rows = [{"name": name} for name in sorted(KINDS)]
+        rows = [{"name": name} for name in sorted(registry.TOKENIZERS)]
         lines = [row["name"] for row in rows]
     else:
         brought = getattr(registry, options.what)() if registry.plugged() else ()
@@ -61,7 +59,7 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     family, spec = registry.find(name)
     spec = spec.derive(changes)
     about = {"name": name} | {field: getattr(family, field) for field in ("paper", "tokenizer", "objective")}
-    return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec)}
+    return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec, whole=True)}
 
 
 def _show_model(options: argparse.Namespace) -> None:

@@ -1,14 +1,16 @@
-"""What the commands share: a parser whose errors are one line, options that several have. Standard library only."""
+"""What both command lines are made of: one-line errors, exit statuses, shared options. Standard library only."""
 
 import argparse
 import contextlib
 import itertools
 import json
+import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from kerasbert import __version__, registry
 from kerasbert.errors import InputError, missing, nearest
 
 NOTHING = (None, False, argparse.SUPPRESS, "", [])  # defaults that say nothing
@@ -33,7 +35,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keywords: Any):
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **keywords})
         self.mixing = False
-        self.defaults: Mapping[str, Any] = {}  # of the command's function, where an option has none of its own
+        self.defaults: Mapping[str, Any] = {}  # shown for options that are absent where they are not given
 
     def error(self, message: str) -> None:
         """Print one line and leave with status 2."""
@@ -80,6 +82,17 @@ class Parser(argparse.ArgumentParser):
         initials = [option for option in known if "".join(word[:1] for word in option[2:].split("-")) == letters]
         return initials[0] if initials else nearest(name, known) or "--help"
 
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        """The value of an option; what a function of ours cannot read is told by what is expected, not by its name."""
+        try:
+            return super()._get_value(action, text)
+        except argparse.ArgumentError:
+            if action.type in (int, float, str):
+                raise
+            name = "/".join(action.option_strings) or str(action.metavar or action.dest).upper()
+            expected = f"such as {action.metavar}" if action.metavar else "json"
+            self.error(f"{name} must be {expected}. Received: {text!r}")
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is not among the choices and name the nearest."""
         if action.choices is None or value in action.choices:
@@ -91,6 +104,93 @@ class Parser(argparse.ArgumentParser):
         self.error(
             f"{name} must be one of {', '.join(map(str, action.choices))}. Received: {value!r}. Nearest: {close!r}"
         )
+
+
+def command_line(
+    program: str,
+    description: str,
+    examples: Mapping[str, str],
+    modules: Iterable[Any],
+    json_option: bool = False,
+) -> Parser:
+    """The parser of a program with commands.
+
+    Args:
+        program: str, its name.
+        description: str, what it is for, in a line.
+        examples: command -> a whole line that calls it.
+        modules: each has `add(declare)`, which declares commands.
+        json_option: bool, whether every command takes --json.
+    """
+    top = Parser(prog=program, description=description)
+    top.add_argument("--version", action="version", version=__version__)
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    shared.add_argument("--plugin", action="append", default=[], metavar="FILE", help="a file that registers more")
+    if json_option:
+        shared.add_argument("--json", action="store_true", help="print json")
+    commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
+
+    def declare(name: str, function: Callable[[argparse.Namespace], Any], text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name, help=text, description=text, parents=[shared], epilog=f"example:\n  {examples[name]}"
+        )
+        command.set_defaults(function=function, command=name, extra=None)
+        return command
+
+    for module in modules:
+        module.add(declare)
+    return top
+
+
+def commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """The parsers of a program's commands by name."""
+    return next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction)).choices
+
+
+def run(
+    parser: Parser, arguments: Sequence[str] | None = None, check: Callable[[argparse.Namespace], None] | None = None
+) -> int:
+    """Run a command of a program; returns its exit status.
+
+    Args:
+        parser: of `command_line`.
+        arguments: by default the process' own.
+        check: refuses options after the plug-ins are loaded and before the command imports anything heavy.
+
+    Returns:
+        0; 2 for a mistake in what was given or a file system that refuses; 3 where the numbers of a run exploded; 1 for a
+        fault of ours; 75 after a SIGTERM: the same command goes on.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    options = parser.parse_args(arguments)
+    try:
+        with decoding(options):
+            loaded = [registry.load_plugin(path) for path in options.plugin]
+            options.plugins = loaded[0] if loaded else None
+            if check:
+                check(options)
+            status = options.function(options) or 0
+        sys.stdout.flush()
+        return status
+    except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, BrokenPipeError) and _reader_left():
+            return 0
+        if options.debug:
+            raise
+        line, status = failure(error, options.extra)
+        print(f"error: {line}", file=sys.stderr)
+        return status
+
+
+def _reader_left() -> bool:
+    """Whether nobody reads the standard output any more: `| head` has seen enough."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # the interpreter would flush it again at its end
+        return True
+    return False
 
 
 def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
@@ -131,13 +231,24 @@ def file_system(line: str) -> str:
     return re.sub(r"\s*(\[Op:\w+\]|name: .*$)", "", line).strip()
 
 
+def check_names(options: argparse.Namespace, *kinds: str) -> None:
+    """Refuse a name among the options that nothing has; an option is called as its kind of name (`registry.check_name`)."""
+    for kind in kinds:
+        if isinstance(name := getattr(options, kind, None), str):
+            registry.check_name(kind, name)
+
+
+def check_directories(options: argparse.Namespace, *names: str) -> None:
+    """Refuse a model directory, checkpoint or folder of others among the options that is not there."""
+    for name in names:
+        if (model := getattr(options, name, None)) is not None:
+            from kerasbert.checkpoints import source
+
+            source.check(model)
+
+
 def show(value: Any, as_json: bool, text: str) -> None:
     print(json.dumps(value, ensure_ascii=False) if as_json else text)
-
-
-def chosen(options: argparse.Namespace, names: str) -> dict[str, Any]:
-    """The options of these names that the command line has."""
-    return {name: getattr(options, name) for name in names.split() if hasattr(options, name)}
 
 
 def changes_of(pairs: Sequence[str]) -> dict[str, Any]:

@@ -12,11 +12,9 @@ from kerasbert.errors import InputError
 
 def _vocab(options: argparse.Namespace) -> None:
     from kerasbert.data.vocabulary import learn
-    from kerasbert.errors import unknown
-    from kerasbert.text.files import KINDS
+    from kerasbert.registry import TOKENIZERS
 
-    if options.kind not in KINDS:
-        raise unknown("tokenizer kind", options.kind, KINDS, "kerasbert list tokenizers")
+    TOKENIZERS.find(options.kind)
     if options.kind == "bpe" and options.lowercase:
         raise InputError("--lowercase with --kind bpe, which keeps every byte: leave it out, or take another --kind")
     tokenizer, coverage = learn(

@@ -14,12 +14,12 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsSingleton
 
-from kerasbert.data import remote
 from kerasbert.data.encode import batch_encoder
+from kerasbert.data.job import Job, Source
 from kerasbert.data.shards import Report
 from kerasbert.data.spool import DIGEST, measure, shard_of
-from kerasbert.data.writer import Job, Source
 from kerasbert.errors import InputError
+from kerasbert.storage import remote
 
 REPORT = "report.json"
 

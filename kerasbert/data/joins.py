@@ -122,7 +122,7 @@ def find(source: str) -> Segmenter:
     path = Path(source)
     if path.is_file():
         return Segmenter(path.name, hashlib.sha256(path.read_bytes()).hexdigest(), Lexicon.read(path))
-    known = registry.segmenters()
+    known = registry.SEGMENTERS
     if source in known:
         return Segmenter(source, _source_digest(known[source]), known[source])
     module, colon, name = source.partition(":")

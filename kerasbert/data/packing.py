@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from kerasbert.data.examples import Pieces, Spans
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError
+from kerasbert.registry import PACKINGS
 
 SHORT = 0.1  # share of sequences with a random shorter target (Devlin et al., 2019, A.2; BERT's short_seq_prob)
 SHORTEST = 10  # tokens of a sentence that is cut, unless it is more than half of what a pair holds
@@ -344,16 +345,15 @@ class Packing:
         return Fit.of(length - 2 - separators) if self.labels else None
 
 
-PACKINGS = {
-    "pairs": Packing(pack_pairs, 5, "next_label", 2, copies=True, pairs=True),
-    "order": Packing(pack_order, 5, "order_label", 2, copies=True, pairs=True),
-    "place": Packing(pack_place, 5, "place_label", 3, copies=True, pairs=True),
-    "sentences": Packing(pack_sentences, 5, "next_label", 2, copies=True, pairs=True),
-    "full": Packing(pack_full, 3, crosses=True),
-    "doc": Packing(pack_doc, 3),
-    "packed": Packing(pack_best_fit, 3, "pieces", crosses=True),
-    "translations": Packing(pack_translations, 5, pairs=True),
-}
+# the first name is what records say
+PACKINGS.add("pairs", Packing(pack_pairs, 5, "next_label", 2, copies=True, pairs=True), "sentence_pairs")
+PACKINGS.add("order", Packing(pack_order, 5, "order_label", 2, copies=True, pairs=True), "sentence_order_pairs")
+PACKINGS.add("place", Packing(pack_place, 5, "place_label", 3, copies=True, pairs=True), "structbert_pairs")
+PACKINGS.add("sentences", Packing(pack_sentences, 5, "next_label", 2, copies=True, pairs=True))
+PACKINGS.add("full", Packing(pack_full, 3, crosses=True))
+PACKINGS.add("doc", Packing(pack_doc, 3))
+PACKINGS.add("packed", Packing(pack_best_fit, 3, "pieces", crosses=True), "best_fit")
+PACKINGS.add("translations", Packing(pack_translations, 5, pairs=True))
 
 
 def packing(name: str, length: int, dupe_factor: int = 1, separators: int = 1) -> Packing:
@@ -362,9 +362,7 @@ def packing(name: str, length: int, dupe_factor: int = 1, separators: int = 1) -
     Raises:
         InputError: no such packing, a length it cannot fill, or copies that would all be the same.
     """
-    if name not in PACKINGS:
-        raise unknown("packing", name, PACKINGS, "kerasbert data --help")
-    found = PACKINGS[name]
+    found = PACKINGS.find(name)
     shortest = found.shortest + (separators - 1) * found.pairs
     if not shortest <= length <= 65535:
         raise InputError(f"length {length} with packing {name!r}, expected {shortest} to 65535")

@@ -18,8 +18,8 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 from kerasbert.data.encodings import by_zeros, guess
-from kerasbert.data.remote import opened
 from kerasbert.errors import InputError, nearest
+from kerasbert.storage.remote import opened
 
 HEAD = 2**16  # bytes that tell what a file is
 CHUNK = 2**17  # bytes read at once: half of the cache, and twice as fast as a megabyte

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.data import remote
 from kerasbert.errors import InputError
+from kerasbert.storage import remote
 
 FORMAT = 2
 BLOCK = 256
@@ -63,6 +63,7 @@ class Records:
         manifest: dict, the manifest.
         shards: list of Shard.
         examples, tokens, length: ints; tokens without padding.
+        block: int, rows of a block.
         features: name -> shape of one example, in the order of a row's columns.
         first: int, row of the first shard at which these records begin: 0, but where rows of one shard are held out.
         reused: bool, True when `write_records` found them made already.
@@ -71,6 +72,8 @@ class Records:
         InputError: no records there, another format, a damaged manifest, or a shard that is missing, truncated or of
             another corpus.
     """
+
+    block = BLOCK
 
     def __init__(self, directory: str | os.PathLike):
         self.directory = os.fspath(directory)

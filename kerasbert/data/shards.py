@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.data import joins, remote
+from kerasbert.data import joins
 from kerasbert.data.packing import Fit, packing
 from kerasbert.data.records import BLOCK, FORMAT, Shard, digest, row_dtype
 from kerasbert.data.spool import gather
+from kerasbert.storage import remote
 
 ROWS = 64 * BLOCK  # rows that are rendered at once
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from kerasbert.data import reading
 from kerasbert.data.reading import line_lists, plain_name, text_chunks
-from kerasbert.data.remote import is_remote, seekable, size
 from kerasbert.errors import InputError, nearest
+from kerasbert.storage.remote import is_remote, seekable, size
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv"}
 TABLES = ("tsv", "csv", "jsonl", "json", "parquet")

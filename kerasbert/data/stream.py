@@ -10,21 +10,40 @@ cost of tf.data (0.2M-0.6M tokens per CPU-second against tens of millions).
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.data.records import BLOCK
 from kerasbert.errors import InputError
-
-if TYPE_CHECKING:
-    from kerasbert.data.records import Records
 
 RUN = 4  # neighbouring blocks that are read at once: opening a file costs as much as reading a hundred blocks
 WINDOW = 16  # runs that are shuffled together; 4 MB at length 128
 READERS = 16  # runs in flight, for files with latency (gs://)
 PLACES = 2**18  # tokens prepared at once: starting some hundred operations costs as much as 10,000 tokens
+
+
+class Blocks(Protocol):
+    """What is read of records (`data.records.Records`, whose `dataset` is made here)."""
+
+    block: int
+    first: int
+    shards: Sequence[Any]
+    features: Mapping[str, Sequence[int]]
+    manifest: Mapping[str, Any]
+    examples: int
+    length: int
+
+    @property
+    def columns(self) -> int:
+        """Numbers in a row."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of a number."""
+
+    def path(self, shard: Any) -> str:
+        """Of a shard's file."""
 
 
 def _order(seed: tf.Tensor, count: int) -> tf.Tensor:
@@ -40,7 +59,7 @@ def _fold(key: tf.Tensor, *words: tf.Tensor | int) -> tf.Tensor:
 
 
 def dataset(
-    records: "Records",
+    records: Blocks,
     batch: int,
     *,
     seed: int,
@@ -69,15 +88,15 @@ def dataset(
         raise InputError(
             f"batch {batch}, start_step {start_step}, seed {seed}: expected batch >= 1 and the others >= 0"
         )
-    shards, counts, starts = _runs([shard.examples for shard in records.shards])
+    shards, counts, starts = _runs([shard.examples for shard in records.shards], records.block)
     runs = len(counts)
     windows = math.ceil(runs / WINDOW)
     width = math.ceil(runs / windows)  # runs in a window, evenly
-    block_bytes = BLOCK * records.columns * records.dtype.itemsize
+    block_bytes = records.block * records.columns * records.dtype.itemsize
 
     # Tables of the graph. A last run, without examples, fills up the last window of an epoch.
     first = np.cumsum(counts) - counts
-    blocks = -(-counts // BLOCK)
+    blocks = -(-counts // records.block)
     head = starts * block_bytes
     tail = np.array([shard.bytes for shard in records.shards])[shards] - head - blocks * block_bytes
     files = tf.constant([records.path(records.shards[shard]) for shard in shards])
@@ -119,7 +138,7 @@ def dataset(
         data = tf.strings.reduce_join(tf.where(run == runs, "", data))
         rows = tf.io.decode_raw(data, records.manifest["dtype"], little_endian=True)
         rows = tf.reshape(rows, [-1, records.columns])
-        lengths = tf.gather(blocks_table, run) * BLOCK
+        lengths = tf.gather(blocks_table, run) * records.block
         within = tf.ragged.range(lengths).flat_values
         valid = within < tf.repeat(tf.gather(counts_table, run), lengths)
         number = tf.repeat(tf.gather(first_table, run), lengths) + within
@@ -158,16 +177,16 @@ def dataset(
     return stream.map(features, num_parallel_calls=tf.data.AUTOTUNE).unbatch().prefetch(tf.data.AUTOTUNE)
 
 
-def _runs(examples: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _runs(examples: Sequence[int], block: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shards of so many examples -> of each run: its shard, its number of examples, its first block in the shard."""
-    rows = RUN * BLOCK
+    rows = RUN * block
     found = [
-        (shard, min(rows, n - begin), begin // BLOCK) for shard, n in enumerate(examples) for begin in range(0, n, rows)
+        (shard, min(rows, n - begin), begin // block) for shard, n in enumerate(examples) for begin in range(0, n, rows)
     ]
     return tuple(np.array(found, np.int64).T)
 
 
-def split_columns(rows: tf.Tensor, records: "Records") -> dict[str, tf.Tensor]:
+def split_columns(rows: tf.Tensor, records: Blocks) -> dict[str, tf.Tensor]:
     """Rows [B, columns] -> the features, int32."""
     widths = [int(np.prod(shape)) for shape in records.features.values()]
     parts = tf.split(tf.cast(rows, tf.int32), widths, axis=1)

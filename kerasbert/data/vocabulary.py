@@ -4,8 +4,8 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-from kerasbert import files as folders
 from kerasbert.data.sources import read_lines
+from kerasbert.storage import files as folders
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.train import train
 from kerasbert.text.train_unigram import LINES

@@ -1,29 +1,30 @@
 """Files of text -> records. Runs without TensorFlow too, then with the tokenizer's pure-Python form."""
 
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kerasbert import files as whole
-from kerasbert.data import encode, joins, reading, remote
+from kerasbert.data import joins, reading
 from kerasbert.data.encode import batch_encoder
-from kerasbert.data.languages import Files, check_language_ids, language_repeats, translated
-from kerasbert.data.packing import PACKINGS
+from kerasbert.data.job import Job, Source
+from kerasbert.data.languages import Files, check_language_ids, translated
 from kerasbert.data.packing import packing as find_packing
 from kerasbert.data.records import MANIFEST, Records, differences, read_manifest
 from kerasbert.data.shards import Report, ShardWriter, manifest
-from kerasbert.data.sources import check_files, file_documents, file_format
+from kerasbert.data.sources import check_files, file_format
 from kerasbert.data.spool import Spool, measure
 from kerasbert.errors import InputError, unknown
+from kerasbert.registry import PACKINGS
+from kerasbert.storage import files as whole
+from kerasbert.storage import remote
 from kerasbert.text.languages import number_languages, write_languages
 
 SHARD_BYTES = 64 * 2**20  # of source text, where the number of shards is not given; a shard is packed in memory
@@ -105,6 +106,7 @@ def write_records(
             f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
         )
     encoding = reading.chosen_encoding(encoding)
+    packing = PACKINGS.name(packing)
     between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
     find_packing(packing, length, dupe_factor, between)
     pairs = translated(files, text_field) if packing == "translations" else {}
@@ -261,54 +263,6 @@ def save_tokenizer(tokenizer: Any, directory: str | os.PathLike, languages: Mapp
             write_languages(local, languages)
         for file in Path(local).iterdir():
             remote.write(remote.join(directory, f"tokenizer/{file.name}"), file.read_bytes())
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """A file of text, how it is read, and the number of its language among the languages' names in order."""
-
-    path: str
-    language: str | None = None
-    number: int = 0
-    text_field: str = "text"
-    encoding: str | None = None
-
-    def documents(self) -> Iterator[list[str]]:
-        """The documents of the file."""
-        return file_documents(self.path, self.text_field, self.encoding)
-
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """What a runner is given; `smoothing` is None where there are no languages, `units` are segmenters by level or None."""
-
-    sources: Sequence[Source]
-    tokenizer: Any
-    writer: ShardWriter
-    smoothing: float | None
-    units: Sequence[joins.Segmenter | None] = (None, None)
-
-    def languages(self, counts: Mapping[int, tuple[int, int]]) -> dict[str, dict[str, float]]:
-        """What the manifest says of each language, from its number of (documents, tokens)."""
-        if self.smoothing is None:
-            return {}
-        repeats = language_repeats({number: tokens for number, (_, tokens) in counts.items()}, self.smoothing)
-        names = {source.number: source.language for source in self.sources}
-        return {
-            names[number]: {"documents": counts[number][0], "tokens": counts[number][1], "repeats": repeats[number]}
-            for number in sorted(counts)
-        }
-
-    def entries(self, sources: Iterable[Source], encoder: encode.Encode) -> Iterator[bytes]:
-        """The documents of files, tokenized, as a shard takes them."""
-        for number, group in itertools.groupby(sources, key=lambda source: source.number):
-            documents = itertools.chain.from_iterable(source.documents() for source in group)
-            yield from encode.entries(documents, number, encoder, self.writer.fit)
-
-    def repeats(self, languages: Mapping[str, Mapping[str, float]]) -> dict[int, float] | None:
-        """How often a document of each language is taken, for `ShardWriter.write`."""
-        numbers = {source.language: source.number for source in self.sources}
-        return {numbers[name]: found["repeats"] for name, found in languages.items()} or None
 
 
 def find_sources(

@@ -11,11 +11,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kerasbert import files
 from kerasbert.errors import InputError
 from kerasbert.export.model_card import card
 from kerasbert.inputs import NAMES as INPUT_NAMES
 from kerasbert.inputs import Input, used, with_makers
+from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.text.graph import graph_tokenizer

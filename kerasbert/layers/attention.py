@@ -6,26 +6,38 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import island, reshape, softmax
+from kerasbert.layers.backend import fused, reshape, softmax
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drop
 
 
-@island(constant=(1,))
-def look(scores: Any, bias: Any, key: Any, *, rate: float) -> Any:
-    """Scores [B, N, Q, K], bias [B, 1, Q or 1, K] -> probabilities after dropout, the softmax in float32."""
-    dtype, scores = keras.backend.standardize_dtype(scores.dtype), ops.cast(scores, "float32")
+@fused(constant=(1,))
+def attention_weights(scores: Any, bias: Any, key: Any, *, rate: float, dtype: str | None = None) -> Any:
+    """Scores [B, N, Q, K], bias [B, 1, Q or 1, K] -> probabilities after dropout, the softmax in float32.
+
+    Args:
+        dtype: of the result; by default that of the scores.
+    """
+    dtype, scores = dtype or keras.backend.standardize_dtype(scores.dtype), ops.cast(scores, "float32")
     return drop(softmax(scores if bias is None else scores + ops.cast(bias, "float32"), dtype), key, rate)
 
 
 class Attention(keras.layers.Layer):
     """Multi-head scaled dot-product attention (Vaswani et al., 2017, section 3.2).
 
+    A paper that scores otherwise overrides `scores`; one that reads keys and values from elsewhere calls `read` and
+    `attend` itself (a cache keeps what `read` gives).
+
     Args:
-        heads: int N. head_size: int D. dropout: float, on the probabilities. initializer: float.
+        heads: int N.
+        head_size: int D.
+        dropout: float, on the probabilities.
+        initializer: float.
         output_initializer: float, of the output's kernel; by default as the others.
+        use_bias: bool, whether the four maps add a bias.
     Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] of keys and values (x itself by
-        default), value [B, K, H] where values have another source -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
+        default), value [B, K, H] where values have another source, further arguments of `scores`
+        -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
     Trainable weights: 4*H*N*D + 3*N*D + H.
     """
 
@@ -36,6 +48,7 @@ class Attention(keras.layers.Layer):
         dropout: float = 0.0,
         initializer: float = 0.02,
         output_initializer: float | None = None,
+        use_bias: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -44,13 +57,14 @@ class Attention(keras.layers.Layer):
         self.rate = dropout
         self.initializer = initializer
         self.output_initializer = output_initializer or initializer
+        self.use_bias = use_bias
 
     def build(self, shape):
-        flat = self.heads * self.head_size
+        flat, kwargs = self.heads * self.head_size, {"use_bias": self.use_bias, "dtype": self.dtype_policy}
         for name, width in zip(("query", "key", "value"), self.widths(shape)):
-            setattr(self, name, Linear(flat, self.initializer, name=name, dtype=self.dtype_policy))
+            setattr(self, name, Linear(flat, self.initializer, name=name, **kwargs))
             getattr(self, name).build((*shape[:-1], width))
-        self.output_projection = Linear(shape[-1], self.output_initializer, name="output", dtype=self.dtype_policy)
+        self.output_projection = Linear(shape[-1], self.output_initializer, name="output", **kwargs)
         self.output_projection.build((*shape[:-1], flat))
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
@@ -64,22 +78,42 @@ class Attention(keras.layers.Layer):
         x = reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def call(self, x, bias=None, source=None, value=None, training=False):
+    def call(self, x, bias=None, source=None, value=None, training=False, **at):
         source = x if source is None else source
-        value = self.split(self.value(source if value is None else value))
-        query, key = self.split(self.query(x)), self.split(self.key(source))
+        return self.attend(x, *self.read(source, source if value is None else value), bias, training, **at)
+
+    def read(self, source: Any, value: Any) -> tuple[Any, Any]:
+        """Keys and values: [B, K, H] twice -> [B, N, K, D] twice."""
+        value = self.split(self.value(value))
+        return self.split(self.key(source)), value
+
+    def scores(self, query: Any, key: Any, **at: Any) -> Any:
+        """Scaled dot products: [B, N, Q, D], [B, N, K, D] -> [B, N, Q, K].
+
+        What a paper adds here it adds in float32 (the result may be float32): learned numbers too, which get their
+        gradient here alone. `at` is what the context brings (`Context.at`).
+        """
         # 1/sqrt(D) on the queries: Q*D products instead of Q*K
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
-        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, Q, K]
-        drawn = self.dropout.key(x, training)
-        seen = look(scores, bias, drawn, rate=self.rate)
+        return ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+
+    def attend(self, x: Any, key: Any, value: Any, bias: Any = None, training: bool = False, **at: Any) -> tuple:
+        """What the queries of x [B, Q, H] get from keys and values [B, N, K, D]: as `call`."""
+        scores = self.scores(self.split(self.query(x)), key, **at)
+        rows, expected = None if bias is None else bias.shape[2], scores.shape[2]
+        if None not in (rows, expected) and rows not in (1, expected):
+            raise ValueError(
+                f"bias has {rows} rows, expected 1 or {expected}, one a query: Context.of(queries) cuts it"
+            )
+        drawn, dtype = self.dropout.key(x, training), keras.backend.standardize_dtype(value.dtype)
+        weights = attention_weights(scores, bias, drawn, rate=self.rate, dtype=dtype)
         # without dropout; in a graph nothing computes it where nobody asks
-        probabilities = seen if drawn is None else look(scores, bias, None, rate=0.0)
-        y = ops.transpose(ops.matmul(seen, value), (0, 2, 1, 3))  # [B, Q, N, D]
+        probabilities = weights if drawn is None else attention_weights(scores, bias, None, rate=0.0, dtype=dtype)
+        y = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # [B, Q, N, D]
         y = reshape(y, (*ops.shape(y)[:2], self.heads * self.head_size))
         return self.output_projection(y), ops.cast(probabilities, "float32")
 
     def get_config(self):
-        config = {"heads": self.heads, "head_size": self.head_size, "dropout": self.rate}
+        config = {"heads": self.heads, "head_size": self.head_size, "dropout": self.rate, "use_bias": self.use_bias}
         config |= {"initializer": self.initializer, "output_initializer": self.output_initializer}
         return {**super().get_config(), **config}

@@ -153,48 +153,62 @@ def in_own_type(x: Any) -> Any:
     return call(x)
 
 
-_islands = False
+_fusion = False
 
 
 @contextlib.contextmanager
-def islands(on: bool) -> Iterator[None]:
-    """Whether functions marked `island` are compiled in what is traced within; the step core says so on CPU."""
-    global _islands
-    old, _islands = _islands, on and TENSORFLOW
+def fusion(on: bool) -> Iterator[None]:
+    """Whether functions marked `fused` are compiled in what is traced within; the step core says so on CPU."""
+    global _fusion
+    old, _fusion = _fusion, on and TENSORFLOW
     try:
         yield
     finally:
-        _islands = old
+        _fusion = old
 
 
-def island(fn: Callable | None = None, *, constant: tuple[int, ...] = ()) -> Callable:
+def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = ()) -> Callable:
     """Mark a function that works element by element or row by row: in CPU training XLA compiles it into one loop.
 
-    The matrix products between islands stay with TensorFlow's oneDNN, which is faster than XLA's on CPU. The backward
-    pass computes the island again from its arguments instead of keeping what lies between. Elsewhere (TPU, export,
-    inference, other backends) the function is itself.
+    The matrix products between fused functions stay with TensorFlow's oneDNN, which is faster than XLA's on CPU. The
+    backward pass computes the function again from its arguments instead of keeping what lies between. Elsewhere (TPU,
+    export, inference, other backends) the function is itself.
 
     Args:
         fn: (*arrays, **static) -> array or tuple of arrays; an array may be None. Keyword arguments are hashable.
-        constant: positions of floating-point arrays that need no gradient.
+        constant: positions of floating-point arrays that seldom need a gradient: it is computed where a tape asks for it.
     """
     if fn is None:
-        return functools.partial(island, constant=constant)
+        return functools.partial(fused, constant=constant)
 
     @functools.wraps(fn)
     def call(*arrays, **static):
-        if not _islands:
+        if not _fusion:
             return fn(*arrays, **static)
-        given = [None if x is None else tf.convert_to_tensor(x) for x in arrays]
-        kinds = tuple(None if x is None else x.dtype.is_floating and i not in constant for i, x in enumerate(given))
-        return _compiled(fn, kinds, tuple(sorted(static.items())))(*(x for x in given if x is not None))
+        tensors = [None if x is None else tf.convert_to_tensor(x) for x in arrays]
+        kinds = tuple(
+            None if x is None else x.dtype.is_floating and (i not in constant or _differentiated(x))
+            for i, x in enumerate(tensors)
+        )
+        return _compiled(fn, kinds, tuple(sorted(static.items())))(*(x for x in tensors if x is not None))
 
     return call
 
 
+def _differentiated(x: Any) -> bool:
+    """Whether a gradient tape records what is computed from x: x depends on a weight that is trained."""
+    from tensorflow.python.eager import record  # TensorFlow has no public name for the question
+
+    return record.should_record_backprop([x])
+
+
+# names that older plug-ins import
+island, islands = fused, fusion
+
+
 @functools.cache
 def _compiled(fn: Callable, kinds: tuple, static: tuple) -> Callable:
-    """The island of `fn`; one for all layers that call it alike, so that each shape is compiled once.
+    """The compiled `fn`; one for all layers that call it alike, so that each shape is compiled once.
 
     Args:
         kinds: of each array: None where it is None, else whether a gradient is asked for.
@@ -203,7 +217,7 @@ def _compiled(fn: Callable, kinds: tuple, static: tuple) -> Callable:
 
     def forward(*arrays):
         left = iter(arrays)
-        with islands(False):
+        with fusion(False):
             return fn(*(None if kind is None else next(left) for kind in kinds), **dict(static))
 
     def backward(upstream, *arrays):
@@ -219,9 +233,9 @@ def _compiled(fn: Callable, kinds: tuple, static: tuple) -> Callable:
     @tf.custom_gradient
     def call(*arrays):
         def gradient(*upstream):
-            found = compiled_backward(upstream[0] if len(upstream) == 1 else upstream, *arrays)
-            by_place = dict(zip(wanted, found))
-            return [by_place.get(i) for i in range(len(arrays))]
+            gradients = compiled_backward(upstream[0] if len(upstream) == 1 else upstream, *arrays)
+            by_position = dict(zip(wanted, gradients))
+            return [by_position.get(i) for i in range(len(arrays))]
 
         return compiled(*arrays), gradient
 

@@ -1,8 +1,13 @@
 """One transformer layer, and the one function that maps a Spec to it."""
 
+import inspect
+from typing import Any
+
 import keras
 
+from kerasbert.errors import InputError
 from kerasbert.layers.attention import Attention
+from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import FeedForward
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
@@ -12,14 +17,27 @@ from kerasbert.spec import Spec
 class Block(keras.layers.Layer):
     """Post-norm transformer encoder layer (Vaswani et al., 2017, section 3.1).
 
+    A paper's block names other parts, which take the arguments of those here, or overrides `call`.
+
     Args:
-        heads, head_size, width: int N, D, F. activation, dropout, attention_dropout, epsilon, initializer: as in Spec.
+        heads: int N.
+        head_size: int D.
+        width: int F.
+        activation: as in Spec.
+        dropout: as in Spec.
+        attention_dropout: as in Spec.
+        epsilon: as in Spec.
+        initializer: as in Spec.
         output_initializer: float, of the two kernels in front of the residual sums; by default `initializer`.
+        use_bias: bool, whether the linear maps of attention and feed-forward add a bias.
     A sublayer that is set before `build` is used as it is: another layer's, shared.
 
-    Call: x [B, S, H], bias [B, 1, Q or 1, S], read="first" computes the first token alone
-        -> (y [B, S or 1, H], probabilities [B, N, Q, S]).
+    Call: x [B, S, H], context -> (y [B, Q, H], probabilities [B, N, Q, K]).
     """
+
+    attention_class: type = Attention
+    feedforward_class: type = FeedForward
+    norm_class: type = LayerNorm
 
     def __init__(
         self,
@@ -33,6 +51,7 @@ class Block(keras.layers.Layer):
         epsilon,
         initializer,
         output_initializer=None,
+        use_bias=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -46,31 +65,39 @@ class Block(keras.layers.Layer):
             "epsilon": epsilon,
             "initializer": initializer,
             "output_initializer": output_initializer or initializer,
+            "use_bias": use_bias,
         }
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        names = inspect.signature(cls.call).parameters
+        if "call" in cls.__dict__ and "read" in names and "context" not in names:
+            cls.call = _of_an_older_plugin(cls.call)
 
     def build(self, shape):
         at, kwargs = self.settings, {"dtype": self.dtype_policy}
-        stddevs = at["initializer"], at["output_initializer"]
+        settings = at["initializer"], at["output_initializer"]
+        # a part of an older plug-in does not know the argument
+        without = {} if at["use_bias"] else {"use_bias": False}
         if not hasattr(self, "attention"):
-            self.attention = Attention(
-                at["heads"], at["head_size"], at["attention_dropout"], *stddevs, name="attention", **kwargs
-            )
-            self.attention_norm = LayerNorm(at["epsilon"], name="attention_norm", **kwargs)
+            sizes = at["heads"], at["head_size"], at["attention_dropout"]
+            self.attention = self.attention_class(*sizes, *settings, name="attention", **without, **kwargs)
+            self.attention_norm = self.norm_class(at["epsilon"], name="attention_norm", **kwargs)
         if not hasattr(self, "feedforward"):
-            self.feedforward = FeedForward(at["width"], at["activation"], *stddevs, name="feedforward", **kwargs)
-            self.feedforward_norm = LayerNorm(at["epsilon"], name="feedforward_norm", **kwargs)
+            sizes = at["width"], at["activation"]
+            self.feedforward = self.feedforward_class(*sizes, *settings, name="feedforward", **without, **kwargs)
+            self.feedforward_norm = self.norm_class(at["epsilon"], name="feedforward_norm", **kwargs)
         self.attention_dropout = Dropout(at["dropout"], name="attention_dropout", **kwargs)
         self.feedforward_dropout = Dropout(at["dropout"], name="feedforward_dropout", **kwargs)
-        parts = (self.attention, self.feedforward, self.attention_norm, self.feedforward_norm)
-        for part in (*parts, self.attention_dropout, self.feedforward_dropout):
-            if not part.built:
-                part.build(shape)
+        sublayers = (self.attention, self.feedforward, self.attention_norm, self.feedforward_norm)
+        for layer in (*sublayers, self.attention_dropout, self.feedforward_dropout):
+            if not layer.built:
+                layer.build(shape)
 
-    def call(self, x, bias=None, read=None, training=False):
-        source = x
-        if read == "first":
-            x = x[:, :1]
-        y, probabilities = self.attention(x, bias, source, training=training)
+    def call(self, x, context=None, training=False, read=None):  # read: of an older plug-in's super().call
+        context = Context.wrap(context, read)
+        source, x = context.keys(x), context.rows(x)
+        y, probabilities = self.attention(x, context.bias, source, training=training, **context.at)
         x = self.attention_norm(x, y, dropout=self.attention_dropout, training=training)
         y = self.feedforward(x)
         return self.feedforward_norm(x, y, dropout=self.feedforward_dropout, training=training), probabilities
@@ -85,11 +112,12 @@ class PreNormBlock(Block):
     The sum of the sublayers is never normalised: whoever stacks such layers does it once, at the end.
     """
 
-    def call(self, x, bias=None, read=None, training=False):
-        source = y = self.attention_norm(x)
-        if read == "first":
-            x, y = x[:, :1], y[:, :1]
-        y, probabilities = self.attention(y, bias, source, training=training)
+    def call(self, x, context=None, training=False, read=None):
+        context = Context.wrap(context, read)
+        y = self.attention_norm(x)
+        source = y if context.memory is None else self.attention_norm(context.keys(x))
+        x, y = context.rows(x), context.rows(y)
+        y, probabilities = self.attention(y, context.bias, source, training=training, **context.at)
         x = x + self.attention_dropout(y, training=training)
         y = self.feedforward(self.feedforward_norm(x))
         return x + self.feedforward_dropout(y, training=training), probabilities
@@ -99,6 +127,7 @@ def stack(spec: Spec, kind: type | None = None, **kwargs) -> list[Block]:
     """The built blocks of a Spec; shared weights are the first one's (ALBERT: Lan et al., 2020, section 3.1).
 
     Args:
+        spec: Spec.
         kind: a family's own class of blocks; by default the one of `blocks.norm`.
     """
     blocks: list[Block] = []
@@ -106,19 +135,21 @@ def stack(spec: Spec, kind: type | None = None, **kwargs) -> list[Block]:
         if blocks and spec.blocks.share == "all":
             blocks.append(blocks[0])
             continue
-        made = block(spec, layer, kind or (PreNormBlock if spec.blocks.norm == "pre" else Block), **kwargs)
+        new = block(spec, layer, kind or (PreNormBlock if spec.blocks.norm == "pre" else Block), **kwargs)
         if blocks and spec.blocks.share != "none":
-            part = {"attention": "attention", "ffn": "feedforward"}[spec.blocks.share]
-            for name in (part, f"{part}_norm"):
-                setattr(made, name, getattr(blocks[0], name))
-        made.build((None, None, spec.hidden))
-        blocks.append(made)
+            sublayer = {"attention": "attention", "ffn": "feedforward"}[spec.blocks.share]
+            for name in (sublayer, f"{sublayer}_norm"):
+                setattr(new, name, getattr(blocks[0], name))
+        new.build((None, None, spec.hidden))
+        blocks.append(new)
     return blocks
 
 
 def block(spec: Spec, layer: int, kind: type = Block, **kwargs) -> Block:
     """The block of one layer of a Spec; a family's own class is passed as `kind`."""
     attention = spec.attention
+    if not spec.blocks.bias:  # an older plug-in's block does not know the argument
+        kwargs["use_bias"] = False
     return kind(
         heads=spec.per_layer(attention.heads, layer),
         head_size=spec.head_size,
@@ -131,3 +162,18 @@ def block(spec: Spec, layer: int, kind: type = Block, **kwargs) -> Block:
         name=f"block_{layer}",
         **kwargs,
     )
+
+
+def _of_an_older_plugin(old: Any) -> Any:
+    """`call` of a block that was written as call(x, bias, read, training), before there was a Context."""
+
+    def call(self, x, context=None, training=False, read=None):
+        context = Context.wrap(context, read)
+        if not (context.queries is None or isinstance(context.queries, str)):
+            raise InputError(
+                f"{type(self).__name__}.call(x, bias, read, training) computes the first token or all, received queries="
+                "positions: write call(x, context, training), with context.rows(x) and context.bias"
+            )
+        return old(self, x, context.bias, read=context.queries, training=training)
+
+    return call

@@ -1,12 +1,16 @@
 """What a token starts as: token + position + segment, normalised."""
 
+from typing import Any
+
 import keras
+import numpy as np
 from keras import ops
 
 from kerasbert.layers.backend import gather
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
+from kerasbert.spec import Spec
 
 
 class Table(keras.layers.Layer):
@@ -30,28 +34,74 @@ class Table(keras.layers.Layer):
         return {**super().get_config(), "rows": self.rows, "width": self.width, "initializer": self.initializer}
 
 
+class Sinusoids(keras.layers.Layer):
+    """Fixed vectors by position: int [...] -> [..., width]; no weights.
+
+    Half of a vector are sines, half cosines, of wavelengths from 2*pi to 10000*2*pi, as in the Transformer's released code
+    (tensor2tensor, get_timing_signal_1d). Differs: Vaswani et al. (2017, section 3.5) write them in turn.
+
+    Args:
+        rows: int, number of positions.
+        width: int; where it is odd the last column is 0.
+    """
+
+    def __init__(self, rows: int, width: int, **kwargs):
+        super().__init__(**kwargs)
+        self.rows, self.width = rows, width
+
+    def build(self, shape=None):
+        half = self.width // 2
+        angles = np.arange(self.rows)[:, None] / 10000 ** (np.arange(half) / max(1, half - 1))
+        self.values = np.zeros((self.rows, self.width), "float32")
+        self.values[:, : 2 * half] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+    @property
+    def table(self) -> Any:
+        """All of them: [rows, width], as the weight of a Table."""
+        return ops.convert_to_tensor(self.values, self.compute_dtype)
+
+    def call(self, ids):
+        return gather(self.table, ids)
+
+    def get_config(self):
+        return {**super().get_config(), "rows": self.rows, "width": self.width}
+
+
+def positions(spec: Spec, width: int, **kwargs: Any) -> Table | Sinusoids | None:
+    """The built layer `positions` of a Spec, or None where it has none: `embeddings.kind`."""
+    if spec.embeddings.kind == "none":
+        return None
+    if spec.embeddings.kind == "sinusoidal":
+        layer = Sinusoids(spec.embeddings.positions, width, name="positions", **kwargs)
+    else:
+        layer = Table(spec.embeddings.positions, width, spec.initializer, name="positions", **kwargs)
+    layer.build()
+    return layer
+
+
 class Embeddings(keras.layers.Layer):
     """BERT's input representation (Devlin et al., 2019, figure 2); where the blocks are pre-norm there is no norm here.
 
     Args:
         spec: Spec; `embeddings`, `hidden`, `epsilon`, `dropout` and `initializer` are read.
     Call: token_ids [B, S], segment_ids [B, S] or None, position_ids [B, S] or None (0, 1, ...) -> [B, S, H].
-    Trainable weights: (V + positions + segments)*E, 2*E for the norm, and E*H + H where E differs from H.
+    Trainable weights: (V + positions + segments)*E, 2*E for the norm, and E*H + H where E differs from H. Positions that
+        are not learned have none.
     """
 
-    def __init__(self, spec, **kwargs):
+    def __init__(self, spec: Spec, **kwargs):
         super().__init__(**kwargs)
         self.spec = spec
 
     def build(self, shape=None):
         parts, kwargs = self.spec.embeddings, {"dtype": self.dtype_policy}
         width = parts.width or self.spec.hidden
-        self.tables = {}
-        for name in ("tokens", "positions", "segments"):
-            rows = parts.vocabulary if name == "tokens" else getattr(parts, name)
-            if rows:
-                setattr(self, name, Table(rows, width, self.spec.initializer, name=name, **kwargs))
-                getattr(self, name).build()
+        self.tokens = Table(parts.vocabulary, width, self.spec.initializer, name="tokens", **kwargs)
+        self.tokens.build()
+        self.positions = positions(self.spec, width, **kwargs)
+        if parts.segments:
+            self.segments = Table(parts.segments, width, self.spec.initializer, name="segments", **kwargs)
+            self.segments.build()
         self.norm = None
         if self.spec.blocks.norm == "post":
             self.norm = LayerNorm(self.spec.epsilon, name="norm", **kwargs)
@@ -78,6 +128,8 @@ class Embeddings(keras.layers.Layer):
             # without segments every token is of the first, as in BERT
             alone = segment_ids is None or parts.segments == 1
             x = x + (self.segments.table[0] if alone else self.segments(segment_ids))
+        if self.positions is None:
+            return x
         if position_ids is None:
             return x + self.positions.table[parts.offset : parts.offset + ops.shape(x)[1]]
         return x + self.positions(position_ids + parts.offset if parts.offset else position_ids)

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import island, on_tpu, project, recompute
+from kerasbert.layers.backend import fused, on_tpu, project, recompute
 
 ACTIVATIONS = {
     "gelu": lambda x: ops.gelu(x, approximate=False),
@@ -14,10 +14,10 @@ ACTIVATIONS = {
 }
 
 
-@island
+@fused
 def activate(x, bias, *, activation: str):
-    """activation(x + bias)."""
-    return ACTIVATIONS[activation](x + bias)
+    """activation(x + bias), or activation(x) where there is no bias."""
+    return ACTIVATIONS[activation](x if bias is None else x + bias)
 
 
 class Linear(keras.layers.Layer):
@@ -26,41 +26,52 @@ class Linear(keras.layers.Layer):
     Args:
         width: int, units.
         initializer: float, standard deviation of the truncated normal.
+        use_bias: bool, whether there is a bias.
     Call: x [..., H], activation: a name in ACTIVATIONS or None -> [..., width]. Trainable weights: H*width + width.
     """
 
     quantizer = None  # what computes x @ kernel + bias instead, in a model that is trained for int8 (layers.quantizer)
 
-    def __init__(self, width: int, initializer: float = 0.02, **kwargs):
+    def __init__(self, width: int, initializer: float = 0.02, use_bias: bool = True, **kwargs):
         super().__init__(**kwargs)
         self.width = width
         self.initializer = initializer
+        self.use_bias = use_bias
 
     def build(self, shape):
         normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
         self.kernel = self.add_weight(shape=(shape[-1], self.width), initializer=normal, name="kernel")
-        self.bias = self.add_weight(shape=(self.width,), initializer="zeros", name="bias")
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(shape=(self.width,), initializer="zeros", name="bias")
 
     def call(self, x, activation=None):
         if self.quantizer is not None:
-            x = self.quantizer.linear(x, self.kernel, self.bias)
+            bias = ops.zeros((self.width,), self.compute_dtype) if self.bias is None else self.bias
+            x = self.quantizer.linear(x, self.kernel, bias)
             return x if activation is None else ACTIVATIONS[activation](x)
         x = project(x, self.kernel)
-        return x + self.bias if activation is None else activate(x, self.bias, activation=activation)
+        if activation is not None:
+            return activate(x, self.bias, activation=activation)
+        return x if self.bias is None else x + self.bias
 
     def compute_output_shape(self, shape):
         return (*shape[:-1], self.width)
 
     def get_config(self):
-        return {**super().get_config(), "width": self.width, "initializer": self.initializer}
+        config = {"width": self.width, "initializer": self.initializer, "use_bias": self.use_bias}
+        return {**super().get_config(), **config}
 
 
 class FeedForward(keras.layers.Layer):
     """Position-wise feed-forward network (Vaswani et al., 2017, section 3.3).
 
     Args:
-        width: int F. activation: a name in ACTIVATIONS. initializer: float.
+        width: int F.
+        activation: a name in ACTIVATIONS.
+        initializer: float.
         output_initializer: float, of the outer kernel; by default as the inner one's.
+        use_bias: bool, whether the two maps add a bias.
     Call: x [B, S, H] -> [B, S, H]. Trainable weights: 2*H*F + F + H.
     """
 
@@ -70,6 +81,7 @@ class FeedForward(keras.layers.Layer):
         activation: str = "gelu",
         initializer: float = 0.02,
         output_initializer: float | None = None,
+        use_bias: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -79,11 +91,13 @@ class FeedForward(keras.layers.Layer):
         self.activation = activation
         self.initializer = initializer
         self.output_initializer = output_initializer or initializer
+        self.use_bias = use_bias
 
     def build(self, shape):
-        self.inner = Linear(self.width, self.initializer, name="inner", dtype=self.dtype_policy)
+        kwargs = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+        self.inner = Linear(self.width, self.initializer, name="inner", **kwargs)
         self.inner.build(shape)
-        self.outer = Linear(shape[-1], self.output_initializer, name="outer", dtype=self.dtype_policy)
+        self.outer = Linear(shape[-1], self.output_initializer, name="outer", **kwargs)
         self.outer.build((*shape[:-1], self.width))
 
     def call(self, x):
@@ -93,4 +107,5 @@ class FeedForward(keras.layers.Layer):
 
     def get_config(self):
         config = {"width": self.width, "activation": self.activation, "initializer": self.initializer}
-        return {**super().get_config(), **config, "output_initializer": self.output_initializer}
+        config |= {"output_initializer": self.output_initializer, "use_bias": self.use_bias}
+        return {**super().get_config(), **config}

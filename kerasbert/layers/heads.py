@@ -61,10 +61,12 @@ class Pooler(Linear):
 
 
 class HeadedModel(keras.Model):
-    """An encoder with heads on it; a call gives what the encoder gives, unless a subclass says what else.
+    """An encoder, or whatever network, with heads on it; a call gives what it gives, unless a subclass says what else.
 
     Args:
-        encoder: the encoder. heads: name -> layer; shapes: name -> the input shape it is built with.
+        encoder: the network, then known as `body`.
+        heads: name -> layer.
+        shapes: name -> the input shape that the head is built with.
     """
 
     def __init__(self, encoder, heads: dict[str, keras.layers.Layer], shapes: dict[str, tuple], **kwargs):
@@ -74,8 +76,8 @@ class HeadedModel(keras.Model):
         self.shapes = shapes
 
     def build(self, shape=None):
-        if not self.encoder.built:
-            self.encoder.build()
+        if not self.body.built:
+            self.body.build()
         with keras.name_scope("heads"):
             for name, head in self.heads.items():
                 if not head.built:
@@ -87,12 +89,21 @@ class HeadedModel(keras.Model):
             self.build()
 
     def call(self, inputs, training=False):
-        return self.encoder(inputs, training=training)
+        return self.body(inputs, training=training)
+
+    @property
+    def body(self) -> keras.Model:
+        """What the heads sit on; `encoder` is the older name, under which `.keras` files keep its weights."""
+        return self.encoder
+
+    def __dir__(self):
+        # Keras looks for weights under every name in here, and the first in the alphabet is the one in the file
+        return [name for name in super().__dir__() if name != "body"]
 
     @property
     def spec(self):
-        """The encoder's Spec."""
-        return self.encoder.spec
+        """The body's Spec."""
+        return self.body.spec
 
     def get_config(self):
         raise NotImplementedError(

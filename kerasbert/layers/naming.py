@@ -11,19 +11,19 @@ from keras import ops
 
 def names(model: Any) -> dict[str, Any]:
     """Weight name -> Keras variable of a built encoder or of a model with heads, in the order of its layers."""
-    encoder = getattr(model, "encoder", None)
-    if encoder is None:
+    body = getattr(model, "body", None)
+    if body is None:
         return {_after(variable.path, model.name): variable for variable in model.weights}
-    found = names(encoder)
+    variables = names(body)
     for head in model.heads.values():
-        found |= {"heads/" + _after(variable.path, "heads"): variable for variable in head.weights}
-    return found
+        variables |= {"heads/" + _after(variable.path, "heads"): variable for variable in head.weights}
+    return variables
 
 
-def _after(path: str, part: str) -> str:
-    """What follows the first folder called `part`."""
+def _after(path: str, folder: str) -> str:
+    """What follows the first folder of that name."""
     folders = path.split("/")
-    return "/".join(folders[folders.index(part) + 1 :])
+    return "/".join(folders[folders.index(folder) + 1 :])
 
 
 def values(model: Any) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import island
+from kerasbert.layers.backend import fused
 from kerasbert.layers.random import drop
 
 
@@ -20,13 +20,13 @@ def normalise(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return centred * ops.rsqrt(variance + epsilon) * gamma + beta
 
 
-@island
+@fused
 def norm(x: Any, gamma: Any, beta: Any, key: Any, *, epsilon: float, rate: float) -> Any:
     """Dropout after the norm."""
     return drop(ops.cast(normalise(x, gamma, beta, epsilon), x.dtype), key, rate)
 
 
-@island
+@fused
 def add_and_norm(x: Any, y: Any, gamma: Any, beta: Any, key: Any, *, epsilon: float, rate: float) -> Any:
     """norm(x + dropout(y)): the end of a sublayer (Vaswani et al., 2017, section 5.4)."""
     return ops.cast(normalise(x + drop(y, key, rate), gamma, beta, epsilon), x.dtype)

@@ -1,5 +1,6 @@
 """Who may look at whom: boolean masks [B, Q, K], True = may look, and-ed together and turned into one bias, once."""
 
+import functools
 from typing import Any
 
 from keras import ops
@@ -19,6 +20,27 @@ def packed(packed_ids: Any) -> Any:
     A piece is told by its number. Padding has the number 0 and sees padding, so that no row is empty.
     """
     return ops.equal(ops.expand_dims(packed_ids, 2), ops.expand_dims(packed_ids, 1))
+
+
+def causal(length: Any, memory: int = 0) -> Any:
+    """A token sees itself, those before it and all of the memory: -> [1, S, M + S] bool.
+
+    Args:
+        length: int S, or a scalar tensor.
+        memory: int M, keys in front of the row's own.
+    """
+    row, column = ops.arange(length), ops.arange(-memory, length) if memory else ops.arange(length)
+    return ops.expand_dims(ops.less_equal(ops.expand_dims(column, 0), ops.expand_dims(row, 1)), 0)
+
+
+def both(*visible: Any) -> Any:
+    """What all of them allow: bool [B or 1, Q or 1, K] each -> the and of them; None allows everything.
+
+    >>> both(None, None) is None
+    True
+    """
+    masks = [ops.cast(mask, "bool") for mask in visible if mask is not None]
+    return functools.reduce(ops.logical_and, masks) if masks else None
 
 
 def bias(visible: Any, dtype: str = "float32") -> Any:

@@ -33,6 +33,7 @@ from kerasbert.checkpoints import keras_hub
 from kerasbert.layers import heads, random, visibility
 from kerasbert.layers.backend import pick
 from kerasbert.layers.block import stack
+from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import Linear
 from kerasbert.models.bert import BERT, HF, TF1, Encoder
 from kerasbert.objectives.bert import BertPretraining
@@ -113,7 +114,7 @@ class Generator(keras.layers.Layer):
         if self.projection is not None:
             x = self.projection(x)
         for block in self.blocks:
-            x, _ = block(x, bias, training=training)
+            x, _ = block(x, context=Context(bias), training=training)
         return self.mlm(pick(x, positions), table)
 
 
@@ -126,7 +127,7 @@ class ElectraModel(heads.HeadedModel):
     """
 
     def call(self, inputs, training=False):
-        encoder = self.encoder
+        encoder = self.body
         encoder.check(inputs)
         visible = encoder.visible(inputs)
         summed = encoder.embeddings.sum(inputs["token_ids"], inputs.get("segment_ids"), inputs.get("position_ids"))

@@ -23,9 +23,10 @@ from keras import ops
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.layers.attention import Attention
-from kerasbert.layers.backend import island
+from kerasbert.layers.backend import fused
 from kerasbert.layers.block import Block
-from kerasbert.layers.embeddings import Embeddings, Table
+from kerasbert.layers.context import Context
+from kerasbert.layers.embeddings import Embeddings, Table, positions
 from kerasbert.layers.feedforward import FeedForward, Linear
 from kerasbert.layers.heads import MaskedLM, Pooler
 from kerasbert.layers.norms import LayerNorm
@@ -84,17 +85,17 @@ class MobileSpec(specs.Spec):
             raise InputError(
                 f"embeddings.width must be a number below hidden {self.hidden}. Received: {self.embeddings.width}"
             )
-        if self.blocks.norm != "post" or self.blocks.share != "none":
-            raise InputError("blocks.norm and blocks.share must be 'post' and 'none' with a bottleneck")
+        if (self.blocks.norm, self.blocks.share, self.blocks.bias) != ("post", "none", True):
+            raise InputError("blocks.norm, share and bias must be 'post', 'none' and true with a bottleneck")
         return super().validate()
 
 
-@island
+@fused
 def scale_and_shift(x, y, gamma, beta, key, *, rate):
     """(x + dropout(y)) * gamma + beta, or without y dropout(x * gamma + beta)."""
     if y is None:
-        return drop(ops.cast(x * gamma + beta, x.dtype), key, rate)
-    return ops.cast((x + drop(y, key, rate)) * gamma + beta, x.dtype)
+        return drop(ops.cast(ops.multiply(x, gamma) + beta, x.dtype), key, rate)
+    return ops.cast(ops.multiply(x + drop(y, key, rate), gamma) + beta, x.dtype)
 
 
 class NoNorm(LayerNorm):
@@ -121,12 +122,12 @@ class Trigrams(Embeddings):
     def build(self, shape=None):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         parts, width = spec.embeddings, spec.embeddings.width or spec.hidden
-        tables = {"tokens": (parts.vocabulary, width), "positions": (parts.positions, spec.hidden)}
+        self.tokens = Table(parts.vocabulary, width, spec.initializer, name="tokens", **kwargs)
+        self.tokens.build()
+        self.positions = positions(spec, spec.hidden, **kwargs)
         if parts.segments:
-            tables["segments"] = (parts.segments, spec.hidden)
-        for name, (rows, columns) in tables.items():
-            setattr(self, name, Table(rows, columns, spec.initializer, name=name, **kwargs))
-            getattr(self, name).build()
+            self.segments = Table(parts.segments, spec.hidden, spec.initializer, name="segments", **kwargs)
+            self.segments.build()
         self.projection = Linear(spec.hidden, spec.initializer, name="projection", **kwargs)
         self.projection.build((None, None, 3 * width))
         self.norm = NORMS[spec.bottleneck.norm](spec.bottleneck.epsilon or spec.epsilon, name="norm", **kwargs)
@@ -170,14 +171,18 @@ class Narrowed(Linear):
 
 
 class NarrowAttention(Attention):
-    """Attention that reads `read` = (width of queries' and keys' input, width of values'); the result has the heads' width."""
+    """Attention with inputs of other widths than its result, which has the heads' width.
 
-    def __init__(self, *args, read, **kwargs):
+    Args:
+        inputs: (width of queries' and keys' input, width of values').
+    """
+
+    def __init__(self, *args, inputs, **kwargs):
         super().__init__(*args, **kwargs)
-        self.read = tuple(read)
+        self.inputs = tuple(inputs)
 
     def widths(self, shape):
-        return self.read[0], *self.read
+        return self.inputs[0], *self.inputs
 
 
 class BottleneckBlock(Block):
@@ -206,7 +211,7 @@ class BottleneckBlock(Block):
             at["head_size"],
             at["attention_dropout"],
             at["initializer"],
-            read=(
+            inputs=(
                 parts.width if parts.attention or parts.key_query_shared else hidden,
                 parts.width if parts.attention else hidden,
             ),
@@ -230,18 +235,17 @@ class BottleneckBlock(Block):
         self.exit = end(hidden, dropout=at["dropout"], name="bottleneck_output")
         self.exit.build(narrow)
 
-    def call(self, x, bias=None, read=None, training=False):
-        source = x
-        if read == "first":
-            x = x[:, :1]
+    def call(self, x, context=None, training=False):
+        context = Context.wrap(context)
+        source, x = x, context.rows(x)
         if self.bottleneck.attention:
             key = value = self.entry(source)
         else:
             key, value = source if self.own_entry is None else self.own_entry(source), source
-        query = key[:, :1] if read == "first" else key
+        query = context.rows(key)
         y = query if self.bottleneck.attention else self.entry(x)
-        found, probabilities = self.attention(query, bias, key, value, training=training)
-        y = self.attention_norm(y, found)
+        attended, probabilities = self.attention(query, context.bias, key, value, training=training, **context.at)
+        y = self.attention_norm(y, attended)
         for network, norm in zip(self.networks, self.norms, strict=True):
             y = norm(y, network(y))
         return self.exit(y, x, training=training), probabilities

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from kerasbert.layers.backend import island, on_tpu
+from kerasbert.layers.backend import fused, on_tpu
 
 
 class Program:
@@ -49,7 +49,7 @@ class Program:
         raise NotImplementedError
 
 
-@island(constant=(2,))
+@fused(constant=(2,))
 def label_sums(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
     """[..., C] logits, int [...] labels, float32 [...] weights -> sums of nats and of right answers, both weighted."""
     return ops.sum(cross_entropy(logits, labels) * weights), ops.sum(correct(logits, labels) * weights)

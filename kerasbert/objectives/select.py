@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.errors import unknown
 from kerasbert.layers import random
+from kerasbert.registry import SELECTIONS
 
 Selection = tuple[Any, Any, Any]
 NGRAMS = tuple(np.array([1, 1 / 2, 1 / 3]) / (1 + 1 / 2 + 1 / 3))  # p(n) ~ 1/n, n <= 3 (Lan et al., 2020, 4.1)
@@ -189,11 +189,12 @@ def _ascending(columns: Any, taken: Any, length: int, predictions: int) -> tuple
     return order % length, order < length
 
 
-SELECT: dict[str, Callable] = {"tokens": tokens, "words": words, "entities": entities, "ngrams": ngrams, "spans": spans}
-
-
-def select(name: str) -> Callable:
-    """The select function of that name, or an error that gives the nearest."""
-    if name not in SELECT:
-        raise unknown("select function", name, SELECT, "kerasbert list objectives")
-    return SELECT[name]
+for _name, _function in {
+    "tokens": tokens,
+    "words": words,
+    "entities": entities,
+    "ngrams": ngrams,
+    "spans": spans,
+}.items():
+    SELECTIONS.add(_name, _function)
+select = SELECTIONS.find

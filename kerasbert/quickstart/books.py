@@ -4,7 +4,7 @@ import hashlib
 from importlib import resources
 from pathlib import Path
 
-from kerasbert import files
+from kerasbert.storage import files
 
 AUTHORS = {"austen": "Austen", "carroll": "Carroll", "dickens": "Dickens", "doyle": "Doyle", "melville": "Melville"}
 TEST_EVERY = 4  # of four chapters, the third is for the test

@@ -12,9 +12,10 @@ from typing import Any
 import keras
 
 import kerasbert
-from kerasbert import data, files, text
+from kerasbert import data, text
 from kerasbert.errors import InputError
 from kerasbert.quickstart import books, measure, story
+from kerasbert.storage import files
 from kerasbert.text.train import train_wordpiece
 
 MARKER = "quickstart.json"

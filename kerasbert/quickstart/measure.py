@@ -14,11 +14,12 @@ from typing import Any
 import tensorflow as tf
 
 import kerasbert
-from kerasbert import files, registry, text
+from kerasbert import registry, text
 from kerasbert.data import Records, read_table
 from kerasbert.errors import InputError
 from kerasbert.objectives.bert import BertPretraining
 from kerasbert.objectives.masked_lm import MaskedLM
+from kerasbert.storage import files
 from kerasbert.tasks.predict import encoded_for
 from kerasbert.training import results
 

@@ -4,9 +4,10 @@ The other side, what the phone needs of it, is `answers.Kind`. A kind of ours is
 `KIND`; a third party gives its own to `register`. No TensorFlow here: a plug-in's file must load on a phone.
 """
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +15,107 @@ from kerasbert import answers
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
 
-if TYPE_CHECKING:
-    from kerasbert.tasks.task import Rows, Task
-
 OURS = ("classification", "regression", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
 _KINDS: dict[str, "TaskKind"] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A declaration over a kind: the columns of its rows, its labels, its metric.
+
+    Args:
+        name: str. kind: str, of `find`: what an answer is.
+        text, text_b, label: column names; `text_b` None for single sentences.
+        labels: value in the file -> name of the class, in the order of the classes; found in the training rows if empty.
+        metric: str, what the best checkpoint is chosen by.
+        hidden_layer: bool, whether the head has the hidden layer that an encoder without a pooler brings; None is yes. The
+            classifiers of ELECTRA's released code have none.
+        length: int, longest text in tokens that a model of the task was trained with; None for all its positions.
+        mean, std: float, of a regression's targets in the training rows: the head answers (target - mean) / std, and
+            the model undoes it.
+        settings: of the calls that it was trained with, such as {"language": "fr"}.
+    """
+
+    name: str
+    kind: str = "classification"
+    text: str = "text"
+    text_b: str | None = None
+    label: str = "label"
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    metric: str = "accuracy"
+    hidden_layer: bool | None = None
+    length: int | None = None
+    mean: float = 0.0
+    std: float = 1.0
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What model.json holds; `inputs` tells the exporters whether it takes pairs."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name, default in (("length", None), ("mean", 0.0), ("std", 1.0), ("settings", {})):
+            if fields[name] == default:  # absent where nothing is said, as in older files
+                del fields[name]
+        return fields | {"labels": dict(self.labels), "inputs": "pair" if self.pair else "text"}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "Task":
+        """The inverse of `to_json`; an imported classifier has only `kind` and `inputs`."""
+        known = {field.name for field in dataclasses.fields(Task)}
+        given = {name: value for name, value in content.items() if name in known}
+        if content.get("inputs") == "pair":
+            given.setdefault("text_b", "text_b")
+        return Task(**{"name": given.get("kind", "classification")} | given)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the columns that hold the texts: one, or two of a pair."""
+        return (self.text, self.text_b) if self.text_b else (self.text,)
+
+    @property
+    def pair(self) -> bool:
+        """Whether an input is two texts."""
+        return len(self.parts) > 1
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns: the texts, then the label."""
+        return [*self.parts, self.label]
+
+    def called_with(self, **settings: str | None) -> "Task":
+        """The task with settings of its calls where given, such as the language of its texts."""
+        given = {name: value for name, value in settings.items() if value is not None}
+        return dataclasses.replace(self, settings={**self.settings, **given}) if given else self
+
+    @property
+    def how(self) -> "TaskKind":
+        """Its kind's side of training."""
+        return find(self.kind)
+
+    def rounding(self, tolerance: float) -> float:
+        """A tolerance of answers of size 1, in the unit of the task's answers; float32 rounds a large mean."""
+        return tolerance * self.std + 1e-6 * abs(self.mean)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """Texts and targets.
+
+    Args:
+        texts: str or pairs. targets: what the task's kind makes of the labels, [n] or a list; None where they were not read.
+        labels: the labels as they stand in the file, or None.
+    """
+
+    texts: list[str | tuple[str, str]]
+    targets: Any
+    labels: list[Any] | None = None
+
+    def take(self, indices: Sequence[int]) -> "Rows":
+        """Some of the rows."""
+        raw = None if self.labels is None else [self.labels[i] for i in indices]
+        whole = isinstance(self.targets, np.ndarray)
+        targets = self.targets[indices] if whole else [self.targets[i] for i in indices]
+        return Rows([self.texts[i] for i in indices], targets, raw)
 
 
 class TaskKind:
@@ -51,7 +147,7 @@ class TaskKind:
 
     # Rows of a file
 
-    def with_labels(self, task: "Task", source: Any, lines: Sequence[int], values: Sequence[Any]) -> "Task":
+    def with_labels(self, task: Task, source: Any, lines: Sequence[int], values: Sequence[Any]) -> Task:
         """The task with the labels that occur in the training rows, where it names none.
 
         Args:
@@ -60,7 +156,7 @@ class TaskKind:
         return task
 
     def targets(
-        self, task: "Task", source: Any, lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
+        self, task: Task, source: Any, lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
     ) -> Any:
         """Values of the label's column -> targets [n], an array or a list with one for each row.
 
@@ -69,19 +165,19 @@ class TaskKind:
         """
         raise NotImplementedError
 
-    def fitted(self, task: "Task", source: Any, targets: Any) -> "Task":
+    def fitted(self, task: Task, source: Any, targets: Any) -> Task:
         """The task with what it takes from the targets of the training rows."""
         return task
 
-    def continued(self, task: "Task", begun: Mapping[str, Any]) -> "Task":
+    def continued(self, task: Task, begun: Mapping[str, Any]) -> Task:
         """The task with what the run that goes on has taken from its rows; `begun` is the task's json."""
         return task
 
-    def told(self, source: Any, rows: "Rows") -> list[str]:
+    def told(self, source: Any, rows: Rows) -> list[str]:
         """What a user should know of the training rows, a line each."""
         return []
 
-    def absent(self, task: "Task", train: "Rows", dev: "Rows") -> list[str]:
+    def absent(self, task: Task, train: Rows, dev: Rows) -> list[str]:
         """What occurs in the training rows and not in the dev rows, a line each."""
         return []
 
@@ -91,7 +187,7 @@ class TaskKind:
 
     # Batches and network
 
-    def batch(self, task: "Task", rows: Sequence[Row], targets: Sequence[Any], count: int, length: int) -> dict:
+    def batch(self, task: Task, rows: Sequence[Row], targets: Sequence[Any], count: int, length: int) -> dict:
         """Targets of some rows as arrays: name -> [count, ...]; rows that fill up the batch weigh 0.
 
         Args:
@@ -99,15 +195,15 @@ class TaskKind:
         """
         raise NotImplementedError
 
-    def scaled(self, task: "Task", targets: Any) -> Any:
+    def scaled(self, task: Task, targets: Any) -> Any:
         """Targets in the unit of the head."""
         return targets
 
-    def heads(self, encoder: Any, task: "Task") -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder: Any, task: Task) -> tuple[dict[str, Any], dict[str, tuple]]:
         """Name -> layer, and name -> the shape that it is built with. The first is called on what the kind reads."""
         raise NotImplementedError
 
-    def outputs(self, task: "Task", logits: Any) -> dict[str, Any]:
+    def outputs(self, task: Task, logits: Any) -> dict[str, Any]:
         """What a task's model returns: of the head's float32 [B, L], or [B, S, L]."""
         return {"logits": logits}
 
@@ -117,7 +213,7 @@ class TaskKind:
 
         return {"label": ops.sum(batch["label_weight"])}
 
-    def losses(self, task: "Task", logits: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def losses(self, task: Task, logits: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Loss or `loss/metric` name -> sum over the batch, float32 scalars."""
         from kerasbert.objectives.program import label_sums
 
@@ -126,7 +222,7 @@ class TaskKind:
 
     # Evaluation
 
-    def metrics(self, task: "Task", outputs: Any, targets: Any, encoded: Any = None) -> dict[str, float]:
+    def metrics(self, task: Task, outputs: Any, targets: Any, encoded: Any = None) -> dict[str, float]:
         """Metrics by name.
 
         Args:
@@ -142,11 +238,11 @@ class TaskKind:
             return True
         return new < old if metric in ("loss", "mean_squared_error") else new > old
 
-    def remarks(self, task: "Task", outputs: Any, targets: Any) -> list[str]:
+    def remarks(self, task: Task, outputs: Any, targets: Any) -> list[str]:
         """What makes the metrics of these answers say little, a line each."""
         return []
 
-    def check_metric(self, task: "Task") -> None:
+    def check_metric(self, task: Task) -> None:
         """Refuse a metric that the kind does not have."""
         if task.metric not in self.metrics_known:
             known = ", ".join(self.metrics_known)

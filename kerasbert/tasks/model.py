@@ -3,10 +3,10 @@
 from typing import Any
 
 import keras
-from keras import ops
 
 from kerasbert import registry
 from kerasbert.layers.heads import HeadedModel
+from kerasbert.layers.readout import queries_of, readout
 from kerasbert.objectives.program import Program
 from kerasbert.tasks import base
 from kerasbert.tasks.task import Task
@@ -30,16 +30,17 @@ class TaskModel(HeadedModel):
         self.kind = kind
         self.tokenizer = encoder.tokenizer
         self.labels = tuple(task.labels.values()) or None
-        self.readout = "tokens" if kind.per_token else registry.family_of(encoder).readout
+        self.readout = None if kind.per_token else registry.family_of(encoder).readout
 
-    @property
-    def reads(self) -> str | None:
-        """What the last layer is computed for: "first", or None for all tokens."""
-        return "first" if self.readout == "first" else None
-
-    def call(self, inputs, training=False, queries="first", read=None):
-        outputs = self.encoder(inputs, training=training, read=self.reads and (read or queries))
+    def call(self, inputs, training=False, queries=True, read=True):
+        """With `queries=None` the last layer is computed for every token; `read` is the older name."""
+        every = queries is None or read is None
+        outputs = self.body(inputs, training=training, queries=None if every else self.queries(inputs))
         return self.answer(outputs, inputs, training=training)
+
+    def queries(self, inputs):
+        """The tokens that the last layer is computed for: those that the head reads."""
+        return None if self.readout is None else queries_of(self.readout, inputs.get("padding_mask"))
 
     def answer(self, outputs, inputs=None, training=False):
         """What the model returns, of the encoder's outputs."""
@@ -51,7 +52,13 @@ class TaskModel(HeadedModel):
         Args:
             inputs: of the encoder; a readout other than the first token wants its padding_mask.
         """
-        return self.heads[self.kind.head](read_out(outputs, inputs, self.readout), training=training)
+        if self.readout is None:
+            read = outputs["sequence"]
+        elif self.readout == "first" and "pooled" in outputs:
+            read = outputs["pooled"]
+        else:
+            read = readout(outputs["sequence"], None if inputs is None else inputs.get("padding_mask"), self.readout)
+        return self.heads[self.kind.head](read, training=training)
 
     def get_config(self):
         config = {"name": self.name, "trainable": self.trainable, "task": self.task.to_json()}
@@ -63,20 +70,6 @@ class TaskModel(HeadedModel):
         model = cls(encoder, Task.from_json(config["task"]), name=config["name"])
         model.trainable = config["trainable"]
         return model
-
-
-def read_out(outputs: Any, inputs: Any, readout: str) -> Any:
-    """What a head reads of an encoder's outputs: [B, H], or all tokens [B, S, H]."""
-    sequence = outputs["sequence"]
-    if readout == "tokens":
-        return sequence
-    if readout == "first":
-        return outputs["pooled"] if "pooled" in outputs else sequence[:, 0]
-    mask = ops.expand_dims(ops.cast(inputs["padding_mask"], sequence.dtype), -1)
-    if readout == "last":  # the last real token: where the mask ends
-        mask = mask - ops.pad(mask[:, 1:], [[0, 0], [0, 1], [0, 0]])
-        return ops.sum(sequence * mask, axis=1)
-    return ops.sum(sequence * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
 
 
 class TaskProgram(Program):
@@ -92,6 +85,6 @@ class TaskProgram(Program):
         return self.kind.counts(batch)
 
     def losses(self, batch, training=True):
-        outputs = self.model.encoder(batch, training=training, read=self.model.reads)
+        outputs = self.model.body(batch, training=training, queries=self.model.queries(batch))
         logits = self.model.logits(outputs, batch, training=training)
         return self.kind.losses(self.model.task, logits, batch)

@@ -149,7 +149,7 @@ def task_output(model: Any, batch: dict[str, Any]) -> Any:
 
 def task_logits(model: Any, batch: dict[str, Any]) -> Any:
     """What the head says of a batch: logits, or standardised numbers [B, 1]."""
-    return model.logits(model.encoder(batch, read=model.reads), batch)
+    return model.logits(model.body(batch, queries=model.queries(batch)), batch)
 
 
 def check_task(model: Any) -> None:
@@ -239,8 +239,8 @@ def encode(
 
     kinds = {
         "mean": mean,
-        "first": lambda model, inputs: model(inputs, read="first")["sequence"][:, 0],
-        "pooled": lambda model, inputs: model(inputs, read="first")["pooled"],
+        "first": lambda model, inputs: model(inputs, queries="first")["sequence"][:, 0],
+        "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
     }
     if pooling not in kinds:
         raise InputError(f"no pooling {pooling!r}. Expected one of: {', '.join(kinds)}")

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert import files
 from kerasbert.data.sources import numbered_table
 from kerasbert.errors import InputError
+from kerasbert.storage import files
 
 
 @dataclasses.dataclass(frozen=True)

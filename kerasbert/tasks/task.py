@@ -1,9 +1,9 @@
-"""What a task is: columns of a table, a kind, labels and a metric."""
+"""Tasks of ours, and the rows of their files."""
 
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,114 +12,17 @@ import numpy as np
 from kerasbert import registry
 from kerasbert.errors import InputError
 from kerasbert.registry import register_task
-from kerasbert.tasks import base, tables
+from kerasbert.tasks import tables
+from kerasbert.tasks.base import Rows, Task
 from kerasbert.tasks.tables import Memory, Source
 
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 FORMATS = ("tsv", "csv", "jsonl")
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """A declaration over a kind: the columns of its rows, its labels, its metric.
-
-    Args:
-        name: str. kind: str, of `tasks.base.find`: what an answer is.
-        text, text_b, label: column names; `text_b` None for single sentences.
-        labels: value in the file -> name of the class, in the order of the classes; found in the training rows if empty.
-        metric: str, what the best checkpoint is chosen by.
-        hidden_layer: bool, whether the head has the hidden layer that an encoder without a pooler brings; None is yes. The
-            classifiers of ELECTRA's released code have none.
-        length: int, longest text in tokens that a model of the task was trained with; None for all its positions.
-        mean, std: float, of a regression's targets in the training rows: the head answers (target - mean) / std, and
-            the model undoes it.
-        settings: of the calls that it was trained with, such as {"language": "fr"}.
-    """
-
-    name: str
-    kind: str = "classification"
-    text: str = "text"
-    text_b: str | None = None
-    label: str = "label"
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    metric: str = "accuracy"
-    hidden_layer: bool | None = None
-    length: int | None = None
-    mean: float = 0.0
-    std: float = 1.0
-    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """What model.json holds; `inputs` tells the exporters whether it takes pairs."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name, default in (("length", None), ("mean", 0.0), ("std", 1.0), ("settings", {})):
-            if fields[name] == default:  # absent where nothing is said, as in older files
-                del fields[name]
-        return fields | {"labels": dict(self.labels), "inputs": "pair" if self.pair else "text"}
-
-    @staticmethod
-    def from_json(content: Mapping[str, Any]) -> "Task":
-        """The inverse of `to_json`; an imported classifier has only `kind` and `inputs`."""
-        known = {field.name for field in dataclasses.fields(Task)}
-        given = {name: value for name, value in content.items() if name in known}
-        if content.get("inputs") == "pair":
-            given.setdefault("text_b", "text_b")
-        return Task(**{"name": given.get("kind", "classification")} | given)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Names of the columns that hold the texts: one, or two of a pair."""
-        return (self.text, self.text_b) if self.text_b else (self.text,)
-
-    @property
-    def pair(self) -> bool:
-        """Whether an input is two texts."""
-        return len(self.parts) > 1
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns: the texts, then the label."""
-        return [*self.parts, self.label]
-
-    def called_with(self, **settings: str | None) -> "Task":
-        """The task with settings of its calls where given, such as the language of its texts."""
-        given = {name: value for name, value in settings.items() if value is not None}
-        return dataclasses.replace(self, settings={**self.settings, **given}) if given else self
-
-    @property
-    def how(self) -> base.TaskKind:
-        """Its kind's side of training."""
-        return base.find(self.kind)
-
-    def rounding(self, tolerance: float) -> float:
-        """A tolerance of answers of size 1, in the unit of the task's answers; float32 rounds a large mean."""
-        return tolerance * self.std + 1e-6 * abs(self.mean)
-
-
 for _kind, _metric in (("classification", "accuracy"), ("regression", "spearman")):
     register_task(_kind, Task(_kind, kind=_kind, metric=_metric))
 register_task("glue/sst2", Task("glue/sst2", text="sentence", labels={"0": "negative", "1": "positive"}))
-
-
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """Texts and targets.
-
-    Args:
-        texts: str or pairs. targets: what the task's kind makes of the labels, [n] or a list; None where they were not read.
-        labels: the labels as they stand in the file, or None.
-    """
-
-    texts: list[str | tuple[str, str]]
-    targets: Any
-    labels: list[Any] | None = None
-
-    def take(self, indices: Sequence[int]) -> "Rows":
-        """Some of the rows."""
-        raw = None if self.labels is None else [self.labels[i] for i in indices]
-        whole = isinstance(self.targets, np.ndarray)
-        targets = self.targets[indices] if whole else [self.targets[i] for i in indices]
-        return Rows([self.texts[i] for i in indices], targets, raw)
 
 
 def find_task(task: str | Task, **columns: str | None) -> Task:

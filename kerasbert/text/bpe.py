@@ -119,7 +119,7 @@ class BytePairEncoding(Tokenizer):
 
     def save(self, directory: str | os.PathLike) -> None:
         """Write `tokenizer.json` (kind and settings), `vocab.json` and `merges.txt`; `text.load_tokenizer` reads them."""
-        from kerasbert.files import write_atomic, write_json
+        from kerasbert.storage.files import write_atomic, write_json
 
         write_json(Path(directory) / "vocab.json", self._ids)
         lines = ["#version: 0.2", *(" ".join(merge) for merge in self.merges)]

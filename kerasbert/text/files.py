@@ -3,21 +3,23 @@
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.lazy import later
+from kerasbert.registry import TOKENIZERS
 from kerasbert.text import hf, unigram
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bpe import BytePairEncoding
+from kerasbert.text.kinds import Kind
 from kerasbert.text.languages import NAME as LANGUAGES
 from kerasbert.text.languages import read_languages
 from kerasbert.text.sentencepiece import CONTROL, UNKNOWN, Model, folded, read_model
 from kerasbert.text.unigram import Unigram
 from kerasbert.text.wordpiece import WordPiece
 
-KINDS = {kind.kind: kind for kind in (WordPiece, BytePairEncoding, Unigram)}
 # what a directory may hold, the most telling first
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
 SENTENCEPIECE = (".model", ".spm")
@@ -127,8 +129,8 @@ def _load(file: Path, lowercase: bool | None) -> Tokenizer:
         _check_class(file, "tokenizer.json")
         return hf.from_hf(content, lowercase, _beside(file))
     kind = content["kind"]
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise unknown("tokenizer", str(kind)[:60], KINDS, "kerasbert list tokenizers")
+    if kind not in TOKENIZERS:
+        raise unknown("tokenizer", str(kind)[:60], TOKENIZERS, "kerasbert list tokenizers")
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
         raise InputError(f"settings is {hf.short(settings)}, expected an object. Write the directory again")
@@ -136,7 +138,7 @@ def _load(file: Path, lowercase: bool | None) -> Tokenizer:
         _only_wordpiece(kind)
         settings |= {"lowercase": lowercase, "strip_accents": None}
     try:
-        return KINDS[kind](*ASSETS[kind](file.parent), **settings)
+        return TOKENIZERS[kind].tokenizer(*TOKENIZERS[kind].assets(file.parent), **settings)
     except TypeError as error:
         raise InputError(
             f"settings do not fit: {str(error)[:200]}. Write the directory again with this version"
@@ -230,11 +232,33 @@ def _read_merges(file: Path) -> list[list[str]]:
     return [line.split(" ") for i, line in enumerate(lines) if line and not (i == 0 and line.startswith("#version"))]
 
 
-ASSETS: dict[str, Callable[[Path], tuple]] = {
-    "wordpiece": lambda folder: (_read_vocabulary(folder / "vocab.txt"),),
-    "bpe": lambda folder: (hf.by_id(_read_json(folder / "vocab.json")), _read_merges(folder / "merges.txt")),
-    "unigram": lambda folder: (_read_bytes(folder / "spiece.model"),),
-}
+TOKENIZERS.add(
+    "wordpiece",
+    Kind(
+        WordPiece,
+        lambda folder: (_read_vocabulary(folder / "vocab.txt"),),
+        later("kerasbert.text.train", "train_wordpiece"),
+        later("kerasbert.text.wordpiece_graph", "WordPieceGraph"),
+    ),
+)
+TOKENIZERS.add(
+    "bpe",
+    Kind(
+        BytePairEncoding,
+        lambda folder: (hf.by_id(_read_json(folder / "vocab.json")), _read_merges(folder / "merges.txt")),
+        later("kerasbert.text.train_bpe", "train_bpe"),
+        later("kerasbert.text.bpe_graph", "BytePairGraph"),
+    ),
+)
+TOKENIZERS.add(
+    "unigram",
+    Kind(
+        Unigram,
+        lambda folder: (_read_bytes(folder / "spiece.model"),),
+        later("kerasbert.text.train_unigram", "train_unigram"),
+        later("kerasbert.text.unigram_graph", "UnigramGraph"),
+    ),
+)
 
 
 def _from_vocabulary(file: Path, lowercase: bool | None) -> WordPiece:

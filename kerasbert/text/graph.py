@@ -3,22 +3,16 @@
 A SavedModel holds the tables and loads with `import tensorflow_text` alone.
 """
 
-import importlib
 from typing import Any
 
 import tensorflow as tf
 
 from kerasbert.errors import unknown
 from kerasbert.inputs import NAMES
+from kerasbert.registry import TOKENIZERS
 from kerasbert.text import added_graph
 from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.base import Tokenizer, room
-
-GRAPHS = {
-    "wordpiece": ("kerasbert.text.wordpiece_graph", "WordPieceGraph"),
-    "bpe": ("kerasbert.text.bpe_graph", "BytePairGraph"),
-    "unigram": ("kerasbert.text.unigram_graph", "UnigramGraph"),
-}
 
 
 class GraphTokenizer(tf.Module):
@@ -126,10 +120,10 @@ def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
     Raises:
         InputError: a kind that has none.
     """
-    if tokenizer.kind not in GRAPHS:
-        raise unknown("graph tokenizer", tokenizer.kind, GRAPHS, "kerasbert list tokenizers")
-    module, name = GRAPHS[tokenizer.kind]
-    return getattr(importlib.import_module(module), name)(tokenizer)
+    graphs = {name: kind.graph for name, kind in TOKENIZERS.items() if kind.graph}
+    if tokenizer.kind not in graphs:
+        raise unknown("graph tokenizer", tokenizer.kind, graphs, "kerasbert list tokenizers")
+    return graphs[tokenizer.kind](tokenizer)
 
 
 def characters_before(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:

@@ -3,6 +3,7 @@
 import base64
 import os
 
+from kerasbert.errors import InputError
 from kerasbert.text.base import Item, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding
 from kerasbert.text.sentencepiece import Charsmap
@@ -16,9 +17,11 @@ def save_hf(tokenizer: Tokenizer, path: str | os.PathLike) -> None:
     With special tokens it adds those that `pack` adds. Differs: theirs reads a literal "[MASK]" in a text as the mask,
     ours as text; their unigram normalises by grapheme where sentencepiece and ours take the longest rule.
     """
-    from kerasbert.files import write_json
+    from kerasbert.storage.files import write_json
 
-    parts = {"wordpiece": _wordpiece_parts, "bpe": _byte_level_parts, "unigram": _unigram_parts}[tokenizer.kind]
+    parts = {"wordpiece": _wordpiece_parts, "bpe": _byte_level_parts, "unigram": _unigram_parts}.get(tokenizer.kind)
+    if parts is None:
+        raise InputError(f"a tokenizer of kind {tokenizer.kind!r} has no form in Hugging Face's tokenizer.json")
     listed = [{"id": i} | token for i, token in added_tokens(tokenizer).items()]
     base = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": listed}
     write_json(path, base | parts(tokenizer) | {"post_processor": _post_processor(tokenizer)})

@@ -35,7 +35,7 @@ def read_languages(directory: str | os.PathLike) -> dict[str, int] | None:
 
 def write_languages(directory: str | os.PathLike, table: Mapping[str, int]) -> None:
     """Write the table into a tokenizer's directory."""
-    from kerasbert.files import write_json  # here: a phone does without
+    from kerasbert.storage.files import write_json  # here: a phone does without
 
     write_json(Path(directory) / NAME, dict(table))
 

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError
+from kerasbert.registry import TOKENIZERS
 from kerasbert.text.base import Tokenizer
-from kerasbert.text.files import KINDS
 from kerasbert.text.normalize import Normalizer
 from kerasbert.text.wordpiece import SPECIALS, WordPiece
 
@@ -81,7 +81,7 @@ def train(kind: str, text: Iterable[str | bytes], size: int, *, lowercase: bool 
     """A tokenizer of a kind.
 
     Args:
-        kind: wordpiece, bpe or unigram.
+        kind: wordpiece, bpe, unigram or a plug-in's.
         text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
         size: int, the largest vocabulary.
         lowercase: bool, drop case and accents. None: as BERT for wordpiece, and not for unigram: vowel signs are marks
@@ -89,15 +89,10 @@ def train(kind: str, text: Iterable[str | bytes], size: int, *, lowercase: bool 
     Raises:
         InputError: no such kind, and what the kind's own function raises.
     """
-    from kerasbert.text import train_bpe, train_unigram  # they import this file
-
-    if kind == "bpe":
-        return train_bpe.train_bpe(text, size)
-    if kind == "unigram":
-        return train_unigram.train_unigram(text, size, lowercase=bool(lowercase))
-    if kind == "wordpiece":
-        return train_wordpiece(text, size, lowercase=lowercase is not False)
-    raise unknown("tokenizer kind", kind, KINDS, "kerasbert list tokenizers")
+    learn = TOKENIZERS.find(kind).learn
+    if learn is None:
+        raise InputError(f"a tokenizer of kind {kind!r} cannot be learned here: give a directory that holds one")
+    return learn(text, size, **({} if lowercase is None else {"lowercase": lowercase}))
 
 
 def lines_of(text: Iterable[str | bytes]) -> Iterator[str]:

@@ -12,13 +12,16 @@ from kerasbert.text.train import lines_of
 LEAST = 2  # a rarer pair is not merged
 
 
-def train_bpe(text: Iterable[str | bytes], size: int, *, add_prefix_space: bool = False) -> BytePairEncoding:
+def train_bpe(
+    text: Iterable[str | bytes], size: int, *, add_prefix_space: bool = False, lowercase: bool = False
+) -> BytePairEncoding:
     """A byte-level tokenizer of at most `size` pieces, in RoBERTa's order: specials, bytes, merges, <mask>.
 
     Args:
         text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
         size: int, the largest vocabulary.
         add_prefix_space: bool, as of `BytePairEncoding`.
+        lowercase: bool, of no effect: every byte is kept. The other kinds have it.
     Raises:
         InputError: bytes that are not UTF-8, no words in the text, a size too small for the bytes.
     """

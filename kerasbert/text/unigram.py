@@ -170,7 +170,7 @@ class Unigram(Tokenizer):
 
     def save(self, directory: str | os.PathLike) -> None:
         """Write `tokenizer.json` (kind and settings) and `spiece.model`; `text.load_tokenizer` reads them."""
-        from kerasbert.files import write_atomic, write_json
+        from kerasbert.storage.files import write_atomic, write_json
 
         write_atomic(Path(directory) / "spiece.model", write_model(self.model))
         write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})

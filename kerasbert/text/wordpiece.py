@@ -69,7 +69,7 @@ class WordPiece(Tokenizer):
 
     def save(self, directory: str | os.PathLike) -> None:
         """Write `tokenizer.json` (kind and settings) and `vocab.txt`; `text.load_tokenizer` reads them."""
-        from kerasbert.files import write_atomic, write_json
+        from kerasbert.storage.files import write_atomic, write_json
 
         write_atomic(Path(directory) / "vocab.txt", "\n".join(self.vocabulary) + "\n")
         write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})

@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import files
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
-from kerasbert.data.remote import is_remote
 from kerasbert.errors import InputError
-from kerasbert.training import storage
+from kerasbert.storage import files, folders
+from kerasbert.storage.remote import is_remote
 
 Tensors = Mapping[str, np.ndarray]
 MANIFEST = "manifest.json"
@@ -58,7 +57,7 @@ class Checkpoints:
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int = 2, keep_every: int = 0):
-        self.folder, self.keep, self.keep_every = storage.join(directory, "checkpoints"), max(2, keep), keep_every
+        self.folder, self.keep, self.keep_every = folders.join(directory, "checkpoints"), max(2, keep), keep_every
         self.remote = is_remote(directory)
         self.damaged: set[int] = set()
         self._thread: threading.Thread | None = None
@@ -103,7 +102,7 @@ class Checkpoints:
         if self.remote:
             with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
                 _write(Path(folder), step, groups, state)
-                storage.upload(Path(folder), self._path(step), last=MANIFEST)
+                folders.upload(Path(folder), self._path(step), last=MANIFEST)
         else:
             with files.new_directory(self._path(step), replace=True) as folder:
                 _write(folder, step, groups, state)
@@ -128,7 +127,7 @@ class Checkpoints:
             try:
                 path = self._local(step)
                 problem, manifest = _verify(path)
-            except storage.ERRORS as error:
+            except folders.ERRORS as error:
                 problem, manifest = f"{type(error).__name__}: {error}", {}
             if not problem:
                 found = Checkpoint(step, path, manifest["state"])
@@ -148,33 +147,33 @@ class Checkpoints:
 
     def remove_unfinished(self) -> None:
         """Delete what a killed process left half-written."""
-        for name in storage.names(self.folder):
-            path = storage.join(self.folder, name)
+        for name in folders.names(self.folder):
+            path = folders.join(self.folder, name)
             hidden = name.startswith(".step_")
             if hidden or (
-                self.remote and name.startswith("step_") and not storage.exists(storage.join(path, MANIFEST))
+                self.remote and name.startswith("step_") and not folders.exists(folders.join(path, MANIFEST))
             ):
                 self._remove(path)
 
     def _remove(self, path: str) -> None:
         """A checkpoint's removal may be cut off too: it stops to exist before its files go."""
         if self.remote:
-            storage.remove(path, first=MANIFEST)
+            folders.remove(path, first=MANIFEST)
             return
-        hidden = storage.join(self.folder, "." + os.path.basename(path).lstrip("."))
+        hidden = folders.join(self.folder, "." + os.path.basename(path).lstrip("."))
         if hidden != path and os.path.isdir(path):
             shutil.rmtree(hidden, ignore_errors=True)
             os.replace(path, hidden)
         shutil.rmtree(hidden, ignore_errors=True)
 
     def _path(self, step: int) -> str:
-        return storage.join(self.folder, f"step_{step}")
+        return folders.join(self.folder, f"step_{step}")
 
     def _steps(self) -> list[int]:
-        found = [name.removeprefix("step_") for name in storage.names(self.folder) if name.startswith("step_")]
+        found = [name.removeprefix("step_") for name in folders.names(self.folder) if name.startswith("step_")]
         steps = sorted((int(step) for step in found if step.isdecimal()), reverse=True)
         if self.remote:
-            return [step for step in steps if storage.exists(storage.join(self._path(step), MANIFEST))]
+            return [step for step in steps if folders.exists(folders.join(self._path(step), MANIFEST))]
         return steps
 
     def _local(self, step: int) -> Path:
@@ -182,8 +181,8 @@ class Checkpoints:
         if not self.remote:
             return Path(self._path(step))
         copy = Path(tempfile.mkdtemp(prefix="kerasbert."))
-        for name in storage.names(self._path(step)):
-            (copy / name).write_bytes(storage.read(storage.join(self._path(step), name)) or b"")
+        for name in folders.names(self._path(step)):
+            (copy / name).write_bytes(folders.read(folders.join(self._path(step), name)) or b"")
         return copy
 
 

@@ -4,21 +4,24 @@ The step core reduces and clips the gradients; what is here only makes the updat
 """
 
 import contextlib
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
-from kerasbert.errors import InputError, nearest, unknown
+from kerasbert.errors import InputError, nearest
+from kerasbert.registry import OPTIMIZERS
 from kerasbert.training.schedules import LinearSchedule, make_schedule
 
 NOT_DECAYED = (r"(^|/)(bias|gamma|beta)$",)  # biases and layer norms (Devlin et al.'s code, AdamWeightDecayOptimizer)
 
 
-class _ByPath:
-    """What every optimizer here has in common; mixed in before a Keras optimizer.
+class ByPath:
+    """What every optimizer here has in common; mixed in before a Keras optimizer. `defaults` are its options' own.
 
     Differs from Keras, which looks for the anchor words anywhere in a variable's name: patterns are regular expressions
     searched in its path (`encoder/block_3/attention/query/kernel`, `pretraining/heads/mlm/bias`), and one that finds nothing
@@ -29,6 +32,8 @@ class _ByPath:
         layer_decay: float, factor of the learning rate from a layer to the one below (see `layer_factors`).
         ema: float, factor of the moving average of the weights, 0 for none (see `take_average`).
     """
+
+    defaults: ClassVar[Mapping[str, float]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -63,13 +68,15 @@ class _ByPath:
         return rate, (self.weight_decay or 0.0) if self._decayed[index] else 0.0
 
 
-class AdamW(_ByPath, keras.optimizers.AdamW):
+class AdamW(ByPath, keras.optimizers.AdamW):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019, algorithm 2).
 
     x -= rate * (m^ / (sqrt(v^) + epsilon) + decay * x), by Keras' Adam: its epsilon is Kingma and Ba's "epsilon hat" (end of
     section 2), added before the correction of v. Differs: decay is multiplied by the whole rate, as in BERT's code, and not
     by the schedule alone.
     """
+
+    defaults = MappingProxyType({"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6})
 
     def update_step(self, gradient, variable, learning_rate):
         rate, decay = self._rules(variable, learning_rate)
@@ -78,13 +85,15 @@ class AdamW(_ByPath, keras.optimizers.AdamW):
         super().update_step(gradient, variable, rate)
 
 
-class Lamb(_ByPath, keras.optimizers.Lamb):
+class Lamb(ByPath, keras.optimizers.Lamb):
     """Layer-wise adaptive moments for large batches (You et al., 2020, algorithm 2).
 
     r = m^ / (sqrt(v^) + epsilon); x -= rate * |x| / |r + decay * x| * (r + decay * x). Keras' own Lamb takes the decay out of
     the trust ratio, by which it shrinks a weight whatever its ratio. As in the authors' code, weights without decay (biases,
     norms) have a trust ratio of 1, and so have those of norm 0.
     """
+
+    defaults = MappingProxyType({"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6})
 
     def update_step(self, gradient, variable, learning_rate):
         rate, decay = self._rules(variable, learning_rate)
@@ -103,7 +112,7 @@ class Lamb(_ByPath, keras.optimizers.Lamb):
         self.assign_sub(variable, rate * update)
 
 
-class Adafactor(_ByPath, keras.optimizers.Optimizer):
+class Adafactor(ByPath, keras.optimizers.Optimizer):
     """Second moments of a matrix as one row and one column (Shazeer and Stern, 2018, algorithms 4 and 5).
 
     The learning rate is the paper's relative step size rho: the step is rho * max(epsilon_2, RMS(x)). Keras' own keeps a full
@@ -114,6 +123,8 @@ class Adafactor(_ByPath, keras.optimizers.Optimizer):
         beta_2_decay: float, beta_2 is 1 - n^beta_2_decay. epsilon_1, epsilon_2: float, of the squared gradient and of the
             weights' scale. clip_threshold: float d, largest RMS of an update.
     """
+
+    defaults = MappingProxyType({"beta_2_decay": -0.8, "epsilon_1": 1e-30, "epsilon_2": 1e-3, "clip_threshold": 1.0})
 
     def __init__(
         self,
@@ -240,12 +251,8 @@ def averaged(optimizer: Any) -> Iterator[None]:
             variable.assign(value)
 
 
-OPTIMIZERS = {"adamw": AdamW, "lamb": Lamb, "adafactor": Adafactor}
-DEFAULTS = {
-    "adamw": {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6},
-    "lamb": {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6},
-    "adafactor": {"beta_2_decay": -0.8, "epsilon_1": 1e-30, "epsilon_2": 1e-3, "clip_threshold": 1.0},
-}
+for _name, _optimizer in {"adamw": AdamW, "lamb": Lamb, "adafactor": Adafactor}.items():
+    OPTIMIZERS.add(_name, _optimizer)
 RULES = {"not_decayed": None, "layer_decay": 1.0, "ema": 0.0}
 RANGES = {  # low, high; the high end is excluded
     "beta_1": (0.0, 1.0),
@@ -262,9 +269,7 @@ RANGES = {  # low, high; the high end is excluded
 
 def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
     """Refuse an optimizer that does not exist, options that it does not have and values out of range."""
-    if name not in OPTIMIZERS:
-        raise unknown("optimizer", name, OPTIMIZERS, ", ".join(OPTIMIZERS))
-    known = [*DEFAULTS[name], *RULES]
+    known = [*getattr(OPTIMIZERS.find(name), "defaults", ()), *RULES]
     for option, value in options.items():
         if option not in known:
             raise InputError(f"optimizer {name!r} has no option {option!r}. Nearest: {nearest(str(option), known)!r}")
@@ -274,7 +279,7 @@ def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
             for pattern in value:
                 _compiled(pattern)
             continue
-        low, high = RANGES[option]
+        low, high = RANGES.get(option, (-math.inf, math.inf))
         if type(value) not in (int, float) or not low <= value < high:
             raise InputError(f"{option} of optimizer {name!r} must be from {low:g} to {high:g}. Received: {value!r}")
 
@@ -287,17 +292,18 @@ def check_rules(options: Mapping[str, Any], variables: Sequence[Any]) -> None:
 
 
 def make_optimizer(settings: Any) -> keras.optimizers.Optimizer:
-    """The optimizer and schedule of `training.trainer.Settings`.
+    """The optimizer and schedule of a TrainConfig.
 
     Raises:
         InputError: names, options or values that do not exist; the nearest is given.
     """
     check_optimizer(settings.optimizer, settings.optimizer_options)
     schedule = make_schedule(
-        settings.schedule, settings.learning_rate, settings.steps, settings.warmup, settings.schedule_options
+        settings.schedule, settings.learning_rate, settings.steps, settings.warmup_steps, settings.schedule_options
     )
-    options = DEFAULTS[settings.optimizer] | dict(settings.optimizer_options)
-    return OPTIMIZERS[settings.optimizer](schedule, weight_decay=settings.weight_decay, **options)
+    optimizer = OPTIMIZERS.find(settings.optimizer)
+    options = {**getattr(optimizer, "defaults", {}), **settings.optimizer_options}
+    return optimizer(schedule, weight_decay=settings.weight_decay, **options)
 
 
 def adamw(
@@ -307,4 +313,4 @@ def adamw(
     for name, value in (("learning_rate", learning_rate), ("weight_decay", weight_decay)):
         if not value >= 0:
             raise InputError(f"{name} must be at least 0. Received: {value}")
-    return AdamW(LinearSchedule(learning_rate, steps, warmup), weight_decay=weight_decay, **DEFAULTS["adamw"])
+    return AdamW(LinearSchedule(learning_rate, steps, warmup), weight_decay=weight_decay, **AdamW.defaults)

@@ -12,196 +12,142 @@ from kerasbert.checkpoints import source as sources
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.masked_lm import MaskedLM, unigram_baseline
-from kerasbert.tasks.load import load
-from kerasbert.training import flops, multiworker, results
+from kerasbert.objectives.program import Program
+from kerasbert.training import flops, results
+from kerasbert.training.config import PretrainConfig, configured
 from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.held_out import HeldOut, hold_out
-from kerasbert.training.optimizers import check_rules, take_average
+from kerasbert.training.job import Job, run
+from kerasbert.training.optimizers import check_rules
 from kerasbert.training.phases import Phase, check_phases, make_phases
 from kerasbert.training.preflight import preflight, warn_of_memory
-from kerasbert.training.runs import open_run, run_in
-from kerasbert.training.step import check_batch
-from kerasbert.training.strategy import described, resolve
+from kerasbert.training.runs import run_in
+from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.trainer import Habits, Settings, Trainer, precision
+from kerasbert.training.trainer import precision
 
 TPU_LOOP = 100
 
 
-def pretrain(
-    model: Any,
-    data: str | os.PathLike,
-    *,
-    steps: int,
-    out: str | os.PathLike,
-    batch: int = 256,
-    strategy: str = "auto",
-    learning_rate: float = 1e-4,
-    warmup: int | None = None,
-    accumulate: int = 1,
-    precision: str = "float32",
-    seed: int = 0,
-    weight_decay: float = 0.01,
-    clip: float = 1.0,
-    optimizer: str = "adamw",
-    optimizer_options: Mapping[str, Any] | None = None,
-    schedule: str = "linear",
-    schedule_options: Mapping[str, Any] | None = None,
-    changes: Mapping[str, Any] | None = None,
-    masking: MaskedLM | Mapping[str, Any] | None = None,
-    init: str | os.PathLike | None = None,
-    phases: Sequence[Phase | Mapping[str, Any]] | None = None,
-    held_out: str | os.PathLike | None = None,
-    evaluate_every: int = 0,
-    save_every: int = 1000,
-    log_every: int = 10,
-    keep_every: int = 0,
-    skip_bad_steps: int = 0,
-    profile: tuple[int, int] | None = None,
-    peak: float | None = None,
-    overwrite: bool = False,
-    quiet: bool = False,
-    plugin: Mapping[str, str] | None = None,
-) -> Any:
+@configured(PretrainConfig)
+def pretrain(model: str | os.PathLike | keras.Model, data: str | os.PathLike, config: PretrainConfig) -> keras.Model:
     """Pretrain an encoder with its family's objective; the same call goes on where a killed one stopped.
 
     Args:
         model: `family/size`, a model directory (continued pretraining) or an encoder.
         data: records made by `kerasbert data`; their tokenizer is the model's.
-        steps: int, updates. batch: int, sequences in a global batch. accumulate: int, micro-batches per update.
-        out: the run directory.
-        strategy: see `training.strategy`; by default the GPUs that are there, else the CPU.
-        learning_rate: float, peak of the schedule. warmup: int, updates; a tenth of the steps by default.
-        optimizer, schedule: names, with options (`training.optimizers`, `training.schedules`). With `{"ema": 0.999}` the
-            run leaves the moving average of the weights.
-        precision: "float32", "mixed_bfloat16" or "mixed_float16".
-        changes: Spec fields at dotted paths, over the named model's. A named model takes its vocabulary's size from the
-            tokenizer unless `embeddings.vocabulary` is among them.
-        masking: settings of the masked LM, over the objective's own.
-        init: a model directory to start from (the same as `model`=directory).
-        phases: stretches of the run with their own records, batch, accumulate and masking (training.phases), such as 90% of
-            the steps on records of 128 tokens and the rest on 512; what a phase leaves out is this call's.
-        held_out: records for evaluation; evaluate_every: int, updates. With evaluate_every alone the last shard of the
-            records is held out, or the last twentieth of the rows of a single shard.
-        save_every, log_every: int, updates.
-        keep_every: int, updates; the checkpoints of these are kept for good beside the newest two.
-        skip_bad_steps, profile, peak: see `training.trainer.Habits`.
-        overwrite: start afresh where `out` holds another run.
+        {options}
 
     Returns:
         the trained encoder, with `.tokenizer`.
 
     Raises:
         InputError: before anything is written: records and model that disagree, settings out of range, another run at out.
-        Exploded: loss or gradient is not finite.
+        NonFinite: loss or gradient is not finite.
     """
-    settings = Settings(
-        steps=steps,
-        batch=batch,
-        learning_rate=learning_rate,
-        accumulate=accumulate,
-        warmup=steps // 10 if warmup is None else warmup,
-        weight_decay=weight_decay,
-        clip=clip,
-        precision=precision,
-        seed=seed,
-        optimizer=optimizer,
-        optimizer_options=dict(optimizer_options or {}),
-        schedule=schedule,
-        schedule_options=dict(schedule_options or {}),
-    )
-    habits = Habits(save_every, log_every, evaluate_every, skip_bad_steps, profile, peak, quiet, keep_every)
-    strategy = resolve(strategy)
-    if not phases and batch % accumulate:
+    return run(Pretraining(model, data, config))
+
+
+class Pretraining(Job):
+    """Records, phases, held-out records and the source of the encoder."""
+
+    kind = "pretrain"
+
+    def __init__(self, model: str | os.PathLike | keras.Model, data: str | os.PathLike, config: PretrainConfig):
+        self.config, self.strategy = config, resolve(config.strategy)
+        self.loop = TPU_LOOP if self.strategy.startswith("tpu") else 1
+        self.phases = _phases(config, data)
+        paths = dict.fromkeys(phase.data for phase in self.phases)
+        self.place = preflight(self.strategy, data=paths, out=config.out, batches=self.batches())
+        opened = {path: Records(path) for path in paths}
+        first = opened[self.phases[0].data]
+        self.tokenizer = text.load_tokenizer(os.path.join(first.directory, "tokenizer"))
+        self.source = _Source(model, config.init, config.changes, self.tokenizer)
+        self.masking = _masking(config, self.source)
+        self.held_out = _held_out(self.phases, opened, config.held_out, config.evaluate_every)
+        for held in {id(held): held for held in [*opened.values(), *(self.held_out or [])]}.values():
+            _check(held, self.tokenizer, self.source, first)
+        languages = max((held.languages for held in opened.values()), key=len)
+        if len(languages) > len(self.tokenizer.languages or ()):  # the run keeps the table of all its records
+            self.tokenizer.languages = {name: number for number, name in enumerate(languages)}
+        for phase in self.phases:
+            _check_units(phase.masked(self.masking), opened[phase.data])
+        verify([*opened.values(), *(self.held_out or [])], config.quiet)
+        self.first, self.records = first, [opened[phase.data] for phase in self.phases]
+        self.devices = find_strategy(self.strategy)
+
+    def batches(self):
+        return [(phase.batch, phase.accumulate) for phase in self.phases]
+
+    def description(self):
+        config, source = self.config, self.source
+        phases = [phase.to_json() | {"data": held.digest} for phase, held in zip(self.phases, self.records)]
+        return {
+            "model": source.name,
+            "spec": specs.to_dict(source.spec),
+            "init": source.digest,
+            "objective": source.family.objective,
+            "masking": {name: getattr(self.masking, name) for name in self.masking.__dataclass_fields__},
+            "data": self.first.digest,
+            "phases": phases if config.phases else None,
+            "held_out": _said(self.held_out, config.held_out),
+            "plugin": dict(config.plugin) if config.plugin else None,
+        }
+
+    def build(self):
+        config, spec = self.config, self.source.spec
+        self.program = program = self.source.program(self.first, self.tokenizer, self.masking, config)
+        check_rules(config.optimizer_options, program.model.trainable_variables)
+        for phase, held in zip(self.phases, self.records):
+            rows = phase.batch // (self.devices.num_replicas_in_sync * phase.accumulate)
+            size = program.model.count_params(), rows, held.length
+            warn_of_memory(self.place, spec, *size, config.precision != "float32")
+        return program
+
+    def model(self):
+        encoder, heads = self.source.encoder, self.program.model.heads
+        about = {"name": self.source.name, "tokenizer": self.tokenizer, "plugin": self.config.plugin}
+        return {"encoder": encoder, "heads": heads, **about}
+
+    def lines(self):
+        base = unigram_baseline(self.first)
+        return [f"unigram baseline of the masked tokens: loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}"]
+
+    def feed(self, program, run):
+        work = [_flops(self.source, phase, held, self.masking) for phase, held in zip(self.phases, self.records)]
+        steps, seed = self.config.steps, self.config.seed
+        return RecordsFeed(self.phases, self.records, program, steps=steps, seed=seed, devices=self.devices, flops=work)
+
+    def evaluation(self, program, run):
+        if not self.held_out:
+            return None
+        return HeldOut(self.phases, self.held_out, program, seed=self.config.seed, devices=self.devices)
+
+    def result(self, run):
+        self.source.encoder.tokenizer = self.tokenizer
+        return self.source.encoder
+
+
+def _phases(config: PretrainConfig, data: str | os.PathLike) -> tuple[Phase, ...]:
+    """The run's phases; one where none are asked for."""
+    batch, accumulate = config.batch, config.accumulate
+    if not config.phases and batch % accumulate:
         raise InputError(
             f"batch {batch} is not a multiple of {accumulate} micro-batches: change --batch or --accumulate"
         )
-    rows = [phase.to_json() if isinstance(phase, Phase) else phase for phase in phases or [{}]]
-    stretches = make_phases(rows, data=os.fspath(data), batch=batch, accumulate=accumulate)
-    check_phases(stretches, steps)
-    sources = dict.fromkeys(phase.data for phase in stretches)
-    place = preflight(strategy, data=sources, out=out, batches=[(phase.batch, phase.accumulate) for phase in stretches])
-    opened = {path: Records(path) for path in sources}
-    records = opened[stretches[0].data]
-    tokenizer = text.load_tokenizer(os.path.join(records.directory, "tokenizer"))
-    source = _Source(model, init, changes, tokenizer)
-    if not isinstance(masking, MaskedLM):
-        defaults = dict(source.objective.masking_of(source.spec))
-        # a run that was begun keeps its own where nobody asks for another
-        old = None if overwrite else run_in(out)
-        begun = {} if old is None else old["settings"].get("masking", {})
-        masking = MaskedLM(**(defaults | begun | dict(masking or {})))
-    evaluated = _held_out(stretches, opened, held_out, evaluate_every)
-    for held in {id(held): held for held in [*opened.values(), *(evaluated or [])]}.values():
-        _check(held, tokenizer, source, records)
-    languages = max((held.languages for held in opened.values()), key=len)
-    if len(languages) > len(tokenizer.languages or ()):  # the run keeps the table of all its records
-        tokenizer.languages = {name: number for number, name in enumerate(languages)}
-    for phase in stretches:
-        _check_units(phase.masked(masking), opened[phase.data])
-    verify([*opened.values(), *(evaluated or [])], quiet)
-    devices = find_strategy(strategy)
-    # the warm-up that was asked for: a tenth of the steps grows with them
-    description = settings.to_json() | {
-        "warmup": warmup,
-        "model": source.name,
-        "spec": specs.to_dict(source.spec),
-        "init": source.digest,
-        "objective": source.family.objective,
-        "masking": {name: getattr(masking, name) for name in masking.__dataclass_fields__},
-        "data": records.digest,
-        "phases": [phase.to_json() | {"data": opened[phase.data].digest} for phase in stretches] if phases else None,
-        "held_out": _said(evaluated, held_out),
-        "plugin": dict(plugin) if plugin else None,
-    }
-    with devices.scope():
-        program = source.program(records, tokenizer, masking, settings)
-        for phase in stretches:
-            check_batch(phase.batch, phase.accumulate, devices.num_replicas_in_sync)
-        check_rules(settings.optimizer_options, program.model.trainable_variables)
-        for phase in stretches:
-            rows = phase.batch // (devices.num_replicas_in_sync * phase.accumulate)
-            size = program.model.count_params(), rows, opened[phase.data].length
-            warn_of_memory(place, source.spec, *size, settings.precision != "float32")
-        evaluate = HeldOut(stretches, evaluated, program, seed=seed, devices=devices) if evaluated else None
-        chief = multiworker.is_chief(devices)
-        if chief:
-            run = open_run(out, "pretrain", description, overwrite=overwrite, strategy=strategy, quiet=quiet)
-            if not run.finished:
-                results.begin(run, source.spec, source.name, tokenizer, plugin=plugin)
-        multiworker.barrier(devices)
-        if not chief:
-            run = open_run(out, "pretrain", description, strategy=strategy, quiet=True)
-    if run.finished:
-        results.say(f"{run.directory} is finished: {steps} steps were made", quiet)
-        with run.local() as directory:
-            return load(directory)
-    if not quiet:
-        results.say(described(strategy))
-        base = unigram_baseline(records)
-        results.say(
-            f"unigram baseline of the masked tokens: loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}", quiet
-        )
-    read = [opened[phase.data] for phase in stretches]
-    feed = RecordsFeed(
-        stretches,
-        read,
-        program,
-        steps=steps,
-        seed=settings.seed,
-        devices=devices,
-        flops=[_flops(source, phase, held, masking) for phase, held in zip(stretches, read)],
-    )
-    loop = TPU_LOOP if strategy.startswith("tpu") else 1
-    trainer = Trainer(program, settings, devices, run, feed, evaluate=evaluate, habits=habits, loop=loop)
-    trainer.train()
-    take_average(trainer.core.optimizer)
-    heads = program.model.heads
-    if chief:
-        results.write(run, encoder=source.encoder, heads=heads, name=source.name, tokenizer=tokenizer, plugin=plugin)
-    multiworker.barrier(devices)
-    source.encoder.tokenizer = tokenizer
-    return source.encoder
+    rows = [phase.to_json() if isinstance(phase, Phase) else phase for phase in config.phases or [{}]]
+    phases = make_phases(rows, data=os.fspath(data), batch=batch, accumulate=accumulate)
+    check_phases(phases, config.steps)
+    return phases
+
+
+def _masking(config: PretrainConfig, source: "_Source") -> MaskedLM:
+    """The settings of the masked LM: the objective's, over them a begun run's own, over them what is asked for."""
+    if isinstance(config.masking, MaskedLM):
+        return config.masking
+    old = None if config.overwrite else run_in(config.out)
+    begun = {} if old is None else old["settings"].get("masking", {})
+    return MaskedLM(**(dict(source.objective.masking_of(source.spec)) | begun | dict(config.masking or {})))
 
 
 def _held_out(
@@ -311,16 +257,16 @@ class _Source:
         """The class of the family's pretraining program."""
         return registry.objective(self.family.objective)
 
-    def program(self, records: Records, tokenizer: Any, masking: MaskedLM, settings: Settings) -> Any:
+    def program(self, records: Records, tokenizer: Any, masking: MaskedLM, config: PretrainConfig) -> Program:
         """The training program, built under the strategy's scope that is open."""
-        keras.utils.set_random_seed(settings.seed)
-        with precision(settings.precision):
+        keras.utils.set_random_seed(config.seed)
+        with precision(config.precision):
             if self.encoder is None:
                 self.encoder = self.family.encoder(self.spec)
                 self.encoder.build()
                 self.encoder.model_name = self.name
             program = self.objective(
-                self.encoder, tokenizer, features=records.features, masking=masking, seed=settings.seed
+                self.encoder, tokenizer, features=records.features, masking=masking, seed=config.seed
             )
         if self.directory is not None:
             checkpoints.load_weights(self.directory, self.encoder)

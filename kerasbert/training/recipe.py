@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError, nearest
+from kerasbert.training.config import FinetuneConfig, PretrainConfig, options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +72,12 @@ class Recipe:
 
 
 EXPORT = {"out": str, "length": int | None}  # of kerasbert.export
-KEPT = {"quiet", "overwrite", "plugin"}  # of the command at hand, not of a recipe
+KEPT = {
+    name
+    for kind in (PretrainConfig, FinetuneConfig)
+    for name, field in options(kind).items()
+    if not field.metadata["recipe"]
+}
 SET = {"changes": "set"}  # what a recipe calls it, as the command line does
 
 
@@ -157,10 +163,12 @@ def _check_pretraining(reader: "Reader", node: Any, values: dict[str, Any]) -> N
 
 
 def fields(of: Any) -> dict[str, Any]:
-    """Name -> type of the arguments of a function or a class, or the fields of a dataclass, by a recipe's names."""
-    made = isinstance(of, type) and not dataclasses.is_dataclass(of)
-    hints = typing.get_type_hints(of.__init__ if made else of)
-    return {SET.get(name, name): hints[name] for name in inspect.signature(of).parameters if name not in KEPT}
+    """Name -> type of the arguments of a function or a class, or the fields of a dataclass, by a recipe's names.
+
+    Without those of the command at hand, such as overwrite, and those for Python alone.
+    """
+    parameters = inspect.signature(of).parameters.values()
+    return {SET.get(p.name, p.name): p.annotation for p in parameters if p.name not in KEPT}
 
 
 class Reader:

@@ -1,4 +1,4 @@
-"""Run an update that exploded again, without its tf.functions, and tell where the first number that is not finite appears."""
+"""Run a non-finite update again, without its tf.functions, and tell where the first non-finite number appears."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from kerasbert.layers import random
 from kerasbert.layers.naming import names
 from kerasbert.tasks.model import TaskProgram
 from kerasbert.tasks.task import Task
-from kerasbert.training.explosion import FORMAT
+from kerasbert.training.nonfinite import FORMAT
 from kerasbert.training.trainer import assign, precision
 
 
@@ -96,8 +96,8 @@ class _Again:
             "backward": _bad(reversed(list(backward))),
             "gradients": _bad(gradients),
         }
-        explodes = any(result[part] for part in ("outputs", "losses", "backward", "gradients"))
-        rows = self._search(0, len(self.rows)) if explodes else []
+        bad = any(result[part] for part in ("outputs", "losses", "backward", "gradients"))
+        rows = self._search(0, len(self.rows)) if bad else []
         return result | {"rows": [{"row": r, "file": self.rows[r][0], "example": self.rows[r][1]} for r in rows]}
 
     def _loss(self, batch: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], tf.Tensor]:

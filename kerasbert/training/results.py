@@ -3,18 +3,17 @@
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kerasbert import checkpoints, files
-from kerasbert.data.remote import is_remote
+from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
-from kerasbert.training import storage
-from kerasbert.training.runs import Run
+from kerasbert.storage import files, folders
+from kerasbert.storage.remote import is_remote
+from kerasbert.training.runs import Run, say
 
 
 def write(run: Run, **parts: Any) -> None:
@@ -38,7 +37,7 @@ def _write(run: Run, **parts: Any) -> None:
         checkpoints.write_model(folder, **parts)
         made = Path(folder)
         if remote:
-            storage.upload(made, run.directory, last="weights.safetensors")
+            folders.upload(made, run.directory, last="weights.safetensors")
             run.finish()
             return
         for file in made.rglob("*"):
@@ -85,9 +84,3 @@ def digest_of(model: Any) -> str:
     for name, value in sorted(values(model).items()):
         found.update(name.encode() + value.tobytes())
     return found.hexdigest()
-
-
-def say(line: str, quiet: bool = False) -> None:
-    """A line for the user, on stderr: stdout is for results."""
-    if not quiet:
-        print(line, file=sys.stderr, flush=True)

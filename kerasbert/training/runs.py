@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kerasbert import __version__, files
-from kerasbert.data.remote import is_remote
+from kerasbert import __version__
 from kerasbert.errors import InputError
-from kerasbert.training import storage
+from kerasbert.storage import files, folders
+from kerasbert.storage.remote import is_remote
 from kerasbert.training.schedules import make_schedule
 
 FORMAT = 1
@@ -49,7 +49,7 @@ class Run:
         _write_json(self.directory, self.description)
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Append a line to metrics.jsonl; what is not finite is left out, for json cannot say it."""
+        """Append a line to metrics.jsonl; non-finite values are dropped: JSON has no NaN."""
         kept = {name: value for name, value in record.items() if not isinstance(value, float) or math.isfinite(value)}
         line = json.dumps(kept) + "\n"
         if is_remote(self.directory):
@@ -61,14 +61,14 @@ class Run:
     def flush(self) -> None:
         """Write the lines that wait for a checkpoint."""
         if self.waiting:
-            path = storage.join(self.directory, "metrics.jsonl")
-            storage.write(path, (storage.read(path) or b"") + "".join(self.waiting).encode())
+            path = folders.join(self.directory, "metrics.jsonl")
+            folders.write(path, (folders.read(path) or b"") + "".join(self.waiting).encode())
             self.waiting = []
 
     def records(self) -> list[dict[str, Any]]:
         """The whole lines of metrics.jsonl."""
         found = []
-        for line in (storage.read(storage.join(self.directory, "metrics.jsonl")) or b"").splitlines():
+        for line in (folders.read(folders.join(self.directory, "metrics.jsonl")) or b"").splitlines():
             try:
                 record = json.loads(line)
             except (
@@ -83,14 +83,15 @@ class Run:
     def rewind(self, step: int) -> None:
         """Drop the metrics of updates after `step`, which are made again."""
         kept = [json.dumps(record) + "\n" for record in self.records() if record.get("step", 0) <= step]
-        storage.write(storage.join(self.directory, "metrics.jsonl"), "".join(kept))
+        folders.write(folders.join(self.directory, "metrics.jsonl"), "".join(kept))
         self.waiting = []
 
     def grow(self, settings: Any, step: int) -> str | None:
         """Write into `history` where a run that was given more steps left its first schedule; what is to be said of it.
 
         Args:
-            settings: trainer.Settings, with the new steps. step: int, updates that were made.
+            settings: TrainConfig, with the new steps.
+            step: int, updates that were made.
         """
         waiting = [entry for entry in self.description.get("history", []) if "until" not in entry]
         if not waiting:
@@ -120,14 +121,14 @@ class Run:
             yield self.directory
             return
         with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
-            storage.download(
+            folders.download(
                 self.directory, Path(folder), ("run.json", "model.json", "weights.safetensors", "tokenizer")
             )
             yield Path(folder)
 
 
 def _write_json(directory: Path | str, value: Any) -> None:
-    storage.write(storage.join(directory, "run.json"), json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    folders.write(folders.join(directory, "run.json"), json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def open_run(
@@ -140,17 +141,20 @@ def open_run(
     overwrite: bool = False,
     strategy: str | None = None,
     quiet: bool = False,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Run:
     """Begin a run in a folder, or go on with the one it holds.
 
     Args:
         out: the run's directory.
-        kind: "pretrain" or "finetune".
+        kind: "pretrain", "finetune" or "distill".
         settings: json, everything that the result depends on, with `steps`.
         data: split -> file, where they lie, for `data_of`, or rows in memory; their hashes are among the settings.
         held_out: numbers of the rows that are held out of the training rows, one text; None with dev rows of their own.
         overwrite: start afresh in the place of an older run.
         strategy: where it trains, for run.json; going on elsewhere is no difference, and said unless quiet.
+        quiet: bool.
+        defaults: of settings that a run may lack, because it was begun before there was such an option.
 
     Raises:
         InputError: the folder holds something else, or another run: the fields that differ are named.
@@ -167,41 +171,47 @@ def open_run(
     try:
         old = _read(directory)
         if old is not None and overwrite:
-            if is_remote(directory):
-                storage.remove(directory)
-            else:
-                shutil.rmtree(directory)
+            _remove(directory)
             old = None
         if old is None:
             _begin(directory, description)
             return Run(directory, description, finished=False)
-    except storage.tf.errors.OpError as error:
-        raise storage.refused(directory, error) from error
-    differ = _differences(old, description)
-    if differ:
+    except folders.tf.errors.OpError as error:
+        raise folders.refused(directory, error) from error
+    old["settings"] = {**(defaults or {}), **old["settings"]}
+    return _gone_on(directory, old, description, quiet)
+
+
+def _gone_on(directory: Path | str, old: dict[str, Any], new: Mapping[str, Any], quiet: bool) -> Run:
+    """The run that `old` describes, as `new` asks for it: with more steps perhaps, or at another place."""
+    settings, strategy = new["settings"], new.get("strategy")
+    if differ := _differences(old, new):
         raise InputError(
             f"{directory} holds another run: {'; '.join(differ)}. Choose another --out or pass --overwrite"
         )
-    changed = [
-        name for name, value in description["environment"].items() if old.get("environment", {}).get(name) != value
-    ]
+    changed = [name for name, value in new["environment"].items() if old.get("environment", {}).get(name) != value]
     finished = old.get("finished_steps") == settings["steps"]
     if changed and not finished:
         warnings.warn(
             f"{directory} was begun elsewhere ({', '.join(changed)} differ): the result will not be the same to the bit",
-            stacklevel=2,
+            stacklevel=3,
         )
     moved = bool(strategy) and old.get("strategy", strategy) != strategy
     if moved and not finished:
-        from kerasbert.training.results import say  # which imports this file
-
         say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet)
-    if old["settings"] != settings:  # more steps; the trainer adds at which the schedule changed
+    if old["settings"]["steps"] != settings["steps"]:  # the trainer adds at which update the schedule changed
         old.setdefault("history", []).append({"steps": old["settings"]["steps"]})
-    if old["settings"] != settings or (moved and not finished):  # more steps, another place
+    if old["settings"] != settings or (moved and not finished):  # more steps, an option of today, another place
         old |= {"settings": settings} | ({"strategy": strategy} if moved else {})
         _write_json(directory, old)
     return Run(directory, old, finished)
+
+
+def _remove(directory: Path | str) -> None:
+    if is_remote(directory):
+        folders.remove(directory)
+    else:
+        shutil.rmtree(directory)
 
 
 def run_in(out: str | os.PathLike) -> dict[str, Any] | None:
@@ -242,7 +252,7 @@ def rows_of(directory: str | os.PathLike) -> dict[str, Any] | None:
 
 def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:
     used = (
-        storage.names(directory)
+        folders.names(directory)
         if is_remote(directory)
         else directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
     )
@@ -256,8 +266,8 @@ def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:
 
 
 def _read(directory: Path | str) -> dict[str, Any] | None:
-    path = storage.join(directory, "run.json")
-    content = storage.read(path)
+    path = folders.join(directory, "run.json")
+    content = folders.read(path)
     if content is None:
         return None
     try:
@@ -304,3 +314,9 @@ def _git() -> str | None:
         return None
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
     return done.stdout.strip() or None
+
+
+def say(line: str, quiet: bool = False) -> None:
+    """A line for the user, on stderr: stdout is for results."""
+    if not quiet:
+        print(line, file=sys.stderr, flush=True)

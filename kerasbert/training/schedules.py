@@ -8,7 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.errors import InputError, nearest, unknown
+from kerasbert.errors import InputError, nearest
+from kerasbert.registry import SCHEDULES
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
@@ -113,13 +114,14 @@ class SlantedTriangularSchedule(Schedule):
         return self.peak * (1.0 + p * (self.ratio - 1.0)) / self.ratio
 
 
-SCHEDULES = {
+for _name, _schedule in {
     "linear": LinearSchedule,
     "polynomial": PolynomialSchedule,
     "cosine": CosineSchedule,
     "inverse_square_root": InverseSquareRootSchedule,
     "slanted_triangular": SlantedTriangularSchedule,
-}
+}.items():
+    SCHEDULES.add(_name, _schedule)
 RANGES = {"power": (0.0, math.inf), "end": (0.0, 1.0), "ratio": (1.0, math.inf)}
 
 
@@ -137,14 +139,13 @@ def make_schedule(
     Raises:
         InputError: another name or option (the nearest is given), a value out of range.
     """
-    if name not in SCHEDULES:
-        raise unknown("schedule", name, SCHEDULES, ", ".join(SCHEDULES))
-    known = [option for option in inspect.signature(SCHEDULES[name]).parameters if option in RANGES]
+    schedule = SCHEDULES.find(name)
+    known = [option for option in inspect.signature(schedule).parameters if option not in ("peak", "steps", "warmup")]
     for option, value in (options or {}).items():
         if option not in known:
             hint = f"Nearest: {nearest(str(option), known)!r}" if known else "It takes none"
             raise InputError(f"schedule {name!r} has no option {option!r}. {hint}")
-        low, high = RANGES[option]
+        low, high = RANGES.get(option, (-math.inf, math.inf))
         if type(value) not in (int, float) or not low <= value <= high:
             raise InputError(f"{option} of schedule {name!r} must be from {low:g} to {high:g}. Received: {value!r}")
-    return SCHEDULES[name](peak, steps, warmup, **(options or {}))
+    return schedule(peak, steps, warmup, **(options or {}))

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from kerasbert.errors import InputError
 from kerasbert.layers import random
-from kerasbert.layers.backend import islands
+from kerasbert.layers.backend import fusion
 from kerasbert.objectives.program import Program
 
 SUM = tf.distribute.ReduceOp.SUM
@@ -32,7 +32,7 @@ class StepCore:
         seed: int, of dropout.
         loss_scaling: bool, dynamic loss scaling for float16 (Micikevicius et al., 2018, section 3.2).
         compile_update: bool, compile the optimizer on one CPU device: a third of its time, seconds to compile.
-        compile_islands: bool, on CPU compile what lies between the matrix products (layers.backend.island).
+        compile_islands: bool, on CPU compile what lies between the matrix products (layers.backend.fused).
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class StepCore:
     def step(self, batch: Any) -> dict[str, tf.Tensor]:
         """One update on a (distributed) batch -> log name -> float32 scalar.
 
-        Where loss or gradient is not finite no weight changes; see `exploded`.
+        Where loss or gradient is not finite no weight changes; see `nonfinite`.
         """
         shape = local_shape(batch)
         if shape not in self.backward:
@@ -79,8 +79,11 @@ class StepCore:
             self.update(gradients, logs["gradient_norm"])
         return logs
 
-    def exploded(self, logs: Mapping[str, Any]) -> bool:
-        """Whether the logs tell of numbers that are not finite; a float16 overflow that a lower scale may cure is none."""
+    def nonfinite(self, logs: Mapping[str, Any]) -> bool:
+        """Whether loss or gradient is not finite.
+
+        A float16 overflow that loss scaling can still recover from does not count.
+        """
         if finite(logs):
             return False
         return self.scale is None or not math.isfinite(float(logs["loss"])) or number(self.scale) <= 1.0
@@ -186,7 +189,7 @@ class StepCore:
     def _micro(self, batch, counts):
         """Gradients (dense, float32) of sum(scale * loss / count), and the sums, of one micro-batch."""
         words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
-        with islands(self.islands), random.scope(words, batch["row"]), tf.GradientTape() as tape:
+        with fusion(self.islands), random.scope(words, batch["row"]), tf.GradientTape() as tape:
             sums = self.program.losses(batch)
             scales = self.program.scales.items()
             loss = tf.add_n([scale * sums[name] / tf.maximum(counts[name], 1.0) for name, scale in scales])

@@ -1,8 +1,6 @@
 """The loop around the step core: resume, logs, evaluation, checkpoints, signals."""
 
 import contextlib
-import dataclasses
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,67 +9,21 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.checkpoints.safetensors import Safetensors
-from kerasbert.errors import Exploded, InputError
+from kerasbert.errors import InputError, NonFinite
 from kerasbert.layers.naming import names, values
-from kerasbert.training import explosion, flops, interruption, multiworker, results, storage
+from kerasbert.objectives.program import Program
+from kerasbert.storage import folders
+from kerasbert.training import flops, interruption, multiworker, nonfinite, results
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
+from kerasbert.training.config import RunConfig
+from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed, Part
-from kerasbert.training.habits import DEFAULT, Habits
-from kerasbert.training.optimizers import averaged, check_optimizer, make_optimizer
+from kerasbert.training.optimizers import averaged, make_optimizer
 from kerasbert.training.progress import Means, Meter, Progress
-from kerasbert.training.projection import Projection
 from kerasbert.training.runs import Run
-from kerasbert.training.schedules import make_schedule
 from kerasbert.training.step import StepCore, number
 
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 COMPILE_FROM = 2e9  # updates x weights; compiling takes about 5 s and saves 10 ns a weight and update
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How to train; all of it is in run.json.
-
-    Args:
-        steps: int, updates. batch: int, rows of the global batch. accumulate: int, micro-batches per update.
-        learning_rate, warmup, weight_decay, clip: of the optimizer, its schedule and the global-norm clip.
-        optimizer, schedule: names, see `training.optimizers` and `training.schedules`; with their options.
-        precision: one of PRECISIONS. seed: int, of initialisation, shuffling, masking and dropout.
-    """
-
-    steps: int
-    batch: int
-    learning_rate: float
-    accumulate: int = 1
-    warmup: int = 0
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    precision: str = "float32"
-    seed: int = 0
-    optimizer: str = "adamw"
-    optimizer_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    schedule: str = "linear"
-    schedule_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    def __post_init__(self):
-        for name in ("steps", "batch", "accumulate"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise InputError(f"{name} must be a whole number of at least 1. Received: {getattr(self, name)!r}")
-        if self.precision not in PRECISIONS:
-            raise InputError(f"no precision {self.precision!r}. Expected one of: {', '.join(PRECISIONS)}")
-        if not isinstance(self.seed, int) or self.seed < 0:
-            raise InputError(f"seed must be a whole number of at least 0. Received: {self.seed!r}")
-        if not 0 <= self.warmup <= self.steps:
-            raise InputError(f"warmup must be between 0 and steps ({self.steps}). Received: {self.warmup}")
-        for name in ("learning_rate", "weight_decay", "clip"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise InputError(f"{name} must be a number of at least 0. Received: {getattr(self, name)!r}")
-        check_optimizer(self.optimizer, self.optimizer_options)
-        make_schedule(self.schedule, self.learning_rate, self.steps, self.warmup, self.schedule_options)
-
-    def to_json(self) -> dict[str, Any]:
-        """A plain dict."""
-        return dataclasses.asdict(self)
 
 
 @contextlib.contextmanager
@@ -89,51 +41,53 @@ class Trainer:
     """Trains a program for a number of updates; a killed run goes on from its last checkpoint with the same result.
 
     Args:
-        program: Program, made under the strategy's scope. settings: Settings. strategy: tf.distribute.Strategy. run: Run.
+        program: Program, made under the strategy's scope.
+        config: RunConfig, with the steps settled.
+        strategy: tf.distribute.Strategy.
+        run: Run.
         feed: Feed, the data.
         evaluate: called after every `evaluate_every` updates and at the end with the step; returns metrics to log, and
             True where training should stop. Its state is saved in the checkpoints.
         loop: int, updates per call of the graph (TPU).
-        projection: what the weights must satisfy, or None.
+        constraint: what the weights must satisfy, or None.
     """
 
     def __init__(
         self,
-        program: Any,
-        settings: Settings,
+        program: Program,
+        config: RunConfig,
         strategy: tf.distribute.Strategy,
         run: Run,
         feed: Feed,
         *,
         evaluate: Any = None,
-        habits: Habits = DEFAULT,
         loop: int = 1,
-        projection: Projection | None = None,
+        constraint: Constraint | None = None,
     ):
-        self.program, self.settings, self.strategy, self.run, self.feed = program, settings, strategy, run, feed
-        self.evaluate, self.habits, self.loop, self.projection = evaluate, habits, loop, projection
+        self.program, self.config, self.strategy, self.run, self.feed = program, config, strategy, run, feed
+        self.evaluate, self.loop, self.constraint = evaluate, loop, constraint
         with strategy.scope():
-            optimizer = make_optimizer(settings)
-            if projection is not None:
-                projection.install(program.model, settings.steps)
-        compiled = settings.steps * program.model.count_params() > COMPILE_FROM
+            optimizer = make_optimizer(config)
+            if constraint is not None:
+                constraint.install(program.model, config.steps)
+        compiled = config.steps * program.model.count_params() > COMPILE_FROM
         self.core = StepCore(
             program,
             optimizer,
             strategy,
-            clip=settings.clip,
-            accumulate=settings.accumulate,
-            seed=settings.seed,
-            loss_scaling=settings.precision == "mixed_float16",
+            clip=config.clip,
+            accumulate=config.accumulate,
+            seed=config.seed,
+            loss_scaling=config.precision == "mixed_float16",
             compile_update=compiled,
             # in float32 it gained 16% of the CPU time where oneDNN is off and nothing where it is on (AVX2)
-            compile_islands=compiled and feed.fixed and settings.precision == "mixed_bfloat16",
+            compile_islands=compiled and feed.fixed and config.precision == "mixed_bfloat16",
         )
-        self.checkpoints = Checkpoints(run.directory, keep_every=habits.keep_every)
+        self.checkpoints = Checkpoints(run.directory, keep_every=config.keep_every)
         self.chief = multiworker.is_chief(strategy)
         self.stopped, self.skipped, self.saved, self.means = False, 0, -1, Means()
         self.interrupted: int | None = None  # the number of a signal that came
-        self.alone_until = 0  # updates before this one are made one by one, to find the one that exploded
+        self.alone_until = 0  # updates before this one are made one by one, to find the one that is not finite
         self.tracing = False
 
     def train(self) -> None:
@@ -142,19 +96,19 @@ class Trainer:
         Raises:
             Interrupted, KeyboardInterrupt: SIGTERM or Ctrl-C came; everything up to the update at hand is in the newest
                 checkpoint.
-            Exploded: loss or gradient is not finite; the weights before that update are kept.
+            NonFinite: loss or gradient is not finite; the weights before that update are kept.
         """
         step = self.began = self._restore()
         self._note()
         if step and self.chief:
-            results.say(f"going on from step {step}", self.habits.quiet)
-        self.progress = Progress(self.settings.steps, step, self.habits.quiet)
-        if self.chief and (line := self.run.grow(self.settings, step)):
+            results.say(f"going on from step {step}", self.config.quiet)
+        self.progress = Progress(self.config.steps, step, self.config.quiet)
+        if self.chief and (line := self.run.grow(self.config, step)):
             self.progress.say(line)
-        if self.stopped and step < self.settings.steps:
+        if self.stopped and step < self.config.steps:
             self.progress.say(f"stopped at update {step} for want of a better metric: more steps change nothing")
-        self.writer = tf.summary.create_file_writer(storage.join(self.run.directory, "tensorboard"))
-        self.meter = Meter(self.feed.parts, self.habits.peak or flops.peak(self.strategy))
+        self.writer = tf.summary.create_file_writer(folders.join(self.run.directory, "tensorboard"))
+        self.meter = Meter(self.feed.parts, self.config.peak or flops.peak(self.strategy))
         with interruption.noted(self), contextlib.closing(self.progress), contextlib.closing(self.writer):
             try:
                 self._train(step)
@@ -166,9 +120,9 @@ class Trainer:
         self._note()
 
     def _train(self, step: int) -> None:
-        steps, batches, part, habits = self.settings.steps, None, None, self.habits
+        steps, batches, part, config = self.config.steps, None, None, self.config
         if self.loop > 1 and step == 0:
-            self._save(step)  # what to go back to where an update within the first call explodes
+            self._save(step)  # what to go back to where an update within the first call is not finite
         if step == steps and self.evaluate is None:
             self.progress.update(step, {})
         while step < steps and not self.stopped:
@@ -179,9 +133,9 @@ class Trainer:
                 self.core.set_accumulate(part.accumulate)
                 self.meter.begin()
             batches = batches or self.feed.batches(step)
-            if self.projection is not None:
+            if self.constraint is not None:
                 with self.strategy.scope():
-                    self.projection.begin(step)
+                    self.constraint.begin(step)
             count = min(1 if step < self.alone_until else self.loop, self._until(step, part) - step)
             logs = self._updates(batches, count, step)
             if logs is None:  # made again one by one
@@ -190,14 +144,14 @@ class Trainer:
             step += count
             self.meter.add(part, count)
             self.means.add(logs, count)
-            if step % habits.log_every == 0 or step == steps:
+            if step % config.log_every == 0 or step == steps:
                 self._tell(step)
             elif self.progress.due(step):
                 self.progress.update(step, self.means.read() | self.meter.read(again=False), self.meter.left(step))
-            if self.evaluate and (step == steps or (habits.evaluate_every and step % habits.evaluate_every == 0)):
+            if self.evaluate and (step == steps or (config.evaluate_every and step % config.evaluate_every == 0)):
                 self._evaluate(step)
             self.checkpoints.check()
-            due = any(every and step % every == 0 for every in (habits.save_every, habits.keep_every))
+            due = any(every and step % every == 0 for every in (config.save_every, config.keep_every))
             if due or step == steps or self.stopped:
                 self._save(step)
 
@@ -218,37 +172,37 @@ class Trainer:
 
     def _until(self, step: int, part: Part) -> int:
         """The next update before which something other than an update happens."""
-        habits, found = self.habits, [self.settings.steps, part.until if step < part.until else self.settings.steps]
+        config, found = self.config, [self.config.steps, part.until if step < part.until else self.config.steps]
         for every in (
-            habits.save_every,
-            habits.keep_every,
-            habits.log_every,
-            habits.evaluate_every * bool(self.evaluate),
+            config.save_every,
+            config.keep_every,
+            config.log_every,
+            config.evaluate_every * bool(self.evaluate),
         ):
             if every:
                 found.append((step // every + 1) * every)
-        if habits.profile:
-            found += [edge for edge in (habits.profile[0], sum(habits.profile)) if edge > step]
-        if self.projection is not None and (change := self.projection.until(step)) is not None:
+        if config.profile:
+            found += [edge for edge in (config.profile[0], sum(config.profile)) if edge > step]
+        if self.constraint is not None and (change := self.constraint.until(step)) is not None:
             found.append(change)
         return min(found)
 
     def _updates(self, batches: Iterator[Any], count: int, step: int) -> Mapping[str, Any] | None:
-        """Logs of `count` updates, their means; None where one of several exploded: they are undone."""
+        """Logs of `count` updates, their means; None where one of several is not finite: they are undone."""
         with self._traced(step, count):
             if count > 1:
                 logs = self.core.loop(batches, tf.constant(count))
             else:
                 logs = self.core.step(next(batches))
-        if not self.core.exploded(logs):
+        if not self.core.nonfinite(logs):
             return logs
         if count > 1:
             self.progress.say(f"not finite within updates {step + 1} to {step + count}: making them again one by one")
             self.alone_until = step + count
             return None
-        return self._explode(step, {name: float(value) for name, value in logs.items()})
+        return self._nonfinite(step, {name: float(value) for name, value in logs.items()})
 
-    def _explode(self, step: int, logs: Mapping[str, float]) -> Mapping[str, float]:
+    def _nonfinite(self, step: int, logs: Mapping[str, float]) -> Mapping[str, float]:
         """No weight has changed. Write the dump; stop, or go on where updates may be left out."""
         self.checkpoints.wait()
         state = {"iterations": self._iterations(), "checkpoint": max(0, self.saved)}
@@ -256,26 +210,26 @@ class Trainer:
             state["scale"] = number(self.core.scale)
         line = "another process writes the dump"
         if self.chief:
-            path, origins = explosion.dump(self.run, self.program, self.feed, step, logs, state)
-            line = explosion.describe(step + 1, logs, path, origins)
+            path, origins = nonfinite.dump(self.run, self.program, self.feed, step, logs, state)
+            line = nonfinite.describe(step + 1, logs, path, origins)
         self.skipped += 1
-        if self.skipped > self.habits.skip_bad_steps:
-            raise Exploded(f"{line}. {explosion.ADVICE}")
-        self.progress.say(f"warning: {line} (left out, {self.skipped} of {self.habits.skip_bad_steps} allowed)")
+        if self.skipped > self.config.skip_bad_steps:
+            raise NonFinite(f"{line}. {nonfinite.ADVICE}")
+        self.progress.say(f"warning: {line} (left out, {self.skipped} of {self.config.skip_bad_steps} allowed)")
         self._log(step + 1, {"skipped": self.skipped})
         return logs
 
     @contextlib.contextmanager
     def _traced(self, step: int, count: int) -> Iterator[None]:
         """The updates within are part of the profile that was asked for."""
-        profile = self.habits.profile
+        profile = self.config.profile
         inside = profile is not None and profile[0] <= step < sum(profile)
         if inside and (step == profile[0] or not self.tracing):
-            tf.profiler.experimental.start(storage.join(self.run.directory, "tensorboard"))
+            tf.profiler.experimental.start(folders.join(self.run.directory, "tensorboard"))
             self.tracing = True
         with tf.profiler.experimental.Trace("train", step_num=step, _r=1) if inside else contextlib.nullcontext():
             yield
-        if inside and step + count >= min(sum(profile), self.settings.steps):
+        if inside and step + count >= min(sum(profile), self.config.steps):
             tf.profiler.experimental.stop()
             self.tracing = False
 
@@ -315,8 +269,8 @@ class Trainer:
         # copies: the next update changes the variables' own memory
         slots = {f"{i:05d}": np.array(tf.convert_to_tensor(v.value).numpy()) for i, v in self._slot_variables()}
         groups = {"weights": values(self.program.model), "optimizer": slots}
-        if self.projection is not None:
-            groups["projection"] = self.projection.tensors()
+        if self.constraint is not None:
+            groups["projection"] = self.constraint.tensors()
         self.checkpoints.begin(step, groups, state)
         self.run.flush()
         self.saved = step
@@ -375,8 +329,8 @@ class Trainer:
             for i, variable in self._slot_variables():
                 variable.assign(slots.read(f"{i:05d}"))
             self.core.optimizer.iterations.assign(int(state["iterations"]))
-            if self.projection is not None:
-                self.projection.restore(checkpoint.tensors("projection"))
+            if self.constraint is not None:
+                self.constraint.restore(checkpoint.tensors("projection"))
             if state["scale"]:
                 self.core.scale.assign(float(state["scale"][0]))
                 self.core.good_steps.assign(int(state["scale"][1]))

@@ -5,56 +5,28 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kerasbert.cli.options import add_options, given
+from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
-from kerasbert.mobile.distill.recipes import LOSSES, RECIPES
+from kerasbert.mobile.distill.recipes import LOSSES, DistillConfig
 from kerasbert.training import interruption
 
-# options that are `distill`'s own arguments or Settings' fields; one that is not given is absent
-GIVEN = {
-    "recipe": (str, f"{', '.join(RECIPES)}; default: soft"),
-    "temperature": (float, "of the soft targets"),
-    "masking": (json.loads, "on records, settings of the masked LM as json"),
-    "epochs": (int, "over texts; default: 3"),
-    "steps": (int, "updates, instead of --epochs; needed on records"),
-    "batch": (int, "rows in a global batch"),
-    "accumulate": (int, "micro-batches per update"),
-    "length": (int, "longest text in tokens"),
-    "metric": (str, "what the best weights are chosen by"),
-    "learning-rate": (float, "peak of the schedule; default: 1e-4"),
-    "warmup": (int, "updates; a tenth of all by default"),
-    "optimizer": (str, None),
-    "schedule": (str, None),
-    "weight-decay": (float, None),
-    "clip": (float, "largest global norm of the gradient"),
-    "precision": (str, "float32, mixed_bfloat16 or mixed_float16"),
-    "strategy": (str, "auto, cpu, cpu:N, gpu, gpu:N, tpu:local or tpu:NAME[@ZONE]"),
-    "seed": (int, None),
-    "cache": (str, "folder for the teacher's answers, that several students may share"),
-    "save-every": (int, "updates between checkpoints"),
-    "log-every": (int, None),
-}
 TAUGHT = ("teacher", "unlabelled", "loss")  # options of `add_teacher`
 
 
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command to a parser's commands."""
-    part = commands.add_parser("distill", parents=[common], help="a small model learns from a large one (TensorFlow)")
-    part.set_defaults(command=run)
+def add(declare: Declare) -> None:
+    """Declare the command."""
+    part = declare("distill", run, "a small model learns from a large one (TensorFlow)")
     part.add_argument("teacher", metavar="TEACHER", help="directory of a fine-tuned model; for records of an encoder")
     part.add_argument(
         "--student", required=True, metavar="X", help="family/size, a model directory, half, or a number of layers"
     )
     part.add_argument("--data", required=True, metavar="PATH", help="train and dev files, or records")
-    part.add_argument("--out", required=True, metavar="RUN")
     part.add_argument("--unlabelled", nargs="+", default=[], metavar="FILE", help="texts for the teacher to label")
     part.add_argument("--loss", action="append", metavar="NAME=WEIGHT", help=f"over the recipe's: {', '.join(LOSSES)}")
     part.add_argument("--layers", metavar="2,4,6", help="the teacher's layer for each of the student's")
-    part.add_argument("--copy-layers", action="store_true", help="start a named student from the teacher's layers")
     part.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the student's Spec")
-    for name, (kind, text) in GIVEN.items():
-        part.add_argument(f"--{name}", type=kind, default=argparse.SUPPRESS, help=text)
-    part.add_argument("--overwrite", action="store_true", help="replace what --out holds")
-    part.add_argument("--quiet", action="store_true")
+    add_options(part, DistillConfig)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -62,22 +34,17 @@ def run(options: argparse.Namespace) -> None:
     interruption.listen()
     changes = {name: parsed(value) for name, value in map(pair, options.set)}
     layers = None if options.layers is None else [parsed(layer) for layer in options.layers.split(",")]
-    given = {name.replace("-", "_") for name in GIVEN} & set(vars(options))
     from kerasbert.mobile.distill.teach import distill
 
     distill(
         options.teacher,
         options.student,
         options.data,
-        out=options.out,
         losses=losses(options.loss or []) or None,
         layers=layers,
         unlabelled=options.unlabelled,
         changes=changes,
-        copy_layers=options.copy_layers,
-        overwrite=options.overwrite,
-        quiet=options.quiet,
-        **{name: getattr(options, name) for name in sorted(given)},
+        **given(options, DistillConfig),
     )
     print(json.dumps({"out": options.out}) if options.json else options.out)
 
@@ -94,18 +61,18 @@ def add_teacher(part: Any) -> None:
     )
 
 
-def taught(given: Mapping[str, Any]) -> dict[str, Any]:
+def taught(options: Mapping[str, Any]) -> dict[str, Any]:
     """What these options say, as arguments of `distill`; nothing without a teacher.
 
     Raises:
         InputError: an option that needs a teacher.
     """
-    if "teacher" not in given:
-        if alone := next((name for name in TAUGHT if name in given), None):
+    if "teacher" not in options:
+        if alone := next((name for name in TAUGHT if name in options), None):
             raise InputError(f"--{alone} needs --teacher: without one the labels teach")
         return {}
-    found = {name: given[name] for name in ("teacher", "unlabelled") if name in given}
-    return found | {"losses": losses(given["loss"])} if "loss" in given else found
+    found = {name: options[name] for name in ("teacher", "unlabelled") if name in options}
+    return found | {"losses": losses(options["loss"])} if "loss" in options else found
 
 
 def losses(texts: Iterable[str]) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """What a student learns from its teacher: losses with their weights, a temperature, a map of layers. No TensorFlow."""
 
 import dataclasses
+import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.training.config import LabelledConfig, option
 
 # loss -> what it compares
 LOSSES = {
@@ -95,6 +98,42 @@ RECIPES = {
     "mobilebert": Distillation({"features": 100.0, "means": 5000.0, "variances": 5.0, "attention": 1.0}),
     "mobilebert-answers": Distillation({"labels": 0.5, "soft": 0.5}),
 }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DistillConfig(LabelledConfig):
+    """The options of `distill`."""
+
+    learning_rate: float = 1e-4
+    save_every: int = 1000
+    steps: int | None = option(None, "updates, instead of --epochs; needed on records")
+    length: int | None = option(None, "longest text in tokens", python="By default that of the teacher's task, or 128")
+    metric: str | None = option(
+        None,
+        "what the best weights are chosen by",
+        python='The task\'s own by default, of which the first of equal ones are kept: with "loss" a student of a perfect '
+        "score goes on learning",
+    )
+    recipe: str | Distillation = option("soft", ", ".join(RECIPES), python="A name or a Distillation")
+    losses: Mapping[str, float] | None = option(None, "name -> weight, over the recipe's", flag=False)
+    temperature: float | None = option(None, "of the soft targets", python="Over the recipe's")
+    layers: Sequence[int] | None = option(
+        None, "the teacher's layer, from 1, for each of the student's", flag=False, python="Over the recipe's"
+    )
+    unlabelled: Sequence[str | os.PathLike] = option(
+        (), "texts for the teacher to label", flag=False, python="Files: lines, or tables with the task's columns"
+    )
+    changes: Mapping[str, Any] | None = option(None, "Spec fields over a named student's", flag=False)
+    copy_layers: bool = option(False, "start a named student from the teacher's layers")
+    masking: Mapping[str, Any] | None = option(
+        None, "on records, settings of the masked LM as json", read=json.loads, python="A MaskedLM or a dict"
+    )
+    cache: str | os.PathLike | None = option(
+        None,
+        "folder for the teacher's answers, that several students may share",
+        python="`out`/cache by default; they are float32, worked out before the first update where no layers are compared and "
+        "they are at most 2^28 bytes",
+    )
 
 
 def find_recipe(

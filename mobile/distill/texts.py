@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kerasbert import files
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.sources import file_format, read_documents
 from kerasbert.errors import InputError
+from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
 from kerasbert.tasks.task import Rows, Task, read_rows
+from kerasbert.training.config import TrainConfig
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.step import distribute
-from kerasbert.training.trainer import Settings
 
 KEPT = 2**28  # bytes of answers that are worked out beforehand and kept; beyond, the teacher runs at every step
 
@@ -94,7 +94,7 @@ class TextsFeed(Feed):
         rows: Rows,
         labelled: np.ndarray,
         answers: np.ndarray | None,
-        settings: Settings,
+        settings: TrainConfig,
         longest: int,
         devices: tf.distribute.Strategy,
     ):

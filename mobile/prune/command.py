@@ -4,25 +4,27 @@ import argparse
 import json
 from typing import Any
 
+from kerasbert.cli.options import add_options, flags, given
+from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
 from kerasbert.mobile import samples
 from kerasbert.mobile.distill.command import TAUGHT, add_teacher, taught
 from kerasbert.training import interruption
+from kerasbert.training.config import LabelledConfig
 
-KINDS = {
-    "sparsity": "sparsity structure scope schedule begin end frequency pattern steps epochs batch learning_rate seed strategy "
-    + " ".join(TAUGHT),
+TRAINING = tuple(name for name, _, _ in flags(LabelledConfig) if name not in ("out", "overwrite", "length", "schedule"))
+KINDS = {  # --schedule is the pruning's
+    "sparsity": " ".join(("sparsity structure scope schedule begin end frequency pattern", *TRAINING, *TAUGHT)),
     "heads": "rounds rows",
     "width": "rounds rows",
     "layers": "",
 }
 
 
-def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the two commands to the parser of `kerasbert-mobile`."""
+def add(declare: Declare) -> None:
+    """Declare the two commands."""
     missing: dict[str, Any] = {"default": argparse.SUPPRESS}
-    part = commands.add_parser("prune", parents=[common], help="take weights, heads, neurons or layers out of a model")
-    part.set_defaults(command=_prune)
+    part = declare("prune", _prune, "take weights, heads, neurons or layers out of a model")
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model")
     part.add_argument("--out", required=True, metavar="DIR")
     part.add_argument("--data", metavar="PATH", help="labelled rows of the task, as for `kerasbert finetune`")
@@ -38,10 +40,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     for name in ("begin", "end", "frequency"):
         zero.add_argument(f"--{name}", type=int, **missing, metavar="UPDATES")
-    for name in ("steps", "epochs", "batch", "seed"):
-        zero.add_argument(f"--{name}", type=int, **missing, help="as for `kerasbert finetune`")
-    zero.add_argument("--learning-rate", type=float, **missing)
-    zero.add_argument("--strategy", **missing, help="auto (the GPUs, else the CPU), cpu, cpu:2, gpu or tpu:NAME")
+    add_options(zero, LabelledConfig, required=False)
     add_teacher(zero)
     less = part.add_argument_group("less of it (faster; `kerasbert finetune --keep-head` repairs it)")
     less.add_argument("--heads", type=float, **missing, metavar="SHARE", help="of the attention heads, by importance")
@@ -52,8 +51,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     less.add_argument("--rows", type=int, **missing, metavar="N", help="labelled texts that it is measured on")
     less.add_argument("--layers", type=_numbers, **missing, metavar="0,2,4", help="the layers that stay")
 
-    part = commands.add_parser("trim", parents=[common], help="keep the pieces of the vocabulary that a corpus uses")
-    part.set_defaults(command=_trim)
+    part = declare("trim", _trim, "keep the pieces of the vocabulary that a corpus uses")
     part.add_argument("run", metavar="RUN", help="a model directory")
     part.add_argument("--out", required=True, metavar="DIR")
     part.add_argument("--texts", nargs="+", metavar="FILE", help="the corpus, one text a line")
@@ -67,8 +65,8 @@ def _numbers(text: str) -> list[int]:
 
 
 def _prune(options: argparse.Namespace) -> None:
-    given = vars(options)
-    kinds = [kind for kind in KINDS if kind in given or (kind == "sparsity" and given.get("structure") == "2:4")]
+    found = vars(options)
+    kinds = [kind for kind in KINDS if kind in found or (kind == "sparsity" and found.get("structure") == "2:4")]
     if len(kinds) != 1:
         raise InputError(
             f"{len(kinds)} of --sparsity (or --structure 2:4), --heads, --width, --layers given, expected one"
@@ -76,25 +74,28 @@ def _prune(options: argparse.Namespace) -> None:
     (kind,) = kinds
     allowed = KINDS[kind].split()
     every = {name for names in KINDS.values() for name in names.split()}
-    if wrong := sorted(name for name in every - set(allowed) if name in given):
+    if wrong := sorted(name for name in every - set(allowed) if name in found):
         raise InputError(f"--{wrong[0].replace('_', '-')} does not go with --{kind}: leave it out")
     if kind != "layers" and not options.data:
         raise InputError(f"--{kind} needs --data: labelled rows of the task")
-    settings = {name: given[name] for name in (*allowed, "length") if name in given and name not in TAUGHT}
-    settings |= taught(given)
+    settings = {name: found[name] for name in (*allowed, "length") if name in found and name not in TAUGHT}
+    settings |= {name: value for name, value in given(options, LabelledConfig).items() if name in TRAINING} | taught(
+        found
+    )
     from kerasbert.mobile import prune
 
     common = {"out": options.out, "overwrite": options.overwrite}
     if kind == "sparsity":
         interruption.listen()
         settings |= {"patterns": settings.pop("pattern")} if "pattern" in settings else {}
-        prune.magnitude(options.run, options.data, quiet=options.json, **common, **settings)
+        settings["quiet"] = options.json or settings.get("quiet", False)
+        prune.magnitude(options.run, options.data, **common, **settings)
         chosen = {"patterns": settings["patterns"]} if "patterns" in settings else {}
         report = {"out": options.out} | prune.sparsity_of(options.out, **chosen)
     elif kind == "layers":
         report = prune.layers(options.run, keep=options.layers, **common)
     else:
-        report = getattr(prune, kind)(options.run, options.data, share=given[kind], **common, **settings)
+        report = getattr(prune, kind)(options.run, options.data, share=found[kind], **common, **settings)
     if options.json:
         print(json.dumps(report))
     elif kind == "sparsity":

@@ -81,7 +81,8 @@ class Cut:
             if not kept.size:
                 raise InputError(f"{network} would lose all of its {counts[layer]} neurons: keep at least one")
             for name in (f"{network}/inner/kernel", f"{network}/inner/bias"):
-                tensors[name] = tensors[name][..., kept]
+                if name in tensors:
+                    tensors[name] = tensors[name][..., kept]
             tensors[f"{network}/outer/kernel"] = tensors[f"{network}/outer/kernel"][kept]
             left.setdefault(layer, set()).add(len(kept))
         if unknown := sorted(set(removed) - set(known)):

@@ -1,20 +1,25 @@
-"""Magnitude pruning while a model is trained: a `training.projection.Projection`."""
+"""Magnitude pruning while a model is trained: a `training.constraints.Constraint`."""
 
+import inspect
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from kerasbert import checkpoints
 from kerasbert.errors import InputError, unknown
 from kerasbert.layers.naming import names
+from kerasbert.mobile.distill.recipes import DistillConfig
 from kerasbert.mobile.prune.masks import SCOPES, STRUCTURES, fits, masks
 from kerasbert.mobile.prune.schedule import make_schedule
+from kerasbert.tasks.task import Task
 from kerasbert.training import results
+from kerasbert.training.config import FinetuneConfig, passing
 
 SCHEDULES = ("polynomial", "constant")
 KERNELS = (r"(^|/)attention/(query|key|value|output)/kernel$", r"(^|/)feedforward[^/]*/(inner|outer)/kernel$")
@@ -192,38 +197,31 @@ def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS)
     return {"kernels": kernels, "sparsity": zeros / max(1, size), "parameters": parameters, "nonzero": nonzero}
 
 
+@passing(Magnitude, FinetuneConfig, DistillConfig)
 def magnitude(
     run: str | os.PathLike,
     data: Any,
     *,
-    out: str | os.PathLike,
-    sparsity: float | None = None,
-    structure: str = "none",
-    scope: str = "layer",
-    schedule: str | None = None,
-    begin: int | None = None,
-    end: int | None = None,
-    frequency: int | None = None,
-    patterns: Sequence[str] = KERNELS,
     teacher: str | os.PathLike | None = None,
-    task: Any = None,
-    **settings: Any,
-) -> Any:
+    task: str | Task | None = None,
+    **options: Any,
+) -> keras.Model:
     """Train a fine-tuned model further while its smallest weights go; its head is kept.
 
     Args:
         run: directory of a fine-tuned model, or with `task` of an encoder (whose head is new).
-        data: as for `finetune`. out: the run directory.
-        sparsity, structure, scope, schedule, begin, end, frequency, patterns: see Magnitude.
+        data: as for `finetune`.
         teacher: directory of a model that it imitates in the place of the labels, such as `run` itself before it is pruned.
         task: a task or its name; by default the one that the model was fine-tuned for.
-        settings: the other arguments of `kerasbert.finetune`; with a teacher of `distill`, such as unlabelled and losses.
+        options: those of Magnitude, and of `kerasbert.finetune` or, with a teacher, of `distill`:
+        {options}
 
     Returns:
         the model, as `finetune` does.
     """
     from kerasbert.mobile.distill.teach import go_on
 
-    times = {"begin": begin, "end": end, "frequency": frequency}
-    pruner = Magnitude(sparsity, structure=structure, scope=scope, schedule=schedule, patterns=patterns, **times)
-    return go_on(run, data, pruner, task, "prune", teacher, out=out, **settings)
+    pruner = Magnitude(
+        **{name: options.pop(name) for name in inspect.signature(Magnitude).parameters if name in options}
+    )
+    return go_on(run, data, pruner, task, "prune", teacher, **options)

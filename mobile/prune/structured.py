@@ -8,12 +8,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kerasbert import checkpoints, files
+from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.mobile import rewrite
 from kerasbert.mobile.prune.importance import OUTPUT, importance, least, normalised
 from kerasbert.mobile.prune.slices import Cut
+from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.model import TaskModel

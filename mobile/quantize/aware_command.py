@@ -4,19 +4,17 @@ import argparse
 import json
 from typing import Any
 
+from kerasbert.cli.options import add_options, given
+from kerasbert.cli.parser import Declare
 from kerasbert.mobile.distill.command import add_teacher, taught
 from kerasbert.training import interruption
+from kerasbert.training.config import LabelledConfig
 
-SETTINGS = "per delay steps epochs batch learning_rate length seed strategy"
 
-
-def add(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Add the command to the parser of `kerasbert-mobile`."""
+def add(declare: Declare) -> None:
+    """Declare the command."""
     missing: dict[str, Any] = {"default": argparse.SUPPRESS}
-    part = commands.add_parser(
-        "quantize-aware", parents=[common], help="train a model further with the rounding of its int8 file"
-    )
-    part.set_defaults(command=_aware)
+    part = declare("quantize-aware", _aware, "train a model further with the rounding of its int8 file")
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model")
     part.add_argument(
         "--data", required=True, metavar="PATH", help="labelled rows of the task, as for `kerasbert finetune`"
@@ -24,24 +22,19 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     part.add_argument("--out", required=True, metavar="DIR")
     part.add_argument("--per", **missing, metavar="channel|tensor", help="for dynamic_int8 (default) or static_int8")
     part.add_argument("--delay", type=int, **missing, metavar="UPDATES", help="before anything is rounded")
-    for name in ("steps", "epochs", "batch", "seed"):
-        part.add_argument(f"--{name}", type=int, **missing, help="as for `kerasbert finetune`")
-    part.add_argument("--length", type=int, **missing, help="longest text in tokens")
-    part.add_argument("--learning-rate", type=float, **missing)
-    part.add_argument("--strategy", **missing, help="auto (the GPUs, else the CPU), cpu, cpu:2, gpu or tpu:NAME")
     add_teacher(part)
-    part.add_argument("--overwrite", action="store_true", help="replace DIR")
+    add_options(part, LabelledConfig, required=False)
+    part.defaults = {}  # they are another's with a teacher
 
 
 def _aware(options: argparse.Namespace) -> None:
     interruption.listen()
-    given = vars(options)
-    settings = {name: given[name] for name in SETTINGS.split() if name in given} | taught(given)
+    settings = {name: getattr(options, name) for name in ("per", "delay") if hasattr(options, name)}
+    settings |= given(options, LabelledConfig) | taught(vars(options))
+    settings["quiet"] = options.json or settings.get("quiet", False)
     from kerasbert.mobile import quantize
 
-    quantize.aware(
-        options.run, options.data, out=options.out, overwrite=options.overwrite, quiet=options.json, **settings
-    )
+    quantize.aware(options.run, options.data, **settings)
     form = "static_int8" if settings.get("per") == "tensor" else "dynamic_int8"
     if options.json:
         print(json.dumps({"out": options.out, "quantize": form}))

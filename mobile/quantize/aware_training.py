@@ -1,23 +1,29 @@
-"""Quantization-aware training (Q8BERT: Zafrir et al., 2019): a `training.projection.Projection`."""
+"""Quantization-aware training (Q8BERT: Zafrir et al., 2019): a `training.constraints.Constraint`."""
 
 import contextlib
+import inspect
 import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from kerasbert import files, inputs
+from kerasbert import inputs
 from kerasbert.errors import InputError, unknown
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names
 from kerasbert.layers.norms import LayerNorm
+from kerasbert.mobile.distill.recipes import DistillConfig
 from kerasbert.mobile.quantize.fake import SMALLEST, PerChannel, PerTensor
+from kerasbert.storage import files
 from kerasbert.tasks import predict
+from kerasbert.tasks.task import Task
+from kerasbert.training.config import FinetuneConfig, passing
 
 PER = ("channel", "tensor")
 DECAY = 0.99  # of the ranges' moving averages, in an update
@@ -208,31 +214,30 @@ def simulated(run: str | os.PathLike) -> Any:
     return model
 
 
+@passing(Aware, FinetuneConfig, DistillConfig)
 def aware(
     run: str | os.PathLike,
     data: Any,
     *,
-    out: str | os.PathLike,
-    per: str = "channel",
-    delay: int | None = None,
     teacher: str | os.PathLike | None = None,
-    task: Any = None,
-    **settings: Any,
-) -> Any:
+    task: str | Task | None = None,
+    **options: Any,
+) -> keras.Model:
     """Train a fine-tuned model further with the rounding of its int8 file; its head is kept.
 
     Args:
         run: directory of a fine-tuned model, or with `task` of an encoder (whose head is new).
-        data: as for `finetune`. out: the run directory; the best weights are chosen by the rounded model's metric.
-        per, delay: see Aware.
+        data: as for `finetune`.
         teacher: directory of a model that it imitates in the place of the labels, such as `run` itself in float.
         task: a task or its name; by default the one that the model was fine-tuned for.
-        settings: the other arguments of `kerasbert.finetune`; with a teacher of `distill`, such as unlabelled and losses.
+        options: those of Aware, and of `kerasbert.finetune` or, with a teacher, of `distill`; the best weights are chosen by
+            the rounded model's metric:
+        {options}
 
     Returns:
         the model as `finetune` does, in float.
     """
     from kerasbert.mobile.distill.teach import go_on
 
-    quantizer = Aware(per, delay=delay)
-    return go_on(run, data, quantizer, task, "train", teacher, out=out, **settings)
+    quantizer = Aware(**{name: options.pop(name) for name in inspect.signature(Aware).parameters if name in options})
+    return go_on(run, data, quantizer, task, "train", teacher, **options)

@@ -9,18 +9,19 @@ import numpy as np
 from kerasbert.errors import InputError
 from kerasbert.mobile import repack
 from kerasbert.mobile.quantize import forms, ranges, static, weights
+from kerasbert.mobile.quantize.schemes import SCHEMES
 
 SENSITIVITY = 200  # texts that the cost of each weight is measured on
 FINENESS = (static.FINENESS, 300.0, 1000.0, 3000.0, 10000.0)
-QUANTIZATIONS = (*forms.KINDS, "static_int8")
 
 
 def check(quantize: str, max_drop: float, targets: np.ndarray | None) -> None:
     """Refuse a budget that cannot be measured or that nothing could be done for."""
     if not max_drop >= 0:
         raise InputError(f"max_drop is {max_drop:g}, expected 0 or more points of the task's metric")
-    if quantize not in QUANTIZATIONS:
-        raise InputError(f"max_drop is given with {quantize}, expected with one of: {', '.join(QUANTIZATIONS)}")
+    if not SCHEMES[quantize].budget:
+        known = ", ".join(name for name, scheme in SCHEMES.items() if scheme.budget)
+        raise InputError(f"max_drop is given with {quantize}, expected with one of: {known}")
     if targets is None:
         raise InputError("max_drop needs labelled rows of the task to measure a drop on: give data (--data)")
 
@@ -32,6 +33,7 @@ class Judge:
     Args:
         finish: .tflite -> the file with everything attached. task: Task.
         texts, expected, targets: rows, what the Keras model says of them [n, outputs], and their labels.
+        run: (finished file, texts, tokenizer) -> what it says of them, [n, outputs].
         tokenizer: the reader's that the file is for; by default the one in the file.
         encode: texts -> their rows as the model and as the file's reader read them; a kind of one row a text does without.
     """
@@ -41,6 +43,7 @@ class Judge:
     texts: Sequence
     expected: np.ndarray
     targets: Any
+    run: Callable[[bytes, Sequence, Any], Any]
     tokenizer: Any = None
     encode: Callable[[Sequence], tuple[Any, Any]] | None = None
 
@@ -69,10 +72,8 @@ class Judge:
 
     def row(self, made: bytes, kept: Iterable[str]) -> dict[str, Any]:
         """A candidate's row of the table: float, drop (points), bytes, mean_difference."""
-        from kerasbert.mobile.comparison import run
-
         blob = self.finish(repack.slim(made))
-        outputs = run(blob, self.texts, self.tokenizer)
+        outputs = self.run(blob, self.texts, self.tokenizer)
         drop = round(self.metric(self.expected, self.own) - self.metric(outputs, self.fed), 4)
         difference = float(self.task.how.answers.differences(self.expected, outputs).mean())
         return {"float": list(kept), "drop": drop, "bytes": len(blob), "mean_difference": difference}
@@ -109,7 +110,7 @@ def meet(
     """
     rows: list[dict[str, Any]] = []
     best: tuple[tuple, bytes] | None = None
-    search = _static if quantize == "static_int8" else _weights
+    search = _weights if SCHEMES[quantize].kinds else _static
     for made, row in search(data, quantize, names, batches, max_drop, judge):
         rows.append(row | {"chosen": False})
         rank = (row["bytes"], row["drop"], len(rows) - 1)

@@ -10,11 +10,9 @@ from kerasbert.errors import InputError
 from kerasbert.export.bundle import Bundle
 from kerasbert.mobile import repack
 from kerasbert.mobile.quantize import product, ranges, static, weights
+from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.text import Tokenizer
 
-# the kinds of weights that become int8, of which a budget may leave some in float
-KINDS = {"dynamic_int8": ("matrix", "table"), "int8_embeddings": ("table",)}
-CALIBRATED = ("static_int8", "full_int8")
 Feeds = Iterable[tuple[str, dict[str, np.ndarray]]]
 
 
@@ -47,20 +45,23 @@ def quantized(
 
     Args:
         data: float32 .tflite, its tensors named.
-        quantize: str, a key of KINDS or one of CALIBRATED.
-        names: the names of the Keras model's weights. batches: of `feeds`, for CALIBRATED.
+        quantize: str, a name of SCHEMES.
+        names: the names of the Keras model's weights.
+        batches: of `feeds`, for schemes that are calibrated.
         embedding_codes: int, bytes a row of the embedding tables that are smaller so (`product`). frequencies: float [V], weights
             of the rows of a table with as many.
     Returns:
-        The file, and for CALIBRATED a record: float_operators (name -> how often, in the longest signature) and dynamic
+        The file, and where it is calibrated a record: float_operators (name -> how often, in the longest signature) and dynamic
         (layers whose matrix is int8 and whose activations are float).
     Raises:
         InputError: a number of codes that makes no table smaller.
     """
-    if quantize == "full_int8":
-        made = static.full(data, ranges.observe(data, batches))
-    elif quantize == "static_int8":
-        made = static.static(data, ranges.observe(data, batches))
+    scheme = SCHEMES.find(quantize)
+    if scheme.make:
+        made = scheme.make(data, batches)
+    elif scheme.calibrated:
+        whole = scheme.activations == "int8"
+        made = (static.full if whole else static.static)(data, ranges.observe(data, batches))
     else:
         model = repack.read(data)
         found = plan(quantize, weights.find(model, names))
@@ -89,14 +90,14 @@ def _coded(
 
 
 def plan(quantize: str, found: Iterable[weights.Weight], kept: Iterable[str] = ()) -> list[weights.Weight]:
-    """The weights that become int8 under a key of KINDS, less those whose names are kept in float."""
+    """The weights that become int8 under a scheme, less those whose names are kept in float."""
     kept = set(kept)
-    return [weight for weight in found if weight.kind in KINDS[quantize] and weight.name not in kept]
+    return [weight for weight in found if weight.kind in SCHEMES[quantize].kinds and weight.name not in kept]
 
 
 def record(made: bytes, quantize: str, names: Iterable[str]) -> dict[str, Any]:
     """What of a calibrated file is not int8."""
-    if quantize not in CALIBRATED:
+    if not SCHEMES[quantize].calibrated:
         return {}
     model = repack.read(made)
     return {"float_operators": static.floats(model), "dynamic": weights.dynamic(model, names)}

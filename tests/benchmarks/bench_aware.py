@@ -21,13 +21,14 @@ from pathlib import Path
 import numpy as np
 
 import kerasbert as kb
-from kerasbert import files, mobile
+from kerasbert import mobile
 from kerasbert.layers import backend
 from kerasbert.layers.feedforward import Linear
 from kerasbert.mobile import quantize
 from kerasbert.mobile.comparison import reference
 from kerasbert.mobile.quantize import aware_training, fake
 from kerasbert.mobile.runtime import load
+from kerasbert.storage import files
 from kerasbert.tasks.task import read_rows
 from tests.benchmarks.bench_sst2 import SHARED, further_sentences
 

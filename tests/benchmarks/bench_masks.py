@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.objectives.masked_lm import MaskedLM, masker
-from kerasbert.objectives.select import SELECT
+from kerasbert.registry import SELECTIONS
 from tests.objectives import books
 
 ROWS, LENGTH, BATCHES, ROUNDS = 256, 128, 100, 5
@@ -36,7 +36,7 @@ def main() -> None:
     """Print the table."""
     given = features()
     print(f"TensorFlow {tf.__version__}, {ROWS} x {LENGTH}, {BATCHES} batches, median of {ROUNDS} (least to most)")
-    for name in SELECT:
+    for name in SELECTIONS:
         mask = masker(MaskedLM(select=name), tokenizer=books.tokenizer(), seed=1)
         data = tf.data.Dataset.range(10**9).map(
             lambda step, mask=mask: mask(given | {"step": given["step"] + tf.cast(step, tf.int32)})

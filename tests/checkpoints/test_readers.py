@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from kerasbert.checkpoints.readers import open_checkpoint, read_json
+from kerasbert.checkpoints.json_files import read_json
+from kerasbert.checkpoints.readers import open_checkpoint
 from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.errors import InputError
 

@@ -75,7 +75,7 @@ def blanks(text):
 
 
 def test_a_segmenter_is_a_function_or_a_registered_name(monkeypatch):
-    monkeypatch.setattr(registry, "SEGMENTERS", {})
+    monkeypatch.setattr(registry.SEGMENTERS, "rows", {})
     registry.register_segmenter("blanks", blanks)
     for source in ("blanks", "tests.data.test_joins:blanks"):
         found = joins.find(source)

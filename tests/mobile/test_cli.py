@@ -10,6 +10,7 @@ import pytest
 
 import kerasbert
 from kerasbert import registry
+from kerasbert.cli.parser import decoding
 from kerasbert.errors import InputError
 from kerasbert.mobile import cli, samples
 from kerasbert.mobile.cli import main
@@ -222,5 +223,41 @@ def test_every_command_that_reads_texts_takes_their_encoding(tmp_path, capsys):
         assert "--encoding NAME" in capsys.readouterr().out
     columns = ["sentence", "label"]
     reader = cli.parser().parse_args(["ledger", "RUN", "--data", str(path), "--encoding", "latin-1"])
-    with cli.decoding(reader):
+    with decoding(reader):
         assert [row for _, row in tables.table(path, columns, columns)] == [{"sentence": "schön", "label": "good"}]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("compress RUN --lengths a,b --out FILE", "--lengths must be such as 8,16,32. Received: 'a,b'"),
+        ("prune RUN --layers first --out DIR", "--layers must be such as 0,2,4. Received: 'first'"),
+        ("distill RUN --student half --data D --out O --masking {", "--masking must be json. Received: '{'"),
+    ],
+)
+def test_a_value_that_cannot_be_read_is_told_by_what_is_expected(line, said, capsys):
+    """It was "argument --lengths: invalid _lengths value"."""
+    with pytest.raises(SystemExit, match="2"):
+        main(line.split())
+    assert capsys.readouterr().err == f"error: {said}. See kerasbert-mobile {line.split()[0]} --help\n"
+
+
+def test_a_mistyped_name_is_refused_before_tensorflow_is_loaded(tmp_path):
+    """6 s before; now as in the other command."""
+    lines = {
+        f"distill {tmp_path} --student half --data x --out y --optimizer adam": "no optimizer 'adam'. Nearest: 'adamw'",
+        f"distill {tmp_path} --student half --data x --out y --schedule linaer": "no schedule 'linaer'. Nearest: 'linear'",
+        "compress nowhere --out x.tflite": "no model directory nowhere",
+    }
+    program = f"""
+import sys
+from kerasbert.mobile import cli
+for line in {list(lines)}:
+    print("status", cli.main(line.split()), file=sys.stderr)
+print({{"tensorflow", "keras"}} & set(sys.modules), file=sys.stderr)
+"""
+    said = python("-c", program).stderr.splitlines()
+    assert said[1::2] == ["status 2"] * 3
+    for line, expected in zip(said[::2], lines.values()):
+        assert expected in line
+    assert said[-1] == "set()"

@@ -17,7 +17,7 @@ def program():
 
     changes = {"hidden": 16, "attention.heads": 2, "feedforward.width": 64, "embeddings.positions": 96}
     model = build("bert/tiny", **changes, **{"embeddings.vocabulary": 50})
-    return model, lambda batch: {"p": ops.softmax(model(batch, read="first")["pooled"])}
+    return model, lambda batch: {"p": ops.softmax(model(batch, queries="first")["pooled"])}
 
 
 def outputs(data, length, seed=0, name=None):

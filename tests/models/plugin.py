@@ -42,11 +42,9 @@ class ReZeroBlock(Block):
         super().build(shape)
         self.alpha = self.add_weight(shape=(2,), initializer=keras.initializers.Constant(self.start), name="alpha")
 
-    def call(self, x, bias=None, read=None, training=False):
-        source = x
-        if read == "first":
-            x = x[:, :1]
-        y, probabilities = self.attention(x, bias, source, training=training)
+    def call(self, x, context, training=False):
+        source, x = context.keys(x), context.rows(x)
+        y, probabilities = self.attention(x, context.bias, source, training=training)
         x = self.attention_norm(x, y * self.alpha[0], dropout=self.attention_dropout, training=training)
         y = self.feedforward(x) * self.alpha[1]
         return self.feedforward_norm(x, y, dropout=self.feedforward_dropout, training=training), probabilities

@@ -1,5 +1,6 @@
 """The battery over every registered model, and over a third party's."""
 
+import contextlib
 import dataclasses
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from kerasbert import registry
+from kerasbert.errors import InputError
 from kerasbert.layers.block import Block
 from tests.models import battery
 from tests.support import python, shared
@@ -53,16 +55,38 @@ def test_two_replicas_give_every_objective_the_weights_of_one(folder, tmp_path):
     } == {}
 
 
+@contextlib.contextmanager
+def plugged(file: str):
+    """The objects of a third party's file are registered; forgotten afterwards."""
+    tables = registry.FAMILIES, registry.OBJECTIVES, registry._plugins, registry._paths, sys.modules
+    before = [set(table) for table in tables]
+    assert registry.load_plugin(Path(__file__).parent / file)["file"] == file
+    yield
+    for table, names in zip(tables, before, strict=True):
+        for name in set(table) - names:
+            if table is not sys.modules or name.startswith("kerasbert_plugin_"):
+                del table[name]
+
+
 @pytest.fixture(scope="module")
 def plugin():
-    """The family of a third party's file; forgotten afterwards."""
-    digest = registry.load_plugin(Path(__file__).parent / "plugin.py")
-    assert digest["file"] == "plugin.py"
-    yield "rezero"
-    del registry.FAMILIES["rezero"], registry.OBJECTIVES["rarely_masked"]
-    name = f"kerasbert_plugin_{digest['sha256'][:12]}"
-    for table in sys.modules, registry._plugins, registry._paths:
-        del table[name]
+    """The family of a third party's file."""
+    with plugged("plugin.py"):
+        yield "rezero"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_plugin_from_before_the_context_works_as_before(folder):
+    with plugged("older_plugin.py"):
+        subject = battery.Subject("older", folder, dropout=0.0, **{"attention.dropout": 0.0})
+        encoder = subject.encoder()
+        battery.check_relations(subject, encoder, positions=False)
+        program = subject.program(encoder)
+        battery.check_gradients(subject, program, subject.batch(program))
+        with pytest.raises(
+            InputError, match=r"Doubled.call\(x, bias, read, training\) computes the first token or all"
+        ):
+            encoder(subject.inputs(), queries=np.zeros((3, 2), "int32"))
 
 
 def test_a_third_partys_model_passes(plugin, folder, tmp_path):
@@ -97,8 +121,8 @@ class Unused(Block):
 class Forgetful(Block):
     """A block that computes all tokens where the first alone is asked for."""
 
-    def call(self, x, bias=None, read=None, training=False):
-        return super().call(x, bias, training=training)
+    def call(self, x, context, training=False):
+        return super().call(x, dataclasses.replace(context, queries=None), training=training)
 
 
 @pytest.mark.parametrize(

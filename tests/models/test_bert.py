@@ -115,7 +115,7 @@ def test_padding_changes_nothing_and_is_never_seen(encoder):
 
 
 def test_the_first_token_alone_is_the_same(encoder):
-    whole, first = encoder(inputs()), encoder(inputs(), read="first")
+    whole, first = encoder(inputs()), encoder(inputs(), queries="first")
     assert first["sequence"].shape == (2, 1, 40)
     np.testing.assert_allclose(first["pooled"], whole["pooled"], atol=1e-5)
 

@@ -292,11 +292,11 @@ devices = make(settings["strategy"])
 from kerasbert.layers.naming import values
 from kerasbert.training.optimizers import make_optimizer
 from kerasbert.training.step import StepCore, distribute
-from kerasbert.training.trainer import Settings
+from kerasbert.training.config import TrainConfig
 from tests.models.test_electra import features, program
 with devices.scope():
     made = program(**{"initializer": 0.1})
-    optimizer = make_optimizer(Settings(6, 8, 1e-3, warmup=1))
+    optimizer = make_optimizer(TrainConfig(6, 8, 1e-3, warmup=1))
 core = StepCore(made, optimizer, devices, accumulate=settings["accumulate"], clip=0.5)
 for step in range(6):
     batch = made.prepare(features(seed=step) | {"step": tf.fill([8], step)})

@@ -1,6 +1,8 @@
 """Encoders inside other people's Keras code: `.keras` files, ModelCheckpoint, clone_model, and back to a model directory."""
 
 import json
+import re
+import zipfile
 from pathlib import Path
 
 import keras
@@ -92,6 +94,11 @@ def test_a_tasks_model_goes_into_a_keras_file(classifier, tmp_path):
     """With its labels; the tokenizer is not part of it."""
     model = kb.load(classifier)
     again = kb_file(model, tmp_path)
+    assert again.body is again.encoder
+    with zipfile.ZipFile(tmp_path / "m.keras") as file:  # where earlier versions wrote and look for the weights
+        assert b"kerasbert>bert.Encoder" in file.read("config.json")
+        assert {b"encoder", b"heads"} <= set(re.findall(rb"encoder|heads|body", file.read("model.weights.h5")))
+        assert b"body" not in file.read("model.weights.h5")
     inputs = model.tokenizer(["the happy cat", "a sad dog"])
     np.testing.assert_array_equal(model(inputs)["logits"], again(inputs)["logits"])
     assert (again.labels, again.tokenizer) == (("neg", "pos"), None)

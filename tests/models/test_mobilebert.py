@@ -188,7 +188,7 @@ def test_the_pooled_vector_is_the_first_tokens(encoder):
 @pytest.mark.parametrize("norm", ["no_norm", "layer_norm"])
 def test_the_first_token_alone_is_the_same(name, norm):
     model = made(name, **{"bottleneck.norm": norm})
-    whole, first = model(batch(101)), model(batch(101), read="first")
+    whole, first = model(batch(101)), model(batch(101), queries="first")
     assert first["sequence"].shape == (3, 1, 36)
     expected = np.asarray(whole["pooled"])
     np.testing.assert_allclose(first["pooled"], expected, atol=1e-5 * np.abs(expected).max())

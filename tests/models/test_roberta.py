@@ -94,7 +94,7 @@ def test_megatrons_kernels_before_the_residual_sums_start_smaller():
 @pytest.mark.parametrize("name", ["roberta/base", "megatron-bert/345m", "xlm/mlm-tlm-xnli15-1024"])
 def test_the_first_token_alone_is_the_same(name):
     encoder = small(name)
-    whole, first = encoder(inputs()), encoder(inputs(), read="first")
+    whole, first = encoder(inputs()), encoder(inputs(), queries="first")
     assert first["sequence"].shape == (2, 1, 40)
     np.testing.assert_allclose(first["sequence"], whole["sequence"][:, :1], atol=1e-5)
 

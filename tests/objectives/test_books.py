@@ -9,12 +9,14 @@ import tensorflow as tf
 from kerasbert import registry
 from kerasbert.data import write_records
 from kerasbert.objectives.masked_lm import MaskedLM, masker
-from kerasbert.objectives.select import SELECT
+from kerasbert.registry import SELECTIONS
 from kerasbert.text import load_tokenizer
 from tests.objectives import books
 from tests.support import shared
 
-NAMES = [name for name in SELECT if name != "entities"]  # these records bring none along: tests/models/test_ernie.py
+NAMES = [
+    name for name in SELECTIONS if name != "entities"
+]  # these records bring none along: tests/models/test_ernie.py
 
 
 def batches(records, settings, tokenizer, count, rows=128):

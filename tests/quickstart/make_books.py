@@ -13,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-from kerasbert.files import write_atomic
+from kerasbert.storage.files import write_atomic
 
 BYTES = 200_000
 # file, source, pattern of a chapter's heading, every nth chapter

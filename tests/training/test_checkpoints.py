@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.storage import folders
 from kerasbert.training import checkpoints as module
-from kerasbert.training import storage
 from kerasbert.training.checkpoints import Checkpoints
 
 
@@ -43,7 +43,7 @@ def test_saved_and_read_back_two_are_kept(folder):
     checkpoints = Checkpoints(folder)
     assert checkpoints.latest() is None
     save(checkpoints, 2, 3, 10)
-    assert storage.names(checkpoints.folder) == ["step_10", "step_3"]
+    assert folders.names(checkpoints.folder) == ["step_10", "step_3"]
     found = Checkpoints(folder).latest()
     assert (found.step, found.state) == (10, {"iterations": 10})
     assert (found.tensors("weights").read("w") == 10).all()
@@ -52,7 +52,7 @@ def test_saved_and_read_back_two_are_kept(folder):
 def test_every_fourth_update_is_kept_for_good(folder):
     checkpoints = Checkpoints(folder, keep_every=4)
     save(checkpoints, 0, 2, 4, 6, 8, 10, 11, 12, 13, 14)
-    assert storage.names(checkpoints.folder) == ["step_12", "step_13", "step_14", "step_4", "step_8"]
+    assert folders.names(checkpoints.folder) == ["step_12", "step_13", "step_14", "step_4", "step_8"]
 
 
 @pytest.mark.parametrize(
@@ -74,24 +74,24 @@ def test_a_damaged_one_falls_back_and_is_replaced(tmp_path, name, damage, proble
         assert again.latest().step == 2
     save(again, 4)
     # the damaged one does not count as one of the two that are kept
-    assert storage.names(again.folder) == ["step_2", "step_4"]
+    assert folders.names(again.folder) == ["step_2", "step_4"]
 
 
 def test_at_an_address_without_its_manifest_it_does_not_exist():
     folder = "ram://bucket/unfinished"
     save(Checkpoints(folder), 2, 3)
-    storage.tf.io.gfile.remove(f"{folder}/checkpoints/step_3/manifest.json")
+    folders.tf.io.gfile.remove(f"{folder}/checkpoints/step_3/manifest.json")
     again = Checkpoints(folder)
     assert again.latest().step == 2
     again.remove_unfinished()
-    assert storage.names(again.folder) == ["step_2"]
+    assert folders.names(again.folder) == ["step_2"]
 
 
 def test_a_damaged_one_at_an_address_falls_back():
     folder = "ram://bucket/damaged"
     save(Checkpoints(folder), 2, 3)
     path = f"{folder}/checkpoints/step_3/weights.safetensors"
-    storage.write(path, storage.read(path)[:-4] + b"oops")
+    folders.write(path, folders.read(path)[:-4] + b"oops")
     with pytest.warns(UserWarning, match=r"step_3 is damaged \(weights.safetensors has another sha256\)"):
         found = Checkpoints(folder).latest()
     assert (found.tensors("weights").read("w") == 2).all()
@@ -139,7 +139,7 @@ def test_an_error_of_the_thread_is_raised_where_the_training_is(tmp_path, monkey
     checkpoints._thread.join()
     with pytest.raises(InputError, match=r"cannot write .*step_2: No space left on device"):
         checkpoints.check()
-    assert storage.names(checkpoints.folder) == ["step_1"]
+    assert folders.names(checkpoints.folder) == ["step_1"]
     checkpoints.begin(3, {}, {})
     with pytest.raises(InputError, match="cannot write"):
         checkpoints.wait()
@@ -152,7 +152,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     shutil.copytree(tmp_path / "checkpoints" / "step_1", tmp_path / "checkpoints" / ".step_2.x7")
     (tmp_path / "checkpoints" / "best.safetensors").write_bytes(b"kept")
     checkpoints.remove_unfinished()
-    assert storage.names(checkpoints.folder) == ["best.safetensors", "step_1"]
+    assert folders.names(checkpoints.folder) == ["best.safetensors", "step_1"]
 
 
 def test_the_manifest_says_what_there_is(tmp_path):

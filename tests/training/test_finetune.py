@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert import files
 from kerasbert.errors import InputError
+from kerasbert.storage import files
 from kerasbert.tasks.task import find_labels, find_task, held_out, read_rows
 from kerasbert.training import runs
 from tests import tiny

@@ -9,7 +9,8 @@ import time
 import pytest
 
 import kerasbert as kb
-from kerasbert.training import interruption, storage
+from kerasbert.storage import folders
+from kerasbert.training import interruption
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.runs import Run
 from tests import tiny
@@ -71,7 +72,7 @@ def test_a_signal_saves_and_the_next_run_goes_on(folder, data, monkeypatch, capf
     monkeypatch.undo()
     kb.pretrain("bert/tiny", data, out=out, **arguments)
     assert "\ngoing on from step 7\n" in capfd.readouterr().err
-    assert sorted(storage.names(out / "checkpoints")) == ["step_10", "step_12", "step_5"]
+    assert sorted(folders.names(out / "checkpoints")) == ["step_10", "step_12", "step_5"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert interruption.saved == interruption.at(12)
 

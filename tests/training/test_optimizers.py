@@ -9,7 +9,6 @@ import pytest
 from kerasbert.errors import InputError
 from kerasbert.training import optimizers
 from kerasbert.training.optimizers import (
-    DEFAULTS,
     OPTIMIZERS,
     averaged,
     decayed,
@@ -138,7 +137,7 @@ def test_five_updates_are_the_papers(name, reference):
     generator = np.random.default_rng(0)
     x, gradients = generator.normal(size=(6, 4)), generator.normal(size=(5, 6, 4)) * [[0.1, 1.0, 3.0, 10.0]]
     (found,) = update(make(name, weight_decay=0.1), [variable(x)], *([g] for g in gradients))
-    expected = reference(x, gradients, 0.01, 0.1, **DEFAULTS[name])
+    expected = reference(x, gradients, 0.01, 0.1, **OPTIMIZERS[name].defaults)
     np.testing.assert_allclose(found, expected, atol=2e-6)
     assert np.abs(expected - x).max() > 0.01
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from kerasbert import files
 from kerasbert.errors import InputError
+from kerasbert.storage import files
 
 
 def test_data_are_found_while_they_are_the_same(tmp_path):

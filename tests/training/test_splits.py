@@ -85,7 +85,7 @@ def test_a_run_that_starts_from_another_keeps_its_rows_held_out(place):
     other = np.setdiff1d(np.arange(60), held_out(read_rows(known.task, folder / "mine.tsv")))[:5]
     description = description_of(folder / "run") | {"held_out": " ".join(map(str, other))}
     assert numbers_of(description, known.digests["train"], 60).tolist() == other.tolist()
-    from kerasbert import files
+    from kerasbert.storage import files
 
     files.write_json(folder / "run" / "run.json", description)
     again = split(find_task("classification"), folder / "mine.tsv", start=folder / "run", seed=5)

@@ -9,9 +9,10 @@ import kerasbert as kb
 from kerasbert import cli
 from kerasbert.cli.parser import failure
 from kerasbert.data import Records, write_records
-from kerasbert.errors import Exploded, InputError
+from kerasbert.errors import InputError, NonFinite
 from kerasbert.objectives.bert import BertPretraining
-from kerasbert.training import feed, held_out, storage
+from kerasbert.storage import folders
+from kerasbert.training import feed, held_out
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.phases import Phase
 from kerasbert.training.replay import lines, replay
@@ -162,7 +163,7 @@ def exploded(folder, short):
     """A run that explodes at update 6, saved every 5."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         explode_at(monkeypatch, 6)
-        with pytest.raises(Exploded) as caught:
+        with pytest.raises(NonFinite) as caught:
             kb.pretrain("bert/tiny", short, out=folder / "exploded", save_every=5, **ARGUMENTS)
     return folder / "exploded", str(caught.value)
 
@@ -180,7 +181,7 @@ def test_an_explosion_stops_the_run_and_says_where(exploded):
 
 
 def test_the_status_of_an_explosion_is_3(exploded):
-    assert failure(Exploded("x")) == ("x", 3)
+    assert failure(NonFinite("x")) == ("x", 3)
     assert failure(InputError("x")) == ("x", 2)
 
 
@@ -224,7 +225,7 @@ def test_bad_steps_may_be_left_out_and_then_stop(folder, short, monkeypatch, cap
     explode_at(monkeypatch, 3, 6, 9)
     out = folder / "skipped"
     arguments = ARGUMENTS | {"quiet": False, "log_every": 1, "save_every": 4}
-    with pytest.raises(Exploded, match="at update 9"):
+    with pytest.raises(NonFinite, match="at update 9"):
         kb.pretrain("bert/tiny", short, out=out, skip_bad_steps=2, **arguments)
     assert "at update 6" in capsys.readouterr().err
     assert sorted(path.name for path in (out / "dumps").iterdir()) == ["step_3", "step_6", "step_9"]
@@ -299,7 +300,7 @@ def test_a_run_at_an_address(folder, short):
     with Run(out, {}, True).local() as copy:
         assert same(copy, folder / "here")
     assert [record["step"] for record in Run(out, {}, True).records()] == [10, 12]
-    assert not [name for name in storage.names(out) if name.endswith(".part")]
+    assert not [name for name in folders.names(out) if name.endswith(".part")]
     found = kb.pretrain("bert/tiny", short, out=out, save_every=5, **ARGUMENTS)  # finished: left alone
     assert found.spec.hidden == 16
     with pytest.raises(InputError, match="holds another run: seed is 0 there, 1 asked for"):

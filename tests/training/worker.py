@@ -47,9 +47,9 @@ def run(settings: dict) -> dict:
     from kerasbert.layers.naming import names
     from kerasbert.models.bert import Encoder
     from kerasbert.objectives.bert import BertPretraining
+    from kerasbert.training.config import TrainConfig
     from kerasbert.training.optimizers import make_optimizer, take_average
     from kerasbert.training.step import StepCore, distribute
-    from kerasbert.training.trainer import Settings
 
     keras.utils.set_random_seed(settings.get("init", 1))
     spec = Spec().derive(TINY | {"dropout": settings.get("dropout", 0.1)})
@@ -59,7 +59,7 @@ def run(settings: dict) -> dict:
         program = BertPretraining(encoder, None, features=["next_label"])
         steps = settings.get("steps", 10)
         rows, named = settings.get("rows", 16), settings.get("optimizer", {})
-        optimizer = make_optimizer(Settings(steps, rows, 1e-3, warmup=2, **named))
+        optimizer = make_optimizer(TrainConfig(steps, rows, 1e-3, warmup=2, **named))
     scaling = settings.get("precision") == "mixed_float16"
     core = StepCore(
         program,

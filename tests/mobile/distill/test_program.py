@@ -43,7 +43,7 @@ def test_values_against_numpy():
     tokens = 10 + 8 + 6  # of the three rows that are real
     assert counts == dict.fromkeys(("soft", "logits"), 3.0) | {"labels": 2.0} | dict.fromkeys(worlds.LAYERS, tokens)
     mine, theirs = (m.encoder(batch, attention=True) for m in (student, teacher))
-    answers = [np.asarray(m(batch, read=None)["logits"], "float64") for m in (student, teacher)]
+    answers = [np.asarray(m(batch, queries=None)["logits"], "float64") for m in (student, teacher)]
     assert found["logits"] == pytest.approx(((answers[0] - answers[1]) ** 2).mean(-1)[:3].sum(), rel=1e-5)
     log = answers[0] - np.log(np.exp(answers[0]).sum(-1, keepdims=True))
     labels = np.asarray(batch["label"])

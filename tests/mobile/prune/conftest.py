@@ -11,10 +11,10 @@ from tests.models.battery import Subject, eagerly
 SETTINGS = {"batch": 10, "length": 16, "learning_rate": 1e-2, "quiet": True, "patience": None}
 
 
-def vectors(encoder, texts, read=None) -> np.ndarray:
+def vectors(encoder, texts, queries=None) -> np.ndarray:
     """The last layer [B, S or 1, H] of some texts, without tracing a graph."""
     encoded = encode_texts(encoder.tokenizer, texts, 32)
-    return encoder(encoded.arrays(range(len(texts)), 32), read=read)["sequence"].numpy()
+    return encoder(encoded.arrays(range(len(texts)), 32), queries=queries)["sequence"].numpy()
 
 
 @pytest.fixture(scope="session")

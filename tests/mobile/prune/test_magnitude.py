@@ -13,9 +13,9 @@ from kerasbert.layers.naming import names, values
 from kerasbert.mobile import prune
 from kerasbert.tasks.model import TaskProgram
 from kerasbert.tasks.task import Task
+from kerasbert.training.config import TrainConfig
 from kerasbert.training.optimizers import adamw, averaged, make_optimizer
 from kerasbert.training.step import StepCore
-from kerasbert.training.trainer import Settings
 from tests.mobile.prune.conftest import SETTINGS
 from tests.models.battery import Subject, different, eagerly
 from tests.support import python
@@ -86,7 +86,7 @@ def test_without_the_constraint_weights_come_back(tmp_path):
 def test_the_moving_average_is_pruned_too(tmp_path):
     subject = Subject("bert", tmp_path, **ONE)
     pruner = prune.Magnitude(0.5, schedule="constant")
-    settings = Settings(steps=9, batch=8, learning_rate=1e-2, optimizer_options={"ema": 0.5})
+    settings = TrainConfig(steps=9, batch=8, learning_rate=1e-2, optimizer_options={"ema": 0.5})
     core, model, update = core_of(subject, pruner, 9, make_optimizer(settings))
     with eagerly():
         for step in range(2):

@@ -135,8 +135,7 @@ def test_metrics_where_smaller_is_better():
     from kerasbert.tasks.task import Task
 
     expected = np.array([[1.0], [2.0]])
-    judge = Judge(
-        bytes, Task("t", kind="regression", metric="mean_squared_error"), ["a", "b"], expected, expected[:, 0]
-    )
+    task = Task("t", kind="regression", metric="mean_squared_error")
+    judge = Judge(bytes, task, ["a", "b"], expected, expected[:, 0], run=None)
     assert judge.metric(expected) == 0
     assert judge.metric(expected + 0.5) == pytest.approx(-25)

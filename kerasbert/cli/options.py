@@ -1,0 +1,66 @@
+"""The options of a training command, made from the fields of its class in `training.config`."""
+
+import argparse
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from kerasbert.errors import InputError
+from kerasbert.training.config import options, types_of
+
+
+def add_options(parser: Any, config: type, required: bool = True) -> None:
+    """An option for every field that has one and that the command has not declared itself.
+
+    One that is not given is absent: the function's own default or a recipe's holds, and `--help` shows the function's.
+
+    Args:
+        parser: a Parser, or one of its groups, whose options show no defaults.
+        config: a class of options.
+        required: whether fields without a default must be given.
+    """
+    defaults = {}
+    for name, flag, field in flags(config):
+        if flag in parser._option_string_actions:
+            continue
+        kind = {"action": "store_true"}
+        if field.type is not bool:
+            kind = {"type": _type(field), "metavar": field.metadata["metavar"]}
+            kind |= {"required": required and field.default is dataclasses.MISSING}
+            defaults |= {name: field.default} if isinstance(field.default, int | float | str) else {}
+        parser.add_argument(flag, **kind, dest=name, default=argparse.SUPPRESS, help=field.metadata["help"] or None)
+    if hasattr(parser, "defaults"):
+        parser.defaults = {**parser.defaults, **defaults}
+
+
+def given(found: argparse.Namespace, config: type) -> dict[str, Any]:
+    """The fields that the command line says, as the function takes them."""
+    values = {}
+    for name, flag, field in flags(config):
+        if not hasattr(found, name):
+            continue
+        value, read = getattr(found, name), field.metadata["read"]
+        try:
+            values[name] = read(value) if read else value
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(f"{flag} {value!r}: {error}") from error
+    return values
+
+
+def flags(config: type) -> Iterator[tuple[str, str, dataclasses.Field]]:
+    """(field, its option, what is known of it), those of the class itself before those that it shares with others."""
+    order = list(reversed(config.__mro__))
+    fields = options(config)
+    first = {
+        name: next(i for i, base in enumerate(order) if name in getattr(base, "__annotations__", {})) for name in fields
+    }
+    for name in sorted(fields, key=first.__getitem__, reverse=True):
+        if flag := fields[name].metadata["flag"]:
+            yield name, f"--{name.replace('_', '-')}" if flag is True else flag, fields[name]
+
+
+def _type(field: dataclasses.Field) -> type:
+    """What argparse makes of the text; `read` does the rest."""
+    return next((kind for kind in types_of(field) if kind in (int, float)), str)

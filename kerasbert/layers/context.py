@@ -1,0 +1,81 @@
+"""What a block is told beside its input."""
+
+import dataclasses
+from typing import Any
+
+from keras import ops
+
+from kerasbert.errors import InputError
+from kerasbert.layers.backend import gather, pick
+
+Queries = Any  # None for all, "first", int [B, P], or int [B] for one a row
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What a block reads beside x [B, S, H]; None where a model has no such thing.
+
+    No NamedTuple: Keras looks into those and refuses a string among a call's tensors.
+
+    Args:
+        bias: float [B or 1, 1, Q or 1, K], added to the scores: 0 where visible, `visibility.HIDDEN` elsewhere. It is the
+            same for all layers and never learned; learned numbers enter through `Attention.scores`.
+        queries: which rows of x are computed: None for all, "first" or int [B, P]; the bias has these rows (`of`).
+        memory: float [B, M, H], what an earlier segment left for this layer: keys and values in front of those of x.
+        positions: what `Attention.scores` is told as `positions`, whatever the paper's scores read.
+        source: float [B, T, H], what a decoder's second attention reads. cache: keys and values of earlier steps, as
+            `Attention.read` gives them. Blocks of an encoder read neither.
+    """
+
+    bias: Any = None
+    queries: Queries = None
+    memory: Any = None
+    positions: Any = None
+    source: Any = None
+    cache: Any = None
+
+    @classmethod
+    def wrap(cls, context: Any, read: Any = None) -> "Context":
+        """A context for None, and for the bias and `read` that a block of an older plug-in hands to `super().call`."""
+        return context if isinstance(context, cls) else cls(context, read)
+
+    def of(self, queries: Queries) -> "Context":
+        """The context of these queries alone: their rows of the bias.
+
+        Args:
+            queries: None for all, "first", int [B, P] (P positions a row) or int [B] (one a row).
+
+        Raises:
+            InputError: anything else.
+        """
+        if queries is None:
+            return self
+        if not isinstance(queries, str):
+            queries = ops.cast(queries, "int32")
+            queries = ops.expand_dims(queries, 1) if len(queries.shape) == 1 else queries
+        elif queries != "first":
+            raise InputError(f"queries must be 'first', int positions [B, P] or [B], or None. Received: {queries!r}")
+        bias = self.bias
+        if bias is not None and bias.shape[2] != 1:
+            bias = ops.expand_dims(select(ops.squeeze(bias, 1), queries), 1)
+        return dataclasses.replace(self, bias=bias, queries=queries)
+
+    def rows(self, x: Any) -> Any:
+        """The queries' rows: [B, S, H] -> [B, Q, H]."""
+        return x if self.queries is None else select(x, self.queries)
+
+    def keys(self, x: Any) -> Any:
+        """What keys and values are read from: [B, S, H] -> [B, M + S, H]."""
+        return x if self.memory is None else ops.concatenate([ops.cast(self.memory, x.dtype), x], axis=1)
+
+    @property
+    def at(self) -> dict[str, Any]:
+        """Further arguments of `Attention.scores`, for attentions that have any."""
+        return {} if self.positions is None else {"positions": self.positions, "queries": self.queries}
+
+
+def select(x: Any, queries: Queries) -> Any:
+    """Rows of x at the queries: [B, S, H], "first" or int [B, P] -> [B, P, H]; x may be [1, S, H], alike for all rows."""
+    if isinstance(queries, str):
+        return x[:, :1]
+    return gather(x[0], queries) if x.shape[0] == 1 else pick(x, queries)

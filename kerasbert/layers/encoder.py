@@ -1,0 +1,163 @@
+"""The encoder that most families are: embeddings, blocks, pooler."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from kerasbert import registry
+from kerasbert import spec as specs
+from kerasbert.layers import visibility
+from kerasbert.layers.block import stack
+from kerasbert.layers.context import Context, Queries
+from kerasbert.layers.embeddings import Embeddings
+from kerasbert.layers.heads import MaskedLM, Pooler
+from kerasbert.layers.norms import LayerNorm
+from kerasbert.spec import Spec
+
+
+def serializable(kind: type, module: str | None = None) -> type:
+    """Register a class under its file's and its own name, so that a `.keras` file that holds it can be loaded."""
+    # a plug-in's module is named by its hash
+    module = module or kind.__module__.rpartition(".")[2].partition("_plugin_")[0]
+    return keras.saving.register_keras_serializable("kerasbert", f"{module}.{kind.__qualname__}")(kind)
+
+
+@functools.partial(serializable, module="bert")  # where it stood when the first `.keras` files were written
+class Encoder(keras.Model):
+    """Transformer encoder: embeddings, blocks, pooler (Devlin et al., 2019, section 3).
+
+    Args:
+        spec: Spec.
+    Call: dict of token_ids [B, S] int, padding_mask [B, S] (bool or 0/1, True = a real token; all real by default),
+        segment_ids [B, S], position_ids [B, S], packed_ids [B, S] (pieces of one number see each other alone; instead of
+        padding_mask, padding is 0), visible_matrix [B, S, S] (bool or 0/1, True = row's token may look at column's)
+        -> dict of sequence [B, S, H], pooled [B, H] (with a pooler), hidden (tuple of L+1 [B, S, H]) and, with
+        `attention=True`, attention (tuple of L [B, N, S, S]).
+        `queries` computes the last layer for these tokens alone, so that sequence is [B, P, H] and pooled is of their
+        first: "first", int positions [B, P], or [B] for one a row. `read` is its older name.
+
+    A Keras model that holds it can be saved as `.keras` and cloned; the file has no tokenizer (`kb.save` writes one).
+    """
+
+    embeddings_class: type = Embeddings
+    block_class: Callable | None = None  # a family's own block
+    norm_class: type = LayerNorm  # of the last norm, where blocks are pre-norm
+    pooler_class: type = Pooler
+    token_head: type = MaskedLM  # predicts tokens
+    label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
+
+    def __init__(self, spec: Spec, name: str = "encoder", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.spec = spec
+        self.tokenizer = None
+        self.labels = None
+        self.model_name: str | None = None  # family/size that it was built from
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        names = inspect.signature(cls.call).parameters
+        if "call" in cls.__dict__ and "read" in names and "queries" not in names:
+            cls.call = _of_an_older_plugin(cls.call)
+        serializable(cls)
+
+    def build(self, shape=None):
+        spec, kwargs = self.spec, {"dtype": self.dtype_policy}
+        self.embeddings = self.embeddings_class(spec, name="embeddings", **kwargs)
+        self.embeddings.build()
+        self.blocks = stack(spec, self.block_class, **kwargs)
+        self.norm = None
+        if spec.blocks.norm == "pre":
+            self.norm = self.norm_class(spec.epsilon, name="norm", **kwargs)
+            self.norm.build((None, None, spec.hidden))
+        self.pooler = None
+        if spec.pooler:
+            self.pooler = self.pooler_class(spec.hidden, spec.initializer, name="pooler", **kwargs)
+            self.pooler.build((None, spec.hidden))
+        self.built = True
+
+    def visible(self, inputs: Mapping[str, Any]) -> Any:
+        """bool [B or 1, Q or 1, K], True = may look, or None where everybody sees everything.
+
+        Every row has something to see, unless `visible_matrix` says otherwise; such a row attends to all alike.
+        """
+        if "packed_ids" in inputs:
+            real = visibility.packed(inputs["packed_ids"])
+        else:
+            real = visibility.padding(inputs["padding_mask"]) if "padding_mask" in inputs else None
+        earlier = visibility.causal(ops.shape(inputs["token_ids"])[1]) if self.spec.attention.causal else None
+        return visibility.both(real, earlier, inputs.get("visible_matrix"))
+
+    def embed(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
+        """What the tokens start as: [B, S, H]."""
+        tables = inputs.get("segment_ids"), inputs.get("position_ids")
+        return self.embeddings(inputs["token_ids"], *tables, training=training)
+
+    def context(self, inputs: Mapping[str, Any]) -> Context:
+        """What every block is told; a paper adds what its blocks read."""
+        visible = self.visible(inputs)
+        return Context(None if visible is None else visibility.bias(visible))
+
+    def call(self, inputs, training=False, queries: Queries = None, attention=False, read: Queries = None):
+        self.check(inputs)
+        context = self.context(inputs)
+        x = self.embed(inputs, training)
+        hidden, weights = [x], []
+        for block in self.blocks[:-1]:
+            x, probabilities = block(x, context=context, training=training)
+            hidden.append(x)
+            weights.append(probabilities)
+        context = context.of(queries if read is None else read)
+        x, probabilities = self.blocks[-1](x, context=context, training=training)
+        x = x if self.norm is None else self.norm(x)
+        outputs = {"sequence": x, "hidden": (*hidden, x)}
+        if self.pooler is not None:
+            outputs["pooled"] = self.pooler(x)
+        if attention:
+            outputs["attention"] = (*weights, probabilities)
+        return outputs
+
+    def check(self, inputs: Mapping[str, Any]) -> None:
+        """Refuse what would fail later with a message about matrices."""
+        size, matrix = inputs["token_ids"].shape[1], inputs.get("visible_matrix")
+        if matrix is not None and (len(matrix.shape) != 3 or len({size, *matrix.shape[1:]} - {None}) > 1):
+            raise ValueError(
+                f"visible_matrix has shape {tuple(matrix.shape)}, expected (batch, {size}, {size}): one row and column per "
+                "token of token_ids"
+            )
+        longest = self.spec.longest
+        if size and size > longest and "position_ids" not in inputs:
+            raise ValueError(
+                f"token_ids has length {size}, expected at most {longest} (embeddings.positions): truncate"
+            )
+
+    def get_config(self):
+        name = self.model_name or registry.family_of(self).name
+        return super().get_config() | {"model": name, "spec": specs.to_dict(self.spec)}
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        name = config.pop("model")
+        kind = type(registry.family(name.partition("/")[0]).spec)
+        encoder = cls(specs.from_dict(config.pop("spec"), kind), **config)
+        encoder.model_name = name
+        return encoder
+
+    def build_from_config(self, config):
+        if not self.built:
+            self.build()
+
+
+def _of_an_older_plugin(old: Any) -> Any:
+    """`call` of an encoder that was written with `read` and without `queries`."""
+    known = inspect.signature(old).parameters
+
+    def call(self, inputs, training=False, queries=None, attention=False, read=None):
+        settings = {"training": training, "read": queries if read is None else read, "attention": attention}
+        return old(self, inputs, **{name: value for name, value in settings.items() if name in known})
+
+    return call

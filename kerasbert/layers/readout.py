@@ -1,0 +1,56 @@
+"""One vector a row, of the vectors of its tokens."""
+
+from typing import Any
+
+from keras import ops
+
+from kerasbert.errors import InputError
+from kerasbert.layers.backend import pick
+from kerasbert.layers.context import Queries
+
+READOUTS = ("first", "last", "mean", "none")
+
+
+def readout(outputs: Any, mask: Any, kind: str) -> Any:
+    """The vector of a row: [B, S, H] -> [B, H].
+
+    Args:
+        outputs: float [B, S, H], an encoder's `sequence`, or [B, 1, H] of its `queries` (`queries_of`); for "none" [B, H].
+        mask: bool or 0/1 [B, S], True = a real token; None where all are real.
+        kind: "first", "last" (the last real token), "mean" (of the real tokens) or "none" (a row has one vector already).
+
+    >>> readout(ops.reshape(ops.arange(6.0), (1, 3, 2)), ops.array([[1, 1, 0]]), "last").numpy().tolist()
+    [[2.0, 3.0]]
+    """
+    check(kind)
+    if kind == "none":
+        return outputs
+    if kind == "first" or (kind == "last" and outputs.shape[1] == 1):
+        return outputs[:, 0]
+    if kind == "last":
+        return outputs[:, -1] if mask is None else pick(outputs, last(mask))[:, 0]
+    if mask is None:
+        return ops.mean(outputs, axis=1)
+    real = ops.expand_dims(ops.cast(mask, "float32"), -1)
+    total = ops.sum(ops.cast(outputs, "float32") * real, axis=1)
+    return ops.cast(total / ops.maximum(ops.sum(real, axis=1), 1.0), outputs.dtype)
+
+
+def queries_of(kind: str, mask: Any) -> Queries:
+    """What the last layer must compute for `readout`: the encoder's `queries`."""
+    check(kind)
+    if kind == "last":
+        return None if mask is None else last(mask)
+    return "first" if kind == "first" else None
+
+
+def last(mask: Any) -> Any:
+    """Positions of the last real tokens: [B, S] -> int32 [B, 1]; 0 in a row that has none."""
+    mask = ops.cast(mask, "int32")
+    return ops.max(mask * ops.arange(ops.shape(mask)[1], dtype="int32"), axis=1, keepdims=True)
+
+
+def check(kind: str) -> None:
+    """Refuse a kind that is none."""
+    if kind not in READOUTS:
+        raise InputError(f"readout must be one of {', '.join(READOUTS)}. Received: {kind!r}")

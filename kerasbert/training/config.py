@@ -1,0 +1,338 @@
+"""The options of training, each once: a field with its line of help. No TensorFlow.
+
+`pretrain`, `finetune`, `distill` and what trains through them take the fields as keyword arguments (`configured`), recipes and
+plans as keys, both command lines as options (`cli.options`). A new option is one line here, read as `config.NAME` where it acts.
+What a class below another says is only its difference: `batch: int = 32`.
+"""
+
+import dataclasses
+import functools
+import inspect
+import math
+import numbers
+import os
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from kerasbert.errors import InputError, nearest
+from kerasbert.training.constraints import Constraint
+
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+STRATEGIES = "auto (the GPUs, else the CPU), cpu, cpu:N, gpu, gpu:N, tpu:local{} tpu:NAME[@ZONE]{}"
+OLD_NAMES = {"projection": "constraint"}
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    help: str = "",
+    *,
+    least: float | None = None,
+    flag: str | bool = True,
+    recipe: bool = True,
+    metavar: str | None = None,
+    read: Callable[[Any], Any] | None = None,
+    python: str = "",
+) -> Any:
+    """A field of a class of options.
+
+    Args:
+        default: its default; without one it is required.
+        help: one line, for `--help` and the docstring.
+        least: the smallest value allowed.
+        flag: `--name`, where it is not the field's own; False for none.
+        recipe: whether recipes and plans may say it.
+        metavar: what stands for the value in `--help`.
+        read: turns the command line's value into the field's.
+        python: what the docstring says besides.
+    """
+    about = {"help": help, "least": least, "flag": flag, "recipe": recipe, "metavar": metavar, "read": read}
+    return dataclasses.field(default=default, metadata=about | {"python": python})
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """What the result of a training depends on; all of it is in run.json.
+
+    `steps` and `warmup` are None where they follow from something else: `settled` gives the steps.
+    """
+
+    steps: int | None = option(help="updates", least=1)
+    batch: int = option(help="rows in a global batch", least=1)
+    learning_rate: float = option(help="peak of the schedule", least=0)
+    accumulate: int = option(1, "micro-batches per update", least=1)
+    warmup: int | None = option(None, "updates; a tenth of all by default")
+    weight_decay: float = option(0.01, "share of a weight that decays, times the learning rate", least=0)
+    clip: float = option(1.0, "largest global norm of the gradient", least=0)
+    precision: str = option("float32", "float32, mixed_bfloat16 or mixed_float16")
+    seed: int = option(0, "of initialisation, shuffling, masking and dropout", least=0)
+    optimizer: str = option("adamw", "adamw, lamb or adafactor", python="See `training.optimizers`")
+    optimizer_options: Mapping[str, Any] | None = option(
+        None,
+        "of the optimizer",
+        flag=False,
+        python='With {"ema": 0.999} the run leaves the moving average of the weights',
+    )
+    schedule: str = option("linear", "linear, polynomial, cosine, inverse_square_root or slanted_triangular")
+    schedule_options: Mapping[str, Any] | None = option(None, "see `training.schedules`", flag=False)
+
+    def __post_init__(self):
+        _check(self)
+        for name in ("optimizer_options", "schedule_options"):
+            object.__setattr__(self, name, dict(getattr(self, name) or {}))
+        if self.precision not in PRECISIONS:
+            raise InputError(f"no precision {self.precision!r}. Expected one of: {', '.join(PRECISIONS)}")
+        if self.steps is not None and not 0 <= self.warmup_steps <= self.steps:
+            raise InputError(f"warmup must be between 0 and steps ({self.steps}). Received: {self.warmup}")
+        # here: both import Keras
+        from kerasbert.training.optimizers import check_optimizer
+        from kerasbert.training.schedules import make_schedule
+
+        check_optimizer(self.optimizer, self.optimizer_options)
+        if self.steps is not None:
+            make_schedule(self.schedule, self.learning_rate, self.steps, self.warmup_steps, self.schedule_options)
+
+    @property
+    def warmup_steps(self) -> int:
+        """Updates of the warm-up: those asked for, or a tenth of the steps, which grows with them."""
+        return self.steps // 10 if self.warmup is None else self.warmup
+
+    def to_json(self) -> dict[str, Any]:
+        """What run.json holds of it: the fields of this class as they were asked for."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(TrainConfig)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig(TrainConfig):
+    """Beside that: where a run lies and is computed, how it is watched and kept; none of it changes the result."""
+
+    out: str | os.PathLike = option(help="the run directory", metavar="DIR")
+    overwrite: bool = option(False, "replace what --out holds", recipe=False)
+    strategy: str = option("auto", STRATEGIES.format(" or", ""))
+    evaluate_every: int = option(0, "updates between evaluations; the last one is evaluated too", least=0)
+    skip_bad_steps: int = option(0, "leave out N updates that are not finite", least=0, metavar="N")
+    profile: tuple[int, int] | None = option(
+        None, "trace these updates for TensorBoard", metavar="START:COUNT", read=lambda text: read_profile(text)
+    )
+    peak: float | None = option(
+        None,
+        "of all devices, to tell the utilisation",
+        flag="--peak-tflops",
+        metavar="PEAK_TFLOPS",
+        read=lambda tflops: tflops * 1e12,
+        python="FLOP/s",
+    )
+    save_every: int = option(1000, "updates between checkpoints", least=0)
+    keep_every: int = option(0, "updates whose checkpoints are kept for good, beside the newest two", least=0)
+    log_every: int = option(10, "updates between lines of the log, which are means over them", least=1)
+    quiet: bool = option(False, "print no progress", recipe=False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.profile is not None and (len(self.profile) != 2 or self.profile[0] < 0 or self.profile[1] < 1):
+            raise InputError(f"profile must be a first update and a number of updates. Received: {self.profile}")
+        if self.peak is not None and not self.peak > 0:
+            raise InputError(f"peak must be more than 0 FLOP/s. Received: {self.peak}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainConfig(RunConfig):
+    """Of `kerasbert.pretrain`."""
+
+    steps: int
+    batch: int = 256
+    learning_rate: float = 1e-4
+    strategy: str = option("auto", STRATEGIES.format(",", " or multiworker"))
+    evaluate_every: int = option(0, "updates between evaluations on held-out records", least=0)
+    held_out: str | os.PathLike | None = option(
+        None,
+        "records for it; by default the last shard, or the last rows of a single one",
+        metavar="DIR",
+        python="Of a single shard the last twentieth of the rows",
+    )
+    changes: Mapping[str, Any] | None = option(
+        None,
+        "Spec fields at dotted paths, over the named model's",
+        flag=False,
+        python="A named model takes its vocabulary's size from the tokenizer unless `embeddings.vocabulary` is among them",
+    )
+    masking: Mapping[str, Any] | None = option(
+        None, "settings of the masked LM, over the objective's own", flag=False, python="A MaskedLM or a dict"
+    )
+    init: str | os.PathLike | None = option(
+        None, "start from these weights", metavar="RUN", python="The same as `model`=directory"
+    )
+    phases: Sequence[Any] | None = option(
+        None,
+        "stretches of the run with their own records, batch, accumulate and masking (training.phases)",
+        flag=False,
+        python="Such as 90% of the steps on records of 128 tokens and the rest on 512; what a phase leaves out is the run's",
+    )
+    plugin: Mapping[str, str] | None = option(None, "the plug-in that brings the model", flag=False, recipe=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelledConfig(RunConfig):
+    """What fine-tuning and distillation share: epochs, and an evaluation that chooses the best weights."""
+
+    epochs: int = option(3, "times that every row is read, without `steps`")
+    steps: int | None = option(None, "instead of --epochs")
+    batch: int = 32
+    length: int | None = option(
+        None, "longest text in tokens, here and in every answer (default: 128)", python="At most the model's positions"
+    )
+    metric: str | None = option(None, "what the best weights are chosen by")
+    save_every: int | None = None
+    evaluate_every: int | None = option(None, "updates between evaluations; once an epoch by default", least=0)
+    changes: Mapping[str, Any] | None = option(None, "dropout rates at dotted paths", flag=False)
+    constraint: Constraint | None = option(
+        None,
+        "what the weights must satisfy (training.constraints), such as pruning",
+        flag=False,
+        recipe=False,
+        python="The best weights are then among those that do. `projection` is its old name",
+    )
+
+    def settled(self, epoch: int) -> Self:
+        """The same with the steps that its epochs make, of so many updates each; evaluated once an epoch."""
+        steps = self.steps or self.epochs * epoch
+        evaluate = min(epoch, steps) if self.evaluate_every is None else self.evaluate_every
+        save = self.save_every or min(1000, epoch)
+        return dataclasses.replace(self, steps=steps, evaluate_every=evaluate, save_every=save)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinetuneConfig(LabelledConfig):
+    """Of `kerasbert.finetune`."""
+
+    learning_rate: float = 5e-5
+    patience: int | None = option(None, "evaluations without improvement before it stops")
+    keep_head: bool = option(False, "go on with the head of a fine-tuned RUN (after pruning or trimming it)")
+    text_column: str | None = option(None, "column of the text in your files", metavar="NAME")
+    text_b_column: str | None = option(None, "column of the text b in your files", metavar="NAME")
+    label_column: str | None = option(None, "column of the label in your files", metavar="NAME")
+    language: str | None = option(None, "of the texts, for a model that reads it (XLM)", metavar="NAME")
+
+
+def options(config: Any) -> dict[str, dataclasses.Field]:
+    """Every option of a class, in order; what a class leaves unsaid about a field, the one above it says.
+
+    Of a training function those of its class; nothing of what has none.
+    """
+    found = getattr(config, "options", {}) if not dataclasses.is_dataclass(config) else {}
+    for field in dataclasses.fields(config) if dataclasses.is_dataclass(config) else ():
+        about = {}
+        for base in reversed(config.__mro__):
+            said = vars(base).get("__dataclass_fields__", {}).get(field.name)
+            about |= said.metadata if said is not None else {}
+        whole = dataclasses.field(default=field.default, metadata=about)
+        whole.name, whole.type = field.name, field.type
+        found[field.name] = whole
+    return found
+
+
+def defaults(config: type) -> dict[str, Any]:
+    """What a run of that class has where its run.json says nothing: it was begun before there was such an option."""
+    settings = {field.name for field in dataclasses.fields(TrainConfig)}
+    fields = {name: field for name, field in options(config).items() if name in settings}
+    return {name: field.default for name, field in fields.items() if field.default not in (dataclasses.MISSING, None)}
+
+
+def types_of(field: dataclasses.Field) -> tuple[Any, ...]:
+    """The types that a field takes, without None.
+
+    >>> types_of(options(FinetuneConfig)["steps"])
+    (<class 'int'>,)
+    """
+    among = typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
+    return tuple(kind for kind in among if kind is not type(None))
+
+
+def _check(config: Any) -> None:
+    """Refuse a number that is out of its field's range."""
+    for name, field in options(type(config)).items():
+        value, least = getattr(config, name), field.metadata.get("least")
+        if least is None or (value is None and types.NoneType in typing.get_args(field.type)):
+            continue
+        whole = int in types_of(field)
+        fits = isinstance(value, int if whole else numbers.Real) and not isinstance(value, bool)
+        if not (fits and math.isfinite(value) and value >= least):
+            kind = "whole number" if whole else "number"
+            raise InputError(f"{name} must be a {kind} of at least {least}. Received: {value!r}")
+
+
+def read_profile(text: str) -> tuple[int, int]:
+    """`START:COUNT` -> (first update from 0, number of updates)."""
+    start, colon, count = text.partition(":")
+    if not (colon and start.isdecimal() and count.isdecimal()):
+        raise InputError(f"--profile {text!r}, expected START:COUNT such as 100:5")
+    return int(start), int(count)
+
+
+def described(fields: Mapping[str, dataclasses.Field]) -> str:
+    """The lines of a docstring's `Args:` about some fields."""
+    lines = []
+    for name, field in fields.items():
+        kind = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(field.type))  # Mapping, not collections.abc.Mapping
+        more = f". {field.metadata['python']}" if field.metadata["python"] else ""
+        line = f"{name}: {kind}, {field.metadata['help']}{more}."
+        lines.append(textwrap.fill(line, 116, subsequent_indent="    ", break_long_words=False))
+    return textwrap.indent("\n".join(lines), " " * 8).strip()
+
+
+def configured(config: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The decorator of a training function `f(model, ..., config)`: users give the fields of `config` as keyword arguments.
+
+    `inspect.signature`, `help` and notebooks show every field; `{options}` in the docstring becomes their lines.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = [name for name in inspect.signature(function).parameters if name != "config"]
+
+        def call(**arguments: Any) -> Any:
+            given = {name: arguments.pop(name) for name in own}
+            return function(**given, config=config(**arguments))
+
+        return _taking(function, call, config)
+
+    return decorate
+
+
+def passing(*sources: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The decorator of a function `f(run, ..., **options)` that hands its options on.
+
+    Args:
+        sources: classes of options, or functions, whose arguments they are; of two of a name the first counts.
+    """
+    return lambda function: _taking(function, function, *sources)
+
+
+def _taking(function: Callable[..., Any], call: Callable[..., Any], *sources: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, named and documented as `function`, with the arguments of `sources` as its own."""
+    plain = inspect.signature(function)
+    own = [p for p in plain.parameters.values() if p.kind != p.VAR_KEYWORD and p.name != "config"]
+    named = {p.name: p for source in reversed(sources) for p in inspect.signature(source).parameters.values()}
+    more = [p.replace(kind=p.KEYWORD_ONLY) for p in named.values() if p.name not in plain.parameters]
+    signature = plain.replace(parameters=own + more)
+
+    @functools.wraps(function)
+    def checked(*positional: Any, **given: Any) -> Any:
+        given = {OLD_NAMES.get(name, name): value for name, value in given.items()}
+        for name in given:
+            if name not in signature.parameters:
+                close = nearest(name, signature.parameters)
+                raise InputError(f"{function.__name__} has no option {name!r}. Nearest: {close!r}")
+        bound = signature.bind(*positional, **given)
+        for parameter in own:
+            if parameter.default is not parameter.empty:
+                bound.arguments.setdefault(parameter.name, parameter.default)
+        return call(**bound.arguments)
+
+    checked.__signature__ = signature
+    checked.options = {name: field for source in reversed(sources) for name, field in options(source).items()}
+    if function.__doc__:  # not under -OO
+        checked.__doc__ = function.__doc__.replace("{options}", described(checked.options))
+    return checked

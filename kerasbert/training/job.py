@@ -1,0 +1,157 @@
+"""One skeleton for whatever is trained: build it, open its run or go on with it, train, keep the weights, write the model."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from kerasbert.errors import InputError
+from kerasbert.objectives.program import Program
+from kerasbert.storage.remote import is_remote
+from kerasbert.tasks.load import load
+from kerasbert.training import multiworker, results
+from kerasbert.training.best import BestWeights
+from kerasbert.training.config import RunConfig, defaults
+from kerasbert.training.constraints import Constraint
+from kerasbert.training.feed import Feed
+from kerasbert.training.optimizers import take_average
+from kerasbert.training.runs import Run, open_run
+from kerasbert.training.step import check_batch
+from kerasbert.training.strategy import described, parse, resolve
+from kerasbert.training.trainer import Trainer
+
+
+class Job:
+    """A training: what `run` asks of pretraining, fine-tuning and distillation.
+
+    A subclass reads and checks in its constructor, where a mistake costs nothing, and sets the attributes.
+
+    Attributes:
+        kind: str, as run.json says it.
+        config: RunConfig, with the steps settled.
+        strategy: str, resolved.
+        devices: tf.distribute.Strategy.
+        constraint: what the weights must satisfy, or None.
+        loop: int, updates in a call of the graph.
+    """
+
+    kind: str
+    config: RunConfig
+    strategy: str
+    devices: tf.distribute.Strategy
+    constraint: Constraint | None = None
+    loop = 1
+
+    def batches(self) -> Iterable[tuple[int, int]]:
+        """(rows, micro-batches) of the updates: what must divide among the replicas."""
+        return [(self.config.batch, self.config.accumulate)]
+
+    def build(self) -> Program:
+        """The program, built under the strategy's scope, from the seed or trained weights."""
+        raise NotImplementedError
+
+    def description(self) -> dict[str, Any]:
+        """What the result depends on beside the options, as json; called after `build`."""
+        raise NotImplementedError
+
+    def rows(self) -> dict[str, Any]:
+        """Where the rows lie, as `open_run` takes them: data, held_out."""
+        return {}
+
+    def model(self) -> dict[str, Any]:
+        """The arguments of `checkpoints.write_model`; called after `build`."""
+        raise NotImplementedError
+
+    def begin(self, run: Run) -> None:
+        """Before the first update: make the directory of the run one whose checkpoints are models."""
+        model = self.model()
+        encoder, about = model.pop("encoder"), {name: model[name] for name in model if name != "heads"}
+        results.begin(run, encoder.spec, **about)
+
+    def lines(self) -> Iterable[str]:
+        """What is said before the first update; not asked for where the run is quiet."""
+        return ()
+
+    def feed(self, program: Program, run: Run) -> Feed:
+        """The data."""
+        raise NotImplementedError
+
+    def evaluation(self, program: Program, run: Run) -> Any:
+        """What evaluates (see `Trainer`), or None. Of a BestWeights the run leaves the best weights, else the last ones."""
+        return None
+
+    def trained(self, evaluation: Any) -> None:
+        """After the last update."""
+
+    def result(self, run: Run) -> keras.Model:
+        """What the training function returns."""
+        with run.local() as folder:
+            return load(folder)
+
+
+def run(job: Job) -> keras.Model:
+    """Do a job, or what is left of it.
+
+    Raises:
+        InputError: before anything is written: what does not fit the devices, another run at `out`.
+        NonFinite: loss or gradient is not finite.
+    """
+    config, quiet = job.config, job.config.quiet
+    with job.devices.scope():
+        for rows, accumulate in job.batches():
+            check_batch(rows, accumulate, job.devices.num_replicas_in_sync)
+        program = job.build()
+        opened = _open(job, program)
+    if opened.finished:
+        results.say(f"{opened.directory} is finished: {config.steps} steps were made", quiet)
+        with opened.local() as folder:
+            return load(folder)
+    for line in () if quiet else (described(job.strategy), *job.lines()):
+        results.say(line)
+    feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)
+    trainer = Trainer(
+        program, config, job.devices, opened, feed, evaluate=evaluation, loop=job.loop, constraint=job.constraint
+    )
+    trainer.train()
+    job.trained(evaluation)
+    if isinstance(evaluation, BestWeights):
+        evaluation.take(opened.directory)
+    else:
+        take_average(trainer.core.optimizer)
+    if trainer.chief:
+        results.write(opened, **job.model())
+    multiworker.barrier(job.devices)
+    return job.result(opened)
+
+
+def _open(job: Job, program: Program) -> Run:
+    """The run at `out`, begun or gone on with; the other machines of several wait for the first."""
+    config, chief = job.config, multiworker.is_chief(job.devices)
+    description = config.to_json() | job.description()
+    if job.constraint is not None:
+        description["projection"] = job.constraint.describe(program.model.encoder, config.steps)  # its old name
+    told: Mapping[str, Any] = {"strategy": job.strategy, "defaults": defaults(type(config)), **job.rows()}
+    if chief:
+        opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **told)
+        if not opened.finished:
+            job.begin(opened)
+    multiworker.barrier(job.devices)
+    if not chief:
+        opened = open_run(config.out, job.kind, description, quiet=True, **told)
+    return opened
+
+
+def on_one_machine(kind: str, strategy: str) -> str:
+    """The strategy, resolved; refuse one over several machines."""
+    strategy = resolve(strategy)
+    if parse(strategy).kind == "multiworker":
+        raise InputError(f"{kind} runs on one machine: choose another --strategy than 'multiworker'")
+    return strategy
+
+
+def check_local(kind: str, out: str | os.PathLike) -> None:
+    """Refuse a run at an address."""
+    if is_remote(out):
+        raise InputError(f"{kind} writes to a local folder, received {out}: copy the finished run to the address")

@@ -1,0 +1,191 @@
+"""The options of training: one line each, seen by functions, recipes, plans and both command lines."""
+
+import dataclasses
+import inspect
+import json
+import shutil
+
+import pytest
+
+import kerasbert as kb
+from kerasbert import cli
+from kerasbert.cli.options import add_options, given
+from kerasbert.cli.parser import Parser
+from kerasbert.errors import InputError
+from kerasbert.training import config
+from kerasbert.training.config import FinetuneConfig, LabelledConfig, PretrainConfig, TrainConfig, option, options
+from kerasbert.training.runs import open_run
+from tests.support import ROOT, python
+
+LINE = '    noise: float = option(0.0, "of the gradient", least=0)\n'
+WHERE = '    optimizer: str = option("adamw"'
+SEEN = """
+import json
+import inspect
+from pathlib import Path
+import kerasbert as kb
+from kerasbert import cli
+from kerasbert.mobile import cli as mobile_cli, plan, prune, quantize
+from kerasbert.mobile.distill import distill
+from kerasbert.training import config, recipe
+
+assert kb.__path__[0] == str(Path(__file__).parent / 'kerasbert')
+functions = kb.pretrain, kb.finetune, distill, prune.magnitude, quantize.aware
+seen = dict()
+for function in functions:
+    seen[function.__name__] = inspect.signature(function).parameters["noise"].default
+    assert "noise: float, of the gradient." in function.__doc__
+seen["recipe"] = [str(recipe.fields(function)["noise"]) for function in functions[:2]]
+seen["plan"] = [stage for stage, known in plan.stages().items() if "noise" in known]
+for parser, names in ((cli.parser(), ("pretrain", "finetune")), (mobile_cli.parser(), ("distill", "prune", "quantize-aware"))):
+    commands = next(action for action in parser._actions if action.dest != "help" and action.choices).choices
+    for name in names:
+        (action,) = [action for action in commands[name]._actions if "--noise" in action.option_strings]
+        seen["--noise " + name] = action.type.__name__
+seen["run.json"] = config.PretrainConfig(steps=9, out="x", noise=0.5).to_json()["noise"]
+try:
+    kb.finetune("run", "classification", "rows", out="x", noise=-1)
+except kb.InputError as error:
+    seen["error"] = str(error)
+print(json.dumps(seen))
+"""
+
+
+def test_a_new_option_is_one_line(tmp_path):
+    """In a copy of the package: one line more, and everything that takes options of training takes it."""
+    for folder in ("kerasbert", "mobile"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "books"))
+    path = tmp_path / "kerasbert" / "training" / "config.py"
+    text = path.read_text()
+    assert text.count(WHERE) == 1
+    path.write_text(text.replace(WHERE, LINE + WHERE))
+    (tmp_path / "see.py").write_text(SEEN)
+    done = python(tmp_path / "see.py", PYTHONPATH=str(tmp_path))
+    assert json.loads(done.stdout) == {
+        **dict.fromkeys(("pretrain", "finetune", "distill", "magnitude", "aware"), 0.0),
+        "recipe": ["<class 'float'>"] * 2,
+        "plan": ["distill", "prune", "aware", "finetune"],
+        **{f"--noise {name}": "float" for name in ("pretrain", "finetune", "distill", "prune", "quantize-aware")},
+        "run.json": 0.5,
+        "error": "noise must be a number of at least 0. Received: -1",
+    }
+
+
+def test_the_functions_show_their_options():
+    """`inspect.signature` names every field with its default and type; `help` has a line for each."""
+    for function, kind in ((kb.pretrain, PretrainConfig), (kb.finetune, FinetuneConfig)):
+        parameters = inspect.signature(function).parameters
+        for name, field in options(kind).items():
+            required = field.default is dataclasses.MISSING
+            assert parameters[name].default == (inspect.Parameter.empty if required else field.default)
+            assert parameters[name].annotation == field.type
+            assert f"\n        {name}: " in function.__doc__
+            assert field.metadata["help"]
+        assert "{options}" not in function.__doc__
+    assert inspect.signature(kb.finetune).parameters["learning_rate"].default == 5e-5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"out": "x", "steps": 3, "learning_rat": 1},
+            "pretrain has no option 'learning_rat'. Nearest: 'learning_rate'",
+        ),
+        ({"out": "x", "steps": 0}, "steps must be a whole number of at least 1. Received: 0"),
+        ({"out": "x", "steps": True}, "steps must be a whole number of at least 1. Received: True"),
+        ({"out": "x", "steps": 3, "clip": "1"}, "clip must be a number of at least 0. Received: '1'"),
+        ({"out": "x", "steps": 3, "clip": float("inf")}, "clip must be a number of at least 0. Received: inf"),
+        (
+            {"out": "x", "steps": 3, "save_every": None},
+            "save_every must be a whole number of at least 0. Received: None",
+        ),
+        ({"out": "x", "steps": 3, "warmup": 4}, r"warmup must be between 0 and steps \(3\). Received: 4"),
+        (
+            {"out": "x", "steps": 3, "precision": "half"},
+            "no precision 'half'. Expected one of: float32, mixed_bfloat16",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(arguments, message):
+    with pytest.raises(InputError, match=message):
+        kb.pretrain("bert/tiny", "records", **arguments)
+
+
+def test_what_is_missing_is_said_as_python_says_it():
+    with pytest.raises(TypeError, match="missing a required argument: 'steps'"):
+        kb.pretrain("bert/tiny", "records", out="x")
+
+
+def test_an_old_name_is_taken():
+    """`projection` became `constraint`."""
+
+    @config.configured(LabelledConfig)
+    def train(model, config):
+        return model, config
+
+    model, made = train("run", out="x", learning_rate=1.0, batch=2, projection="mask")
+    assert (model, made.constraint) == ("run", "mask")
+
+
+def test_a_class_below_says_its_difference_alone():
+    """A default without more keeps the help and the range of the class above."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Careful(FinetuneConfig):
+        clip: float = 0.5
+        noise: float = option(0.0, "of the gradient", least=0)
+
+    known = options(Careful)
+    assert known["clip"].default == 0.5
+    assert known["clip"].metadata == options(TrainConfig)["clip"].metadata
+    with pytest.raises(InputError, match="clip must be a number of at least 0"):
+        Careful(out="x", clip=-1)
+    settled = Careful(out="x", epochs=2).settled(epoch=15)
+    assert (settled.steps, settled.warmup_steps, settled.evaluate_every, settled.save_every) == (30, 3, 15, 15)
+    assert settled.to_json()["warmup"] is None
+
+
+def test_the_command_line_has_what_was_given_alone():
+    """Flags of another name and form are the field's value; a text that means nothing is one line."""
+    parser = Parser(prog="train")
+    parser.add_argument("--batch", type=int, default=7)
+    add_options(parser, PretrainConfig, required=False)
+    found = parser.parse_args(["--peak-tflops", "2", "--profile", "3:4", "--overwrite", "--out", "x"])
+    assert given(found, PretrainConfig) == {"peak": 2e12, "profile": (3, 4), "overwrite": True, "out": "x", "batch": 7}
+    assert "(default: 0.0001)" in parser.format_help()
+    with pytest.raises(InputError, match="--profile '3', expected START:COUNT such as 100:5"):
+        given(parser.parse_args(["--profile", "3"]), PretrainConfig)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--steps", "many"])
+
+
+def test_masking_that_is_no_json_is_one_line(capsys):
+    from kerasbert.mobile import cli as mobile_cli
+
+    run = str(ROOT / "tests" / "golden" / "older_run" / "model")
+    line = ["distill", run, "--student", "half", "--data", "x", "--out", "y", "--masking", "{static"]
+    assert mobile_cli.main(line) == 2
+    assert capsys.readouterr().err.startswith("error: --masking '{static': ")
+
+
+def test_a_run_begun_before_an_option_goes_on(tmp_path):
+    """What run.json does not say is the option's default; another value is another run."""
+    settings = TrainConfig(9, 8, 1e-3).to_json()
+    before = {name: value for name, value in settings.items() if name not in ("clip", "warmup", "schedule_options")}
+    open_run(tmp_path / "run", "pretrain", before)
+    known = config.defaults(PretrainConfig)
+    assert known["clip"] == 1.0
+    assert open_run(tmp_path / "run", "pretrain", settings, defaults=known).description.get("history") is None
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"] == settings
+    with pytest.raises(InputError, match="clip is 1.0 there, 0.5 asked for"):
+        open_run(tmp_path / "run", "pretrain", settings | {"clip": 0.5}, defaults=known)
+
+
+def test_every_command_prints_its_defaults():
+    """They are the fields', without an index."""
+    commands = next(action for action in cli.parser()._actions if action.dest != "help" and action.choices).choices
+    text = {name: " ".join(commands[name].format_help().split()) for name in ("pretrain", "finetune")}
+    assert "rows in a global batch (default: 256)" in text["pretrain"]
+    assert "rows in a global batch (default: 32)" in text["finetune"]
+    assert "peak of the schedule (default: 5e-05)" in text["finetune"]
