@@ -29,6 +29,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/errors.py",
     "kerasbert/inputs.py",
     "kerasbert/storage/files.py",
+    "kerasbert/storage/zips.py",
     "kerasbert/spec.py",
     "kerasbert/registry.py",
     "kerasbert/tasks/task.py",
