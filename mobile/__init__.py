@@ -7,5 +7,11 @@
 from kerasbert import lazy
 
 # the file is not called compress.py: importing it would put the module in the place of the function
-_HOMES = {"compress": "compression", "load": "runtime", "trim": "trimming", "Plan": "plan", "run_plan": "plan"}
+_HOMES = {
+    "compress": "pipeline.compression",
+    "load": "runtime",
+    "trim": "prune.trimming",
+    "Plan": "pipeline.plan",
+    "run_plan": "pipeline.plan",
+}
 __getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)

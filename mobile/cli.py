@@ -18,11 +18,9 @@ from kerasbert.cli.parser import (
     run,
 )
 from kerasbert.errors import InputError
-from kerasbert.mobile import compress_command as compress
 from kerasbert.mobile import samples
-from kerasbert.mobile.distill import command as distill
-from kerasbert.mobile.prune import command as prune
-from kerasbert.mobile.quantize import aware_command as aware
+from kerasbert.mobile.commands import compress, distill, prune
+from kerasbert.mobile.commands import quantize_aware as aware
 
 EXAMPLES = {
     "distill": "kerasbert-mobile distill runs/reviews --student half --data reviews --out runs/small",
@@ -134,7 +132,7 @@ def _lines(pair: bool) -> Iterator[Any]:
 
 
 def _benchmark(options: argparse.Namespace) -> None:
-    from kerasbert.mobile.benchmark import benchmark
+    from kerasbert.mobile.pipeline.benchmark import benchmark
 
     texts = None
     if options.texts:
@@ -182,7 +180,7 @@ def _inspect(options: argparse.Namespace) -> None:
         "attached": sorted(bundle.tokenizer),
     }
     try:
-        from kerasbert.mobile import repack
+        from kerasbert.mobile.tflite import repack
 
         result["operators"] = repack.operators(Path(options.file).read_bytes())
     except ImportError:  # the schema comes with ai-edge-litert

@@ -14,7 +14,7 @@ from kerasbert import registry
 from kerasbert.checkpoints import read_model_json
 from kerasbert.data import Records
 from kerasbert.export import bundle
-from kerasbert.mobile import ledger
+from kerasbert.mobile.pipeline import ledger
 from kerasbert.mobile.runtime import load as load_file
 from kerasbert.storage import files
 from kerasbert.training import runs

@@ -51,20 +51,20 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/export/bundle.py",
     "mobile/__init__.py",
     "mobile/cli.py",
-    "mobile/compress_command.py",
-    "mobile/distill/command.py",
+    "mobile/commands/compress.py",
+    "mobile/commands/distill.py",
     "mobile/prune/__init__.py",
-    "mobile/prune/command.py",
+    "mobile/commands/prune.py",
     "mobile/prune/masks.py",
     "mobile/prune/schedule.py",
     "mobile/prune/slices.py",
-    "mobile/trimming.py",
+    "mobile/prune/trimming.py",
     "mobile/quantize/__init__.py",
-    "mobile/quantize/aware_command.py",
+    "mobile/commands/quantize_aware.py",
     "mobile/quantize/budget.py",
     "mobile/quantize/forms.py",
     "mobile/quantize/ranges.py",
-    "mobile/quantize/weights.py",
+    "mobile/tflite/weights.py",
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "mobile/runtime").glob("*.py"))),
 )
 PHONE = ("answers", "inputs", "registry", "text", "export.bundle", "errors", "storage", "__init__")
@@ -137,6 +137,43 @@ def test_parts_import_only_what_is_below_them(path):
         if level(part(name)) > level(own):
             wrong.append(f"{own} imports {name}")
     assert not wrong
+
+
+# The rooms of mobile/, each with those that it may import on its own line and on the lines above.
+ROOMS = (
+    {"", "samples", "quiet", "quantize.schemes", "runtime"},
+    {"tflite"},
+    {"distill"},
+    {"prune", "quantize"},
+    {"pipeline"},
+    {"commands", "cli"},
+)
+LARGEST = 1200  # lines of a room
+
+
+def room(module: str) -> str:
+    """kerasbert.mobile.tflite.repack -> tflite; kerasbert.mobile.samples -> samples."""
+    inner = module.removeprefix("kerasbert.mobile").strip(".")
+    return inner if inner in {name for floor in ROOMS for name in floor} else inner.partition(".")[0]
+
+
+def test_rooms_of_mobile_import_what_is_below_them():
+    """What edits a .tflite knows nothing of quantization, and neither of plans or commands."""
+    floors = {name: number for number, floor in enumerate(ROOMS) for name in floor}
+    inside = {module: arrows for module, arrows in graph().items() if module.startswith("kerasbert.mobile")}
+    assert [
+        f"{module} imports {name}"
+        for module, arrows in inside.items()
+        for name in sorted(arrows & inside.keys())
+        if floors[room(name)] > floors[room(module)]
+    ] == []
+
+
+def test_no_room_of_mobile_is_large():
+    """A folder of up to 1,200 lines can be known as a whole."""
+    folders = [path for path in (ROOT / "mobile").iterdir() if (path / "__init__.py").exists()]
+    lines = {path.name: sum(len(file.read_text().splitlines()) for file in path.glob("*.py")) for path in folders}
+    assert {name: count for name, count in lines.items() if count > LARGEST} == {}
 
 
 def graph() -> dict[str, set[str]]:
@@ -226,6 +263,21 @@ def test_optional_libraries_are_imported_inside_functions():
         for path in [*modules("kerasbert"), *modules("mobile")]
         for name in imports(path, top=True)
         if name.split(".")[0] in LATE
+    ]
+    assert not wrong
+
+
+PARTICULAR = ("masked_lm", "bert", "boundary", "shuffle")  # objectives; training knows `objectives.base` alone
+
+
+def test_training_and_commands_know_no_particular_objective():
+    """Only papers and other objectives do."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in [*modules("kerasbert"), *modules("mobile"), *modules("tpu_scripts")]
+        if path.parent.name not in ("objectives", "models")
+        for name in imports(path)
+        if name.startswith(tuple(f"kerasbert.objectives.{objective}" for objective in PARTICULAR))
     ]
     assert not wrong
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import ROOT, python
 
-FIND = "import kerasbert.mobile.runtime, importlib.util as u; print(u.find_spec('kerasbert.mobile.compression').origin)"
+FIND = "import kerasbert.mobile.runtime, importlib.util as u; print(u.find_spec('kerasbert.mobile.pipeline.compression').origin)"
 
 
 def config() -> configparser.ConfigParser:

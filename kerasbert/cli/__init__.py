@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check_names(options: argparse.Namespace) -> None:
     """Refuse a mistyped name at once: what the commands import takes seconds."""
-    check_names(options, "task", "optimizer", "schedule", "precision", "select")
+    check_names(options, "task", "objective", "optimizer", "schedule", "precision", "select")
     check_directories(options, "model" if options.command in OPENS else "", "init")
 
 

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from kerasbert.cli.parser import Declare, changes_of, set_option, show
+from kerasbert.cli.parser import Declare, changes_of, objective_of, set_option, show
 
 
 def _quickstart(options: argparse.Namespace) -> None:
@@ -86,10 +86,12 @@ def _check_tpu(options: argparse.Namespace) -> None:
     registry.check_name("model", options.model)
     from kerasbert.tpu_check.check import check_tpu
 
+    changes, objective = objective_of(options)
     names = "model topology batch length precision accumulate lower_only"
     found = check_tpu(
         **{name: getattr(options, name) for name in names.split()},
-        changes=changes_of(options.set),
+        changes=changes,
+        objective=objective,
         say=(lambda line: None) if options.json else (lambda line: print(line, flush=True)),
     )
     show(found.to_json() if options.json else None, options.json, str(found))
@@ -127,6 +129,8 @@ def add(command: Declare) -> None:
     add.add_argument("--accumulate", type=int, default=1, help="micro-batches per update")
     add.set_defaults(extra="tpu-check")  # it brings TensorFlow too: one round instead of two
     add.add_argument("--lower-only", action="store_true", help="look for unsafe operations, do not compile")
+    text = "another than the model's own: kerasbert list objectives; its settings: --set objective.FIELD=VALUE"
+    add.add_argument("--objective", metavar="NAME", help=text)
     add.add_argument("--json", action="store_true")
     set_option(add)
 

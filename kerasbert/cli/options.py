@@ -2,10 +2,9 @@
 
 import argparse
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from kerasbert.errors import InputError
 from kerasbert.training.config import options, types_of
 
 
@@ -35,18 +34,9 @@ def add_options(parser: Any, config: type, required: bool = True) -> None:
 
 def given(found: argparse.Namespace, config: type) -> dict[str, Any]:
     """The fields that the command line says, as the function takes them."""
-    values = {}
-    for name, flag, field in flags(config):
-        if not hasattr(found, name):
-            continue
-        value, read = getattr(found, name), field.metadata["read"]
-        try:
-            values[name] = read(value) if read else value
-        except InputError:
-            raise
-        except ValueError as error:
-            raise InputError(f"{flag} {value!r}: {error}") from error
-    return values
+    fields = {name: field for name, _, field in flags(config) if hasattr(found, name)}
+    units = {name: field.metadata["unit"] for name, field in fields.items()}
+    return {name: getattr(found, name) * units[name] if units[name] else getattr(found, name) for name in fields}
 
 
 def flags(config: type) -> Iterator[tuple[str, str, dataclasses.Field]]:
@@ -61,6 +51,6 @@ def flags(config: type) -> Iterator[tuple[str, str, dataclasses.Field]]:
             yield name, f"--{name.replace('_', '-')}" if flag is True else flag, fields[name]
 
 
-def _type(field: dataclasses.Field) -> type:
-    """What argparse makes of the text; `read` does the rest."""
-    return next((kind for kind in types_of(field) if kind in (int, float)), str)
+def _type(field: dataclasses.Field) -> Callable[[str], Any]:
+    """What makes the value of the text."""
+    return field.metadata["read"] or next((kind for kind in types_of(field) if kind in (int, float)), str)

@@ -87,11 +87,10 @@ class Parser(argparse.ArgumentParser):
         try:
             return super()._get_value(action, text)
         except argparse.ArgumentError:
-            if action.type in (int, float, str):
+            if action.type in (int, float, str) or not isinstance(action.metavar, str):
                 raise
-            name = "/".join(action.option_strings) or str(action.metavar or action.dest).upper()
-            expected = f"such as {action.metavar}" if action.metavar else "json"
-            self.error(f"{name} must be {expected}. Received: {text!r}")
+            name = "/".join(action.option_strings) or action.metavar
+            self.error(f"{name} must be such as {action.metavar}. Received: {text!r}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is not among the choices and name the nearest."""
@@ -267,6 +266,31 @@ def changes_of(pairs: Sequence[str]) -> dict[str, Any]:
 
 def set_option(add: argparse.ArgumentParser) -> None:
     add.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the Spec: dropout=0")
+
+
+OBJECTIVE = "objective."  # what the path of an objective's setting begins with in --set
+OBJECTIVE_FLAGS = {
+    "static_masks": "static",
+    "select": "select",
+}  # settings of the masked LM that have options of their own
+
+
+def objective_of(options: argparse.Namespace, recipe: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The changes of the Spec, and the objective's name and settings, of --set, --objective and a recipe's `objective`.
+
+    >>> options = argparse.Namespace(objective="ernie", set=["dropout=0", "objective.rate=0.2"])
+    >>> objective_of(options)
+    ({'dropout': 0}, {'name': 'ernie', 'rate': 0.2})
+    """
+    changes, chosen = changes_of(options.set), {"name": recipe} if isinstance(recipe, str) else dict(recipe or {})
+    name = getattr(options, "objective", None)
+    if name and name != chosen.get("name"):
+        chosen = {"name": name}  # the recipe's settings are those of another
+    settings = {path: getattr(options, flag, None) for flag, path in OBJECTIVE_FLAGS.items()}
+    settings = {path: value for path, value in settings.items() if value}
+    for path in [path for path in changes if path.startswith(OBJECTIVE)]:
+        settings[path.removeprefix(OBJECTIVE)] = changes.pop(path)
+    return changes, chosen | settings
 
 
 def out_options(add: argparse.ArgumentParser, required: bool = True) -> None:

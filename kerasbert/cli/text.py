@@ -140,8 +140,9 @@ def add(command: Declare) -> None:
     add.add_argument(
         "--packing",
         default="pairs",
-        help="pairs (BERT), order (ALBERT), place (StructBERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, "
-        "FULL-SENTENCES, DOC-SENTENCES); packed (best fit); translations (XLM)",
+        help="sentence_pairs or pairs (BERT), sentence_order_pairs or order (ALBERT), structbert_pairs or place "
+        "(StructBERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, FULL-SENTENCES, DOC-SENTENCES); best_fit or "
+        "packed; stream (rows that follow one another); translations (XLM)",
     )
     add.add_argument("--seed", type=int, default=0)
     add.add_argument("--shards", type=int)

@@ -6,7 +6,7 @@ import sys
 
 from kerasbert import registry
 from kerasbert.cli.options import add_options, given
-from kerasbert.cli.parser import Declare, changes_of, column_options, encoding_option, set_option, show
+from kerasbert.cli.parser import Declare, changes_of, column_options, encoding_option, objective_of, set_option, show
 from kerasbert.errors import InputError
 from kerasbert.training import interruption
 from kerasbert.training.config import FinetuneConfig, PretrainConfig
@@ -14,14 +14,15 @@ from kerasbert.training.config import FinetuneConfig, PretrainConfig
 
 def _pretrain(options: argparse.Namespace) -> None:
     interruption.listen()
-    settings = given(options, PretrainConfig)
+    settings, recipe = given(options, PretrainConfig), {}
     settings |= {"data": options.data} if hasattr(options, "data") else {}
     if options.model and not os.path.exists(options.model):
         registry.check_name("model", options.model)
     if options.recipe:
         from kerasbert.training.recipe import read_recipe
 
-        settings = read_recipe(options.recipe).pretrain | settings
+        recipe = read_recipe(options.recipe).pretrain
+        settings = recipe | settings
     if options.model:
         settings["model"] = options.model
     missing = [name for name in ("model", "data", "steps", "out") if settings.get(name) is None]
@@ -29,12 +30,11 @@ def _pretrain(options: argparse.Namespace) -> None:
         raise InputError(f"pretrain needs {', '.join(missing)}: on the command line or in a --recipe")
     from kerasbert.training.pretrain import pretrain
 
-    if options.set:
-        settings["changes"] = settings.get("changes", {}) | changes_of(options.set)
-    masking = {"static": options.static_masks, "select": options.select}
-    if any(masking.values()):
-        chosen = {name: value for name, value in masking.items() if value}
-        settings["masking"] = settings.get("masking", {}) | chosen
+    changes, objective = objective_of(options, recipe.get("objective"))
+    if changes:
+        settings["changes"] = settings.get("changes", {}) | changes
+    if objective:
+        settings["objective"] = objective
     pretrain(**settings, plugin=options.plugins)
     print(settings["out"])
 

@@ -113,6 +113,35 @@ class Pieces:
         return np.concatenate([rows.reshape(-1, length), columns], axis=1)
 
 
+@dataclasses.dataclass(frozen=True)
+class Stretches:
+    """Examples that are stretches of the ids and nothing else.
+
+    Args:
+        ids: int array that the stretches refer to, separators among them.
+        spans: int64 [N, 2], start and end of each, at most S tokens.
+    """
+
+    ids: np.ndarray
+    spans: np.ndarray
+    random_next = 0
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def slice(self, begin: int, end: int) -> "Stretches":
+        """Examples begin .. end - 1."""
+        return Stretches(self.ids, self.spans[begin:end])
+
+    def render(self, *, length: int, cls_id: int, sep_id: int, pad_id: int) -> np.ndarray:
+        """Rows of token ids [S] and segment lengths [2] (all tokens, 0): int32 [N, S + 2]."""
+        rows = np.full(len(self) * length, pad_id, np.int32)
+        put(rows, np.arange(len(self)) * length, self.ids, self.spans)
+        sizes = self.spans[:, 1] - self.spans[:, 0]
+        columns = np.stack([sizes, np.zeros_like(sizes)], axis=1, dtype=np.int32)
+        return np.concatenate([rows.reshape(-1, length), columns], axis=1)
+
+
 def put(rows: np.ndarray, places: np.ndarray, ids: np.ndarray, spans: np.ndarray) -> None:
     """Copy spans [M, 2] of the ids to places [M] in the flattened rows.
 

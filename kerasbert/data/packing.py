@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from kerasbert.data.examples import Pieces, Spans
+from kerasbert.data.examples import Pieces, Spans, Stretches
 from kerasbert.errors import InputError
 from kerasbert.registry import PACKINGS
 
@@ -189,12 +189,25 @@ def pack_full(documents: Documents, *, length: int, seed: int, dupe_factor: int,
     A segment longer than the room is cut into pieces; no token is lost and none is used twice.
     """
     room = length - 2
-    count = len(documents.digests)
-    # One [SEP] in front of every document but the first: an example that crosses a border is then one span.
-    breaks = documents.bounds[documents.firsts[1:-1]]
-    ids = np.insert(documents.ids, breaks, sep_id)
-    owner = np.repeat(np.arange(count), np.diff(documents.firsts))
+    ids = _separated(documents, sep_id)
+    owner = np.repeat(np.arange(len(documents.digests)), np.diff(documents.firsts))
     return _singles(ids, _fill((documents.bounds[:-1] + owner).tolist(), (documents.bounds[1:] + owner).tolist(), room))
+
+
+def _separated(documents: Documents, sep_id: int) -> np.ndarray:
+    """The ids with one [SEP] in front of every document but the first: an example that crosses a border is then one span."""
+    return np.insert(documents.ids, documents.bounds[documents.firsts[1:-1]], sep_id)
+
+
+def pack_stream(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Stretches:
+    """One text cut every S tokens, for models that read on from a memory (Dai et al., 2019, Transformer-XL, section 3.2).
+
+    Documents follow one another with one separator between two; there is no [CLS]. Rows of a shard are neighbours: what
+    follows a row begins the next. A row of k * n tokens holds k consecutive segments of n tokens.
+    """
+    ids = _separated(documents, sep_id)
+    starts = np.arange(0, len(ids), length)
+    return Stretches(ids, np.stack([starts, np.minimum(starts + length, len(ids))], axis=1))
 
 
 def pack_doc(documents: Documents, *, length: int, seed: int, dupe_factor: int, sep_id: int) -> Spans:
@@ -323,7 +336,7 @@ class Packing:
     """A way to make examples of documents.
 
     Args:
-        pack: Documents -> Spans or Pieces.
+        pack: Documents -> Spans, Pieces or Stretches.
         shortest: least length: special tokens and at least one token in each part.
         feature: name of the last column of a row, or None.
         labels: int, answers to what is asked about a pair: 0 where nothing is. Such pairs are made of sentences.
@@ -332,7 +345,7 @@ class Packing:
         crosses: bool, whether an example may hold several documents.
     """
 
-    pack: Callable[..., Spans | Pieces]
+    pack: Callable[..., Spans | Pieces | Stretches]
     shortest: int
     feature: str | None = None
     labels: int = 0
@@ -354,6 +367,7 @@ PACKINGS.add("full", Packing(pack_full, 3, crosses=True))
 PACKINGS.add("doc", Packing(pack_doc, 3))
 PACKINGS.add("packed", Packing(pack_best_fit, 3, "pieces", crosses=True), "best_fit")
 PACKINGS.add("translations", Packing(pack_translations, 5, pairs=True))
+PACKINGS.add("stream", Packing(pack_stream, 2, crosses=True))
 
 
 def packing(name: str, length: int, dupe_factor: int = 1, separators: int = 1) -> Packing:

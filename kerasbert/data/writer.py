@@ -72,7 +72,9 @@ def write_records(
         length: S, tokens in an example, special tokens included.
         packing: "pairs" (BERT's segment pairs), "order" (ALBERT's), "place" (StructBERT's); RoBERTa's "sentences"
             (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc" (DOC-SENTENCES); "packed" (best fit, pieces that do not
-            see each other); or XLM's "translations" of two `text_field`s.
+            see each other); "stream" (rows that go on where the one before ends); or XLM's "translations" of two
+            `text_field`s. "sentence_pairs", "sentence_order_pairs", "structbert_pairs" and "best_fit" are other names of
+            pairs, order, place and packed, which records say.
         seed: int >= 0, of the packing.
         shards: number of files, by default one for every 64 MB of text.
         dupe_factor: how often each document is packed, each time with other pairs (BERT's option; pairs only).

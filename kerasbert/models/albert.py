@@ -47,7 +47,7 @@ class AlbertPretraining(BertPretraining):
     """Masked LM over n-grams + sentence order."""
 
     packing = "order"
-    masking_defaults: Mapping[str, Any] = {"select": "ngrams"}
+    defaults: Mapping[str, Any] = {"select": "ngrams"}
 
 
 def _size(layers: int, hidden: int, heads: int) -> dict[str, int]:

@@ -15,7 +15,7 @@ from kerasbert.registry import register, register_objective
 class WholeWordMasking(BertPretraining):
     """BERT's pretraining, whole words selected."""
 
-    masking_defaults: Mapping[str, Any] = {"select": "words"}
+    defaults: Mapping[str, Any] = {"select": "words"}
 
 
 register_objective("wwm", WholeWordMasking)

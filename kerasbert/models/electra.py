@@ -30,14 +30,15 @@ import keras
 from keras import ops
 
 from kerasbert.checkpoints import keras_hub
+from kerasbert.errors import InputError
 from kerasbert.layers import heads, random, visibility
 from kerasbert.layers.backend import pick
 from kerasbert.layers.block import stack
 from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import Linear
 from kerasbert.models.bert import BERT, HF, TF1, Encoder
+from kerasbert.objectives.base import label_sums
 from kerasbert.objectives.bert import BertPretraining
-from kerasbert.objectives.program import label_sums
 from kerasbert.registry import register, register_objective
 from kerasbert.spec import Spec
 
@@ -173,16 +174,20 @@ class ElectraPretraining(BertPretraining):
     """The generator's masked LM and the discriminator's replaced token detection (section 2)."""
 
     packing = "full"
-    masking_defaults: Mapping[str, Any] = {"mask": 0.85, "random": 0.0}
-    masking_of_large: Mapping[str, Any] = {"rate": 0.25}  # table 6, "mask percent"; configure_pretraining.py: mask_prob
+    defaults: Mapping[str, Any] = {"mask": 0.85, "random": 0.0}
+    of_large: Mapping[str, Any] = {"rate": 0.25}  # table 6, "mask percent"; configure_pretraining.py: mask_prob
     model_class = ElectraModel
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.scales = {"mlm": 1.0, "rtd": RTD_WEIGHT}
 
-    def parts(self, encoder):
+    def heads(self, encoder):
         spec, dtype = encoder.spec, encoder.dtype_policy
+        if not hasattr(spec, "of_generator"):
+            raise InputError(
+                "the objective electra needs a generator, which this model's Spec does not describe: pretrain an electra"
+            )
         smaller = spec.of_generator()
         # the released code's generator has its blocks' activation in the head too
         generator = Generator(smaller, encoder.block_class, heads.MaskedLM, name="generator", dtype=dtype)
@@ -192,14 +197,14 @@ class ElectraPretraining(BertPretraining):
         return {"generator": generator, "rtd": rtd}, shapes
 
     @classmethod
-    def masking_of(cls, spec):
-        return {**cls.masking_defaults, **(cls.masking_of_large if spec.hidden >= 1024 else {})}
+    def defaults_of(cls, spec):
+        return {**cls.defaults, **(cls.of_large if spec.hidden >= 1024 else {})}
 
     @classmethod
     def networks(cls, spec, predictions):
         return [(spec.of_generator(), predictions), (spec, 0.0)]
 
-    def weights(self, batch):
+    def counts(self, batch):
         real = ops.sum(ops.cast(batch["padding_mask"], "float32"))
         return {"mlm": ops.sum(batch["mlm_weights"]), "rtd": real}
 

@@ -2,12 +2,12 @@
 
 BERT's encoder (section 3.1), pretrained in stages that mask ever larger units (section 3.2): single tokens (3.2.1, basic:
 Chinese characters), whole phrases (3.2.2), whole named entities (3.2.3). What a phrase or an entity is comes with the
-records (`kerasbert data --words SOURCE --entities SOURCE`); a stage is a phase of the run with its own masking:
+records (`kerasbert data --words SOURCE --entities SOURCE`); a stage is a phase of the run with its own settings:
 
     phases:
-      - {steps: 300_000, masking: {select: tokens}}
-      - {steps: 300_000, masking: {select: words}}
-      - {masking: {select: entities}}
+      - {steps: 300_000, objective: {select: tokens}}
+      - {steps: 300_000, objective: {select: words}}
+      - {objective: {select: entities}}
 
 The paper does not say how long the stages are. Without phases, phrases are masked. Sizes are those of the released Chinese
 model: vocabulary 18,000, 513 positions, relu. The sentence-pair question is that of the released code.
@@ -27,7 +27,7 @@ from kerasbert.registry import register, register_objective
 class KnowledgeMasking(BertPretraining):
     """BERT's pretraining with whole phrases, or what a phase selects (section 3.2)."""
 
-    masking_defaults: Mapping[str, Any] = {"select": "words"}
+    defaults: Mapping[str, Any] = {"select": "words"}
 
 
 register_objective("ernie", KnowledgeMasking)

@@ -72,14 +72,14 @@ class SpanBertPretraining(BertPretraining):
     """
 
     packing = "full"
-    masking_defaults: Mapping[str, Any] = {"select": "spans", "render": "span"}
+    defaults: Mapping[str, Any] = {"select": "spans", "render": "span"}
     model_class = SpanBertModel
     predicted = BertPretraining.predicted | {"sbo": ("mlm_labels", "sbo_weights")}
 
-    def parts(self, encoder):
-        parts, shapes = super().parts(encoder)
-        parts["sbo"] = token_head(SpanBoundary, encoder.spec, "sbo", dtype=encoder.dtype_policy)
-        return parts, shapes | {"sbo": (None, None, encoder.spec.hidden)}
+    def heads(self, encoder):
+        heads, shapes = super().heads(encoder)
+        heads["sbo"] = token_head(SpanBoundary, encoder.spec, "sbo", dtype=encoder.dtype_policy)
+        return heads, shapes | {"sbo": (None, None, encoder.spec.hidden)}
 
     def prepare(self, features):
         batch = super().prepare(features)

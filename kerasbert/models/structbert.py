@@ -46,7 +46,7 @@ class StructBertPretraining(BertPretraining):
         counts = np.round(SHARE * np.arange(length + 1)).astype("int32")
         visible = ops.cast(batch["padding_mask"], "bool") & ordinary(features["token_ids"], self.tokenizer)
         ids, positions, labels, chosen = shuffle(
-            row_keys(features, self.masking, self.seed, "word_structure"),
+            row_keys(features, self.settings, self.seed, "word_structure"),
             batch["token_ids"],
             visible & ~masked_columns(batch),
             ops.take(counts, tokens),

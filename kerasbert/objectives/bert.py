@@ -12,8 +12,8 @@ from kerasbert.errors import InputError
 from kerasbert.layers import heads
 from kerasbert.layers.backend import pick
 from kerasbert.layers.feedforward import Linear
+from kerasbert.objectives.base import Objective, label_sums
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
-from kerasbert.objectives.program import Program, label_sums
 from kerasbert.registry import register_objective
 
 # what a feature of the records asks about a pair: (head, number of classes)
@@ -44,16 +44,23 @@ class PretrainingModel(heads.HeadedModel):
         return self.heads["mlm"](pick(sequence, positions), self.encoder.embeddings.tokens.table)
 
 
-class BertPretraining(Program):
-    """Masked LM + a question about the pair as a training program.
+class BertPretraining(Objective):
+    """Masked LM + a question about the pair.
 
     Args:
-        encoder: Encoder. tokenizer: whose special tokens are never masked. features: names of what a batch of the
-            records holds; those of SENTENCES bring a head. masking: objectives.masked_lm.MaskedLM, how tokens are
-            selected and rendered. seed: int.
+        encoder: Encoder.
+        tokenizer: whose special tokens are never masked.
+        features: names of what a batch of the records holds; those of SENTENCES bring a head.
+        settings: objectives.masked_lm.MaskedLM, how tokens are selected and rendered, or a mapping; `masking` is its
+            old name.
+        seed: int.
     """
 
     packing = "pairs"
+    settings_class = MaskedLM
+    settings_name = "masking"
+    token_losses = ("mlm",)
+    targets = "masked tokens"
     model_class = PretrainingModel
     # loss of predicted tokens -> its labels and weights [B, P] in a batch; the model gives `<loss>_logits`
     predicted: Mapping[str, tuple[str, str]] = {"mlm": ("mlm_labels", "mlm_weights")}
@@ -64,18 +71,38 @@ class BertPretraining(Program):
         tokenizer: Any,
         *,
         features: Collection[str] = (),
-        masking: MaskedLM | None = None,
+        settings: Any = None,
         seed: int = 0,
+        masking: Any = None,
     ):
-        self.tokenizer, self.seed = tokenizer, seed
-        self.masking = masking or MaskedLM(**self.masking_of(encoder.spec))
         self.sentences = {feature: SENTENCES[feature] for feature in SENTENCES if feature in features}
-        parts, shapes = self.parts(encoder)
-        self.scales = dict.fromkeys([*parts, *self.predicted], 1.0)
-        self.model = self.model_class(encoder, parts, shapes, name="pretraining", dtype=encoder.dtype_policy)
-        self.model.build()
+        settings = masking if settings is None else settings
+        super().__init__(encoder, tokenizer, features=features, settings=settings, seed=seed)
+        self.scales = dict.fromkeys([*self.model.heads, *self.predicted], 1.0)
 
-    def parts(self, encoder: Any) -> tuple[dict[str, Any], dict[str, tuple]]:
+    @property
+    def masking(self) -> MaskedLM:
+        """The old name of `settings`."""
+        return self.settings
+
+    @masking.setter
+    def masking(self, settings: MaskedLM) -> None:
+        self.settings = settings
+
+    @classmethod
+    def check(cls, settings, records):
+        if settings.select == "entities" and "entities" not in records.manifest["settings"]:
+            raise InputError(
+                f"records {records.directory} bring no entities along, and the masking selects them: make them again with "
+                "kerasbert data --entities SOURCE, or select words"
+            )
+
+    @classmethod
+    def predictions(cls, settings, length, tokens=None):
+        width = settings.width(length)
+        return width if tokens is None else min(width, settings.rate * tokens)
+
+    def heads(self, encoder: Any) -> tuple[dict[str, Any], dict[str, tuple]]:
         """The heads by name, and the shapes they are built with."""
         spec, dtype = encoder.spec, encoder.dtype_policy
         parts = {"mlm": heads.token_head(encoder.token_head, spec, dtype=dtype)}
@@ -91,13 +118,9 @@ class BertPretraining(Program):
         return parts, shapes
 
     def prepare(self, features):
-        """Records' features -> the batch that `losses` takes; runs in the input pipeline.
+        return mask_tokens(features, self.settings, tokenizer=self.tokenizer, seed=self.seed)
 
-        It gets the rows of several global batches at once: what becomes of a row may depend on that row alone.
-        """
-        return mask_tokens(features, self.masking, tokenizer=self.tokenizer, seed=self.seed)
-
-    def weights(self, batch):
+    def counts(self, batch):
         counts = {loss: ops.sum(batch[weights]) for loss, (_, weights) in self.predicted.items()}
         for feature, (head, _) in self.sentences.items():
             counts[head] = ops.cast(ops.shape(batch[feature])[0], "float32")

@@ -164,12 +164,3 @@ def masker(settings: MaskedLM, *, tokenizer: Any, seed: int) -> Callable[[Mappin
     return tf.autograph.experimental.do_not_convert(
         lambda features: mask_tokens(features, settings, tokenizer=tokenizer, seed=seed)
     )
-
-
-def unigram_baseline(records: Any) -> dict[str, float]:
-    """What guessing without looking reaches on the tokens that may be masked.
-
-    Returns:
-        {"entropy": nats (the loss of the best constant guess), "accuracy": share of the commonest token}.
-    """
-    return dict(records.manifest["unigram"])

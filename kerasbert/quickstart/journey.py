@@ -109,7 +109,7 @@ def run(out: str | os.PathLike, plan: Plan) -> dict[str, Any]:
         steps=plan.steps,
         batch=plan.batch,
         learning_rate=plan.learning_rate,
-        masking={"rate": plan.masking},
+        objective={"rate": plan.masking},
         seed=plan.seed,
     )
     pretraining = results(

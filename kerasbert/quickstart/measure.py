@@ -17,8 +17,6 @@ import kerasbert
 from kerasbert import registry, text
 from kerasbert.data import Records, read_table
 from kerasbert.errors import InputError
-from kerasbert.objectives.bert import BertPretraining
-from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.storage import files
 from kerasbert.tasks.predict import encoded_for
 from kerasbert.training import results
@@ -33,18 +31,19 @@ WITHOUT_TENSORFLOW = "import sys; sys.modules.update(tensorflow=None, keras=None
 def masked(run: Path, records: Records, rate: float, seed: int) -> dict[str, float]:
     """Accuracy and loss of a pretrained run's masked LM and next sentence on records, beside the unigram baseline."""
     model, tokenizer = kerasbert.load(run), text.load_tokenizer(run / "tokenizer")
-    program = BertPretraining(model, tokenizer, features=["next_label"], masking=MaskedLM(rate=rate), seed=seed)
+    objective = registry.objective(registry.family_of(model).objective)
+    program = objective(model, tokenizer, features=records.features, settings={"rate": rate}, seed=seed)
     results.load_heads(run, program.model.heads)
     sums: Counter = Counter()
     counts: Counter = Counter()
-    step = tf.function(lambda batch: (program.weights(batch), program.losses(batch, training=False)), autograph=False)
+    step = tf.function(lambda batch: (program.counts(batch), program.losses(batch, training=False)), autograph=False)
     batches = max(1, records.examples // BATCH)
     for batch in records.dataset(BATCH, seed=seed, shuffle=False, prepare=program.prepare).take(batches):
         weights, losses = step(batch)
         counts.update({name: float(value) for name, value in weights.items()})
         sums.update({name: float(value) for name, value in losses.items()})
     found = {name: sums[name] / counts[name.partition("/")[0]] for name in sums}
-    unigram = records.manifest["unigram"]
+    unigram = program.baseline(records)
     return found | {"unigram/accuracy": unigram["accuracy"], "unigram": unigram["entropy"]}
 
 

@@ -215,7 +215,7 @@ class TaskKind:
 
     def losses(self, task: Task, logits: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Loss or `loss/metric` name -> sum over the batch, float32 scalars."""
-        from kerasbert.objectives.program import label_sums
+        from kerasbert.objectives.base import label_sums
 
         loss, hits = label_sums(logits, batch["label"], batch["label_weight"])
         return {"label": loss, "label/accuracy": hits}

@@ -8,7 +8,7 @@ from keras import ops
 from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import LabelHead
-from kerasbert.objectives.program import correct, cross_entropy
+from kerasbert.objectives.base import correct, cross_entropy
 from kerasbert.tasks import labels, tables
 from kerasbert.tasks.base import TaskKind
 

@@ -1,4 +1,4 @@
-"""The model of a task and its training program; what differs between kinds stands in their files."""
+"""The model of a task and its objective; what differs between kinds stands in their files."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import keras
 from kerasbert import registry
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.readout import queries_of, readout
-from kerasbert.objectives.program import Program
+from kerasbert.objectives.base import Objective
 from kerasbert.tasks import base
 from kerasbert.tasks.task import Task
 
@@ -72,8 +72,8 @@ class TaskModel(HeadedModel):
         return model
 
 
-class TaskProgram(Program):
-    """A task's losses as a training program."""
+class TaskObjective(Objective):
+    """A task's losses as an objective."""
 
     def __init__(self, encoder: Any, task: Task):
         self.model = TaskModel(encoder, task, name="label_model")
@@ -81,7 +81,7 @@ class TaskProgram(Program):
         self.kind = self.model.kind
         self.scales = {"label": 1.0}
 
-    def weights(self, batch):
+    def counts(self, batch):
         return self.kind.counts(batch)
 
     def losses(self, batch, training=True):

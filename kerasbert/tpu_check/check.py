@@ -123,6 +123,7 @@ def check_tpu(
     precision: str = "mixed_bfloat16",
     accumulate: int = 1,
     changes: Mapping[str, Any] | None = None,
+    objective: str | Mapping[str, Any] | None = None,
     lower_only: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Check:
@@ -133,6 +134,7 @@ def check_tpu(
         batch: rows per replica, which is a chip (on v4 one of its two cores). length: int S.
         precision: "mixed_bfloat16" or "float32". accumulate: int, micro-batches per update.
         changes: Spec fields at dotted paths.
+        objective: as of `kb.pretrain`: name of another than the family's, or settings with the name as `name` among them.
         lower_only: do not compile, for slices that libtpu takes long for. It needs no extra.
         say: is told what takes minutes.
 
@@ -147,6 +149,7 @@ def check_tpu(
     family, spec = registry.find(model)
     if not lower_only:
         compiler.require()
+    asked = {"name": objective} if isinstance(objective, str) else dict(objective or {})
     step = Step(
         family,
         spec.derive(changes or {}),
@@ -154,6 +157,8 @@ def check_tpu(
         replicas=where.replicas,
         precision=precision,
         accumulate=accumulate,
+        objective=asked.pop("name", None),
+        settings=asked,
     )
     lowered = _lower(step, model, batch)
     if lower_only:

@@ -12,7 +12,6 @@ from kerasbert import registry
 from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
 from kerasbert.layers import backend
-from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.spec import Spec
 from kerasbert.tpu_check import hlo
 from kerasbert.training.chips import GB
@@ -70,9 +69,15 @@ class Step:
     """A model's train step, which is lowered for any batch.
 
     Args:
-        family, spec: of the model; the vocabulary's size comes from the spec.
-        length: int S. replicas: int. precision: as in `training.trainer`. accumulate: int. clip: float.
-        masking: settings of the masked LM.
+        family: of the model.
+        spec: of the model, with the vocabulary's size.
+        length: int S.
+        replicas: int.
+        precision: as in `training.trainer`.
+        accumulate: int.
+        clip: float.
+        objective: name of another objective than the family's.
+        settings: of the objective, by dotted path, over its own.
     """
 
     def __init__(
@@ -85,20 +90,21 @@ class Step:
         precision: str = "mixed_bfloat16",
         accumulate: int = 1,
         clip: float = 1.0,
-        masking: MaskedLM | None = None,
+        objective: str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ):
         if length > spec.longest:
             raise InputError(f"length {length}, expected at most {spec.longest} (embeddings.positions): lower --length")
         if precision not in PRECISIONS:
             raise InputError(f"precision {precision!r}, expected one that a TPU has: {', '.join(PRECISIONS)}")
-        objective = registry.objective(family.objective)
-        self.feature = PACKINGS[objective.packing].feature if spec.pooler else None
+        kind = registry.objective(objective or family.objective)
+        self.feature = PACKINGS[kind.packing].feature if spec.pooler else None
         self.length, self.accumulate, self.precision = length, accumulate, precision
         with in_precision(precision):
             encoder = family.encoder(spec)
             encoder.build()
             features = [self.feature] if self.feature else []
-            self.program = objective(encoder, _tokenizer(spec), features=features, masking=masking, seed=0)
+            self.program = kind(encoder, _tokenizer(spec), features=features, settings=settings, seed=0)
         self.core = ReplicaStep(
             self.program,
             adamw(learning_rate=1e-4, steps=1000, warmup=100),
@@ -116,7 +122,8 @@ class Step:
     def estimate(self, batch: int) -> float:
         """Bytes that a step on `batch` rows needs, by arithmetic (`preflight.estimate_hbm`)."""
         model, half, rows = self.program.model, self.precision != "float32", batch // self.accumulate
-        found = estimate_hbm(model.spec, model.count_params(), rows, self.length, half=half)
+        predicted = self.program.predictions(self.program.settings, self.length) / self.length
+        found = estimate_hbm(model.spec, model.count_params(), rows, self.length, half=half, predictions=predicted)
         return self.state + found["temporaries"] * GB
 
     def signature(self, batch: int) -> dict[str, tf.TensorSpec]:

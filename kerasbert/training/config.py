@@ -34,7 +34,8 @@ def option(
     flag: str | bool = True,
     recipe: bool = True,
     metavar: str | None = None,
-    read: Callable[[Any], Any] | None = None,
+    read: Callable[[str], Any] | None = None,
+    unit: float | None = None,
     python: str = "",
 ) -> Any:
     """A field of a class of options.
@@ -46,11 +47,20 @@ def option(
         flag: `--name`, where it is not the field's own; False for none.
         recipe: whether recipes and plans may say it.
         metavar: what stands for the value in `--help`.
-        read: turns the command line's value into the field's.
+        read: makes the value of the command line's text; a ValueError for a text that means nothing.
+        unit: what 1 is on the command line, where its unit is not the field's.
         python: what the docstring says besides.
     """
-    about = {"help": help, "least": least, "flag": flag, "recipe": recipe, "metavar": metavar, "read": read}
-    return dataclasses.field(default=default, metadata=about | {"python": python})
+    about = {"help": help, "least": least, "flag": flag, "recipe": recipe, "metavar": metavar}
+    return dataclasses.field(default=default, metadata=about | {"read": read, "unit": unit, "python": python})
+
+
+def _profile(text: str) -> tuple[int, int]:
+    """`START:COUNT` -> (first update from 0, number of updates)."""
+    start, count = text.split(":")
+    if not (start.isdecimal() and count.isdecimal()):
+        raise ValueError(text)
+    return int(start), int(count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,14 +125,14 @@ class RunConfig(TrainConfig):
     evaluate_every: int = option(0, "updates between evaluations; the last one is evaluated too", least=0)
     skip_bad_steps: int = option(0, "leave out N updates that are not finite", least=0, metavar="N")
     profile: tuple[int, int] | None = option(
-        None, "trace these updates for TensorBoard", metavar="START:COUNT", read=lambda text: read_profile(text)
+        None, "trace these updates for TensorBoard", metavar="START:COUNT", read=_profile
     )
     peak: float | None = option(
         None,
         "of all devices, to tell the utilisation",
         flag="--peak-tflops",
         metavar="PEAK_TFLOPS",
-        read=lambda tflops: tflops * 1e12,
+        unit=1e12,
         python="FLOP/s",
     )
     save_every: int = option(1000, "updates between checkpoints", least=0)
@@ -159,15 +169,21 @@ class PretrainConfig(RunConfig):
         flag=False,
         python="A named model takes its vocabulary's size from the tokenizer unless `embeddings.vocabulary` is among them",
     )
+    objective: str | Mapping[str, Any] | None = option(
+        None,
+        "another than the model's own: kerasbert list objectives; its settings: --set objective.FIELD=VALUE",
+        metavar="NAME",
+        python="Or a mapping: settings at dotted paths, over the objective's own, and the name as `name` where it is another",
+    )
     masking: Mapping[str, Any] | None = option(
-        None, "settings of the masked LM, over the objective's own", flag=False, python="A MaskedLM or a dict"
+        None, "old name of the objective's settings", flag=False, python="A dict, or the settings themselves"
     )
     init: str | os.PathLike | None = option(
         None, "start from these weights", metavar="RUN", python="The same as `model`=directory"
     )
     phases: Sequence[Any] | None = option(
         None,
-        "stretches of the run with their own records, batch, accumulate and masking (training.phases)",
+        "stretches of the run with their own records, batch, accumulate and settings of the objective (training.phases)",
         flag=False,
         python="Such as 90% of the steps on records of 128 tokens and the rest on 512; what a phase leaves out is the run's",
     )
@@ -262,14 +278,6 @@ def _check(config: Any) -> None:
         if not (fits and math.isfinite(value) and value >= least):
             kind = "whole number" if whole else "number"
             raise InputError(f"{name} must be a {kind} of at least {least}. Received: {value!r}")
-
-
-def read_profile(text: str) -> tuple[int, int]:
-    """`START:COUNT` -> (first update from 0, number of updates)."""
-    start, colon, count = text.partition(":")
-    if not (colon and start.isdecimal() and count.isdecimal()):
-        raise InputError(f"--profile {text!r}, expected START:COUNT such as 100:5")
-    return int(start), int(count)
 
 
 def described(fields: Mapping[str, dataclasses.Field]) -> str:

@@ -60,7 +60,7 @@ class RecordsFeed(Feed):
     """Records, one set for each phase.
 
     Args:
-        phases: the run's phases. records: of each phase. program: Program with `prepare`.
+        phases: the run's phases. records: of each phase. program: Objective.
         steps: int, updates of the run. seed: int. devices: tf.distribute.Strategy. flops: of an update, by phase.
     """
 

@@ -19,7 +19,7 @@ from kerasbert.layers.naming import names
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
 from kerasbert.tasks.load import task_of
-from kerasbert.tasks.model import TaskProgram
+from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task, find_task
 from kerasbert.training import results
 from kerasbert.training.best import BestWeights
@@ -101,7 +101,7 @@ class FineTuning(Job):
         self.train, self.dev = [encode(part.texts) for part in parts]
         keras.utils.set_random_seed(config.seed)
         with precision(config.precision):
-            program = TaskProgram(self.encoder, self.task)
+            program = TaskObjective(self.encoder, self.task)
         if config.keep_head:
             for head, layer in program.model.heads.items():
                 checkpoints.load_weights(self.source, layer, f"heads/{head}/")

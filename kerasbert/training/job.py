@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from kerasbert.errors import InputError
-from kerasbert.objectives.program import Program
+from kerasbert.objectives.base import Objective
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.load import load
 from kerasbert.training import multiworker, results
@@ -48,13 +48,17 @@ class Job:
         """(rows, micro-batches) of the updates: what must divide among the replicas."""
         return [(self.config.batch, self.config.accumulate)]
 
-    def build(self) -> Program:
+    def build(self) -> Objective:
         """The program, built under the strategy's scope, from the seed or trained weights."""
         raise NotImplementedError
 
     def description(self) -> dict[str, Any]:
         """What the result depends on beside the options, as json; called after `build`."""
         raise NotImplementedError
+
+    def earlier(self) -> dict[str, Any]:
+        """Of the description what a run may lack, because its version did not write it: what held then."""
+        return {}
 
     def rows(self) -> dict[str, Any]:
         """Where the rows lie, as `open_run` takes them: data, held_out."""
@@ -74,11 +78,11 @@ class Job:
         """What is said before the first update; not asked for where the run is quiet."""
         return ()
 
-    def feed(self, program: Program, run: Run) -> Feed:
+    def feed(self, program: Objective, run: Run) -> Feed:
         """The data."""
         raise NotImplementedError
 
-    def evaluation(self, program: Program, run: Run) -> Any:
+    def evaluation(self, program: Objective, run: Run) -> Any:
         """What evaluates (see `Trainer`), or None. Of a BestWeights the run leaves the best weights, else the last ones."""
         return None
 
@@ -126,13 +130,17 @@ def run(job: Job) -> keras.Model:
     return job.result(opened)
 
 
-def _open(job: Job, program: Program) -> Run:
+def _open(job: Job, program: Objective) -> Run:
     """The run at `out`, begun or gone on with; the other machines of several wait for the first."""
     config, chief = job.config, multiworker.is_chief(job.devices)
     description = config.to_json() | job.description()
     if job.constraint is not None:
         description["projection"] = job.constraint.describe(program.model.encoder, config.steps)  # its old name
-    told: Mapping[str, Any] = {"strategy": job.strategy, "defaults": defaults(type(config)), **job.rows()}
+    told: Mapping[str, Any] = {
+        "strategy": job.strategy,
+        "defaults": defaults(type(config)) | job.earlier(),
+        **job.rows(),
+    }
     if chief:
         opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **told)
         if not opened.finished:

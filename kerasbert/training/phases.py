@@ -4,13 +4,12 @@ BERT learns from 128 tokens for 90% of the steps and from 512 for the rest (Devl
 warm-up is a list of phases on the same records.
 """
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError, nearest
-from kerasbert.objectives.masked_lm import MaskedLM
+from kerasbert.objectives.base import Objective, changed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +21,9 @@ class Phase:
         data: directory of records; their length is the phase's.
         batch: int, sequences of the global batch.
         accumulate: int, micro-batches per update.
-        masking: settings of the masked LM that differ from the run's (ERNIE: tokens, then phrases, then entities).
+        masking: old name of `objective`.
+        objective: settings of the objective that differ from the run's, by dotted path (ERNIE: tokens, then phrases, then
+            entities); of them `prepare` reads the phase's, the losses the run's.
     """
 
     steps: int | None
@@ -30,6 +31,7 @@ class Phase:
     batch: int
     accumulate: int = 1
     masking: Mapping[str, Any] | None = None
+    objective: Mapping[str, Any] | None = None
 
     def __post_init__(self):
         for name in ("steps", "batch", "accumulate"):
@@ -38,33 +40,35 @@ class Phase:
                 raise InputError(f"{name} of a phase must be a whole number of at least 1. Received: {value!r}")
         if self.batch % self.accumulate:
             raise InputError(f"batch {self.batch} of a phase is not a multiple of its accumulate {self.accumulate}")
-        known = [field.name for field in dataclasses.fields(MaskedLM)]
-        for name in self.masking or {}:
-            if name not in known:
-                raise InputError(f"masking of a phase has no {name!r}. Nearest: {nearest(str(name), known)!r}")
-        MaskedLM(**(self.masking or {}))
 
-    def to_json(self) -> dict[str, Any]:
-        """A plain dict, without a masking that is the run's."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if name != "masking" or value}
+    def to_json(self, name: str = "objective") -> dict[str, Any]:
+        """A plain dict; settings that differ from the run's are at that name, and none where they are the run's."""
+        plain = {field: getattr(self, field) for field in ("steps", "data", "batch", "accumulate")}
+        return plain | ({name: self.changes} if self.changes else {})
 
-    def masked(self, masking: MaskedLM) -> MaskedLM:
-        """The run's masking with the phase's difference."""
-        return dataclasses.replace(masking, **(self.masking or {}))
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Settings of the objective that differ from the run's."""
+        return {**(self.masking or {}), **(self.objective or {})}
 
-    def prepare(self, program: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-        """The program's `prepare`, with the phase's masking."""
-        if self.masking:
-            masking, program = self.masked(program.masking), copy.copy(program)
-            program.masking = masking
-        return program.prepare
+    def settings(self, settings: Any) -> Any:
+        """The run's settings of the objective with the phase's difference.
+
+        Raises:
+            InputError: a setting that the objective has not, or a value that cannot be.
+        """
+        return changed(settings, self.changes, "the objective of a phase")
+
+    def prepare(self, objective: Objective) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        """The objective's `prepare`, with the phase's settings."""
+        return objective.with_settings(self.settings(objective.settings)).prepare if self.changes else objective.prepare
 
 
 def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Phase, ...]:
     """Phases from plain dicts; a field that a dict leaves out is the run's.
 
     >>> make_phases([{"steps": 9, "batch": 8}, {"data": "long"}], data="short", batch=2)[1]
-    Phase(steps=None, data='long', batch=2, accumulate=1, masking=None)
+    Phase(steps=None, data='long', batch=2, accumulate=1, masking=None, objective=None)
 
     Raises:
         InputError: an unknown field, one that is missing, a value out of range.
@@ -75,7 +79,7 @@ def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Pha
         for name in row:
             if name not in known:
                 raise InputError(f"phase {number} has no field {name!r}. Nearest: {nearest(str(name), known)!r}")
-        values = {"steps": None, "accumulate": 1, "masking": None} | defaults | dict(row)
+        values = {"steps": None, "accumulate": 1, "masking": None, "objective": None} | defaults | dict(row)
         missing = [name for name in known if name not in values]
         if missing:
             raise InputError(f"phase {number} has no {missing[0]}, and the run has none either")

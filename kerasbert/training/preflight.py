@@ -137,9 +137,13 @@ def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
     )
 
 
-def warn_of_memory(place: Place, spec: Any, parameters: int, rows: int, length: int, half: bool) -> None:
-    """Warn where a step will probably not fit the TPU; see `estimate_hbm`."""
+def warn_of_memory(
+    place: Place, spec: Any, parameters: int, rows: int, length: int, half: bool, predictions: float = 0.16
+) -> None:
+    """Warn where a step will probably not fit the TPU; see `estimate_hbm`, whose predictions the objective tells."""
     kind = chips.kind(metadata("attributes/accelerator-type")) if place.kind == "tpu" else None
-    warning = hbm_warning(estimate_hbm(spec, parameters, rows, length, half=half), kind) if kind else None
+    if not kind:
+        return
+    warning = hbm_warning(estimate_hbm(spec, parameters, rows, length, half=half, predictions=predictions), kind)
     if warning:
         warnings.warn(f"{warning}. `kerasbert check-tpu` compiles the real step", stacklevel=2)

@@ -1,5 +1,6 @@
 """Pretraining: records + an encoder + an objective -> a run directory."""
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +12,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints import source as sources
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
-from kerasbert.objectives.masked_lm import MaskedLM, unigram_baseline
-from kerasbert.objectives.program import Program
+from kerasbert.objectives.base import Objective
 from kerasbert.training import flops, results
 from kerasbert.training.config import PretrainConfig, configured
 from kerasbert.training.feed import RecordsFeed, verify
@@ -63,7 +63,7 @@ class Pretraining(Job):
         first = opened[self.phases[0].data]
         self.tokenizer = text.load_tokenizer(os.path.join(first.directory, "tokenizer"))
         self.source = _Source(model, config.init, config.changes, self.tokenizer)
-        self.masking = _masking(config, self.source)
+        self.settings = _settings(config, self.source)
         self.held_out = _held_out(self.phases, opened, config.held_out, config.evaluate_every)
         for held in {id(held): held for held in [*opened.values(), *(self.held_out or [])]}.values():
             _check(held, self.tokenizer, self.source, first)
@@ -71,7 +71,7 @@ class Pretraining(Job):
         if len(languages) > len(self.tokenizer.languages or ()):  # the run keeps the table of all its records
             self.tokenizer.languages = {name: number for number, name in enumerate(languages)}
         for phase in self.phases:
-            _check_units(phase.masked(self.masking), opened[phase.data])
+            self.source.objective.check(phase.settings(self.settings), opened[phase.data])
         verify([*opened.values(), *(self.held_out or [])], config.quiet)
         self.first, self.records = first, [opened[phase.data] for phase in self.phases]
         self.devices = find_strategy(self.strategy)
@@ -81,27 +81,32 @@ class Pretraining(Job):
 
     def description(self):
         config, source = self.config, self.source
-        phases = [phase.to_json() | {"data": held.digest} for phase, held in zip(self.phases, self.records)]
+        name = source.objective.settings_name
+        phases = [phase.to_json(name) | {"data": held.digest} for phase, held in zip(self.phases, self.records)]
         return {
             "model": source.name,
             "spec": specs.to_dict(source.spec),
             "init": source.digest,
-            "objective": source.family.objective,
-            "masking": {name: getattr(self.masking, name) for name in self.masking.__dataclass_fields__},
+            "objective": source.objective_name,
+            name: specs.to_dict(self.settings),
             "data": self.first.digest,
             "phases": phases if config.phases else None,
             "held_out": _said(self.held_out, config.held_out),
             "plugin": dict(config.plugin) if config.plugin else None,
         }
 
+    def earlier(self):
+        return {"objective": self.source.family.objective}
+
     def build(self):
         config, spec = self.config, self.source.spec
-        self.program = program = self.source.program(self.first, self.tokenizer, self.masking, config)
+        self.program = program = self.source.program(self.first, self.tokenizer, self.settings, config)
         check_rules(config.optimizer_options, program.model.trainable_variables)
         for phase, held in zip(self.phases, self.records):
             rows = phase.batch // (self.devices.num_replicas_in_sync * phase.accumulate)
             size = program.model.count_params(), rows, held.length
-            warn_of_memory(self.place, spec, *size, config.precision != "float32")
+            predicted = program.predictions(phase.settings(self.settings), held.length) / held.length
+            warn_of_memory(self.place, spec, *size, config.precision != "float32", predicted)
         return program
 
     def model(self):
@@ -110,11 +115,15 @@ class Pretraining(Job):
         return {"encoder": encoder, "heads": heads, **about}
 
     def lines(self):
-        base = unigram_baseline(self.first)
-        return [f"unigram baseline of the masked tokens: loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}"]
+        lines, base = [self.source.remark] if self.source.remark else [], self.program.baseline(self.first)
+        if base is not None:
+            about = f"loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}"
+            lines.append(f"unigram baseline of the {self.program.targets}: {about}")
+        return lines
 
     def feed(self, program, run):
-        work = [_flops(self.source, phase, held, self.masking) for phase, held in zip(self.phases, self.records)]
+        parts = zip(self.phases, self.records)
+        work = [_flops(self.source, phase, held, phase.settings(self.settings)) for phase, held in parts]
         steps, seed = self.config.steps, self.config.seed
         return RecordsFeed(self.phases, self.records, program, steps=steps, seed=seed, devices=self.devices, flops=work)
 
@@ -141,13 +150,16 @@ def _phases(config: PretrainConfig, data: str | os.PathLike) -> tuple[Phase, ...
     return phases
 
 
-def _masking(config: PretrainConfig, source: "_Source") -> MaskedLM:
-    """The settings of the masked LM: the objective's, over them a begun run's own, over them what is asked for."""
-    if isinstance(config.masking, MaskedLM):
-        return config.masking
-    old = None if config.overwrite else run_in(config.out)
-    begun = {} if old is None else old["settings"].get("masking", {})
-    return MaskedLM(**(dict(source.objective.masking_of(source.spec)) | begun | dict(config.masking or {})))
+def _settings(config: PretrainConfig, source: "_Source") -> Any:
+    """The settings of the objective, which is chosen: its own, over them a begun run's, over them what is asked for."""
+    asked = {"name": config.objective} if isinstance(config.objective, str) else dict(config.objective or {})
+    source.choose(asked.pop("name", None))
+    old, kind = None if config.overwrite else run_in(config.out), source.objective
+    begun = {} if old is None else old["settings"]
+    same = begun.get("objective", source.family.objective) == source.objective_name
+    kept = begun.get(kind.settings_name, {}) if same else {}
+    masking = specs.to_dict(config.masking) if dataclasses.is_dataclass(config.masking) else config.masking or {}
+    return kind.settings_for(source.spec, *map(specs.leaves, (kept, masking, asked)))
 
 
 def _held_out(
@@ -199,27 +211,38 @@ def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) 
         )
 
 
-def _check_units(masking: MaskedLM, records: Records) -> None:
-    if masking.select == "entities" and "entities" not in records.manifest["settings"]:
-        raise InputError(
-            f"records {records.directory} bring no entities along, and the masking selects them: make them again with "
-            "kerasbert data --entities SOURCE, or select words"
-        )
-
-
-def _flops(source: "_Source", phase: Phase, records: Records, masking: MaskedLM) -> float:
+def _flops(source: "_Source", phase: Phase, records: Records, settings: Any) -> float:
     """Arithmetic of an update of a phase, on average."""
-    mean, masking = records.tokens / records.examples, phase.masked(masking)
-    predicted = phase.batch * min(masking.width(records.length), masking.rate * mean)
+    mean = records.tokens / records.examples
+    predicted = phase.batch * source.objective.predictions(settings, records.length, mean)
     networks = source.objective.networks(source.spec, predicted)
     return sum(flops.update_flops(spec, phase.batch * mean, phase.batch, count) for spec, count in networks)
+
+
+def _accepted(model: str, directory: Any, info: checkpoints.ModelInfo) -> registry.Family:
+    """The family of a named model, where it can start from the weights of a directory.
+
+    Raises:
+        InputError: encoder or Spec are not of its kind.
+    """
+    named, own = registry.find(model)[0], registry.family(info.family)
+    if (named.encoder, type(named.spec)) != (own.encoder, type(own.spec)):
+        raise InputError(f"{directory} holds a {info.family}, expected {model}: name its own model")
+    sized = {"embeddings.vocabulary", *(path for kind in (named, own) for size in kind.sizes.values() for path in size)}
+    for path in [path for path in specs.differences(named.spec, own.spec) if path not in sized]:
+        there, here = specs.get(info.spec, path), specs.get(named.spec, path)
+        if there != here:
+            raise InputError(
+                f"{directory} holds a {info.family} with {path} {there!r}, expected {here!r} of {model}: name its own model"
+            )
+    return named
 
 
 class _Source:
     """Where the encoder comes from: a name, a directory or an object."""
 
     def __init__(self, model: Any, init: Any, changes: Mapping[str, Any] | None, tokenizer: Any):
-        self.directory, self.encoder, self.digest, self.tokenizer = None, None, None, None
+        self.directory, self.encoder, self.digest, self.tokenizer, self.remark = (None,) * 5
         changes = dict(changes or {})
         if init is not None:
             self.directory = sources.directory(init)
@@ -229,14 +252,17 @@ class _Source:
             self.directory = model = sources.directory(model)
         if self.directory is not None:
             info = checkpoints.read_model_json(self.directory)
-            if isinstance(model, str) and registry.find(model)[0].name != info.family:
-                raise InputError(f"{self.directory} holds a {info.family}, expected {model}: name its own model")
             shape = set(changes) - {"dropout", "attention.dropout"}
             if shape:
                 raise InputError(
                     f"cannot change {', '.join(sorted(shape))} of trained weights: only dropout may change"
                 )
             self.family, self.name = registry.family(info.family), info.name
+            if isinstance(model, str) and _accepted(model, self.directory, info) is not self.family:
+                self.family, self.name = registry.find(model)[0], model
+                self.remark = (
+                    f"{model} starts from the {info.family} in {self.directory}: their encoders are of one kind"
+                )
             self.spec = info.spec.derive(changes)
             self.digest = results.digest(self.directory)
             if (held := text.held_tokenizer(self.directory)) is not None:
@@ -252,13 +278,17 @@ class _Source:
             self.family = registry.family_of(model)
             self.name, self.digest = model.model_name or self.family.name, results.digest_of(model)
 
-    @property
-    def objective(self) -> Any:
-        """The class of the family's pretraining program."""
-        return registry.objective(self.family.objective)
+    def choose(self, name: str | None) -> None:
+        """The objective of that name, or the family's own."""
+        self.objective_name = registry.OBJECTIVES.name(name or self.family.objective)
+        self.objective: type[Objective] = registry.objective(self.objective_name)
+        if not (isinstance(self.objective, type) and issubclass(self.objective, Objective)):
+            raise InputError(
+                f"the objective {self.objective_name} is no subclass of kerasbert.objectives.base.Objective: derive it from that"
+            )
 
-    def program(self, records: Records, tokenizer: Any, masking: MaskedLM, config: PretrainConfig) -> Program:
-        """The training program, built under the strategy's scope that is open."""
+    def program(self, records: Records, tokenizer: Any, settings: Any, config: PretrainConfig) -> Objective:
+        """The objective with these settings on the model, built under the strategy's scope that is open."""
         keras.utils.set_random_seed(config.seed)
         with precision(config.precision):
             if self.encoder is None:
@@ -266,7 +296,7 @@ class _Source:
                 self.encoder.build()
                 self.encoder.model_name = self.name
             program = self.objective(
-                self.encoder, tokenizer, features=records.features, masking=masking, seed=config.seed
+                self.encoder, tokenizer, features=records.features, settings=settings, seed=config.seed
             )
         if self.directory is not None:
             checkpoints.load_weights(self.directory, self.encoder)

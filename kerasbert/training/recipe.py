@@ -12,6 +12,7 @@ Sections of the same file say how its records are made (`prepare`), what is trai
 (`export`). `${BUCKET}` is the environment's. A mistake is one line: file, line and field.
 """
 
+import contextlib
 import dataclasses
 import inspect
 import os
@@ -22,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerasbert import spec as specs
 from kerasbert.errors import InputError, nearest
 from kerasbert.training.config import FinetuneConfig, PretrainConfig, options
 
@@ -119,16 +121,15 @@ def read_recipe(path: str | os.PathLike) -> Recipe:
 def _check_pretraining(reader: "Reader", node: Any, values: dict[str, Any]) -> None:
     """What a single value's type does not tell, with the line of the field it is about."""
     from kerasbert import registry
-    from kerasbert.objectives.masked_lm import MaskedLM
     from kerasbert.training.optimizers import check_optimizer
     from kerasbert.training.phases import Phase, check_phases, make_phases
     from kerasbert.training.schedules import make_schedule
 
     nodes = {name: child for name, child in reader.items(node, "") if values.get(name) is not None}
-    spec = None
+    spec = family = None
     if "model" in values and not os.path.isdir(values["model"]):
         with reader.at(nodes["model"], "model"):
-            spec = registry.find(values["model"])[1]
+            family, spec = registry.find(values["model"])
     for path, child in reader.items(nodes["set"], "set.") if "set" in nodes else ():
         with reader.at(child, f"set.{path}"):
             if spec is not None:
@@ -144,8 +145,7 @@ def _check_pretraining(reader: "Reader", node: Any, values: dict[str, Any]) -> N
         if f"{name}_options" in nodes:
             with reader.at(nodes[f"{name}_options"], f"{name}_options"):
                 check(values.get(name, default), values[f"{name}_options"])
-    if "masking" in nodes:
-        reader.mapping(nodes["masking"], fields(MaskedLM), "masking.")
+    known = _objective_settings(reader, nodes, values, family)
     if "warmup" in nodes and "steps" in nodes and values["warmup"] > values["steps"]:
         with reader.at(nodes["warmup"], "warmup"):
             raise InputError(f"{values['warmup']} is more than the {values['steps']} steps")
@@ -153,13 +153,33 @@ def _check_pretraining(reader: "Reader", node: Any, values: dict[str, Any]) -> N
         for number, child in enumerate(nodes["phases"].value, 1):
             reader.mapping(child, fields(Phase), f"phases[{number}].")
             for name, inner in reader.items(child, f"phases[{number}]."):
-                if name == "masking" and inner.id == "mapping":
-                    reader.mapping(inner, fields(MaskedLM), f"phases[{number}].masking.")
+                if name in known and inner.id == "mapping":
+                    reader.mapping(inner, known[name], f"phases[{number}].{name}.")
         with reader.at(nodes["phases"], "phases"):
             defaults = {"data": values.get("data"), "batch": values.get("batch", 256)}
             phases = make_phases(values["phases"], **defaults, accumulate=values.get("accumulate", 1))
             if "steps" in nodes:
                 check_phases(phases, values["steps"])
+
+
+def _objective_settings(reader: "Reader", nodes: dict[str, Any], values: dict[str, Any], family: Any) -> dict[str, Any]:
+    """Settings by the field that holds them, `masking` or `objective`: dotted path -> type, after a check of the recipe's own.
+
+    Those of `objective` are not known where another place, such as a model directory, names the objective.
+    """
+    from kerasbert import registry
+
+    node, value = nodes.get("objective"), values.get("objective")
+    name = value.get("name") if isinstance(value, dict) else value
+    own = family.objective if family else registry.Family.objective
+    with reader.at(node, "objective") if node else contextlib.nullcontext():
+        settings = specs.paths(registry.objective(name or own).settings_class)
+    known = {"masking": settings} | ({"objective": settings} if name or family else {})
+    if "masking" in nodes:
+        reader.mapping(nodes["masking"], settings, "masking.")
+    if "objective" in known and node and node.id == "mapping":
+        reader.mapping(node, settings | {"name": str}, "objective.")
+    return known
 
 
 def fields(of: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.naming import names
-from kerasbert.tasks.model import TaskProgram
+from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task
 from kerasbert.training.nonfinite import FORMAT
 from kerasbert.training.trainer import assign, precision
@@ -62,9 +62,10 @@ def _program(content: dict[str, Any], features: Collection[str]) -> Any:
         encoder = family.encoder(specs.from_dict(content["spec"], type(family.spec)))
         encoder.build()
         if content["kind"] == "finetune":
-            return TaskProgram(encoder, Task.from_json(settings["task"]))
+            return TaskObjective(encoder, Task.from_json(settings["task"]))
         objective = registry.objective(settings["objective"])
-        return objective(encoder, None, features=features, seed=settings["seed"])
+        held = settings.get(objective.settings_name, {})
+        return objective(encoder, None, features=features, settings=held, seed=settings["seed"])
 
 
 class _Again:
@@ -74,7 +75,7 @@ class _Again:
         self.program, self.batch, self.rows = program, batch, content["rows"]
         self.key = random.key(content["settings"]["seed"], "dropout", tf.constant(content["iterations"], tf.int32))
         self.scale = content.get("scale") or 1.0
-        self.counts = program.weights(batch)
+        self.counts = program.counts(batch)
 
     def report(self) -> dict[str, Any]:
         variables = self.program.model.trainable_variables

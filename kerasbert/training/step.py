@@ -15,16 +15,18 @@ import tensorflow as tf
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
-from kerasbert.objectives.program import Program
+from kerasbert.objectives.base import Objective
 
 SUM = tf.distribute.ReduceOp.SUM
+ABSENT = float("nan")  # what a loss that nothing counted for logs: `progress.Means` leaves it out
+WHOLE = ("loss", "gradient_norm", "learning_rate")  # of every update; a nan there is one
 
 
 class StepCore:
     """One optimizer update on one global batch.
 
     Args:
-        program: Program, made under `strategy.scope()`.
+        program: Objective, made under `strategy.scope()`.
         optimizer: Keras optimizer, made there too.
         strategy: tf.distribute.Strategy.
         clip: float, largest global norm of the gradient; 0 for none.
@@ -37,7 +39,7 @@ class StepCore:
 
     def __init__(
         self,
-        program: Program,
+        program: Objective,
         optimizer: Any,
         strategy: tf.distribute.Strategy,
         *,
@@ -96,17 +98,21 @@ class StepCore:
             self.loop = tf.function(self._loop, autograph=False)
 
     def _loop(self, iterator, steps):
-        """`steps` updates in one call; the means of their logs, and the last learning rate."""
+        """`steps` updates in one call; the means of their logs over the updates that have them, and the last learning rate."""
 
         def one(total=None):
             logs = self.update_once(next(iterator))
-            rate = logs["learning_rate"]
-            logs = logs if total is None else tf.nest.map_structure(tf.add, total, logs)
-            return logs | {"learning_rate": rate}
+            present = {name: tf.cast(name in WHOLE or ~tf.math.is_nan(x), x.dtype) for name, x in logs.items()}
+            sums = {name: x if name in WHOLE else tf.where(present[name] > 0, x, 0.0) for name, x in logs.items()}
+            if total is not None:
+                sums, present = tf.nest.map_structure(tf.add, total, (sums, present))
+            return sums | {"learning_rate": logs["learning_rate"]}, present
 
-        logs = tf.while_loop(lambda done, logs: done < steps, lambda done, logs: (done + 1, one(logs)), (1, one()))[1]
-        count = tf.cast(steps, tf.float32)
-        return {name: value if name == "learning_rate" else value / count for name, value in logs.items()}
+        sums, counts = tf.while_loop(
+            lambda done, _: done < steps, lambda done, total: (done + 1, one(total)), (1, one())
+        )[1]
+        means = {name: value / counts[name] for name, value in sums.items()}  # 0 / 0 is ABSENT
+        return means | {"learning_rate": sums["learning_rate"]}
 
     def update_once(self, batch: Any) -> dict[str, tf.Tensor]:
         """Gradients and update in the graph that is being traced."""
@@ -149,7 +155,7 @@ class StepCore:
 
     def _gradients(self, batch):
         """In a replica: the gradients of the global batch, and logs."""
-        counts = self._sum(self.program.weights(batch))
+        counts = self._sum(self.program.counts(batch))
         gradients, sums = self._accumulated(batch, counts)
         gradients = self._sum(gradients)
         if self.scale is not None:
@@ -158,6 +164,7 @@ class StepCore:
         sums = self._sum(sums)
         logs = {name: value / tf.maximum(counts[name.partition("/")[0]], 1.0) for name, value in sums.items()}
         logs["loss"] = tf.add_n([scale * logs[name] for name, scale in self.program.scales.items()])
+        logs |= {name: tf.where(counts[name.partition("/")[0]] > 0, logs[name], ABSENT) for name in sums}
         logs["gradient_norm"] = norm
         return gradients, logs
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError, NonFinite
 from kerasbert.layers.naming import names, values
-from kerasbert.objectives.program import Program
+from kerasbert.objectives.base import Objective
 from kerasbert.storage import folders
 from kerasbert.training import flops, interruption, multiworker, nonfinite, results
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
@@ -41,7 +41,7 @@ class Trainer:
     """Trains a program for a number of updates; a killed run goes on from its last checkpoint with the same result.
 
     Args:
-        program: Program, made under the strategy's scope.
+        program: Objective, made under the strategy's scope.
         config: RunConfig, with the steps settled.
         strategy: tf.distribute.Strategy.
         run: Run.
@@ -54,7 +54,7 @@ class Trainer:
 
     def __init__(
         self,
-        program: Program,
+        program: Objective,
         config: RunConfig,
         strategy: tf.distribute.Strategy,
         run: Run,

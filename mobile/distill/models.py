@@ -14,10 +14,11 @@ from kerasbert.errors import InputError
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile.distill.recipes import spread
-from kerasbert.objectives.bert import MaskedLMPretraining
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
 from kerasbert.training import results
+
+OBJECTIVE = "bert"  # on records; without a feature that asks about pairs it predicts tokens alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +137,7 @@ def with_head(encoder: Any, task: Task | None, answers: bool, tokenizer: Any) ->
         model = HeadedModel(encoder, {}, {}, name="headless")
         model.build()
     elif task is None:
-        model = MaskedLMPretraining(encoder, tokenizer).model
+        model = registry.objective(OBJECTIVE)(encoder, tokenizer).model
     else:
         model = TaskModel(encoder, task, name="label_model")
         model.build()

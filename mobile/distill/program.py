@@ -11,8 +11,7 @@ from kerasbert.layers.backend import argmax
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.mobile.distill import losses
 from kerasbert.mobile.distill.recipes import HEADED, Distillation, layer_map
-from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
-from kerasbert.objectives.program import Program, correct, cross_entropy
+from kerasbert.objectives.base import Objective, correct, cross_entropy
 
 # of vectors: (loss, whether the layers are summed as in TinyBERT's equation 11 or averaged as in MobileBERT's code)
 BY_LAYER = {
@@ -38,7 +37,7 @@ class Widen(keras.layers.Layer):
         return ops.matmul(ops.cast(x, "float32"), self.kernel)
 
 
-class Imitation(Program):
+class Imitation(Objective):
     """A student that imitates a frozen teacher.
 
     The trained model holds the student, its heads and, where the widths differ, `widen_hidden` (one matrix for all layers)
@@ -78,7 +77,7 @@ class Imitation(Program):
         """Right answers and whether they count, float32 [...]; whether an answer is compared [...], and a token [B, S]."""
         raise NotImplementedError
 
-    def weights(self, batch):
+    def counts(self, batch):
         _, labelled, compared, tokens = self.targets(batch)
         counts = {"labels": ops.sum(labelled), "soft": ops.sum(compared), "logits": ops.sum(compared)}
         return {name: counts[name] if name in counts else ops.sum(tokens) for name in self.scales}
@@ -170,16 +169,15 @@ class TokenImitation(Imitation):
     """On records, by masked LM: answers are the logits of the masked tokens.
 
     Args:
-        tokenizer, masking, seed: as of `objectives.bert.BertPretraining`. The others are Imitation's.
+        batches: objectives.bert.BertPretraining, for its `prepare`. The others are Imitation's.
     """
 
-    def __init__(self, *args, tokenizer: Any, masking: MaskedLM, seed: int, **kwargs):
+    def __init__(self, *args, batches: Objective, **kwargs):
         super().__init__(*args, **kwargs)
-        self.tokenizer, self.masking, self.seed = tokenizer, masking, seed
+        self.batches = batches
 
     def prepare(self, features):
-        """Records' features of one global batch -> the batch that `losses` takes; runs in the input pipeline."""
-        return mask_tokens(features, self.masking, tokenizer=self.tokenizer, seed=self.seed)
+        return self.batches.prepare(features)
 
     def answers(self, model, outputs, batch, training):
         return model.tokens(outputs["sequence"], batch["mlm_positions"])

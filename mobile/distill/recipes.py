@@ -126,7 +126,10 @@ class DistillConfig(LabelledConfig):
     changes: Mapping[str, Any] | None = option(None, "Spec fields over a named student's", flag=False)
     copy_layers: bool = option(False, "start a named student from the teacher's layers")
     masking: Mapping[str, Any] | None = option(
-        None, "on records, settings of the masked LM as json", read=json.loads, python="A MaskedLM or a dict"
+        None,
+        "on records, settings of the masked LM as json",
+        read=json.loads,
+        python="A dict, or the settings themselves",
     )
     cache: str | os.PathLike | None = option(
         None,

@@ -18,8 +18,7 @@ from kerasbert.mobile.distill.program import LabelImitation, TokenImitation
 from kerasbert.mobile.distill.recipes import DistillConfig, find_recipe
 from kerasbert.mobile.distill.start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed, joined, read_unlabelled, teachers_answers
-from kerasbert.objectives.masked_lm import MaskedLM
-from kerasbert.objectives.program import Program
+from kerasbert.objectives.base import Objective
 from kerasbert.storage import files
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import task_of
@@ -116,7 +115,7 @@ class Distilling(Job):
         """Read and check the data -> the options with the steps settled."""
         raise NotImplementedError
 
-    def program(self, student: HeadedModel, teacher: HeadedModel) -> Program:
+    def program(self, student: HeadedModel, teacher: HeadedModel) -> Objective:
         """The program of two built models."""
         raise NotImplementedError
 
@@ -246,9 +245,9 @@ class OnRecords(Distilling):
             raise InputError("unlabelled texts and records: records are unlabelled text already, leave one out")
         self.records = Records(data)
         verify([self.records])
-        self.masking = (
-            config.masking if isinstance(config.masking, MaskedLM) else MaskedLM(**dict(config.masking or {}))
-        )
+        self.objective = registry.objective(models.OBJECTIVE)
+        masking = specs.to_dict(config.masking) if dataclasses.is_dataclass(config.masking) else config.masking or {}
+        self.masking = self.objective.settings_for(self.student.spec, masking)
         self.records.check(self.tokenizer, self.teacher.spec.embeddings.vocabulary)
         if self.records.length > self.longest:
             raise InputError(
@@ -265,12 +264,13 @@ class OnRecords(Distilling):
         return config.settled(epoch=0)
 
     def description(self):
-        masking = {name: getattr(self.masking, name) for name in self.masking.__dataclass_fields__}
-        return super().description() | {"masking": masking, "data": self.records.digest}
+        settings = {self.objective.settings_name: specs.to_dict(self.masking)}
+        return super().description() | settings | {"data": self.records.digest}
 
     def program(self, student, teacher):
         seed = self.config.seed
-        return TokenImitation(student, teacher, self.recipe, tokenizer=self.tokenizer, masking=self.masking, seed=seed)
+        batches = self.objective.without_model(self.tokenizer, self.masking, seed)
+        return TokenImitation(student, teacher, self.recipe, batches=batches)
 
     def feed(self, program, run):
         config, data = self.config, str(self.records.directory)

@@ -11,7 +11,7 @@ from typing import Any
 from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
-from kerasbert.mobile import rewrite
+from kerasbert.mobile.prune import rewrite
 from kerasbert.mobile.prune.importance import OUTPUT, importance, least, normalised
 from kerasbert.mobile.prune.slices import Cut
 from kerasbert.storage import files

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import repack
-from kerasbert.mobile.quantize import forms, ranges, static, weights
+from kerasbert.mobile.quantize import forms, ranges, static
 from kerasbert.mobile.quantize.schemes import SCHEMES
+from kerasbert.mobile.tflite import repack, weights
 
 SENSITIVITY = 200  # texts that the cost of each weight is measured on
 FINENESS = (static.FINENESS, 300.0, 1000.0, 3000.0, 10000.0)

@@ -8,9 +8,9 @@ import numpy as np
 from kerasbert import answers, inputs
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import Bundle
-from kerasbert.mobile import repack
-from kerasbert.mobile.quantize import product, ranges, static, weights
+from kerasbert.mobile.quantize import ranges, static
 from kerasbert.mobile.quantize.schemes import SCHEMES
+from kerasbert.mobile.tflite import product, repack, weights
 from kerasbert.text import Tokenizer
 
 Feeds = Iterable[tuple[str, dict[str, np.ndarray]]]

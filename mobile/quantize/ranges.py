@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import buckets, repack, samples
-from kerasbert.mobile.quantize.weights import grid
+from kerasbert.mobile import samples
 from kerasbert.mobile.quiet import captured
+from kerasbert.mobile.tflite import buckets, repack
+from kerasbert.mobile.tflite.weights import grid
 
 DEFAULT = 200  # texts: the ranges of MiniLM's tensors hardly grow after that
 

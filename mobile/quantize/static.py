@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import buckets, repack
-from kerasbert.mobile.quantize import weights as parts
 from kerasbert.mobile.quantize.ranges import Range
 from kerasbert.mobile.quiet import captured
+from kerasbert.mobile.tflite import buckets, repack
+from kerasbert.mobile.tflite import weights as parts
 
 ARITHMETIC = ("ADD", "SUB", "MUL", "DIV", "MEAN", "SUM", "SQUARED_DIFFERENCE", "RSQRT", "SQRT", "SQUARE", "POW", "NEG")
 # of `Range`. In MiniLM attention probabilities have 190, the worst GELU 27, what the second matrices make 0.8 to 14.

@@ -55,6 +55,18 @@ def test_full_sentences_by_hand():
     ]
 
 
+def test_a_stream_by_hand():
+    documents = make([[[10, 11], [12]], [[20, 21, 22], [23]], [[30]]])
+    stretches = packing("stream", 4).pack(documents, length=4, seed=0, dupe_factor=1, sep_id=SEP)
+    assert rows(stretches, 4).tolist() == [
+        # one separator between documents, none at their ends; no [CLS]
+        [10, 11, 12, SEP, 4, 0],
+        [20, 21, 22, 23, 4, 0],
+        [SEP, 30, 0, 0, 2, 0],
+    ]
+    assert rows(stretches.slice(1, 2), 4).tolist() == [[20, 21, 22, 23, 4, 0]]
+
+
 def test_full_sentences_marks_a_border_with_a_separator():
     spans = pack_full(make([[[10]], [[20], [21]]]), length=8, seed=0, dupe_factor=1, sep_id=SEP)
     assert rows(spans, 8).tolist() == [[CLS, 10, SEP, 20, 21, SEP, 0, 0, 6, 0]]

@@ -313,3 +313,18 @@ def test_addresses_are_read_as_files_are(source, made, tmp_path):
 def test_an_unknown_runner(source, tmp_path):
     with pytest.raises(InputError, match=r"no runner 'bean'\. Nearest: 'beam'"):
         write_records([source], corpus.tokenizer(), tmp_path / "out", runner="bean")
+
+
+def test_the_rows_of_a_stream_go_on_where_the_one_before_ends(source, tmp_path):
+    """A shard is one text, cut: rows of twice the length are two of the shorter ones, side by side."""
+    texts = []
+    for length in (16, 32):
+        records = write_records([source], corpus.tokenizer(), tmp_path / str(length), length=length, packing="stream")
+        rows = records.rows(records.shards[0])
+        assert (rows[:-1, length] == length).all()  # the last alone may be shorter
+        texts.append(rows[:, :length].reshape(-1)[: records.tokens])
+    assert (texts[0] == texts[1]).all()
+    assert 2 not in texts[0]  # no [CLS]
+    borders = np.flatnonzero(texts[0] == 3)
+    assert len(borders) == records.manifest["counts"]["documents"] - 1  # one separator between two documents
+    assert (np.diff(borders) > 1).all()

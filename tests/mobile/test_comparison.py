@@ -27,7 +27,8 @@ def data(run, tmp_path_factory):
 def test_texts_that_lose_their_end_are_a_cost(run, data, tmp_path):
     """Compared with the model cut to the same length, a file that cut 30 of 40 texts had agreement 1 and lost nothing."""
     import kerasbert as kb
-    from kerasbert.mobile import comparison, compress
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.pipeline import comparison
 
     report = compress(run, "float32", tmp_path / "x.tflite", lengths=[8], data=data, min_agreement=0)
     assert (report["cut"], report["model_length"]) == (30, 40)
@@ -42,7 +43,8 @@ def test_texts_that_lose_their_end_are_a_cost(run, data, tmp_path):
 
 def test_a_budget_that_reading_alone_breaks_is_refused_before_the_work(run, data, tmp_path, monkeypatch):
     """`--lengths 8 --max-drop 1` reported a drop of 0.00."""
-    from kerasbert.mobile import compress, convert
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.tflite import convert
 
     monkeypatch.setattr(convert, "named", lambda *a: pytest.fail("converted"))
     text = r"max_drop is 1 points, and reading alone loses \d+\.\d\d: 30 of these texts have more than 8 tokens"
@@ -71,7 +73,7 @@ def test_random_texts_fit_in_the_file(run):
 
 def test_the_longest_bucket_is_the_tasks_length():
     """A model that was fine-tuned with 256 tokens was compressed to 128 without a word."""
-    from kerasbert.mobile.buckets import choose
+    from kerasbert.mobile.tflite.buckets import choose
 
     assert choose(512, "kerasbert", None, None, 256) == (8, 12, 16, 24, 32, 40, 48, 64, 128, 192, 256)
     assert choose(512, "kerasbert", None, None, 20) == (8, 12, 16, 20)
@@ -82,7 +84,7 @@ def test_the_longest_bucket_is_the_tasks_length():
 
 def test_pairs_of_a_file(tmp_path):
     """`compress --texts` read a line as one text, which a model of pairs refuses."""
-    from kerasbert.mobile.compression import _cases
+    from kerasbert.mobile.pipeline.compression import _cases
 
     (tmp_path / "pairs.txt").write_text("a good film\tdull\n\nthe plot\tnot bad\n")
     found = _cases(None, True, tmp_path / "pairs.txt", None, 16)
@@ -92,7 +94,7 @@ def test_pairs_of_a_file(tmp_path):
 
 
 def test_mediapipe_keeps_accents_and_all_capitals_but_asciis():
-    from kerasbert.mobile.metadata import tokenizer
+    from kerasbert.mobile.tflite.metadata import tokenizer
     from kerasbert.text import WordPiece
     from kerasbert.text.wordpiece import SPECIALS
 
@@ -114,7 +116,7 @@ def test_mediapipe_keeps_accents_and_all_capitals_but_asciis():
 def test_a_file_for_mediapipe_is_judged_by_mediapipes_ids(tmp_path):
     """Judged by our runtime's ids it agreed on all texts, and MediaPipe gave other labels to a third of accented ones."""
     from kerasbert.mobile import compress
-    from kerasbert.mobile.comparison import check_agreement, remarks
+    from kerasbert.mobile.pipeline.comparison import check_agreement, remarks
     from kerasbert.tasks.load import load
 
     model = load(make_run(tmp_path / "run", words=["café", "cafe", "über", "uber"]))
@@ -133,7 +135,7 @@ def test_a_file_for_mediapipe_is_judged_by_mediapipes_ids(tmp_path):
 @pytest.mark.parametrize("label", ["so\nso", "so\r", "", "so\0so"])
 def test_a_label_that_mediapipe_cannot_read_is_refused(label, tmp_path):
     """It reads labels.txt line by line: one line too many, and it fails at the first text."""
-    from kerasbert.mobile.compression import _check_target
+    from kerasbert.mobile.pipeline.compression import _check_target
     from kerasbert.tasks.load import load
 
     model = load(make_run(tmp_path / "run", labels={"0": "good", "1": label, "2": "bad"}))
@@ -143,7 +145,7 @@ def test_a_label_that_mediapipe_cannot_read_is_refused(label, tmp_path):
 
 
 def test_agreement_of_numbers_that_are_not_finite_is_none():
-    from kerasbert.mobile.comparison import compare
+    from kerasbert.mobile.pipeline.comparison import compare
 
     expected = np.eye(3, dtype="float32")
     assert compare(expected, expected * np.nan, "classification", None)["agreement"] == 0

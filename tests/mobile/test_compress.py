@@ -22,8 +22,8 @@ def test_float_file_equals_the_model(float_file):
 
 def test_any_length_is_one_signature(run, any_file, int8_buckets):
     from kerasbert.export import bundle
-    from kerasbert.mobile.buckets import choose
-    from kerasbert.mobile.comparison import reading
+    from kerasbert.mobile.pipeline.comparison import reading
+    from kerasbert.mobile.tflite.buckets import choose
     from kerasbert.tasks.load import load
 
     path, report = any_file
@@ -75,7 +75,8 @@ def test_same_input_same_bytes_and_no_paths(run, float_file, tmp_path):
 
 def test_a_file_that_disagrees_is_not_written(run, float_file, tmp_path, monkeypatch):
     from kerasbert.export import bundle
-    from kerasbert.mobile import compress, compression
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.pipeline import compression
 
     data = float_file[0].read_bytes()
     converted = data[: -len(bundle.read(data).to_zip())]

@@ -34,7 +34,7 @@ def outputs(data, length, seed=0, name=None):
 
 @pytest.mark.slow
 def test_derived_buckets_equal_converted_ones(program):
-    from kerasbert.mobile import buckets, convert, repack
+    from kerasbert.mobile.tflite import buckets, convert, repack
 
     model, function = program
     signatures = {length: f"length_{length}" for length in (7, 24, 80, 96)}
@@ -48,7 +48,7 @@ def test_derived_buckets_equal_converted_ones(program):
 
 
 def test_float_file_equals_keras(program):
-    from kerasbert.mobile import convert
+    from kerasbert.mobile.tflite import convert
 
     model, function = program
     data = convert.convert(model, function, {9: "length_9", 20: "length_20", 70: "length_70"}, quantize="float32")
@@ -58,7 +58,7 @@ def test_float_file_equals_keras(program):
 
 
 def test_any_length_equals_keras(program):
-    from kerasbert.mobile import convert
+    from kerasbert.mobile.tflite import convert
 
     model, function = program
     data = convert.convert(model, function, {None: "any_length"}, quantize="float32")
@@ -70,7 +70,7 @@ def test_any_length_equals_keras(program):
 def test_graphs_that_differ_in_more_than_length_are_not_derived(program):
     from keras import ops
 
-    from kerasbert.mobile import buckets, convert
+    from kerasbert.mobile.tflite import buckets, convert
 
     model, function = program
 
@@ -84,7 +84,7 @@ def test_graphs_that_differ_in_more_than_length_are_not_derived(program):
 
 
 def test_lines_are_whole_numbers_only():
-    from kerasbert.mobile.buckets import _line
+    from kerasbert.mobile.tflite.buckets import _line
 
     a, b = np.array([1, 24, 48], "int32"), np.array([1, 32, 64], "int32")
     np.testing.assert_array_equal(_line(a, b, (-16, 8)), [1, 8, 16])
@@ -92,7 +92,7 @@ def test_lines_are_whole_numbers_only():
 
 
 def test_equal_vectors_are_written_once():
-    from kerasbert.mobile.repack import SharingBuilder
+    from kerasbert.mobile.tflite.repack import SharingBuilder
 
     builder = SharingBuilder(64)
     scales = np.arange(5, dtype="float32")
@@ -105,7 +105,7 @@ def test_an_operator_without_tflite_form_names_its_layer(program):
     import keras
     import tensorflow as tf
 
-    from kerasbert.mobile import convert
+    from kerasbert.mobile.tflite import convert
 
     class Determinant(keras.layers.Layer):
         def call(self, x):
@@ -119,7 +119,7 @@ def test_an_operator_without_tflite_form_names_its_layer(program):
 
 
 def test_unknown_quantization_names_the_nearest():
-    from kerasbert.mobile import convert
+    from kerasbert.mobile.tflite import convert
 
     assert convert.quantization("none") == "float32"
     with pytest.raises(InputError, match=r"no quantization 'dynamicint8'\. Nearest: 'dynamic_int8'"):

@@ -141,8 +141,8 @@ def test_operands_and_scales_are_looked_at(operands, scales, text, float_file, t
     """XNNPACK's delegate reads beyond the list of operands, and dies of such zero points: a segmentation fault."""
     from ai_edge_litert.schema_py_generated import BuiltinOperator, QuantizationParametersT
 
-    from kerasbert.mobile import repack
     from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.tflite import repack
 
     model = repack.read(parts(float_file[0])[0])
     graph = model.subgraphs[-1]
@@ -163,8 +163,8 @@ def test_operands_and_scales_are_looked_at(operands, scales, text, float_file, t
 @pytest.mark.parametrize("of", ["graph", "input", "output"])
 def test_a_signature_of_what_is_not_there_is_refused(of, float_file, tmp_path):
     """The interpreter looks up a subgraph by the signature's number without a check: a segmentation fault."""
-    from kerasbert.mobile import repack
     from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.tflite import repack
 
     model = repack.read(parts(float_file[0])[0])
     signature = model.signatureDefs[-1]

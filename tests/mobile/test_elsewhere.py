@@ -63,8 +63,8 @@ def sentences(count):
 
 
 def test_mediapipe_gives_the_same_labels_and_scores(mediapipe_file, tmp_path):
-    from kerasbert.mobile import metadata
     from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.tflite import metadata
 
     interpreter = environment(tmp_path / "venv", "mediapipe>=0.10")
     texts = [

@@ -15,7 +15,7 @@ from tests.mobile.conftest import rows as labelled
 @pytest.fixture(scope="module")
 def ledger():
     """The module; it needs TensorFlow."""
-    from kerasbert.mobile import ledger
+    from kerasbert.mobile.pipeline import ledger
 
     return ledger
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kerasbert.mobile import metadata
+from kerasbert.mobile.tflite import metadata
 
 flatbuffers = pytest.importorskip("flatbuffers")
 
@@ -56,7 +56,7 @@ def test_vectors_have_no_labels_file():
 
 
 def test_file_for_mediapipe(mediapipe_file):
-    from kerasbert.mobile import repack
+    from kerasbert.mobile.tflite import repack
 
     path, report = mediapipe_file
     assert report["target"] == "mediapipe"

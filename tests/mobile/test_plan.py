@@ -30,7 +30,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def untimed():
     """No process for each row of the ledger: test_ledger measures times."""
-    from kerasbert.mobile import ledger
+    from kerasbert.mobile.pipeline import ledger
 
     times = {"p50_ms": 1.0, "p90_ms": 2.0, "peak_memory_mb": 3.0}
     with pytest.MonkeyPatch.context() as patch:
@@ -41,7 +41,7 @@ def untimed():
 @pytest.fixture
 def plans():
     """The module; it needs TensorFlow."""
-    from kerasbert.mobile import plan
+    from kerasbert.mobile.pipeline import plan
 
     return plan
 

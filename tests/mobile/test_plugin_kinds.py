@@ -61,7 +61,7 @@ def test_a_kind_for_each_token_answers_as_predict(pieces):
 
 
 def test_tokens_beyond_the_longest_bucket_count_as_lost(pieces):
-    from kerasbert.mobile.comparison import compare
+    from kerasbert.mobile.pipeline.comparison import compare
 
     expected = [np.eye(3, dtype="float32")[[0, 1, 2, 2]]]
     found = compare(expected, [expected[0][:2]], "pieces", None)
@@ -93,7 +93,7 @@ def test_the_plug_in_must_be_there_and_the_same(pieces, tmp_path):
 
 def test_labelled_rows_give_the_metric(pieces, tmp_path, monkeypatch):
     """Compression measures tokens as the task does."""
-    from kerasbert.mobile import comparison
+    from kerasbert.mobile.pipeline import comparison
     from kerasbert.tasks import predict
 
     model = pieces[0]

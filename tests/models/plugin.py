@@ -65,7 +65,7 @@ class RarelyMasked(MaskedLMPretraining):
     """Masked LM on one document at a time, a fifth of its tokens."""
 
     packing = "doc"
-    masking_defaults = MappingProxyType({"rate": 0.2})
+    defaults = MappingProxyType({"rate": 0.2})
 
 
 register_objective("rarely_masked", RarelyMasked)

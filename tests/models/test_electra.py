@@ -321,5 +321,5 @@ def test_two_replicas_with_accumulation_equal_one(tmp_path):
 def test_large_masks_a_quarter(name, rate):
     """Clark et al., 2020, table 6, and the released configure_pretraining.py."""
     family, spec = registry.find(f"electra/{name}")
-    masking = MaskedLM(**registry.objective(family.objective).masking_of(spec))
+    masking = MaskedLM(**registry.objective(family.objective).defaults_of(spec))
     assert (masking.rate, masking.mask, masking.random) == (rate, 0.85, 0.0)

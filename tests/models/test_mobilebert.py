@@ -229,7 +229,7 @@ def test_bfloat16_is_near_float32(encoder):
         ({"bottleneck.norm": "none"}, "bottleneck.norm must be one of no_norm, layer_norm. Received: 'none'"),
         ({"bottleneck.attention": True}, "are both true, expected one"),
         ({"embeddings.width": None}, "embeddings.width must be a number below hidden 36. Received: None"),
-        ({"blocks.share": "all"}, "must be 'post' and 'none' with a bottleneck"),
+        ({"blocks.share": "all"}, "must be 'post', 'none' and true with a bottleneck"),
         ({"bottleneck.widht": 3}, "no spec field 'bottleneck.widht'. Nearest: 'bottleneck.width'"),
     ],
 )

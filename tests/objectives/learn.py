@@ -11,7 +11,7 @@ import numpy as np
 
 import kerasbert as kb
 from kerasbert import registry
-from kerasbert.objectives.masked_lm import unigram_baseline
+from kerasbert.objectives.base import Objective
 from kerasbert.training.strategy import strategy as make_strategy
 from tests.objectives import books
 
@@ -53,7 +53,7 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
     logs = [json.loads(line) for line in (folder / objective / "metrics.jsonl").read_text().splitlines()]
     last = [log for log in logs if log["step"] > STEPS - LAST]
     losses = {name: float(np.mean([log[name] for log in last])) for name in TOKENS if name in last[0]}
-    return {"entropy": unigram_baseline(records)["entropy"], "losses": losses}
+    return {"entropy": Objective.baseline(records)["entropy"], "losses": losses}
 
 
 def main(strategy: str, folder: Path, objectives: list[str]) -> None:

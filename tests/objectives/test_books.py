@@ -108,7 +108,7 @@ def test_what_is_asked_about_pairs_is_balanced(folder, packing):
 @pytest.mark.parametrize("family", ["bert-wwm", "spanbert", "structbert", "albert"])
 def test_the_objectives_of_the_papers(family):
     found = registry.objective(registry.family(family).objective)
-    settings = MaskedLM(**found.masking_defaults)
+    settings = MaskedLM(**found.defaults)
     assert (found.packing, settings.select, settings.render) == {
         "bert-wwm": ("pairs", "words", "token"),
         "spanbert": ("full", "spans", "span"),

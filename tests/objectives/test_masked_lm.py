@@ -8,7 +8,8 @@ from kerasbert.data import write_records
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.objectives import render
-from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens, masker, unigram_baseline
+from kerasbert.objectives.base import Objective
+from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens, masker
 from kerasbert.objectives.select import select, tokens
 from tests.data import corpus
 
@@ -226,7 +227,7 @@ def test_the_unigram_baseline_is_that_of_the_maskable_tokens(tmp_path):
     ids = np.concatenate([records.rows(shard)[:, :32].ravel() for shard in records.shards])
     counts = np.unique(ids[~np.isin(ids, SPECIAL)], return_counts=True)[1]
     share = counts / counts.sum()
-    baseline = unigram_baseline(records)
+    baseline = Objective.baseline(records)
     assert baseline["entropy"] == pytest.approx(-(share * np.log(share)).sum(), abs=1e-6)
     assert baseline["accuracy"] == pytest.approx(share.max(), abs=1e-6)
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 from kerasbert.data import write_records
 from kerasbert.layers import visibility
 from kerasbert.models.bert import Encoder
+from kerasbert.objectives.base import cross_entropy
 from kerasbert.objectives.bert import BertPretraining
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
-from kerasbert.objectives.program import cross_entropy
 from kerasbert.spec import Spec
 from tests import tiny
 from tests.data import corpus

@@ -74,7 +74,7 @@ def test_electra_is_the_papers(name, steps, batch, rate, monkeypatch):
     # Clark et al., table 6
     assert (found["steps"], found["learning_rate"], found["warmup"]) == (steps, rate, 10_000)
     assert [phase["batch"] for phase in found["phases"]] == [batch]
-    assert MaskedLM(**found["masking"]) == MaskedLM(**objective("electra").masking_defaults)
+    assert MaskedLM(**found["masking"]) == MaskedLM(**objective("electra").defaults)
 
 
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.name)

@@ -3,6 +3,7 @@
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.training.phases import Phase, check_phases, make_phases, phase_at, stream_step
 
 BERT = (Phase(900_000, "128", 1024), Phase(100_000, "512", 256))
@@ -88,25 +89,25 @@ def test_no_update_before_the_first():
 
 
 def test_a_phase_may_mask_differently():
-    from kerasbert.objectives.masked_lm import MaskedLM
-
-    plain, words = Phase(3, "a", 2), Phase(None, "a", 2, masking={"select": "words", "rate": 0.2})
+    changes = {"select": "words", "rate": 0.2}
+    plain, words = Phase(3, "a", 2), Phase(None, "a", 2, objective=changes)
     run = MaskedLM(mask=0.9, random=0.05)
-    assert plain.masked(run) == run
-    assert words.masked(run) == MaskedLM(mask=0.9, random=0.05, select="words", rate=0.2)
-    # a run from before phases had a masking goes on
+    assert plain.settings(run) == run
+    assert words.settings(run) == MaskedLM(mask=0.9, random=0.05, select="words", rate=0.2)
+    # a run from before phases had settings goes on, and one from when they were called masking
     assert plain.to_json() == {"steps": 3, "data": "a", "batch": 2, "accumulate": 1}
     assert Phase(**words.to_json()) == words
+    assert Phase(None, "a", 2, masking=changes).to_json("masking") == words.to_json("masking")
 
 
 @pytest.mark.parametrize(
     ("masking", "message"),
     [
-        ({"selct": "words"}, "masking of a phase has no 'selct'. Nearest: 'select'"),
+        ({"selct": "words"}, "the objective of a phase has no setting 'selct'. Nearest: 'select'"),
         ({"select": "word"}, "no select function 'word'. Nearest: 'words'"),
         ({"rate": 1.5}, "masking rate 1.5"),
     ],
 )
 def test_a_phases_masking_that_cannot_be(masking, message):
     with pytest.raises(InputError, match=message):
-        Phase(3, "a", 2, masking=masking)
+        Phase(3, "a", 2, masking=masking).settings(MaskedLM())

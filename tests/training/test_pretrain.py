@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -257,11 +258,68 @@ def test_a_run_goes_on_with_the_masking_it_was_begun_with(tmp_path, data, monkey
     from kerasbert.objectives.bert import BertPretraining
 
     kb.pretrain("bert/tiny", data, out=tmp_path / "run", **ARGUMENTS | {"steps": 2})
-    monkeypatch.setattr(BertPretraining, "masking_of", classmethod(lambda cls, spec: {"rate": 0.25}))
+    monkeypatch.setattr(BertPretraining, "defaults_of", classmethod(lambda cls, spec: {"rate": 0.25}))
     kb.pretrain("bert/tiny", data, out=tmp_path / "run", **ARGUMENTS | {"steps": 3})
     assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["masking"]["rate"] == 0.15
     with pytest.raises(InputError, match="masking.rate is 0.15 there, 0.3 asked for"):
         kb.pretrain("bert/tiny", data, out=tmp_path / "run", **ARGUMENTS | {"masking": {"rate": 0.3}})
+
+
+@pytest.mark.slow
+def test_another_objective_is_recorded_and_compared(tmp_path, folder, run, data):
+    """The span boundary objective on RoBERTa; a run of a version that recorded none is one of the family's own."""
+    arguments = ARGUMENTS | {"steps": 2}
+    full = tiny.records(folder, "full")
+    kb.pretrain("roberta/base", full, out=tmp_path / "span", objective="spanbert", **arguments)
+    settings = json.loads((tmp_path / "span" / "run.json").read_text())["settings"]
+    assert (settings["objective"], settings["masking"]["select"]) == ("spanbert", "spans")
+    assert {"heads/sbo/places/table", "heads/mlm/bias"} <= weights(tmp_path / "span").keys()
+    asked = {"name": "spanbert", "select": "spans"}
+    kb.pretrain("roberta/base", full, out=tmp_path / "span", objective=asked, **arguments)
+    with pytest.raises(InputError, match="objective is 'spanbert' there, 'masked_lm' asked for"):
+        kb.pretrain("roberta/base", full, out=tmp_path / "span", **arguments)
+    described = json.loads((run / "run.json").read_text())
+    assert described["settings"].pop("objective") == "bert"
+    old = shutil.copytree(run, tmp_path / "old")
+    (old / "run.json").write_text(json.dumps(described))
+    kb.pretrain("bert/tiny", data, out=old, **ARGUMENTS)
+
+
+@pytest.mark.slow
+def test_a_model_starts_from_another_of_the_same_encoder(tmp_path, folder, run, capsys):
+    arguments = {name: value for name, value in ARGUMENTS.items() if name != "changes"} | {"steps": 1, "quiet": False}
+    kb.pretrain("structbert/base", tiny.records(folder, "place"), init=run, out=tmp_path / "run", **arguments)
+    assert f"structbert/base starts from the bert in {run}: their encoders are of one kind" in capsys.readouterr().err
+    assert kb.load(tmp_path / "run").model_name == "structbert/base"
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"]["objective"] == "structbert"
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("electra/small", "holds a bert, expected electra/small: name its own model"),
+        ("ernie/base", "holds a bert with .*, expected .* of ernie/base: name its own model"),
+    ],
+)
+def test_a_model_of_another_kind_is_no_start(tmp_path, data, run, model, message):
+    with pytest.raises(InputError, match=message):
+        kb.pretrain(model, data, init=run, steps=1, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("objective", "message"),
+    [
+        ("electr", "no objective 'electr'. Nearest: 'electra'"),
+        ("electra", "the objective electra needs a generator"),
+        ({"rat": 0.1}, "the objective has no setting 'rat'. Nearest: 'rate'"),
+        ({"name": "spanbert", "rate": "all"}, "rate must be float. Received: 'all'"),
+    ],
+)
+def test_an_objective_that_cannot_be(tmp_path, data, objective, message):
+    with pytest.raises(InputError, match=message):
+        kb.pretrain("bert/tiny", data, objective=objective, out=tmp_path / "run", **ARGUMENTS)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_damaged_shard_stops_a_run_before_it_begins(tmp_path):

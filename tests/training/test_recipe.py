@@ -101,6 +101,16 @@ def test_a_recipe_is_the_arguments_of_the_functions(recipe):
             "steps: 9\ndata: x\nphases:\n  - {steps: 3}\n  - {masking: {selct: words}}",
             r"r.yaml:5: no field 'phases\[2\].masking.selct'. Nearest: 'phases\[2\].masking.select'",
         ),
+        ("objective: ernei", "r.yaml:1: objective: no objective 'ernei'. Nearest: 'ernie'"),
+        (
+            "model: bert/tiny\nobjective:\n  ratio: 0.2",
+            "r.yaml:3: no field 'objective.ratio'. Nearest: 'objective.rate'",
+        ),
+        ("objective: {name: spanbert, select: 3}", "r.yaml:1: objective.select must be text. Received: 3"),
+        (
+            "model: bert/tiny\nsteps: 9\ndata: x\nphases:\n  - {steps: 3}\n  - {objective: {selct: words}}",
+            r"r.yaml:6: no field 'phases\[2\].objective.selct'. Nearest: 'phases\[2\].objective.select'",
+        ),
         ("steps: 10\nwarmup: 11", "r.yaml:2: warmup: 11 is more than the 10 steps"),
         ("masking:\n  ratio: 0.2", "r.yaml:2: no field 'masking.ratio'. Nearest: 'masking.rate'"),
         ("prepare:\n  out: x", "r.yaml:2: prepare has no lengths"),
@@ -172,6 +182,26 @@ def test_the_command_line_goes_before_the_recipe(recipe, asked, capsys):
     changed = {"batch": 16, "out": "run", "quiet": True, "changes": {"dropout": 0.5, "attention.heads": 4}}
     assert asked == expected | changed | {"plugin": None}
     assert capsys.readouterr().out == "run\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "line", "expected"),
+    [
+        ("", "--objective spanbert --set objective.rate=0.2", {"name": "spanbert", "rate": 0.2}),
+        ("objective: spanbert", "--set objective.rate=0.2", {"name": "spanbert", "rate": 0.2}),
+        (
+            "objective: {name: spanbert, rate: 0.3}",
+            "--select words",
+            {"name": "spanbert", "rate": 0.3, "select": "words"},
+        ),
+        ("objective: {name: spanbert, rate: 0.3}", "--objective ernie", {"name": "ernie"}),
+        ("masking: {rate: 0.3}", "--static-masks 4", {"static": 4}),
+    ],
+)
+def test_the_objective_of_recipe_and_command_line(recipe, asked, written, line, expected):
+    path = recipe(f"model: bert/tiny\nsteps: 3\ndata: x\n{written}")
+    assert cli.main(["pretrain", "--recipe", str(path), "--out", "run", "--set", "dropout=0", *line.split()]) == 0
+    assert (asked["objective"], asked["changes"]) == (expected, {"dropout": 0})
 
 
 def test_without_a_recipe_the_function_s_defaults_hold(asked):

@@ -96,7 +96,7 @@ def test_auto_takes_the_gpus_that_are_there(monkeypatch, gpus, name, devices):
 
 def test_auto_is_the_default_everywhere():
     from kerasbert.mobile.distill import distill
-    from kerasbert.mobile.plan import Plan
+    from kerasbert.mobile.pipeline.plan import Plan
 
     for function in (kb.pretrain, kb.finetune, distill, Plan, strategy):
         names = inspect.signature(function).parameters

@@ -128,7 +128,7 @@ def make() -> None:
     """Everything, in the folder at hand."""
     import kerasbert as kb
     from kerasbert import mobile
-    from kerasbert.mobile import ledger
+    from kerasbert.mobile.pipeline import ledger
     from kerasbert.mobile.runtime import load
 
     write_rows(Path("rows"))

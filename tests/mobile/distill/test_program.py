@@ -9,6 +9,7 @@ from kerasbert.layers import random
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile.distill.program import LabelImitation, TokenImitation
 from kerasbert.mobile.distill.recipes import RECIPES, Distillation
+from kerasbert.objectives.bert import BertPretraining
 from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.tasks.task import Task
 from kerasbert.training.optimizers import adamw
@@ -181,15 +182,18 @@ def test_every_encoder_teaches(name):
     check_learns(LabelImitation(student, teacher, ALL), worlds.batch(), teacher)
 
 
+def batches():
+    """What masks the rows of records."""
+    return BertPretraining.without_model(worlds.TOKENIZER, MaskedLM())
+
+
 @pytest.mark.slow
 def test_mobilebert_learns_from_ib_bert():
     """The paper's pair: equal widths, nothing is widened."""
     student, teacher = (
         worlds.model(name, task=None, seed=s, dropout=0.0) for s, name in enumerate(("mobilebert", "ib-bert"))
     )
-    program = TokenImitation(
-        student, teacher, RECIPES["mobilebert"], tokenizer=worlds.TOKENIZER, masking=MaskedLM(), seed=0
-    )
+    program = TokenImitation(student, teacher, RECIPES["mobilebert"], batches=batches())
     assert program.widen == {}
     check_learns(program, worlds.batch(), teacher)
 
@@ -198,14 +202,12 @@ def test_mobilebert_learns_from_ib_bert():
 @pytest.mark.parametrize("name", different())
 def test_every_encoder_learns_tokens(name):
     student, teacher = worlds.model(name, 8, task=None, dropout=0.0), worlds.model("bert", task=None, seed=2)
-    settings = {"tokenizer": worlds.TOKENIZER, "masking": MaskedLM(), "seed": 0}
-    check_learns(TokenImitation(student, teacher, RECIPES["distilbert"], **settings), worlds.batch(), teacher)
+    check_learns(TokenImitation(student, teacher, RECIPES["distilbert"], batches=batches()), worlds.batch(), teacher)
 
 
 def test_tokens_at_full_precision_against_numpy():
     student, teacher, batch = worlds.model("bert", task=None), worlds.model("bert", task=None, seed=2), worlds.batch()
-    settings = {"tokenizer": worlds.TOKENIZER, "masking": MaskedLM(), "seed": 0}
-    program = TokenImitation(student, teacher, RECIPES["distilbert"], **settings)
+    program = TokenImitation(student, teacher, RECIPES["distilbert"], batches=batches())
     found, counts = sums(program, batch), {n: float(c) for n, c in program.weights(batch).items()}
     assert counts == {"soft": 8.0, "labels": 8.0, "cosine": 10 + 8 + 6 + 4}
     logits = [np.asarray(m(batch)["mlm_logits"], "float64") / 2 for m in (student, teacher)]

@@ -11,7 +11,7 @@ from kerasbert.checkpoints import read_tensors
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile import prune
-from kerasbert.tasks.model import TaskProgram
+from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import TrainConfig
 from kerasbert.training.optimizers import adamw, averaged, make_optimizer
@@ -35,7 +35,7 @@ def zeros(weights, mask) -> bool:
 
 def core_of(subject, pruner, steps, optimizer=None, **settings):
     """A step core, its model, and a function that makes an update with random gradients."""
-    program = TaskProgram(subject.encoder(), Task("opinions", labels={"0": "no", "1": "yes"}))
+    program = TaskObjective(subject.encoder(), Task("opinions", labels={"0": "no", "1": "yes"}))
     optimizer = optimizer or adamw(learning_rate=1e-2, steps=100)
     core = StepCore(program, optimizer, tf.distribute.get_strategy(), **settings)
     pruner.install(program.model, steps)

@@ -8,7 +8,8 @@ import kerasbert as kb
 from kerasbert.checkpoints import load_encoder, save_model
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
-from kerasbert.mobile import prune, rewrite
+from kerasbert.mobile import prune
+from kerasbert.mobile.prune import rewrite
 from kerasbert.mobile.prune.importance import importance, least, normalised
 from kerasbert.mobile.prune.slices import Cut
 from kerasbert.spec import Spec

@@ -13,12 +13,12 @@ from kerasbert.errors import InputError
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile import compress, quantize
-from kerasbert.mobile.comparison import reference
 from kerasbert.mobile.distill import distill
+from kerasbert.mobile.pipeline.comparison import reference
 from kerasbert.mobile.quantize.aware_training import attach, attach_ranges, read_ranges, rounded
 from kerasbert.mobile.quantize.fake import PerChannel
 from kerasbert.mobile.runtime import load as load_file
-from kerasbert.tasks.model import TaskModel, TaskProgram
+from kerasbert.tasks.model import TaskModel, TaskObjective
 from kerasbert.tasks.task import Task
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
@@ -85,7 +85,7 @@ def test_the_model_computes_what_its_file_computes(name, tmp_path):
 def test_every_family_is_trained(name, tmp_path):
     """Two updates change every kernel that is rounded."""
     subject = Subject(name, tmp_path, hidden=64, dropout=0.1)
-    program = TaskProgram(subject.encoder(), TASK)
+    program = TaskObjective(subject.encoder(), TASK)
     core = StepCore(program, adamw(learning_rate=1e-3, steps=10), tf.distribute.get_strategy())
     quantizer = quantize.Aware()
     quantizer.install(program.model, 2)
@@ -232,7 +232,7 @@ def test_ranges_are_kept_beside_the_best_weights(finetuned, files, tmp_path):
 @pytest.mark.slow
 def test_the_static_file_computes_with_the_ranges(hard, files, tmp_path):
     """Its products are int8 from end to end, and it says what the rounded model says."""
-    from kerasbert.mobile import repack
+    from kerasbert.mobile.tflite import repack
 
     out, texts = tmp_path / "q", world.sentences(60, 5)
     quantize.aware(hard, files, out=out, per="tensor", steps=40, **SETTINGS | {"learning_rate": 2e-3})

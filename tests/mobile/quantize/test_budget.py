@@ -48,7 +48,7 @@ def ruined(run):
 
 def test_the_ruined_layer_stays_float(ruined, tmp_path, monkeypatch, capsys):
     from kerasbert.mobile import compress, quantize
-    from kerasbert.mobile.quantize import weights
+    from kerasbert.mobile.tflite import weights
 
     monkeypatch.setattr(weights, "SMALLEST", 1)  # all are tiny here
     data = labelled(ruined, tmp_path / "dev.tsv")
@@ -92,8 +92,9 @@ class Scripted:
 
 @pytest.mark.slow
 def test_static_leaves_more_operators_in_float(run):
-    from kerasbert.mobile import compression, convert
+    from kerasbert.mobile.pipeline import compression
     from kerasbert.mobile.quantize import budget, forms
+    from kerasbert.mobile.tflite import convert
 
     model, named = classifier(run)
     bundle = compression.about(model, {16: "length_16"})
@@ -114,7 +115,7 @@ def test_static_leaves_more_operators_in_float(run):
 def test_a_budget_that_cannot_be_met_says_the_best(run, tmp_path, monkeypatch):
     """Tokens and positions cancel each other in one coordinate: its size leaves the other coordinates no steps."""
     from kerasbert.mobile import compress
-    from kerasbert.mobile.quantize import weights
+    from kerasbert.mobile.tflite import weights
 
     model, named = classifier(run)
     monkeypatch.setattr(weights, "SMALLEST", 400)  # the table of tokens and no other

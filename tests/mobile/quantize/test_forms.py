@@ -11,7 +11,7 @@ pytest.importorskip("tensorflow")
 
 
 def test_by_row_by_hand():
-    from kerasbert.mobile.quantize.editor import by_row
+    from kerasbert.mobile.tflite.editor import by_row
 
     data, scale = by_row(np.array([[1.27, -0.5, 0.014], [0, 0, 0], [-254, 2, 1.1]], "float32"))
     np.testing.assert_allclose(scale, [0.01, 1, 2], rtol=1e-6)
@@ -20,7 +20,7 @@ def test_by_row_by_hand():
 
 
 def test_grid_holds_zero_and_both_ends():
-    from kerasbert.mobile.quantize.weights import grid
+    from kerasbert.mobile.tflite.weights import grid
 
     assert grid(-1.28, 1.27) == (pytest.approx(0.01), 0)
     assert grid(0.5, 2.55) == (pytest.approx(0.01), -128)  # zero is in every range
@@ -42,8 +42,8 @@ def test_fineness_of_a_flat_and_of_an_uneven_tensor():
 def tables():
     """(file with an int8 table, the same in float, the table) of a look-up alone."""
     from kerasbert.layers.embeddings import Table
-    from kerasbert.mobile import convert, repack
     from kerasbert.mobile.quantize import forms
+    from kerasbert.mobile.tflite import convert, repack
 
     layer = Table(300, 8, name="tokens")
     layer.build()
@@ -73,8 +73,8 @@ def test_int8_table_row_by_row(tables):
 
 
 def test_only_the_tables_are_int8(run, tmp_path, monkeypatch):
-    from kerasbert.mobile import compress, repack
-    from kerasbert.mobile.quantize import weights
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.tflite import repack, weights
 
     monkeypatch.setattr(weights, "SMALLEST", 1)  # all are tiny here
     report = compress(run, "int8_embeddings", tmp_path / "x.tflite", lengths=[24], texts=TEXTS)
@@ -93,8 +93,8 @@ def test_only_the_tables_are_int8(run, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_file_of_any_length_has_int8_tables_too(run, tmp_path, monkeypatch):
-    from kerasbert.mobile import compress, repack
-    from kerasbert.mobile.quantize import weights
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.tflite import repack, weights
 
     monkeypatch.setattr(weights, "SMALLEST", 1)
     path = tmp_path / "x.tflite"
@@ -105,8 +105,8 @@ def test_a_file_of_any_length_has_int8_tables_too(run, tmp_path, monkeypatch):
 
 def test_weights_have_their_layers_names(run, monkeypatch):
     from kerasbert.layers.naming import names
-    from kerasbert.mobile import compression, convert, repack
-    from kerasbert.mobile.quantize import weights
+    from kerasbert.mobile.pipeline import compression
+    from kerasbert.mobile.tflite import convert, repack, weights
 
     monkeypatch.setattr(weights, "SMALLEST", 1)
     model, _ = compression._open(run)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
-from kerasbert.mobile.quantize import product
+from kerasbert.mobile.tflite import product
 from tests.mobile.conftest import TEXTS, make_run
 
 
@@ -93,9 +93,10 @@ def texts(count: int, seed: int) -> list[str]:
 def test_the_file_computes_with_the_rows_of_the_codes(wide_run, tmp_path, codes, lengths):
     """The float model with the decoded table in it says the same."""
     import kerasbert as kb
-    from kerasbert.mobile import compress, repack
-    from kerasbert.mobile.comparison import reference
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.pipeline.comparison import reference
     from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.tflite import repack
 
     path = tmp_path / "x.tflite"
     settings = {"lengths": lengths, "length": 24, "min_agreement": 0, "texts": texts(20, 1)}
@@ -148,7 +149,7 @@ def test_codes_make_an_int8_file_smaller_and_count_calibration(wide_run, tmp_pat
 )
 def test_mistakes(run, tmp_path, monkeypatch, quantize, settings, message):
     from kerasbert.mobile import compress
-    from kerasbert.mobile.quantize import weights
+    from kerasbert.mobile.tflite import weights
 
     monkeypatch.setattr(weights, "SMALLEST", 1)
     with pytest.raises(InputError, match=message):

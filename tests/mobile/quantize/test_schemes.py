@@ -6,8 +6,8 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import LITERT
-from kerasbert.mobile.convert import quantization
 from kerasbert.mobile.quantize.schemes import SCHEMES
+from kerasbert.mobile.tflite.convert import quantization
 
 PLUGIN = "from kerasbert.mobile.quantize.schemes import SCHEMES, Scheme\n"
 PLUGIN += "SCHEMES.add('int8_matrices', Scheme('int8', 'float32', 'dynamic'))\n"

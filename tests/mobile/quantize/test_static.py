@@ -19,8 +19,8 @@ MOVES = {"CAST", "QUANTIZE", "DEQUANTIZE"}
 
 def results(model, graph):
     """(operator name, type of its result, tensor) of a subgraph."""
-    from kerasbert.mobile import repack
-    from kerasbert.mobile.quantize.weights import builtin
+    from kerasbert.mobile.tflite import repack
+    from kerasbert.mobile.tflite.weights import builtin
 
     s = repack.schema()
     names = {value: name for name, value in vars(s.BuiltinOperator).items() if isinstance(value, int)}
@@ -45,7 +45,7 @@ def static_file(run, tmp_path_factory):
 
 
 def test_norms_are_float_and_the_rest_is_int8(static_file):
-    from kerasbert.mobile import repack
+    from kerasbert.mobile.tflite import repack
 
     path, report = static_file
     model = repack.read(path.read_bytes())
@@ -66,7 +66,7 @@ def test_lengths_share_weights_and_scales(static_file):
     """One scale for all lengths: what is constant is stored once, and a text means the same in every bucket."""
     from ai_edge_litert.interpreter import Interpreter
 
-    from kerasbert.mobile import repack
+    from kerasbert.mobile.tflite import repack
 
     path, _ = static_file
     model = repack.read(path.read_bytes())
@@ -87,7 +87,8 @@ def test_lengths_share_weights_and_scales(static_file):
 
 
 def test_full_int8_computes_nothing_in_float(run, tmp_path):
-    from kerasbert.mobile import compress, repack
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.tflite import repack
 
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\n" + "\n".join(TEXTS[:5]) + "\n")
@@ -105,8 +106,9 @@ def test_full_int8_computes_nothing_in_float(run, tmp_path):
 
 def test_a_matrix_that_reads_uneven_values_quantizes_them_per_token(run):
     """Its input is float; all other matrices are as they were."""
-    from kerasbert.mobile import compression, convert, repack
-    from kerasbert.mobile.quantize import forms, ranges, static, weights
+    from kerasbert.mobile.pipeline import compression
+    from kerasbert.mobile.quantize import forms, ranges, static
+    from kerasbert.mobile.tflite import convert, repack, weights
     from kerasbert.tasks.load import load
 
     model = load(run)
@@ -157,8 +159,9 @@ def test_every_encoder(name, folder):
     from ai_edge_litert.interpreter import Interpreter
 
     from kerasbert.layers.naming import names
-    from kerasbert.mobile import compression, convert, repack
+    from kerasbert.mobile.pipeline import compression
     from kerasbert.mobile.quantize import forms, ranges, static
+    from kerasbert.mobile.tflite import convert, repack
 
     encoder = Subject(name, folder).encoder()
     bundle = compression.about(encoder, {12: "length_12"})

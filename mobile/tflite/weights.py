@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.mobile import repack
-from kerasbert.mobile.quantize.editor import Editor, Weight, builtin, copied, inputs_of
-from kerasbert.mobile.quantize.product import Coded
+from kerasbert.mobile.tflite import repack
+from kerasbert.mobile.tflite.editor import Editor, Weight, builtin, copied, inputs_of
+from kerasbert.mobile.tflite.product import Coded
 
 SMALLEST = 1024  # numbers; a smaller weight stays float, as in the converter's own dynamic range quantization
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.mobile import repack
-from kerasbert.mobile.quantize.product import CENTROIDS, Coded
+from kerasbert.mobile.tflite import repack
+from kerasbert.mobile.tflite.product import CENTROIDS, Coded
 
 
 @dataclasses.dataclass(frozen=True)

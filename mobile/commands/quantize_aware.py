@@ -6,7 +6,7 @@ from typing import Any
 
 from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Declare
-from kerasbert.mobile.distill.command import add_teacher, taught
+from kerasbert.mobile.commands.distill import add_teacher, taught
 from kerasbert.training import interruption
 from kerasbert.training.config import LabelledConfig
 

@@ -8,7 +8,7 @@ from kerasbert.cli.options import add_options, flags, given
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
 from kerasbert.mobile import samples
-from kerasbert.mobile.distill.command import TAUGHT, add_teacher, taught
+from kerasbert.mobile.commands.distill import TAUGHT, add_teacher, taught
 from kerasbert.training import interruption
 from kerasbert.training.config import LabelledConfig
 

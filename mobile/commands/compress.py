@@ -8,7 +8,7 @@ from typing import Any
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
 from kerasbert.mobile import quantize
-from kerasbert.mobile.distill.command import parsed
+from kerasbert.mobile.commands.distill import parsed
 from kerasbert.mobile.quantize.schemes import SCHEMES
 
 # flag -> the stage that it adds to the plan, the argument that it gives; in the order in which the stages are made
@@ -124,7 +124,7 @@ def _compress(options: argparse.Namespace) -> None:
                 raise InputError(f"--{name} is of a plan: give --plan or a stage such as --student")
         if options.run is None:
             raise InputError("no RUN, expected the directory of a model")
-        from kerasbert.mobile.compression import compress
+        from kerasbert.mobile.pipeline.compression import compress
 
         texts = Path(options.texts) if options.texts else None
         settings = {"texts": texts, "data": options.data, "overwrite": options.overwrite}
@@ -140,7 +140,7 @@ def _compress(options: argparse.Namespace) -> None:
         f"against the Keras model, {report['texts']} texts ({report['texts_from']}): agreement {report['agreement']:.4f}, "
         f"mean difference {report['mean_difference']:.2g}, largest {report['max_difference']:.2g}"
     )
-    from kerasbert.mobile import comparison
+    from kerasbert.mobile.pipeline import comparison
 
     for line in comparison.remarks(report):
         print(line)
@@ -148,7 +148,7 @@ def _compress(options: argparse.Namespace) -> None:
         print(f"accuracy of {who}: {accuracy:.4f}")
     quantize.show(report)
     if "ledger" in report:
-        from kerasbert.mobile import ledger
+        from kerasbert.mobile.pipeline import ledger
 
         print(ledger.show(report["ledger"]))
         print(f"stages, ledger and plots: {report['work']}")
@@ -157,7 +157,7 @@ def _compress(options: argparse.Namespace) -> None:
 def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     if options.texts:
         raise InputError("--texts does not go with a plan: its file is compared on the dev rows of --data")
-    from kerasbert.mobile.plan import Plan, read_plan, run_plan
+    from kerasbert.mobile.pipeline.plan import Plan, read_plan, run_plan
     from kerasbert.training import interruption
 
     interruption.listen()
@@ -174,7 +174,7 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
 
 
 def _ledger(options: argparse.Namespace) -> None:
-    from kerasbert.mobile import ledger
+    from kerasbert.mobile.pipeline import ledger
 
     source = options.task or next((path for path in options.artefacts if Path(path).is_dir()), None)
     if source is None:

@@ -13,7 +13,7 @@ import flatbuffers
 import numpy as np
 
 from kerasbert.inputs import NAMES
-from kerasbert.mobile import repack
+from kerasbert.mobile.tflite import repack
 from kerasbert.text import WordPiece
 from kerasbert.text.base import to_text
 

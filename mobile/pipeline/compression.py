@@ -15,10 +15,12 @@ from kerasbert import __version__, inputs, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.export.bundle import Bundle, Reads, Signature
 from kerasbert.layers.naming import names as weight_names
-from kerasbert.mobile import buckets, comparison, convert, metadata, samples
-from kerasbert.mobile.comparison import Texts, reference
-from kerasbert.mobile.quantize import aware_training, budget, forms, product, ranges
+from kerasbert.mobile import samples
+from kerasbert.mobile.pipeline import comparison
+from kerasbert.mobile.pipeline.comparison import Texts, reference
+from kerasbert.mobile.quantize import aware_training, budget, forms, ranges
 from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
+from kerasbert.mobile.tflite import buckets, convert, metadata, product
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import repack
+from kerasbert.mobile.tflite import repack
 
 # Denser where sentences are. Multiples of 4: XNNPACK's int8 kernels take 4 rows at a time on AVX2 (5 with AVX512-VNNI).
 # A bucket of a 6-layer model costs 20 kB of file, about 2 ms of launch and 1 MB of memory, whether it is used or not.

@@ -26,13 +26,14 @@ from typing import Any
 
 from kerasbert import checkpoints
 from kerasbert.errors import InputError, unknown
-from kerasbert.mobile import ledger, prune, samples
-from kerasbert.mobile.compression import compress
+from kerasbert.mobile import prune, samples
 from kerasbert.mobile.distill import distill
+from kerasbert.mobile.pipeline import ledger
+from kerasbert.mobile.pipeline.compression import compress
+from kerasbert.mobile.prune.trimming import trim
 from kerasbert.mobile.quantize.aware_training import FILE as RANGES
 from kerasbert.mobile.quantize.aware_training import Aware
 from kerasbert.mobile.quantize.schemes import SCHEMES, Scheme
-from kerasbert.mobile.trimming import trim
 from kerasbert.storage import files
 from kerasbert.tasks import tables
 from kerasbert.tasks.load import task_of

@@ -53,7 +53,7 @@ def trim(
     Raises:
         InputError: an empty corpus, a size below what must stay, a model without a tokenizer or a token table.
     """
-    from kerasbert.mobile import rewrite
+    from kerasbert.mobile.prune import rewrite
 
     files.check_free(out, overwrite)
     info, tensors = rewrite.read(run)

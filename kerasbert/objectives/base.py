@@ -1,0 +1,234 @@
+"""An objective: a model, and the pair `counts`, `losses` that the step core differentiates.
+
+The step core sums and all-reduces the counts of the whole global batch first, then differentiates
+sum(scale * loss sum / count): a mean per replica would be wrong wherever the counts are uneven.
+"""
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Self
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from kerasbert import spec as specs
+from kerasbert.errors import InputError, nearest
+from kerasbert.layers.backend import fused, on_tpu
+from kerasbert.layers.heads import HeadedModel
+from kerasbert.spec import Spec
+
+# old name -> name; a class that defines one of them has it under both
+RENAMED = {"weights": "counts", "parts": "heads", "masking_defaults": "defaults", "masking_of": "defaults_of"}
+
+
+@dataclasses.dataclass(frozen=True)
+class NoSettings:
+    """The settings of an objective that has none."""
+
+
+class Objective:
+    """What is trained, and towards what.
+
+    Fine-tuning and distillation need `model`, `scales`, `counts` and `losses`. What is registered as a pretraining
+    objective also has `heads` and `prepare`; it is made as `objective(encoder, tokenizer, settings=...)`.
+
+    Attributes:
+        model: keras.Model with names of weights as `layers.naming` gives them.
+        scales: loss name -> factor. Other keys that `losses` returns are metrics, `<loss>/<metric>`, divided by
+            the count of their loss.
+        settings: an instance of `settings_class`. tokenizer, seed: what `prepare` needs too.
+        packing: name of the packing that its paper uses.
+        settings_class: a frozen dataclass, nested where paths are to have dots; it checks its own values.
+        defaults: settings that differ from those of the class, by dotted path.
+        settings_name: where run.json keeps the settings.
+        token_losses: names of losses whose mean is the cross-entropy of a token: evaluation tells their perplexity.
+        targets: what the baseline guesses, in words.
+        model_class: the class of `model`, made with encoder, heads and shapes.
+    """
+
+    model: keras.Model
+    scales: Mapping[str, float]
+    settings: Any = NoSettings()
+    packing: str = "full"
+    settings_class: ClassVar[type] = NoSettings
+    defaults: Mapping[str, Any] = {}
+    settings_name: str = "objective_settings"
+    token_losses: Collection[str] = ()
+    targets: str = "tokens"
+    model_class: type[HeadedModel] = HeadedModel
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        for old, new in RENAMED.items():
+            if new in vars(cls):
+                setattr(cls, old, vars(cls)[new])
+            elif old in vars(cls):
+                setattr(cls, new, vars(cls)[old])
+        taken = inspect.signature(cls.__init__).parameters
+        if "masking" in taken and "settings" not in taken:
+            raise InputError(f"{cls.__name__}.__init__ takes masking=, which is called settings= now: rename it")
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        tokenizer: Any,
+        *,
+        features: Collection[str] = (),
+        settings: Any = None,
+        seed: int = 0,
+    ):
+        """
+        Args:
+            encoder: Encoder.
+            tokenizer: of the records.
+            features: names of what a batch of the records holds.
+            settings: instance of `settings_class`, or a mapping over the objective's own for the encoder's Spec.
+            seed: int, of what `prepare` draws.
+        """
+        self.tokenizer, self.features, self.seed = tokenizer, tuple(features), seed
+        made = isinstance(settings, self.settings_class)
+        self.settings = settings if made else self.settings_for(encoder.spec, settings or {})
+        heads, shapes = self.heads(encoder)
+        self.model = self.model_class(encoder, heads, shapes, name="pretraining", dtype=encoder.dtype_policy)
+        self.model.build()
+
+    @classmethod
+    def defaults_of(cls, spec: Spec) -> Mapping[str, Any]:
+        """The settings that differ from those of `settings_class` in pretraining a model of that Spec."""
+        return cls.defaults
+
+    @classmethod
+    def settings_for(cls, spec: Spec, *changes: Mapping[str, Any]) -> Any:
+        """The settings for a model of that Spec, each mapping over the ones before it."""
+        settings = changed(cls.settings_class(), cls.defaults_of(spec))
+        for mapping in changes:
+            settings = changed(settings, mapping)
+        return settings
+
+    @classmethod
+    def without_model(cls, tokenizer: Any, settings: Any, seed: int = 0) -> Self:
+        """What prepares batches, and nothing else: for models that learn from them in another way (distillation)."""
+        made = cls.__new__(cls)
+        made.tokenizer, made.features, made.settings, made.seed = tokenizer, (), settings, seed
+        return made
+
+    def with_settings(self, settings: Any) -> Self:
+        """The same objective, on the same model, preparing its batches by other settings."""
+        other = copy.copy(self)
+        other.settings = settings
+        return other
+
+    @classmethod
+    def check(cls, settings: Any, records: Any) -> None:
+        """Refuse records that lack what the settings ask for.
+
+        Args:
+            settings: instance of `settings_class`.
+            records: data.records.Records.
+        """
+
+    def heads(self, encoder: keras.Model) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+        """The heads by name, and the shapes they are built with."""
+        raise NotImplementedError
+
+    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+        """Records' features -> the batch that `losses` takes, with `row` among it; runs in the input pipeline.
+
+        It gets the rows of several global batches at once: what becomes of a row may depend on that row alone.
+        """
+        raise NotImplementedError
+
+    def counts(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Loss name -> number of targets in the batch (float32 scalar), from the targets alone."""
+        raise NotImplementedError
+
+    def weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The old name of `counts`."""
+        return self.counts(batch)
+
+    def losses(self, batch: Mapping[str, Any], training: bool = True) -> dict[str, Any]:
+        """Loss or metric name -> sum over the batch (float32 scalar). Random numbers come from the open scope."""
+        raise NotImplementedError
+
+    def empty_state(self, rows: int) -> dict[str, Any]:
+        """What rows carry to the rows that follow them in a text, where nothing stands before them: name -> [rows, ...].
+
+        Empty for an objective without state. An update always begins with it, so that it depends on nothing but its own
+        batch; evaluation carries it over the whole text by `losses_from`.
+        """
+        return {}
+
+    def losses_from(self, batch: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """`losses` of rows before which others were read, without dropout; and the state after the rows."""
+        return self.losses(batch, training=False), dict(state)
+
+    @classmethod
+    def predictions(cls, settings: Any, length: int, tokens: float | None = None) -> float:
+        """Tokens predicted in a row, for estimates of memory and arithmetic.
+
+        Args:
+            settings: instance of `settings_class`.
+            length: S.
+            tokens: how many of them are no padding, on average; None for the places that a row has logits for.
+        """
+        return length if tokens is None else tokens
+
+    @classmethod
+    def networks(cls, spec: Spec, predictions: float) -> list[tuple[Spec, float]]:
+        """What an update runs, for the estimate of its arithmetic: (Spec, tokens predicted) of each network."""
+        return [(spec, predictions)]
+
+    @classmethod
+    def baseline(cls, records: Any) -> dict[str, float] | None:
+        """What guessing without looking reaches on the targets of data.records.Records; None where it says nothing.
+
+        Returns:
+            {"entropy": nats (the loss of the best constant guess), "accuracy": share of the commonest token}.
+        """
+        return dict(records.manifest["unigram"])
+
+
+def changed(settings: Any, changes: Mapping[str, Any], name: str = "the objective") -> Any:
+    """A copy of a frozen dataclass with the fields at dotted paths replaced.
+
+    Raises:
+        InputError: an unknown path (the nearest is named), a value of another type, or one that the class refuses.
+    """
+    known, tree = specs.paths(type(settings)), specs.to_dict(settings)
+    for path, value in changes.items():
+        if path not in known:
+            near = f"Nearest: {nearest(path, known)!r}" if known else "It has none"
+            raise InputError(f"{name} has no setting {path!r}. {near}")
+        *parents, field = path.split(".")
+        node = tree
+        for parent in parents:
+            node = node[parent]
+        node[field] = specs.check(path, value, known[path])
+    return specs.from_dict(tree, type(settings))
+
+
+@fused(constant=(2,))
+def label_sums(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
+    """[..., C] logits, int [...] labels, float32 [...] weights -> sums of nats and of right answers, both weighted."""
+    return ops.sum(cross_entropy(logits, labels) * weights), ops.sum(correct(logits, labels) * weights)
+
+
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    """[..., C] logits, int32 [...] labels -> [...] nats, in float32.
+
+    Not `ops.sparse_categorical_crossentropy`: it makes the labels int64, which a TPU has not.
+    """
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, ops.cast(logits, "float32"))
+
+
+def correct(logits: Any, labels: Any) -> Any:
+    """1.0 where the largest logit is the label: [..., C], [...] -> [...] float32."""
+    if on_tpu():
+        # argmax is a pass of its own over the logits, the maximum is part of the loss; where two are the largest, both count
+        chosen = ops.equal(ops.arange(logits.shape[-1], dtype="int32"), ops.expand_dims(labels, -1))
+        of_label = ops.sum(ops.where(chosen, logits, ops.zeros_like(logits)), axis=-1)
+        return ops.cast(of_label >= ops.max(logits, axis=-1), "float32")
+    return ops.cast(ops.equal(ops.cast(ops.argmax(logits, axis=-1), labels.dtype), labels), "float32")

@@ -1,0 +1,1 @@
+"""Everything that makes or edits a flatbuffer: conversion, length buckets, weights, metadata."""
