@@ -112,7 +112,7 @@ class Imitation(Objective):
         """What is compared: answers, hidden (tuple of L+1 [B, S, H]), attention (tuple of L [B, N, S, S])."""
         attention = any(name in HEADED for name in self.scales)
         outputs = model.encoder(
-            batch, training=training, queries=None if self.whole else model.reads, attention=attention
+            batch, training=training, queries=None if self.whole else model.queries(batch), attention=attention
         )
         found = {name: outputs[name] for name in ("hidden", "attention") if name in outputs and self.recipe.inner}
         if self.recipe.answers:
