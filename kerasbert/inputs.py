@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PAD = "pad"  # the tokenizer's padding id
 FILLED_BY = ("packing", "setting", "maker", "objective", "kind")
+_ALWAYS = ("packing", "maker")
 Values = Mapping[str, Any]
 
 
@@ -55,16 +56,49 @@ class Input:
         """How many of its axes are as long as the sequence."""
         return self.axes.count("S")
 
-    def to_json(self) -> dict[str, Any]:
-        """What a bundle says of it; functions stay behind."""
-        fields = {"axes": self.axes, "dtype": self.dtype, "filled_by": self.filled_by}
-        return fields | ({"setting": self.setting} if self.setting else {})
+    def shape(self, length: int | None) -> tuple[int | None, ...]:
+        """Its shape for one row of `length` tokens, B = 1.
+
+        Raises:
+            InputError: an axis that no file for a phone has yet.
+        """
+        if unknown_axes := set(self.axes) - {"B", "S"}:
+            raise InputError(f"input {self.name!r} has the axes {self.axes}, expected B and S alone: {unknown_axes}")
+        return tuple(1 if axis == "B" else length for axis in self.axes)
 
 
 TEXT = (Input("token_ids", pad=PAD), Input("padding_mask"), Input("segment_ids"))
 """What BERT reads."""
 
 NAMES = tuple(each.name for each in TEXT)
+
+_MADE: dict[str, Input] = {}
+
+
+def register(declared: Input) -> Input:
+    """Make an input of a plug-in's family known by its name, so that a phone finds its `make`.
+
+    A phone has no Keras and so no families: a plug-in file that its bundle names is run there, and what it calls with no
+    Keras, `register` and `answers.register`, is all that is taken of it. Give the same Input to the family.
+
+    Raises:
+        InputError: the name is taken by another input.
+    """
+    if _MADE.get(declared.name, declared) != declared or declared.name in NAMES:
+        raise InputError(f"the input {declared.name!r} is registered already: choose another name")
+    _MADE[declared.name] = declared
+    return declared
+
+
+def find(name: str) -> Input:
+    """The input that a plug-in registered by that name.
+
+    Raises:
+        InputError: no such input, or one that nothing makes.
+    """
+    if name not in _MADE or _MADE[name].make is None:
+        raise unknown("input with a maker", name, list(_MADE), "a plug-in: --plugin FILE")
+    return _MADE[name]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +132,11 @@ def row(token_ids: Sequence[int], segment_ids: Sequence[int], truncated: bool = 
 def used(declared: Iterable[Input], settings: Values) -> tuple[Input, ...]:
     """The inputs of a call: those that packing and makers fill, and those whose setting is given."""
     return tuple(
-        each
-        for each in declared
-        if each.filled_by in ("packing", "maker") or (each.filled_by == "setting" and each.name in settings)
+        [
+            each
+            for each in declared
+            if each.filled_by in _ALWAYS or (each.filled_by == "setting" and each.name in settings)
+        ]
     )
 
 
@@ -149,20 +185,25 @@ def arrays(
     """
     import numpy as np
 
-    settings = settings or {}
-    result = {}
+    settings, result = settings or {}, {}
     for each in used(declared, settings):
         pad = pad_id if each.pad == PAD else each.pad
-        array = np.full((count or len(rows), *(length,) * each.sequences), pad, each.dtype)
+        shape = (count or len(rows), *(length,) * each.sequences)
+        # zeros costs a phone a tenth of what full does, for each of its texts
+        array = np.full(shape, pad, each.dtype) if pad else np.zeros(shape, each.dtype)
+        filled_by, name = each.filled_by, each.name
         for i, packed in enumerate(rows):
-            if each.filled_by == "maker":
+            if filled_by == "maker":
                 values = each.make(packed.values)
             else:
-                values = settings[each.name] if each.filled_by == "setting" else packed.values[each.name]
-            array[(i, *(slice(packed.length),) * each.sequences)] = values
-        if each.name == "padding_mask":
+                values = settings[name] if filled_by == "setting" else packed.values[name]
+            if each.axes == "BS":
+                array[i, : packed.length] = values
+            else:
+                array[(i, *(slice(packed.length),) * each.sequences)] = values
+        if name == "padding_mask":
             array[len(rows) :, 0] = 1
-        result[each.name] = array
+        result[name] = array
     return result
 
 

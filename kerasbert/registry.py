@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -338,16 +339,24 @@ def plugin_files() -> list[str]:
     return list(_paths.values())
 
 
-def load_plugin(path: str | Path) -> dict[str, str]:
+def plugin_digest(path: str | os.PathLike) -> str:
+    """Hex sha256 of a plug-in's file.
+
+    Raises:
+        InputError: no such file.
+    """
+    if not Path(path).is_file():
+        raise InputError(f"no plug-in file {path}")
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def load_plugin(path: str | os.PathLike) -> dict[str, str]:
     """Run a third party's file, which adds to the tables above (models, objectives, tasks, tokenizers, ...).
 
     Returns:
         {"file", "sha256"}: what a run records, so that it can be repeated.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no plug-in file {path}")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    path, digest = Path(path), plugin_digest(path)
     name = f"kerasbert_plugin_{digest[:12]}"
     if name not in sys.modules:
         module_spec = importlib.util.spec_from_file_location(name, path)
@@ -361,6 +370,6 @@ def load_plugin(path: str | Path) -> dict[str, str]:
     return _plugins[name]
 
 
-def plugin_of(encoder: Any) -> dict[str, str] | None:
-    """{"file", "sha256"} of the plug-in file that brought the class of an encoder, or None for one of ours."""
-    return _plugins.get(type(encoder).__module__)
+def plugin_of(brought: Any) -> dict[str, str] | None:
+    """{"file", "sha256"} of the plug-in file that brought a function or an object's class, or None for one of ours."""
+    return _plugins.get(brought.__module__)

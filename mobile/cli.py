@@ -70,6 +70,7 @@ def add(declare: Declare) -> None:
     command.add_argument(
         "texts", nargs="*", metavar="TEXT", help="without one each line of the standard input is answered as it comes"
     )
+    command.add_argument("--language", help="of the texts, for a model that reads it; that of its training by default")
 
     command = declare("benchmark", _benchmark, "times, memory and size; of a model directory too")
     _runtime_options(command)
@@ -91,7 +92,8 @@ def _runtime_options(command: argparse.ArgumentParser) -> None:
 def _load(options: argparse.Namespace) -> Any:
     from kerasbert.mobile.runtime import load
 
-    return load(options.file, cache=False if options.no_cache else options.cache, threads=options.threads)
+    cache = False if options.no_cache else options.cache
+    return load(options.file, cache=cache, threads=options.threads, plugin=options.plugin)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -107,18 +109,14 @@ def _run(options: argparse.Namespace) -> None:
         texts = options.texts
     count = cut = 0
     for text in texts:
-        found = model([text])[0]
+        found = model([text], language=options.language)[0]
         count, cut = count + 1, cut + found.truncated
         answer = found.to_json()
         shown = text if isinstance(text, str) else "\t".join(text)
         if options.json:
             line = json.dumps(answer, ensure_ascii=False)
-        elif "label" in answer:
-            line = f"{answer['label']}\t{answer['score']:.4f}\t{shown}"
-        elif "value" in answer:
-            line = f"{answer['value']:.6g}\t{shown}"
         else:
-            line = "\t".join(f"{value:.6g}" for value in answer["values"])
+            line = model.kind.line(answer, shown)
         print(line, flush=True)  # who writes line by line waits for it
     if cut:
         longest = model.lengths[-1]
@@ -159,7 +157,7 @@ def _pairs(path: Path) -> bool:
     from kerasbert.tasks.load import task_of
 
     task = task_of(checkpoints.read_model_json(path))
-    return bool(task and task.text_b)
+    return bool(task and task.pair)
 
 
 def _inspect(options: argparse.Namespace) -> None:
@@ -171,13 +169,13 @@ def _inspect(options: argparse.Namespace) -> None:
         "bytes": Path(options.file).stat().st_size,
         "model": bundle.model,
         "target": bundle.target,
-        "kind": bundle.kind,
+        "kind": bundle.to_json()["kind"],
         "inputs": "pair" if bundle.pair else "text",
         "labels": list(bundle.labels),
         "lengths": list(bundle.lengths),
         "any_length": bundle.any_length,
         "quantization": bundle.quantization,
-        "signatures": list(bundle.signatures.values()),
+        "signatures": [each.name for each in bundle.signatures],
         "versions": bundle.versions,
         "attached": sorted(bundle.tokenizer),
     }

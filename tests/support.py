@@ -91,11 +91,17 @@ def _checked(done: subprocess.CompletedProcess, check: bool) -> subprocess.Compl
 @contextlib.contextmanager
 def forgotten() -> Iterator[None]:
     """What plug-ins register within is forgotten afterwards."""
-    from kerasbert import registry
+    from kerasbert import answers, inputs, registry
+    from kerasbert.tasks import base
 
     for table in (registry.families(), registry.objectives(), registry.tasks()):
         dict(table)  # imports what fills it
-    tables = [table for table in vars(registry).values() if isinstance(table, MutableMapping)]
+    tables = [
+        table
+        for module in (registry, answers, inputs, base)
+        for table in vars(module).values()
+        if isinstance(table, MutableMapping)
+    ]
     before, modules = [dict(table) for table in tables], set(sys.modules)
     try:
         yield

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_records_are_made_to_the_same_bytes_by_the_old_names_of_packings(tmp_pat
 
 @pytest.mark.parametrize(("name", "number"), [*zip(FILES, (1, 2, 3, 1), strict=True)])
 def test_a_tflite_answers_as_before(name, number):
-    assert json.loads(bundle.zipfile.ZipFile(f"files/{name}").read(bundle.SETTINGS))["format"] == number
+    assert json.loads(zipfile.ZipFile(f"files/{name}").read(bundle.SETTINGS))["format"] == number
     model = load_file(f"files/{name}", cache=False)
     close(model.outputs(TEXTS), EXPECTED["files"][name], 1e-3 if "int8" in model.bundle.quantization else 1e-5)
 

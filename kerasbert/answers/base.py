@@ -21,7 +21,7 @@ class Kind:
         per_token: bool, whether a row's output is [S, C]; else it is [C].
         labelled: bool, whether the numbers stand for labels, in their order.
         agrees_by: str, what `agreement` is a share of, in a word.
-        minimum: the fewest values of an output; None where any number will do.
+        since: int, the first format of bundles that knows it; new kinds leave it at 3.
     """
 
     name = ""
@@ -30,6 +30,7 @@ class Kind:
     per_token = False
     labelled = False
     agrees_by = "answers"
+    since = 3
 
     def width(self, labels: Sequence[str]) -> int | None:
         """C of an output; None where the model alone knows it."""
@@ -87,6 +88,21 @@ class Kind:
             return 0.0
         same = [np.mean(a.argmax(-1) == b.argmax(-1)) for a, b in zip(expected, received)]
         return float(np.mean(same)) if same else 1.0
+
+    def differences(self, expected: Sequence[np.ndarray], received: Sequence[np.ndarray]) -> np.ndarray:
+        """|received - expected| of all numbers; of tokens those that both have.
+
+        Args:
+            expected, received: as of `agreement`, but rows of tokens may end early.
+        """
+        if not self.per_token:
+            return np.abs(np.asarray(received) - np.asarray(expected))
+        pairs = [(a[: len(b)], b[: len(a)]) for a, b in zip(expected, received)]
+        return np.concatenate([np.abs(b - a).ravel() for a, b in pairs]) if pairs else np.zeros(0, "float32")
+
+    def line(self, answer: dict[str, Any], text: str) -> str:
+        """An answer's json and its text as `kerasbert-mobile run` prints them."""
+        return f"{self.text(answer)}\t{text}"
 
     def text(self, answer: dict[str, Any]) -> str:
         """An answer's json as a line for the terminal."""

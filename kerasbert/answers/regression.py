@@ -25,6 +25,7 @@ class RegressionKind(Kind):
     name = "regression"
     output = "value"
     agrees_by = "correlation"
+    since = 1
 
     def width(self, labels):
         return 1
@@ -42,6 +43,9 @@ class RegressionKind(Kind):
 
     def text(self, answer):
         return f"{answer['value']:.4f}"
+
+    def line(self, answer, text):
+        return f"{answer['value']:.6g}\t{text}"
 
 
 KIND = RegressionKind()

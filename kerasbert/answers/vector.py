@@ -27,6 +27,7 @@ class VectorKind(Kind):
     aliases = ("embedding",)
     output = "vector"
     agrees_by = "cosine"
+    since = 1
 
     def decode(self, parts, rows, outputs, labels):
         return Vector([float(value) for value in outputs[0]], rows[0].truncated)
@@ -37,6 +38,9 @@ class VectorKind(Kind):
             return 0.0
         norms = np.linalg.norm(one, axis=-1) * np.linalg.norm(other, axis=-1)
         return float(((one * other).sum(-1) / np.maximum(norms, 1e-12)).mean())
+
+    def line(self, answer, text):
+        return "\t".join(f"{value:.6g}" for value in answer["values"])
 
 
 KIND = VectorKind()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import registry, text
+from kerasbert import answers, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints import hub, keras_hub
@@ -119,7 +119,7 @@ def import_checkpoint(
             _finite(reader, part.theirs)
         return coverage
     arrays, parts = _read(reader, coverage)
-    name, names = _name(family, spec), labels if task and task["kind"] == "classification" else None
+    name, names = _name(family, spec), labels if task and answers.find(task["kind"]).labelled else None
     if out is not None:
         described = {"tokenizer": pieces, "task": task, "labels": names, "source": origin, "languages": languages}
         save_model(out, replace=overwrite, encoder=Weights(spec, arrays), name=name, heads=parts, **described)

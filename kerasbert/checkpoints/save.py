@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import registry, text
+from kerasbert import answers, registry, text
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
@@ -142,8 +142,9 @@ def _described(config: dict, kind: str, info: ModelInfo, tensors: Safetensors) -
         labels = info.labels or [f"LABEL_{i}" for i in range(count)]
         config["id2label"] = {str(i): label for i, label in enumerate(labels)}
         config["label2id"] = {label: i for i, label in enumerate(labels)}
-        if info.task and info.task.get("kind") == "regression":
-            config["problem_type"] = "regression"
+        answered = (info.task or {}).get("kind")
+        if answered and not answers.find(answered).labelled:
+            config["problem_type"] = answered
     return config
 
 

@@ -31,7 +31,7 @@ def _predict(options: argparse.Namespace) -> None:
     check_task(model)
     longest(model, options.length)
     answer = _Answers(model, options)
-    pair = bool(model.task.text_b)
+    pair = model.task.pair
     if options.data:
         _predict_table(options, answer, kind)
     elif options.pair:
@@ -114,9 +114,8 @@ def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | No
     from kerasbert.tasks import answer_tables
 
     task = answer.model.task
-    columns = [options.text_column or task.text]
-    if task.text_b:
-        columns.append(options.text_b_column or task.text_b)
+    named = options.text_column, options.text_b_column
+    columns = [chosen or part for chosen, part in zip(named, task.parts)]
     own, rows, texts = answer_tables.read(options.data, columns)
     answers = answer.of([None if answer_tables.blank(text) else text for text in texts])
     made = answer_tables.text(kind or ("jsonl" if options.json else own), rows, answers)

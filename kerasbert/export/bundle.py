@@ -1,36 +1,87 @@
-"""The bundle: what must travel with an exported model so that text goes in and answers come out. Standard library only.
+"""The bundle: what must travel with an exported model so that text goes in and answers come out. No TensorFlow.
 
 It is a zip behind the .tflite's last byte: the interpreter maps the front of the file and ignores the tail, zip readers
 look from the end. (MediaPipe finds the vocabulary and the labels by the same convention, uncompressed.)
+
+`bundle.json` has a format. 1 and 2 (of any length) know classifications, regressions and vectors of the three inputs of BERT;
+files that need no more are still written so, for every runtime. Format 3 says the kind, what the network reads (`Reads`),
+signatures with a role (`Signature`), assets of the family, the plug-in that brings the kind, and the least runtime.
 """
 
-import contextlib
 import dataclasses
-import hashlib
-import io
+import functools
 import json
 import os
 import re
-import struct
-import zipfile
-import zlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from kerasbert.errors import InputError
+from kerasbert import answers
+from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import NAMES, Input
+from kerasbert.inputs import find as find_input
+from kerasbert.storage.zips import MAX_BYTES, digest, pack, unpack
 
-FORMATS = (1, 2, 3)  # 2 takes any length, 3 names the interpreter that it needs: readers of less would do neither
+__all__ = ["MAX_BYTES", "Bundle", "Reads", "Signature", "digest", "pack", "read", "unpack"]
+FORMATS = (1, 2, 3)
+ROLES = ("answer", "encode", "prefill", "decode_step")  # only the first is run by this runtime
 # The first ai-edge-litert that computes a file rightly: 2.0.2 to 2.1.2 get int8 activations wrong, by up to .7 of probability.
 LITERT = {"static_int8": "2.1.3", "full_int8": "2.1.3"}
+PACKAGE = "ai-edge-litert"
 SETTINGS = "bundle.json"
 LABELS = "labels.txt"
-KINDS = ("classification", "regression", "embedding")
-INPUTS = ("token_ids", "padding_mask", "segment_ids")
-MAX_FILES = 64
-MAX_BYTES = 64 << 20  # a vocabulary of 250,000 pieces takes 5 MB
+DTYPES = ("int32", "bool")
+FILLED_BY = ("packing", "setting", "maker")  # what a runtime can fill
 MAX_LENGTH = 1 << 16  # of a text in tokens; of an output in values
-CHUNK = 1 << 16
+MAX_VALUES = 1 << 24  # of an input
+
+
+@dataclasses.dataclass(frozen=True)
+class Reads:
+    """One input of a file: what a family declares of it (`inputs.Input`), in names and numbers.
+
+    Args:
+        name: str, ours. signature: str, its name in the signatures.
+        axes: str, "BS" or "BSS". dtype: str, one of DTYPES.
+        pad: int, at padded places. What is padded is masked, so tokens are padded with 0 whatever the tokenizer says.
+        filled_by: str, one of FILLED_BY. A maker is found in `inputs` by the name of the input.
+        setting: str, such as "language". choices: its values and their numbers. default: the value where none is given.
+    """
+
+    name: str
+    signature: str
+    axes: str = "BS"
+    dtype: str = "int32"
+    pad: int = 0
+    filled_by: str = "packing"
+    setting: str = ""
+    choices: dict[str, int] = dataclasses.field(default_factory=dict)
+    default: str = ""
+
+    def declared(self) -> Input:
+        """What `inputs.arrays` fills.
+
+        Raises:
+            InputError: its maker is not registered.
+        """
+        make = find_input(self.name).make if self.filled_by == "maker" else None
+        fields = {"filled_by": self.filled_by, "setting": self.setting, "make": make}
+        return Input(self.name, self.axes, self.dtype, self.pad, choices=lambda _: self.choices, **fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """One program of a file.
+
+    Args:
+        role: str, one of ROLES. name: str, in the .tflite.
+        lengths: axis -> tokens that it takes; of a bundle of any length the most.
+        outputs: our name of an output -> the signature's.
+    """
+
+    role: str
+    name: str
+    lengths: dict[str, int]
+    outputs: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,28 +89,29 @@ class Bundle:
     """Settings, labels and tokenizer files of an exported model.
 
     Args:
-        kind: str, one of KINDS: what the numbers of the output are.
-        labels: tuple of str, the names of a classification's outputs, in their order.
+        kind: str, a name of `answers.find`: what the numbers of the output are.
+        signatures: the programs, one for each length bucket and role.
+        any_length: bool, whether there is one answering signature, which takes every length up to its own.
+        inputs: what the signatures read.
+        labels: tuple of str, the names of the outputs' columns, in their order, where the kind has labels.
         pair: bool, whether an input is two texts.
         model: str, such as "bert/base".
         target: str, the reader that the file is for: "kerasbert" (our runtime) or "mediapipe" (one length).
         quantization: str, such as "float32" or "dynamic_int8".
-        signatures: dict of length -> signature name, the length buckets.
-        any_length: bool, whether there is one signature, which takes every length up to its own.
-        inputs: dict of our input name -> the signature's. output: str, the signature's output.
         litert: str, the least version of ai-edge-litert that computes the file rightly; empty: any does. What files of
             formats 1 and 2 need is in LITERT.
         digest: str, hex sha256 of the .tflite without the bundle.
         versions: dict of package -> version that wrote the file.
         recipe: dict, the plan that made it, without paths; empty where it was compressed alone.
+        plugin: {"file", "sha256"} of the plug-in file that brings the kind or a maker; empty where both are ours.
         tokenizer: dict of file name -> bytes, as the tokenizer's `save` writes them.
+        assets: dict of file name -> bytes, which the family brings.
     """
 
     kind: str
     tokenizer: dict[str, bytes]
-    signatures: dict[int, str]
-    inputs: dict[str, str]
-    output: str
+    signatures: tuple[Signature, ...]
+    inputs: tuple[Reads, ...]
     any_length: bool = False
     labels: tuple[str, ...] = ()
     pair: bool = False
@@ -70,113 +122,80 @@ class Bundle:
     digest: str = ""
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
+    plugin: dict[str, str] = dataclasses.field(default_factory=dict)
+    assets: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
-    @property
+    @functools.cached_property
+    def answering(self) -> dict[int, Signature]:
+        """Length in tokens -> the signature that answers texts of it; ascending."""
+        found = {each.lengths["S"]: each for each in self.signatures if each.role == "answer"}
+        return dict(sorted(found.items()))
+
+    @functools.cached_property
     def lengths(self) -> tuple[int, ...]:
         """The buckets' lengths in tokens, ascending; the last is the longest text's."""
-        return tuple(sorted(self.signatures))
+        return tuple(self.answering)
 
     def signature(self, length: int) -> str:
         """The name of the signature that runs a length."""
-        return self.signatures[self.lengths[-1] if self.any_length else length]
+        return self.answering[self.lengths[-1] if self.any_length else length].name
+
+    def output(self, name: str) -> str:
+        """The answering signatures' name of an output; that of the kind is `answers.Kind.output`."""
+        return self.answering[self.lengths[-1]].outputs[name]
+
+    @property
+    def trained(self) -> dict[str, str]:
+        """The settings that it was trained with, which a call has where it gives none."""
+        return {each.setting: each.default for each in self.inputs if each.setting}
+
+    @functools.cached_property
+    def format(self) -> int:
+        """The first format that can say all of it."""
+        kind, plain = answers.KINDS.get(self.kind), [Reads(each.name, each.signature) for each in self.inputs]
+        wanted = {kind.output} if kind else set()
+        said = all(each.role == "answer" and set(each.lengths) == {"S"} for each in self.signatures)
+        said = said and all(set(each.outputs) == wanted for each in self.signatures)
+        said = said and list(self.inputs) == plain and {each.name for each in plain} == set(NAMES)
+        if self.litert or self.plugin or self.assets or kind is None or kind.since > 1 or not said:
+            return 3
+        return 2 if self.any_length else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """What `bundle.json` holds."""
+        names = ("labels", "pair", "model", "target", "quantization", "digest", "versions")
+        settings = {name: getattr(self, name) for name in names} | {"format": self.format, "kind": self.kind}
+        settings |= {name: getattr(self, name) for name in ("any_length", "recipe") if getattr(self, name)}
+        if self.format < 3:
+            kind = answers.find(self.kind)
+            settings |= {"kind": [kind.name, *kind.aliases][-1], "output": self.output(kind.output)}
+            settings["inputs"] = {each.name: each.signature for each in self.inputs}
+            return settings | {"signatures": {str(length): each.name for length, each in self.answering.items()}}
+        for name in ("inputs", "signatures"):
+            settings[name] = [_without_defaults(each) for each in getattr(self, name)]
+        settings |= {"runtimes": {PACKAGE: self.litert}} if self.litert else {}
+        settings |= {"plugin": self.plugin} if self.plugin else {}
+        return settings | ({"assets": sorted(self.assets)} if self.assets else {})
 
     def to_zip(self) -> bytes:
         """The same bundle gives the same bytes: fixed dates, fixed order, nothing compressed."""
-        settings: dict[str, Any] = {"format": 3 if self.litert else 2 if self.any_length else 1}
-        for field in dataclasses.fields(self):
-            if field.name != "tokenizer":
-                settings[field.name] = getattr(self, field.name)
-        if not self.any_length:
-            del settings["any_length"]
-        if not self.recipe:
-            del settings["recipe"]
-        if not self.litert:
-            del settings["litert"]
-        settings["signatures"] = {str(length): self.signatures[length] for length in self.lengths}
-        files = dict(sorted(self.tokenizer.items()))
+        files = dict(sorted((self.tokenizer | self.assets).items()))
         if self.labels:
             files[LABELS] = "".join(f"{label}\n" for label in self.labels).encode()
-        files[SETTINGS] = json.dumps(settings, indent=1, sort_keys=True, ensure_ascii=False).encode()
+        files[SETTINGS] = json.dumps(self.to_json(), indent=1, sort_keys=True, ensure_ascii=False).encode()
         return pack(files)
 
 
-def pack(files: dict[str, bytes]) -> bytes:
-    """A zip of uncompressed files dated 1980-01-01, in the given order."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in files.items():
-            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            info.create_system, info.external_attr = 3, 0o644 << 16  # else they name the machine's system
-            archive.writestr(info, data)
-    return buffer.getvalue()
-
-
-def unpack(source: str | os.PathLike | bytes) -> dict[str, bytes]:
-    """The files of the zip at the end of a file, sizes bounded.
-
-    Raises:
-        InputError: no such file, no zip at its end, a damaged one, one that is too large, a name with a folder in it or
-            a name that stands there twice.
-    """
-    where = "the bundle" if isinstance(source, bytes) else str(source)
-    with _opened(source) as archive:
-        entries = archive.infolist()
-        total = sum(entry.file_size for entry in entries)
-        if len(entries) > MAX_FILES or total > MAX_BYTES:
-            raise InputError(
-                f"{where} holds a bundle of {len(entries)} files and {total} bytes, expected at most {MAX_FILES} "
-                f"and {MAX_BYTES}: not a file that kerasbert wrote"
-            )
-        files: dict[str, bytes] = {}
-        for entry in entries:
-            name = entry.filename
-            if name != os.path.basename(name) or "\\" in name or name in ("", ".", ".."):
-                raise InputError(f"{where} holds a bundle with the name {name!r}, expected names without folders")
-            if name in files:
-                raise InputError(f"{where} holds a bundle with two files {name!r}, expected one of each name")
-            with archive.open(entry) as file:
-                files[name] = file.read(entry.file_size)
-        return files
-
-
-@contextlib.contextmanager
-def _opened(source: str | os.PathLike | bytes) -> Iterator[zipfile.ZipFile]:
-    """The zip at the end of a file; what is wrong with it, or with reading it, is an InputError."""
-    where = "the bundle" if isinstance(source, bytes) else str(source)
-    try:
-        with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else Path(source)) as archive:
-            yield archive
-    except InputError:
-        raise
-    except FileNotFoundError as error:
-        raise InputError(f"no file {where}. Write one with: kerasbert-mobile compress RUN --out FILE") from error
-    except (IsADirectoryError, PermissionError) as error:
-        raise InputError(f"cannot read {where}: {error.strerror}. Expected a .tflite file") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError, struct.error) as error:
-        raise InputError(
-            f"{where} carries no readable bundle ({error}). Expected a .tflite file written by kerasbert-mobile compress"
-        ) from error
-
-
-def digest(path: str | os.PathLike) -> str:
-    """Hex sha256 of the bytes in front of the bundle, which `Bundle.digest` must equal.
-
-    24 MB take 16 ms; crc32 takes 7 (AMD EPYC), but what names a file of packed weights must not be forged.
-
-    Raises:
-        InputError: as `unpack`.
-    """
-    found = hashlib.sha256()
-    with _opened(path) as archive, open(path, "rb") as file:
-        left = min((entry.header_offset for entry in archive.infolist()), default=0)
-        while left > 0 and (chunk := file.read(min(CHUNK, left))):
-            found.update(chunk)
-            left -= len(chunk)
-    return found.hexdigest()
+def _without_defaults(part: Any) -> dict[str, Any]:
+    plain = Reads("", "") if isinstance(part, Reads) else None
+    fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    return {name: value for name, value in fields.items() if plain is None or value != getattr(plain, name)}
 
 
 def read(source: str | os.PathLike | bytes) -> Bundle:
     """The bundle of an exported file. Its `digest` is not compared with the file: see `digest`.
+
+    A kind that a plug-in brings need not be known here: the runtime asks for it.
 
     Raises:
         InputError: there is none, it is damaged, or a later kerasbert wrote it.
@@ -195,10 +214,13 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
                 "install the kerasbert that wrote it"
             )
         _check_types(settings)
-        settings["signatures"] = {int(length): name for length, name in settings["signatures"].items()}
+        if isinstance(settings["signatures"], dict):  # 1 and 2, and 3 before it had more to say
+            _from_before(settings)
+        else:
+            _from_3(settings, where)
         settings["labels"] = tuple(settings["labels"])
-        settings.setdefault("litert", LITERT.get(settings.get("quantization"), ""))
-        bundle = Bundle(tokenizer=files, **settings)
+        assets = {name: files.pop(name) for name in settings.pop("assets", ())}
+        bundle = Bundle(tokenizer=files, assets=assets, **settings)
         _check_values(bundle)
     except InputError:
         raise
@@ -208,21 +230,73 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
     return bundle
 
 
+def _from_before(settings: dict[str, Any]) -> None:
+    """Flat settings -> the fields of a Bundle, in place."""
+    if settings["kind"] not in answers.KINDS or answers.KINDS[settings["kind"]].since > 1:
+        known = {name for name, kind in answers.KINDS.items() if kind.since == 1}
+        raise ValueError(f"kind {settings['kind']!r:.40}, expected one of {', '.join(sorted(known))}")
+    kind = answers.find(settings["kind"])
+    if kind.labelled != bool(settings["labels"]):
+        raise ValueError(f"{len(settings['labels'])} labels of a {settings['kind']}")
+    if not settings["inputs"].keys() <= set(NAMES):
+        raise ValueError(f"inputs {list(settings['inputs'])!s:.80}, expected {', '.join(NAMES)}")
+    outputs = {kind.output: settings.pop("output")}
+    signatures = dict(sorted((int(length), name) for length, name in settings["signatures"].items()))
+    settings["kind"] = kind.name
+    settings["signatures"] = tuple(Signature("answer", n, {"S": length}, outputs) for length, n in signatures.items())
+    settings["inputs"] = tuple(Reads(name, settings["inputs"][name]) for name in NAMES if name in settings["inputs"])
+    settings.setdefault("litert", LITERT.get(settings.get("quantization", ""), ""))
+
+
+def _from_3(settings: dict[str, Any], where: str) -> None:
+    """Settings of format 3 -> the fields of a Bundle, in place."""
+    settings["inputs"] = tuple(_made(Reads, row) for row in settings["inputs"])
+    settings["signatures"] = tuple(_made(Signature, row) for row in settings["signatures"])
+    for each in settings["signatures"]:
+        if each.role not in ROLES:
+            error = unknown("role of a signature", each.role[:40], ROLES, ", ".join(ROLES))
+            raise InputError(f"{where}: {error}: install the kerasbert that wrote it")
+    if settings["kind"] in answers.KINDS:
+        settings["kind"] = answers.find(settings["kind"]).name
+    if "litert" in settings or "output" in settings:
+        raise ValueError("litert and output are of older formats")
+    settings["litert"] = settings.pop("runtimes", {}).get(PACKAGE, "")
+
+
+def _made(kind: type, row: Any) -> Any:
+    """A Reads or a Signature of its json, types checked."""
+    if not isinstance(row, dict):
+        raise TypeError(f"{row!r:.40} stands where a {kind.__name__} belongs")
+    wanted = {field.name: field.type for field in dataclasses.fields(kind)}
+    for name, value in row.items():
+        if name not in wanted:
+            raise TypeError(f"a {kind.__name__} with {name!r:.40}")
+        inner = {dict[str, int]: int, dict[str, str]: str}.get(wanted[name])
+        outer = dict if inner else wanted[name]
+        values = value.values() if inner and type(value) is dict else ()
+        if type(value) is not outer or any(type(each) is not inner for each in values):
+            raise TypeError(f"{name} is {value!r:.40}, expected json for {wanted[name]}")
+    return kind(**row)
+
+
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of json")
 
 
 def _check_types(settings: dict[str, Any]) -> None:
-    """Every field that is there has the type that `to_zip` gives it."""
-    kinds: dict[str, type] = dict.fromkeys(
+    """Every field that is there has the type that `to_json` gives it."""
+    kinds: dict[str, Any] = dict.fromkeys(
         ("kind", "output", "model", "target", "quantization", "litert", "digest"), str
     )
-    kinds |= {"pair": bool, "any_length": bool, "labels": list}
-    kinds |= dict.fromkeys(("signatures", "inputs", "versions", "recipe"), dict)
+    kinds |= {"pair": bool, "any_length": bool, "labels": list, "assets": list}
+    kinds |= dict.fromkeys(("versions", "recipe", "plugin", "runtimes"), dict)
+    kinds |= dict.fromkeys(("signatures", "inputs"), list if isinstance(settings["signatures"], list) else dict)
     for name, kind in kinds.items():
         if name in settings and not isinstance(settings[name], kind):
             raise TypeError(f"{name} is {settings[name]!r:.40}, expected json for {kind.__name__}")
-    texts = [*settings["labels"], *(each for name in ("signatures", "inputs") for each in settings[name].values())]
+    texts = [*settings["labels"], *settings.get("assets", ())]
+    for name in ("signatures", "inputs", "plugin", "runtimes"):
+        texts += settings[name].values() if isinstance(settings.get(name), dict) else ()
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"{text!r:.40} stands where a name belongs")
@@ -230,15 +304,41 @@ def _check_types(settings: dict[str, Any]) -> None:
 
 def _check_values(bundle: Bundle) -> None:
     """What the fields say fits together; whether the model agrees, its interpreter tells."""
-    if bundle.kind not in KINDS:
-        raise ValueError(f"kind {bundle.kind!r:.40}, expected one of {', '.join(KINDS)}")
-    if not bundle.signatures or not all(1 <= length <= MAX_LENGTH for length in bundle.signatures):
-        raise ValueError(f"lengths {bundle.lengths!s:.40}, expected some of 1 to {MAX_LENGTH}")
-    if bundle.any_length and len(bundle.signatures) > 1:
-        raise ValueError(f"{len(bundle.signatures)} signatures of any length, expected one")
+    lengths = [length for each in bundle.signatures for length in each.lengths.values()]
+    said = [each.lengths.get("S") for each in bundle.signatures if each.role == "answer"]
+    if not said or None in said or not all(1 <= length <= MAX_LENGTH for length in lengths):
+        raise ValueError(f"lengths {tuple(lengths)!s:.40}, expected some of 1 to {MAX_LENGTH}")
+    if bundle.any_length and len(said) > 1:
+        raise ValueError(f"{len(said)} signatures of any length, expected one")
+    if len(set(said)) < len(said):
+        raise ValueError(f"two signatures of one length {said!s:.40}")
+    outputs = [each.outputs for each in bundle.answering.values()]
+    if not outputs[0] or any(one != outputs[0] for one in outputs):
+        raise ValueError("signatures with different outputs or none, expected the same of all that answer")
     if len(set(bundle.labels)) < len(bundle.labels) or len(bundle.labels) > MAX_LENGTH:
         raise ValueError(f"{len(bundle.labels)} labels, of which {len(set(bundle.labels))} differ")
     if bundle.litert and not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}", bundle.litert):
         raise ValueError(f"litert {bundle.litert!r:.40}, expected a version such as 2.1.3")
-    if (bundle.kind == "classification") != bool(bundle.labels):
-        raise ValueError(f"{len(bundle.labels)} labels of a {bundle.kind}")
+    plugin = bundle.plugin
+    if plugin and (set(plugin) != {"file", "sha256"} or not re.fullmatch("[0-9a-f]{64}", plugin["sha256"])):
+        raise ValueError(f"plugin {plugin!s:.80}, expected its file and its sha256")
+    for each in bundle.inputs:
+        _check_input(each, max(bundle.lengths))
+    for names in ([each.name for each in bundle.inputs], [each.signature for each in bundle.inputs]):
+        if len(set(names)) < len(names) or not names:
+            raise ValueError(f"inputs {names!s:.80}, expected some, each once")
+
+
+def _check_input(each: Reads, length: int) -> None:
+    """An input that a runtime can fill."""
+    numbers = [each.pad, *each.choices.values()]
+    if each.dtype not in DTYPES or each.filled_by not in FILLED_BY or not re.fullmatch("BS{1,2}", each.axes):
+        said = f"{each.dtype!r:.20}, {each.axes!r:.20}, {each.filled_by!r:.20}"
+        raise ValueError(f"input {each.name!r:.30} of {said}, expected int32 or bool, BS or BSS, {FILLED_BY}")
+    if length ** each.axes.count("S") > MAX_VALUES:
+        raise ValueError(f"input {each.name!r:.40} of {length} tokens, expected at most {MAX_VALUES} numbers")
+    if not all(-(2**31) <= number < 2**31 for number in numbers):
+        raise ValueError(f"input {each.name!r:.40} with numbers that are no int32")
+    setting = each.filled_by == "setting"
+    if setting != bool(each.setting) or setting != bool(each.choices) or (setting and each.default not in each.choices):
+        raise ValueError(f"input {each.name!r:.40} of the setting {each.setting!r:.40}, expected choices and a default")

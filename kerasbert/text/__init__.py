@@ -1,6 +1,7 @@
 """Text <-> ids. Nothing here imports TensorFlow; `kerasbert.text.graph` and `kerasbert.text.train` do, when called."""
 
-from kerasbert.answers import Classification, Regression, Vector
+from typing import Any
+
 from kerasbert.text.base import Tokenizer, Tokens
 from kerasbert.text.bpe import BytePairEncoding
 from kerasbert.text.files import held_tokenizer, load_tokenizer
@@ -21,3 +22,12 @@ __all__ = [
     "load_tokenizer",
     "save_hf",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The answers, which were here once; they bring numpy, which a tokenizer does without."""
+    if name not in ("Classification", "Regression", "Vector"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kerasbert import answers
+
+    return getattr(answers, name)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import NAMES
 from kerasbert.text.added import AddedToken, Matcher, matchers, read_added
 
 PARTS = ("pad", "unk", "cls", "sep", "mask")  # what a special token is for
@@ -311,10 +312,9 @@ class Tokenizer:
                 raise InputError(f"text {i} is {text!r}, expected a text or a pair (text_a, text_b)")
             rows.append(self.pack(*parts, length=length))
         shape = len(rows), max((len(ids) for ids, _ in rows), default=0) if length is None else length
-        names = "token_ids", "padding_mask", "segment_ids"
-        arrays = {name: np.full(shape, self.pad_id if name == "token_ids" else 0, "int32") for name in names}
+        arrays = {name: np.full(shape, self.pad_id if name == "token_ids" else 0, "int32") for name in NAMES}
         for i, (ids, segments) in enumerate(rows):
-            for name, values in zip(names, (ids, 1, segments)):
+            for name, values in zip(NAMES, (ids, 1, segments)):
                 arrays[name][i, : len(ids)] = values
         return arrays
 

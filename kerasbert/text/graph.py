@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from kerasbert.errors import unknown
+from kerasbert.inputs import NAMES
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text import added_graph
 from kerasbert.text.added_graph import GraphMatcher, Segments
@@ -108,11 +109,9 @@ class GraphTokenizer(tf.Module):
             segment_ids.append(tf.zeros_like(ids) + segment)
         packed, segments = tf.concat(token_ids, 1), tf.concat(segment_ids, 1)
         shape = [None, length]
-        return {
-            "token_ids": packed.to_tensor(self._pad, shape=shape),
-            "padding_mask": tf.ones_like(packed).to_tensor(0, shape=shape),
-            "segment_ids": segments.to_tensor(0, shape=shape),
-        }
+        seen = tf.ones_like(packed)
+        padded = packed.to_tensor(self._pad, shape=shape), *(x.to_tensor(0, shape=shape) for x in (seen, segments))
+        return dict(zip(NAMES, padded, strict=True))
 
 
 def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:

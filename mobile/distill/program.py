@@ -111,7 +111,9 @@ class Imitation(Objective):
     def read(self, model: Any, batch: Mapping[str, Any], training: bool) -> dict[str, Any]:
         """What is compared: answers, hidden (tuple of L+1 [B, S, H]), attention (tuple of L [B, N, S, S])."""
         attention = any(name in HEADED for name in self.scales)
-        outputs = model.encoder(batch, training=training, queries=None if self.whole else "first", attention=attention)
+        outputs = model.encoder(
+            batch, training=training, queries=None if self.whole else model.queries(batch), attention=attention
+        )
         found = {name: outputs[name] for name in ("hidden", "attention") if name in outputs and self.recipe.inner}
         if self.recipe.answers:
             found["answers"] = ops.cast(self.answers(model, outputs, batch, training), "float32")

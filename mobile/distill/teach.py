@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from kerasbert import registry
+from kerasbert import inputs, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints import ModelInfo
 from kerasbert.data.records import MANIFEST, Records
@@ -169,7 +169,10 @@ class OnTexts(Distilling):
         paths = config.unlabelled
         self.unlabelled = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         self.texts, self.labelled = joined(self.task, self.split.train, read_unlabelled(self.task, self.unlabelled))
-        reads = {"longest": self.longest, "kind": self.task.how}
+        families = (registry.family(model.family) for model in (self.teacher, self.student))
+        declared = tuple({each.name: each for family in families for each in family.inputs}.values())
+        numbers = inputs.numbers(declared, self.tokenizer, self.task.settings)
+        reads = {"longest": self.longest, "kind": self.task.how, "declared": declared, "settings": numbers}
         self.train = encode_texts(self.tokenizer, self.texts.texts, **reads)
         self.dev = encode_texts(self.tokenizer, self.split.dev.texts, **reads) if self.split.dev else None
         epoch = -(-len(self.texts.texts) // config.batch)

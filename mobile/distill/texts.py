@@ -62,6 +62,8 @@ def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path,
     if 4 * width * len(encoded.rows) > KEPT:
         return None
     key = hashlib.sha256(f"{digest} {longest} {encoded.pad_id}".encode())
+    if encoded.settings:
+        key.update(repr(sorted(encoded.settings.items())).encode())
     for row in encoded.rows:
         key.update(np.array([row.length, *row.token_ids, *row.values["segment_ids"]], "<i4").tobytes())
     path, shape = folder / f"teacher-{key.hexdigest()[:32]}.safetensors", (len(encoded.rows), width)

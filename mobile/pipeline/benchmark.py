@@ -83,7 +83,7 @@ def _keras(path: Path, threads: int) -> tuple[Callable[[Any], Any], Any, bool, s
         raise InputError(f"{path} has no tokenizer, expected one in its tokenizer/: a text is what is timed")
     task = getattr(model, "task", None)
     answer = predict.predict if task else predict.encode
-    return lambda text: answer(model, [text]), model.tokenizer, bool(task and task.text_b), "keras"
+    return lambda text: answer(model, [text]), model.tokenizer, bool(task and task.pair), "keras"
 
 
 def _peak() -> float | None:

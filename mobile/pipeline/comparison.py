@@ -8,30 +8,42 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert import answers
+from kerasbert.answers import Kind
 from kerasbert.errors import InputError
 from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.runtime import load as load_runtime
+from kerasbert.tasks import predict
+from kerasbert.tasks.base import find, kind_of
+from kerasbert.tasks.batches import Encoded
+from kerasbert.tasks.task import Task
+from kerasbert.text import Tokenizer
 
 MADE = "generated from the vocabulary"  # where texts come from that nobody gave
 
 Texts = Sequence[str] | Sequence[tuple[str, str]]
+Outputs = np.ndarray | list[np.ndarray]  # of rows: float32 [rows, C], or for tokens a list of [S, C]
 
 
-def reference(model: Any, kind: str, texts: Texts, length: int, tokenizer: Any = None) -> np.ndarray:
-    """What the Keras model says: float32 [texts, outputs], in the meaning of the file's output.
+def reference(model: Any, texts: Texts, length: int, tokenizer: Tokenizer | None = None) -> Outputs:
+    """What the Keras model says of each row, in the meaning of the file's output.
 
     Args:
         length: int, tokens that it reads.
         tokenizer: another than its own.
     """
-    from kerasbert.answers.base import softmax
-    from kerasbert.tasks import predict
-
+    kind = kind_of(model).answers
     with _reading(model, tokenizer or model.tokenizer):
-        if kind == "embedding":
+        if getattr(model, "task", None) is None:
             return predict.encode(model, texts, pooling="mean", length=length)
-        values = predict.outputs(model, texts, length)
-    return softmax(values) if kind == "classification" else values.reshape(-1, 1)
+        rows = [np.atleast_1d(kind.probabilities(row)) for row in predict.outputs(model, texts, length)]
+    return rows if kind.per_token else np.stack(rows)
+
+
+def encoded(model: Any, texts: Texts, length: int, tokenizer: Tokenizer | None = None) -> Encoded:
+    """The rows that `reference` reads."""
+    with _reading(model, tokenizer or model.tokenizer):
+        return predict.encoded_for(model, texts, length)
 
 
 @contextlib.contextmanager
@@ -66,8 +78,8 @@ def reading(tokenizer: Any, reader: Any, texts: Texts, length: int) -> dict[str,
     return found
 
 
-def run(blob: bytes, texts: Texts, tokenizer: Any = None) -> np.ndarray:
-    """Answers of a finished file, run by the phone's own runtime: float32 [texts, outputs].
+def run(blob: bytes, texts: Texts, tokenizer: Tokenizer | None = None) -> Outputs:
+    """What a finished file says of each row, run by the phone's own runtime.
 
     Args:
         tokenizer: the reader's that the file is for, by default the one in the file.
@@ -80,38 +92,48 @@ def run(blob: bytes, texts: Texts, tokenizer: Any = None) -> np.ndarray:
         return runner.outputs(texts)
 
 
-def compare(expected: np.ndarray, received: np.ndarray, kind: str, targets: np.ndarray | None) -> dict[str, Any]:
-    """What a file says beside what the Keras model says, both float32 [texts, outputs].
+def compare(
+    expected: Outputs,
+    received: Outputs,
+    kind: str,
+    targets: Any,
+    task: Task | None = None,
+    read: tuple[Encoded | None, Encoded | None] = (None, None),
+) -> dict[str, Any]:
+    """What a file says beside what the Keras model says, of the same rows.
+
+    Args:
+        kind: str, of `answers.find`. A token that the file loses counts as one that it answers otherwise.
+        targets: of each text, or None. task: theirs.
+        read: the rows as the model and as the file's reader read them; a kind of one row a text does without.
 
     Returns:
         agreement (share of equal labels, correlation or mean cosine), max_difference and mean_difference of the
-        outputs, and accuracy {"keras", "tflite"} where `targets` of a classification are given.
+        outputs, and accuracy {"keras", "tflite"} where `targets` are given and the kind has one.
     """
-    difference = np.abs(received - expected)
-    result: dict[str, Any] = {"agreement": float(_agreement(kind, expected, received))}
+    how = find(kind)
+    difference = how.answers.differences(expected, received)
+    result: dict[str, Any] = {"agreement": how.answers.agreement(expected, _whole(how.answers, expected, received))}
     result |= {"max_difference": float(difference.max()), "mean_difference": float(difference.mean())}
-    if targets is not None and kind == "classification":
-        accuracy = {"keras": expected, "tflite": received}
-        result["accuracy"] = {who: float((rows.argmax(-1) == targets).mean()) for who, rows in accuracy.items()}
+    if targets is not None and "accuracy" in how.metrics_known:
+        both = {"keras": (expected, read[0]), "tflite": (received, read[1])}
+        result["accuracy"] = {
+            who: float(how.metrics(task, how.from_exported(rows), targets, packed)["accuracy"])
+            for who, (rows, packed) in both.items()
+        }
     return result
 
 
-def _agreement(kind: str, expected: np.ndarray, received: np.ndarray) -> float:
-    if not np.isfinite(received).all():
-        return 0.0
-    if kind == "classification":
-        return (expected.argmax(-1) == received.argmax(-1)).mean()
-    if kind == "regression":
-        if expected.std() == 0 or received.std() == 0:
-            return float(np.allclose(expected, received, atol=1e-2))
-        return np.corrcoef(expected[:, 0], received[:, 0])[0, 1]
-    norms = np.linalg.norm(expected, axis=-1) * np.linalg.norm(received, axis=-1)
-    return ((expected * received).sum(-1) / np.maximum(norms, 1e-12)).mean()
+def _whole(kind: Kind, expected: Outputs, received: Outputs) -> Outputs:
+    """The file's rows, as long as the model's: a lost token has other numbers than the model gives it."""
+    if not kind.per_token:
+        return received
+    return [np.concatenate([b[: len(a)], -a[len(b) :]]) for a, b in zip(expected, received)]
 
 
-def check_converted(quantize: str, received: np.ndarray, said: np.ndarray, task: Any) -> None:
-    """Refuse a float file that computes other numbers than the Keras model of the same ids; both float32 [texts, outputs]."""
-    limit, difference = SCHEMES[quantize].tolerance, float(np.abs(received - said).max())
+def check_converted(quantize: str, received: Outputs, said: Outputs, kind: str, task: Task | None) -> None:
+    """Refuse a float file that computes other numbers than the Keras model of the same ids."""
+    limit, difference = SCHEMES[quantize].tolerance, float(find(kind).answers.differences(said, received).max())
     if limit is not None and task is not None:
         limit = task.rounding(limit)
     if limit is not None and not difference <= limit:
@@ -131,7 +153,7 @@ def check_agreement(report: Mapping[str, Any], kind: str, min_agreement: float |
         min_agreement = SCHEMES[report["quantize"]].agreement
     if report["agreement"] >= min_agreement:
         return
-    what = {"classification": "labels", "regression": "correlation", "embedding": "cosine"}[kind]
+    what = answers.find(kind).agrees_by
     reasons = losses(report) or ["give texts like the real ones (--data) or use --quantize fp16"]
     raise InputError(
         f"the {report['quantize']} file agrees with the Keras model on {report['agreement']:.4f} ({what}, {report['texts']} "

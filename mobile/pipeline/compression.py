@@ -1,18 +1,19 @@
 """`compress`: a model directory -> a .tflite that was run and compared with the Keras model before it is put in place."""
 
+import dataclasses
 import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kerasbert import __version__
+from kerasbert import __version__, inputs, registry
 from kerasbert.errors import InputError, unknown
-from kerasbert.export.bundle import Bundle
+from kerasbert.export.bundle import Bundle, Reads, Signature
 from kerasbert.layers.naming import names as weight_names
 from kerasbert.mobile import samples
 from kerasbert.mobile.pipeline import comparison
@@ -22,13 +23,12 @@ from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
 from kerasbert.mobile.tflite import buckets, convert, metadata, product
 from kerasbert.storage import files
 from kerasbert.tasks import predict
+from kerasbert.tasks.base import kind_of
 from kerasbert.training.runs import data_of
 from kerasbert.training.splits import measured, training_texts
 
 TARGETS = ("kerasbert", "mediapipe")
 ANY_LENGTH = "any_length"
-INPUTS = ("token_ids", "padding_mask", "segment_ids")
-OUTPUTS = {"classification": "probabilities", "regression": "value", "embedding": "vector"}
 GENERATED = 200
 
 
@@ -106,11 +106,11 @@ def compress(
     if out.is_dir() or (out.exists() and not overwrite):
         raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
     model, name = _open(run)
-    kind, pair = _kind(model)
+    kind, pair = kind_of(model), _pair(model)
     any_length = lengths == buckets.ANY
     trained = getattr(getattr(model, "task", None), "length", None)
     sizes = buckets.choose(model.spec.longest, target, length, lengths, trained)
-    _check_target(model, target, kind, pair)
+    _check_target(model, target)
 
     def known() -> list | None:
         """The training texts of the run; its files are hashed, so asked for only where they are needed."""
@@ -139,60 +139,57 @@ def compress(
         if learned:
             raise InputError(f"max_drop and ranges that were learned ({aware_training.FILE}): give --calibration")
 
-    names = dict(metadata.INPUTS) if target == "mediapipe" else {part: part for part in INPUTS}
     only = ANY_LENGTH if any_length else "serving_default" if target == "mediapipe" else None
     signatures = {size: only or f"length_{size}" for size in sizes}
-    output = OUTPUTS[kind]
-    program = _program(model, kind, names, output)
+    begun = about(
+        model,
+        signatures,
+        any_length,
+        target,
+        model=name,
+        quantization=quantize,
+        litert=scheme.runtimes.get(LITERT, ""),
+        recipe=dict(recipe or {}),
+    )
+    reads, function = inputs_of(begun), program(model, begun)
     converted = {None: ANY_LENGTH} if any_length else signatures
-    labels = tuple(model.labels or ()) if kind == "classification" else ()
     own, reader = predict.longest(model), metadata.tokenizer(model.tokenizer) if target == "mediapipe" else None
     lost = comparison.reading(model.tokenizer, reader, cases, sizes[-1])
-    expected = said = reference(model, kind, cases, own)
+    expected = said = reference(model, cases, own)
     if any(lost.values()) or sizes[-1] > own:
-        said = reference(model, kind, cases, sizes[-1], reader)  # of what the file's reader makes of the texts
-    tokenizer = _tokenizer_files(model.tokenizer)
+        said = reference(model, cases, sizes[-1], reader)  # of what the file's reader makes of the texts
+    compared = own
+    if len(expected) != len(said):  # of long texts other rows are made
+        expected, compared = said, sizes[-1]
 
     def finish(blob: bytes) -> bytes:
         if target == "mediapipe":
-            about = (name or "kerasbert", "A BERT model, exported by kerasbert.")
-            blob = metadata.attach(blob, output, bool(labels), *about)
-        bundle = Bundle(
-            kind=kind,
-            tokenizer=tokenizer,
-            signatures=signatures,
-            inputs=names,
-            output=output,
-            any_length=any_length,
-            labels=labels,
-            pair=pair,
-            model=name,
-            target=target,
-            quantization=quantize,
-            litert=scheme.runtimes.get(LITERT, ""),
-            digest=hashlib.sha256(blob).hexdigest(),
-            versions=_versions(),
-            recipe=dict(recipe or {}),
-        )
-        return blob + bundle.to_zip()
+            described = (name or "kerasbert", "A BERT model, exported by kerasbert.")
+            blob = metadata.attach(blob, begun.output(kind.answers.output), bool(begun.labels), *described)
+        return blob + dataclasses.replace(begun, digest=hashlib.sha256(blob).hexdigest()).to_zip()
+
+    def read(texts: Texts) -> tuple[Any, Any]:
+        """Their rows, as the model and as the file's reader read them."""
+        return comparison.encoded(model, texts, compared), comparison.encoded(model, texts, sizes[-1], reader)
 
     report: dict[str, Any] = {"out": str(out), "bytes": 0, "quantize": quantize, "target": target}
     report |= {"lengths": list(sizes), "any_length": any_length, "model_length": own}
     report |= {"texts": len(cases), "texts_from": source, **lost}
     judge = None
     if max_drop is not None:
-        judge = budget.Judge(finish, getattr(model, "task", None), cases, expected, targets, comparison.run, reader)
+        judging = finish, getattr(model, "task", None), cases, expected, targets, comparison.run, reader, read
+        judge = budget.Judge(*judging)
         judge.check_reading(said, max_drop, comparison.losses(report))
     record: dict[str, Any] = {}
     if learned:
         with aware_training.static(
             model, learned
         ):  # which rounds its activations itself; the converter takes that over
-            blob = convert.convert(model, program, converted, tuple(names.values()), "dynamic_int8")
+            blob = convert.convert(model, function, converted, reads, "dynamic_int8")
         record, blob = forms.record(blob, quantize, list(weight_names(model))), finish(blob)
     elif not scheme.converter or max_drop is not None or embedding_codes is not None:
-        floats = convert.named(model, program, converted, tuple(names.values()), "float32")
-        feeds = forms.feeds(reader or model.tokenizer, drawn, signatures, names, any_length)
+        floats = convert.named(model, function, converted, reads, "float32")
+        feeds = forms.feeds(reader or model.tokenizer, drawn, begun)
         if judge is None:
             coding = embedding_codes, frequencies
             blob, record = forms.quantized(floats, quantize, list(weight_names(model)), feeds, *coding)
@@ -200,12 +197,14 @@ def compress(
         else:
             blob, record = budget.meet(floats, quantize, list(weight_names(model)), feeds, max_drop, judge)
     else:
-        blob = finish(convert.convert(model, program, converted, tuple(names.values()), quantize))
+        blob = finish(convert.convert(model, function, converted, reads, quantize))
     received = comparison.run(blob, cases, reader)
-    comparison.check_converted(quantize, received, said, getattr(model, "task", None))
-    report |= {"bytes": len(blob), **comparison.compare(expected, received, kind, targets), **record}
+    task = getattr(model, "task", None)
+    comparison.check_converted(quantize, received, said, kind.name, task)
+    packed = read(cases) if targets is not None else (None, None)
+    report |= {"bytes": len(blob)} | comparison.compare(expected, received, kind.name, targets, task, packed) | record
     if said is not expected or scheme.tolerance is None:
-        comparison.check_agreement(report, kind, min_agreement)
+        comparison.check_agreement(report, kind.name, min_agreement)
     files.write_atomic(out, blob)
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
@@ -227,20 +226,26 @@ def _open(run: Any) -> tuple[Any, str]:
     return run, name
 
 
-def _kind(model: Any) -> tuple[str, bool]:
-    """What the numbers are, and whether an input is a pair."""
-    task = getattr(model, "task", None) if hasattr(model, "encoder") else None
-    return (task.kind, bool(task.text_b)) if task else ("embedding", False)
+def _pair(model: Any) -> bool:
+    """Whether an input is a pair."""
+    task = getattr(model, "task", None)
+    return bool(task and task.pair)
 
 
-def _check_target(model: Any, target: str, kind: str, pair: bool) -> None:
+def _check_target(model: Any, target: str) -> None:
     """Refuse what MediaPipe would open and compute wrongly."""
     if target != "mediapipe":
         return
-    if kind == "regression" or pair:
-        what = "a regression" if kind == "regression" else "pairs of texts"
+    kind_of(model).check_target(target)
+    if _pair(model):
         raise InputError(
-            f"the model is for {what}, expected a classification or vectors of one text: MediaPipe has no other"
+            "the model is for pairs of texts, expected a classification or vectors of one text: MediaPipe has no other"
+        )
+    reads = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
+    if more := [name for name in reads if name not in metadata.INPUTS]:
+        raise InputError(
+            f"the model reads {', '.join(more)}, expected {', '.join(metadata.INPUTS)} alone: MediaPipe gives no other. "
+            "Compress without --target, for kerasbert.mobile.runtime"
         )
     wrong = next(
         (label for label in getattr(model, "labels", None) or () if not label or set("\n\r\0") & set(label)), None
@@ -257,23 +262,64 @@ def _check_target(model: Any, target: str, kind: str, pair: bool) -> None:
         )
 
 
-def _program(model: Any, kind: str, names: dict[str, str], output: str) -> Any:
-    """The function that is converted: the model's own `call`, the last layer for [CLS] only, and probabilities."""
-    from keras import ops
+def about(
+    built: Any, signatures: Mapping[int, str], any_length: bool = False, target: str = TARGETS[0], **said: Any
+) -> Bundle:
+    """The bundle of a file to be, all but its digest.
 
-    def program(batch: dict) -> dict:
-        inputs = {ours: batch[theirs] for ours, theirs in names.items()}
-        if kind == "embedding":
-            encoder = getattr(model, "encoder", model)
-            mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
-            values = ops.sum(encoder(inputs)["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
-        elif kind == "regression":
-            values = ops.expand_dims(model(inputs, queries="first")["value"], -1)
-        else:
-            values = ops.softmax(model(inputs, queries="first")["logits"])
-        return {output: values}
+    Args:
+        built: the model.
+        signatures: length -> name. said: further fields of the Bundle.
+    Raises:
+        InputError: an input that a phone cannot fill, or a maker that is not registered.
+    """
+    kind, task = kind_of(built).answers, getattr(built, "task", None)
+    numbers, reads = predict.settings_of(built), []
+    for each in inputs.used(predict.declared(built), numbers):
+        theirs = metadata.INPUTS[each.name] if target == "mediapipe" else each.name
+        choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
+        default = task.settings[each.setting] if each.filled_by == "setting" else ""
+        # what is padded is masked: 0 as ever, and so the same files
+        pad = 0 if each.pad == inputs.PAD else int(each.pad)
+        filled = (each.filled_by, each.setting, choices, default)
+        reads.append(Reads(each.name, theirs, each.axes, each.dtype, pad, *filled))
+        reads[-1].declared()
+    makers = [each.make for each in inputs.used(predict.declared(built), numbers) if each.filled_by == "maker"]
+    plugins = (registry.plugin_of(brought) for brought in (kind, *makers))
+    answering = (
+        Signature("answer", name, {"S": length}, {kind.output: kind.output}) for length, name in signatures.items()
+    )
+    return Bundle(
+        kind=kind.name,
+        tokenizer=_tokenizer_files(built.tokenizer),
+        signatures=tuple(answering),
+        inputs=tuple(reads),
+        any_length=any_length,
+        labels=tuple(built.labels or ()) if kind.labelled else (),
+        pair=_pair(built),
+        target=target,
+        versions=_versions(),
+        plugin=next((plugin for plugin in plugins if plugin), {}),
+        **said,
+    )
 
-    return program
+
+def inputs_of(bundle: Bundle) -> list[inputs.Input]:
+    """What a file's signatures read, by their names."""
+    return [dataclasses.replace(each.declared(), name=each.signature) for each in bundle.inputs]
+
+
+def program(model: Any, bundle: Bundle) -> Callable[[dict], dict]:
+    """The function that is converted: the model's own `call`, with what its kind answers from it."""
+    kind = kind_of(model)
+    answering = model if getattr(model, "task", None) is not None else getattr(model, "encoder", model)
+    names, output = {each.name: each.signature for each in bundle.inputs}, bundle.output(kind.answers.output)
+
+    def call(batch: dict) -> dict:
+        read = {ours: batch[theirs] for ours, theirs in names.items()}
+        return {output: kind.device(answering(read), read)}
+
+    return call
 
 
 def _cases(

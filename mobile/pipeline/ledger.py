@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import checkpoints, report
+from kerasbert import checkpoints, registry, report
 from kerasbert.errors import InputError
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.mobile.tflite import metadata, repack
 from kerasbert.quickstart import measure as processes
 from kerasbert.storage import files
 from kerasbert.tasks import predict
+from kerasbert.tasks.batches import Encoded, encode_texts
 from kerasbert.tasks.load import load, task_of
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.splits import measured
@@ -48,14 +49,16 @@ def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | Non
     path = Path(artefact)
     if path.is_dir():
         model = load(path)
-        if getattr(model, "task", None) is None or model.task.kind != task.kind:
+        if getattr(model, "task", None) is None or model.task.how is not task.how:
             raise InputError(f"{path} is not fine-tuned for {task.name}, expected a model of the task that is measured")
-        outputs, (parameters, nonzero) = predict.outputs(model, rows.texts), _counted(_tensors(path))
+        encoded, (parameters, nonzero) = predict.encoded_for(model, rows.texts, None), _counted(_tensors(path))
+        outputs = predict.outputs_of(model, encoded, predict.longest(model))
         data = (path / "weights.safetensors").read_bytes()
     else:
         data = path.read_bytes() if path.is_file() else b""
-        outputs, (parameters, nonzero) = _answers(path, task, rows), _counted(_constants(data))
-    row = {"artefact": name or path.name, task.metric: task.how.metrics(task, outputs, rows.targets)[task.metric]}
+        (outputs, encoded), (parameters, nonzero) = _answers(path, task, rows), _counted(_constants(data))
+    metrics = task.how.metrics(task, outputs, rows.targets, encoded)
+    row = {"artefact": name or path.name, task.metric: metrics[task.metric]}
     row |= {"parameters": parameters, "nonzero": nonzero, "bytes": len(data), "gzip_bytes": len(gzip.compress(data, 6))}
     return row | {key: value for key, value in _times(path, rows.texts).items() if key in TIMES}
 
@@ -125,15 +128,15 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]
     ]
 
 
-def _answers(path: Path, task: Task, rows: Rows) -> np.ndarray:
-    """What a .tflite says, as the metrics take it: logits [n, L] or values [n]."""
-    runner = load_runtime(path, cache=False)
-    if (runner.bundle.kind, list(runner.labels)) != (task.kind, list(task.labels.values())):
-        raise InputError(f"{path} answers with {', '.join(runner.labels) or runner.bundle.kind}, expected {task.name}")
+def _answers(path: Path, task: Task, rows: Rows) -> tuple[Any, Encoded]:
+    """What a .tflite says, as the metrics take it, and the rows that it says it of."""
+    runner, how = load_runtime(path, cache=False), task.how
+    if runner.kind is not how.answers or list(runner.labels) != list(task.labels.values()):
+        raise InputError(f"{path} answers with {', '.join(runner.labels) or runner.kind.name}, expected {task.name}")
     if runner.bundle.target == "mediapipe":  # which does not read as our runtime does
         runner.tokenizer = metadata.tokenizer(runner.tokenizer)
-    found = runner.outputs(rows.texts)
-    return task.how.from_exported(found)
+    encoded = encode_texts(runner.tokenizer, rows.texts, runner.lengths[-1], kind=how)
+    return how.from_exported(runner.outputs(rows.texts)), encoded
 
 
 def _tensors(directory: Path) -> Iterator[np.ndarray]:
@@ -169,5 +172,6 @@ def _times(path: Path, texts: Sequence[Any]) -> dict[str, Any]:
         sample = Path(folder) / "texts.txt"
         sample.write_text("\n".join(map(line, texts[:TIMED])) + "\n", encoding="utf-8")
         pair = () if isinstance(texts[0], str) else ("--pair",)
-        arguments = ("--texts", sample, "--rounds", 2, "--json", "--no-cache", *pair)
+        plugins = (part for file in registry.plugin_files() for part in ("--plugin", file))
+        arguments = ("--texts", sample, "--rounds", 2, "--json", "--no-cache", *pair, *plugins)
         return json.loads(processes.mobile("benchmark", path, *arguments, tensorflow=path.is_dir()))

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from kerasbert import inputs
 from kerasbert.errors import InputError, unknown
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.feedforward import Linear
@@ -20,6 +21,7 @@ from kerasbert.layers.norms import LayerNorm
 from kerasbert.mobile.distill.recipes import DistillConfig
 from kerasbert.mobile.quantize.fake import SMALLEST, PerChannel, PerTensor
 from kerasbert.storage import files
+from kerasbert.tasks import predict
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig, passing
 
@@ -147,8 +149,10 @@ def attach(model: Any, quantizer: PerChannel) -> None:
         if isinstance(layer, LayerNorm):
             layer.quantizer = quantizer
     # which products give their bias away shows when they are read
-    ints = {part: tf.TensorSpec([1, 4], tf.int32) for part in ("token_ids", "padding_mask", "segment_ids")}
-    tf.function(lambda inputs: model(inputs), autograph=False).get_concrete_function(ints)
+    declared, trained = predict.declared(model), getattr(getattr(model, "task", None), "settings", {})
+    reads = inputs.used(declared, {each.name: 0 for each in declared if each.setting in trained})
+    specs = {each.name: tf.TensorSpec(each.shape(4), each.dtype) for each in reads}
+    tf.function(lambda batch: model(batch), autograph=False).get_concrete_function(specs)
 
 
 def read_ranges(run: str | os.PathLike) -> dict[str, np.ndarray] | None:

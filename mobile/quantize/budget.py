@@ -35,15 +35,20 @@ class Judge:
         texts, expected, targets: rows, what the Keras model says of them [n, outputs], and their labels.
         run: (finished file, texts, tokenizer) -> what it says of them, [n, outputs].
         tokenizer: the reader's that the file is for; by default the one in the file.
+        encode: texts -> their rows as the model and as the file's reader read them; a kind of one row a text does without.
     """
 
     finish: Callable[[bytes], bytes]
     task: Any
     texts: Sequence
     expected: np.ndarray
-    targets: np.ndarray
-    run: Callable[[bytes, Sequence, Any], np.ndarray]
+    targets: Any
+    run: Callable[[bytes, Sequence, Any], Any]
     tokenizer: Any = None
+    encode: Callable[[Sequence], tuple[Any, Any]] | None = None
+
+    def __post_init__(self):
+        self.own, self.fed = self.encode(self.texts) if self.encode else (None, None)
 
     def check_reading(self, said: np.ndarray, max_drop: float, losses: Sequence[str]) -> None:
         """Refuse where the model itself loses more, of what the file's reader makes of the texts: no weight mends that.
@@ -52,32 +57,39 @@ class Judge:
             said: float32 [n, outputs], the Keras model of the ids that the file will be fed.
             losses: what the reader loses, in words.
         """
-        drop = self.metric(self.expected) - self.metric(said)
+        drop = self.metric(self.expected, self.own) - self.metric(said, self.fed)
         if losses and drop > max_drop:
             raise InputError(
                 f"max_drop is {max_drop:g} points, and reading alone loses {drop:.2f}: {'; '.join(losses)}. Nothing was written"
             )
 
-    def metric(self, outputs: np.ndarray) -> float:
-        """The task's metric in points, larger is better."""
+    def metric(self, outputs: Any, encoded: Any = None) -> float:
+        """The task's metric in points, larger is better; `encoded` are the rows that the outputs are of."""
         kind = self.task.how
         sign = 1 if kind.better(self.task.metric, 1.0, 0.0) else -1
-        return 100 * sign * kind.metrics(self.task, kind.from_exported(outputs), self.targets)[self.task.metric]
+        measured = kind.metrics(self.task, kind.from_exported(outputs), self.targets, encoded)
+        return 100 * sign * measured[self.task.metric]
 
     def row(self, made: bytes, kept: Iterable[str]) -> dict[str, Any]:
         """A candidate's row of the table: float, drop (points), bytes, mean_difference."""
         blob = self.finish(repack.slim(made))
         outputs = self.run(blob, self.texts, self.tokenizer)
-        drop = round(self.metric(self.expected) - self.metric(outputs), 4)
-        difference = float(np.abs(outputs - self.expected).mean())
+        drop = round(self.metric(self.expected, self.own) - self.metric(outputs, self.fed), 4)
+        difference = float(self.task.how.answers.differences(self.expected, outputs).mean())
         return {"float": list(kept), "drop": drop, "bytes": len(blob), "mean_difference": difference}
 
     def sample(self, count: int) -> "Judge":
         """The same on fewer texts, spread evenly."""
         count = min(count, len(self.texts))
         some = [i * len(self.texts) // count for i in range(count)]
-        texts = [self.texts[i] for i in some]
-        return dataclasses.replace(self, texts=texts, expected=self.expected[some], targets=self.targets[some])
+        texts, targets = ([values[i] for i in some] for values in (self.texts, self.targets))
+        slices = self.own.of() if self.own else [slice(i, i + 1) for i in range(len(self.texts))]
+        expected = [row for i in some for row in self.expected[slices[i]]]
+        if isinstance(self.expected, np.ndarray):
+            expected = np.stack(expected)
+        if isinstance(self.targets, np.ndarray):
+            targets = self.targets[some]
+        return dataclasses.replace(self, texts=texts, expected=expected, targets=targets)
 
 
 def meet(

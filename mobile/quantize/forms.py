@@ -1,37 +1,36 @@
 """From a float file to a quantized one: what each name of `--quantize` means, and the record of what was done."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from kerasbert import answers, inputs
 from kerasbert.errors import InputError
+from kerasbert.export.bundle import Bundle
 from kerasbert.mobile.quantize import ranges, static
 from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.tflite import product, repack, weights
+from kerasbert.text import Tokenizer
 
 Feeds = Iterable[tuple[str, dict[str, np.ndarray]]]
 
 
-def feeds(
-    tokenizer: Any, texts: Sequence, signatures: Mapping[int, str], inputs: Mapping[str, str], any_length: bool
-) -> Feeds:
-    """What the runtime would feed a file: (signature, int32 inputs by the signature's names) of each text.
+def feeds(tokenizer: Tokenizer, texts: Sequence, bundle: Bundle) -> Feeds:
+    """What the runtime would feed a file: (signature, arrays by the signature's names) of each row of each text.
 
     Args:
-        signatures: dict of length -> name, of the file. inputs: dict of our name -> the signature's.
-        any_length: bool, whether a text runs at its own length.
+        tokenizer: of the file's reader. bundle: of the file to be.
     """
-    longest = max(signatures)
+    kind, longest = answers.find(bundle.kind), bundle.lengths[-1]
+    declared = [each.declared() for each in bundle.inputs]
+    names = {each.name: each.signature for each in bundle.inputs}
+    settings = inputs.numbers(declared, tokenizer, bundle.trained)
     for text in texts:
-        text = (text,) if isinstance(text, str | bytes) else tuple(text)
-        token_ids, segment_ids = tokenizer.pack(*text, length=longest)
-        used = len(token_ids)
-        length = min(size for size in signatures if size >= used)
-        made = {name: np.zeros((1, used if any_length else length), np.int32) for name in inputs.values()}
-        for name, values in (("token_ids", token_ids), ("padding_mask", 1), ("segment_ids", segment_ids)):
-            made[inputs[name]][0, :used] = values
-        yield signatures[length], made
+        for row in kind.rows(tokenizer, (text,) if isinstance(text, str | bytes) else tuple(text), longest):
+            length = row.length if bundle.any_length else min(size for size in bundle.lengths if size >= row.length)
+            arrays = inputs.arrays(declared, [row], length, settings=settings)
+            yield bundle.signature(length), {names[name]: array for name, array in arrays.items()}
 
 
 def quantized(

@@ -7,6 +7,7 @@
 
 import bisect
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import answers, inputs
+from kerasbert import answers, inputs, registry
 from kerasbert.errors import InputError
 from kerasbert.export import bundle as bundles
+from kerasbert.inputs import Row
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime.interpreters import interpreter, one_line
 from kerasbert.mobile.runtime.versions import check
@@ -27,7 +29,13 @@ Text = str | bytes
 __all__ = ["Runner", "load"]
 
 
-def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None, threads: int = 1) -> "Runner":
+def load(
+    path: str | os.PathLike,
+    cache: str | os.PathLike | bool | None = None,
+    threads: int = 1,
+    *,
+    plugin: str | os.PathLike | Sequence[str | os.PathLike] = (),
+) -> "Runner":
     """Open a .tflite file that `kerasbert-mobile compress` wrote.
 
     Args:
@@ -36,8 +44,11 @@ def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None,
             used last are kept in it. None: $XDG_CACHE_HOME/kerasbert or ~/.cache/kerasbert. False: nothing is written.
             Where there is no home, no room or no Linux, the weights are packed at every launch.
         threads: int, of the interpreter.
+        plugin: a plug-in's file, or several, which are run: what brings the file's kind of answer or a maker of its inputs. It
+            must be the one that the file was made with, by its sha256.
     Raises:
-        InputError: no such file, not ours, damaged, or no interpreter is installed that computes it rightly.
+        InputError: no such file, not ours, damaged, of a plug-in that is not given or is another, or no interpreter is
+            installed that computes it rightly.
     """
     path = Path(path)
     if threads < 1:
@@ -50,10 +61,44 @@ def load(path: str | os.PathLike, cache: str | os.PathLike | bool | None = None,
             "Copy it again or write it again"
         )
     check(path, bundle)
+    _plug_in(path, bundle, [plugin] if isinstance(plugin, str | os.PathLike) else list(plugin))
     folder = None
     if cache is not False:
         folder = caches.default_directory() if cache in (None, True) else Path(cache)
     return Runner(bundle, interpreter(path, bundle, threads, folder, digest), path)
+
+
+def _plug_in(path: Path, bundle: bundles.Bundle, plugins: Sequence[str | os.PathLike]) -> None:
+    """Run the plug-ins' files, and refuse a bundle whose kind or makers are not known then."""
+    wanted = bundle.plugin
+    sums = {str(file): registry.plugin_digest(file) for file in plugins}
+    if wanted and sums and wanted["sha256"] not in sums.values():
+        held = ", ".join(f"{file} with {digest[:12]}" for file, digest in sums.items())
+        raise InputError(
+            f"{path} was made with the plug-in {wanted['file']!r:.80} of sha256 {wanted['sha256'][:12]}, received {held}: give "
+            "that file, or compress again"
+        )
+    for file in plugins:
+        try:
+            registry.load_plugin(file)
+        except ImportError as error:
+            raise InputError(
+                f"the plug-in {file} needs {error.name}, which is not installed: import it inside functions, or keep what a "
+                "phone needs (answers, makers) in a file of its own"
+            ) from error
+    try:
+        kind = answers.find(bundle.kind)
+        for each in bundle.inputs:
+            each.declared()
+    except InputError as error:
+        if not wanted:
+            raise InputError(f"{path}: {error}") from error
+        raise InputError(
+            f"{path} answers with {bundle.kind!r:.40}, which the plug-in {wanted['file']!r:.80} brings: give that file to "
+            "load(FILE, plugin=PATH) or --plugin PATH"
+        ) from error
+    if kind.labelled != bool(bundle.labels):
+        raise InputError(f"{path} has {len(bundle.labels)} labels of a {kind.name}. Write the file again")
 
 
 @contextlib.contextmanager
@@ -75,73 +120,106 @@ class Runner:
     Threads may share a Runner; they take turns.
 
     Attributes:
-        bundle: Bundle; labels: tuple of str; lengths: tuple of int, the buckets in tokens, or the longest; tokenizer.
+        bundle: Bundle; kind: answers.Kind; labels: tuple of str; lengths: tuple of int, the buckets in tokens, or the
+            longest; tokenizer.
     """
 
     def __init__(self, bundle: bundles.Bundle, model: Any, path: Path):
         self.bundle = bundle
         self.model = model
         self.path = path
+        self.kind = answers.find(bundle.kind)
         with _tokenizing(path):
             self.tokenizer = load_tokenizer(bundle.tokenizer)
         self.labels = bundle.labels
         self.lengths = bundle.lengths
-        self._names = tuple(bundle.inputs[name] for name in bundles.INPUTS)
+        self._reads = tuple(each.declared() for each in bundle.inputs)
+        self._names = {each.name: each.signature for each in bundle.inputs if each.name != each.signature}
+        self._width = self.kind.width(bundle.labels)
+        self._usual = self._numbers({})
         self._turn = threading.Lock()
 
-    def __call__(self, texts: Sequence[Text] | Sequence[tuple[Text, Text]]) -> list[Any]:
-        """Texts -> answers: Classification, Regression or Vector, one per text."""
-        packed, truncated = self._pack(texts)
-        rows = zip(self._rows(packed), truncated)
-        kind = answers.find(self.bundle.kind)
-        return [kind.decode((), [inputs.row((), (), cut)], [row], self.labels) for row, cut in rows]
+    def __call__(
+        self, texts: Sequence[Text] | Sequence[tuple[Text, Text]], *, language: str | None = None
+    ) -> list[Any]:
+        """Texts -> answers: Classification, Regression, Vector or what a plug-in's kind gives, one per text.
 
-    def outputs(self, texts: Sequence[Text] | Sequence[tuple[Text, Text]]) -> np.ndarray:
-        """Texts -> float32 [texts, outputs]: probabilities, values or vectors."""
-        return self._rows(self._pack(texts)[0])
+        Args:
+            language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
+        """
+        settings, parts = self._settings(language), self._parts(texts)
+        if type(self.kind).answer is not answers.Kind.answer:  # it runs the model more than once
+            run, longest = functools.partial(self._row, settings=settings), self.lengths[-1]
+            return [self.kind.answer(run, self.tokenizer, each, longest, self.labels) for each in parts]
+        packed = self._pack(parts)
+        outputs = iter(self._rows([row for rows in packed for row in rows], settings))
+        decode, labels = self.kind.decode, self.labels
+        return [decode(each, rows, [next(outputs) for _ in rows], labels) for each, rows in zip(parts, packed)]
 
-    def _pack(self, texts: Any) -> tuple[list[tuple[list[int], list[int]]], list[bool]]:
-        """Token and segment ids of each text, and whether it lost its end."""
-        if isinstance(texts, (str, bytes)):
-            raise InputError("texts is one string, expected a list of strings: put it in brackets")
-        longest = self.lengths[-1]
-        parts = [self._parts(text) for text in texts]
-        with _tokenizing(self.path):
-            packed = [self.tokenizer.pack(*each, length=longest) for each in parts]
-            full = (len(ids) == longest for ids, _ in packed)  # only these may have lost something
-            return packed, [be and len(self.tokenizer.pack(*each)[0]) > longest for be, each in zip(full, parts)]
-
-    def _rows(self, packed: list[tuple[list[int], list[int]]]) -> np.ndarray:
-        """Packed texts -> float32 [texts, outputs]."""
-        rows: list[Any] = [None] * len(packed)
-        # by length: a change of length costs 0.2-0.6 ms
-        for place in sorted(range(len(packed)), key=lambda place: len(packed[place][0])):
-            rows[place] = self.run(*packed[place])
-        return np.stack(rows) if rows else np.zeros((0, max(1, len(self.labels))), np.float32)
-
-    def _parts(self, text: Any) -> tuple[Text, ...]:
-        """(text,) or (text_a, text_b), checked against what the model was trained on."""
-        if self.bundle.pair:
-            if isinstance(text, (str, bytes)) or len(text) != 2 or not all(isinstance(t, (str, bytes)) for t in text):
-                raise InputError(f"received {text!r:.80}, expected a pair of texts: (text_a, text_b)")
-            return tuple(text)
-        if not isinstance(text, (str, bytes)):
-            raise InputError(f"received {text!r:.80}, expected one text: this model does not read pairs")
-        return (text,)
+    def outputs(
+        self, texts: Sequence[Text] | Sequence[tuple[Text, Text]], *, language: str | None = None
+    ) -> np.ndarray | list[np.ndarray]:
+        """Texts -> float32 [rows, C]: probabilities, values or vectors; a list of [S, C] where tokens are answered."""
+        rows = [row for rows in self._pack(self._parts(texts)) for row in rows]
+        found = self._rows(rows, self._settings(language))
+        if self.kind.per_token:
+            return found
+        return np.stack(found) if found else np.zeros((0, self.kind.width(self.labels) or 1), np.float32)
 
     def run(self, token_ids: Sequence[int], segment_ids: Sequence[int]) -> np.ndarray:
-        """Ids of one packed text, at most `lengths[-1]` -> float32 [outputs]."""
-        used = len(token_ids)
+        """Ids of one packed text, at most `lengths[-1]` -> float32 [C], or [S, C] of its tokens."""
+        return self._row(inputs.row(token_ids, segment_ids))
+
+    def _settings(self, language: str | None) -> dict[str, int]:
+        return self._usual if language is None else self._numbers({"language": language})
+
+    def _numbers(self, settings: dict[str, Any]) -> dict[str, int]:
+        """Input name -> number of the settings of a call, where not given those of the training."""
+        return inputs.numbers(self._reads, self.tokenizer, self.bundle.trained | settings)
+
+    def _pack(self, parts: Sequence[tuple[Text, ...]]) -> list[list[Row]]:
+        """The rows of each text."""
+        with _tokenizing(self.path):
+            return [self.kind.rows(self.tokenizer, each, self.lengths[-1]) for each in parts]
+
+    def _rows(self, rows: Sequence[Row], settings: dict[str, int]) -> list[np.ndarray]:
+        """The outputs of rows, in their order."""
+        outputs: list[Any] = [None] * len(rows)
+        # by length: a change of length costs 0.2-0.6 ms
+        for place in sorted(range(len(rows)), key=lambda place: rows[place].length):
+            outputs[place] = self._row(rows[place], settings)
+        return outputs
+
+    def _parts(self, texts: Any) -> list[tuple[Text, ...]]:
+        """Each text as (text,) or (text_a, text_b), checked against what the model was trained on."""
+        if isinstance(texts, (str, bytes)):
+            raise InputError("texts is one string, expected a list of strings: put it in brackets")
+        found = []
+        for text in texts:
+            single = isinstance(text, (str, bytes))
+            if self.bundle.pair:
+                if single or len(text) != 2 or not all(isinstance(t, (str, bytes)) for t in text):
+                    raise InputError(f"received {text!r:.80}, expected a pair of texts: (text_a, text_b)")
+            elif not single:
+                raise InputError(f"received {text!r:.80}, expected one text: this model does not read pairs")
+            found.append(tuple(text) if self.bundle.pair else (text,))
+        return found
+
+    def _row(self, row: Row, settings: dict[str, int] | None = None) -> np.ndarray:
+        """One row, at most `lengths[-1]` tokens -> float32 [C], or [S, C] of its tokens."""
+        settings, used = self._usual if settings is None else settings, row.length
         length = used if self.bundle.any_length else self.lengths[bisect.bisect_left(self.lengths, used)]
-        arrays = {name: np.zeros((1, length), np.int32) for name in self._names}
-        for name, values in zip(self._names, (token_ids, 1, segment_ids)):
-            arrays[name][0, :used] = values
-        with self._turn, one_line(self.path, "run"):
-            outputs = self.model.run(length, arrays)
-        if self.bundle.kind != "embedding" and len(outputs) != (len(self.labels) or 1):
+        with one_line(self.path, "run"):
+            arrays = inputs.arrays(self._reads, [row], length, settings=settings)
+            if self._names:
+                arrays = {self._names.get(name, name): array for name, array in arrays.items()}
+            with self._turn:
+                outputs = self.model.run(length, arrays)
+        tokens = length if self.kind.per_token else 1
+        if len(outputs) != (self._width or max(1, len(outputs) // tokens)) * tokens:
             raise InputError(f"{self.path} answers with {len(outputs)} numbers: it is damaged. Write the file again")
         if not np.isfinite(outputs).all():
             raise InputError(
                 f"{self.path} answers with numbers that are not finite: it is damaged. Write the file again"
             )
-        return outputs
+        return outputs.reshape(length, -1)[:used] if self.kind.per_token else outputs

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert import answers
 from kerasbert.errors import InputError, install
-from kerasbert.export.bundle import INPUTS, MAX_LENGTH, Bundle
+from kerasbert.export.bundle import MAX_LENGTH, Bundle, Reads
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime import operators
 from kerasbert.mobile.runtime.quiet import unheard, unheard_from_now_on
@@ -75,7 +76,7 @@ class Compiled:
             raise AttributeError("CompiledModel has no resize_input_tensor")
         options = CpuOptions(num_threads=threads, xnnpack_weight_cache_path=weight_cache)
         self.model = CompiledModel.from_file(str(path), options=Options(cpu_options=options))
-        self.bundle = bundle
+        self.bundle, self.output = bundle, _output(bundle)
         self.signatures = self.model.get_signature_list()
         self.buffers: dict[str, tuple] = {}  # by signature
         if not _OPEN:
@@ -95,17 +96,19 @@ class Compiled:
 
     def _prepare(self, name: str, length: int) -> tuple:
         """Buffers of a signature; one of any length gets this length."""
-        index = self.model.get_signature_index(name)
+        index, signature = self.model.get_signature_index(name), self.signatures[name]
         if self.bundle.any_length:
-            for place in range(len(self.signatures[name]["inputs"])):
-                self.model.resize_input_tensor(place, [1, length], index)
-        details = self.model.get_output_tensor_details(name)[self.bundle.output]
+            shapes = {each.signature: list(_shape(each, length)) for each in self.bundle.inputs}
+            for place, part in enumerate(signature["inputs"]):
+                self.model.resize_input_tensor(place, shapes[part], index)
+        details = self.model.get_output_tensor_details(name)[self.output]
         inputs, outputs = self.model.create_input_buffers(index), self.model.create_output_buffers(index)
-        named = dict(zip(self.signatures[name]["inputs"], inputs))
-        return length, index, named, inputs, outputs, int(np.prod(details["shape"]))
+        named = dict(zip(signature["inputs"], inputs))
+        output = outputs[signature["outputs"].index(self.output)]
+        return length, index, named, inputs, outputs, output, int(np.prod(details["shape"]))
 
     def run(self, length: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
-        """Inputs by the signature's names, int32 [1, length] -> float32 [outputs]."""
+        """Inputs by the signature's names, [1, length] or by their axes -> the kind's output, float32, flat."""
         name = self.bundle.signature(length)
         if name not in self.buffers:
             with unheard():  # litert makes its default environment at the first write
@@ -115,11 +118,11 @@ class Compiled:
     def _compute(self, name: str, length: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
         if self.buffers.get(name, (0,))[0] != length:
             self.buffers[name] = self._prepare(name, length)
-        _, index, named, buffers, outputs, size = self.buffers[name]
+        _, index, named, buffers, outputs, output, size = self.buffers[name]
         for part, values in inputs.items():
             named[part].write(values)
         self.model.run_by_index(index, buffers, outputs)
-        return outputs[0].read(size, np.float32)
+        return output.read(size, np.float32)
 
 
 class Plain:
@@ -128,11 +131,11 @@ class Plain:
     def __init__(self, interpreter: Any, name: str, path: Path, bundle: Bundle, threads: int):
         self.name = name
         self.model = interpreter(model_path=str(path), num_threads=threads)
-        self.bundle = bundle
+        self.bundle, self.output = bundle, _output(bundle)
         self.runners: dict[str, Any] = {}
 
     def run(self, length: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
-        """Inputs by the signature's names, int32 [1, length] -> float32 [outputs]."""
+        """Inputs by the signature's names, [1, length] or by their axes -> the kind's output, float32, flat."""
         name = self.bundle.signature(length)
         if name not in self.runners:
             with unheard():
@@ -141,7 +144,16 @@ class Plain:
         return self._compute(name, inputs)
 
     def _compute(self, name: str, inputs: dict[str, np.ndarray]) -> np.ndarray:
-        return self.runners[name](**inputs)[self.bundle.output].reshape(-1)
+        return self.runners[name](**inputs)[self.output].reshape(-1)
+
+
+def _output(bundle: Bundle) -> str:
+    """The signatures' name of the output that the kind decodes."""
+    return bundle.output(answers.find(bundle.kind).output)
+
+
+def _shape(each: Reads, length: int) -> tuple[int, ...]:
+    return (1, *(length,) * each.axes.count("S"))
 
 
 def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None, digest: str) -> Compiled | Plain:
@@ -185,20 +197,25 @@ def check(model: Any, bundle: Bundle, path: Path) -> None:
     Raises:
         InputError: a signature, input or output is not there or has another shape or type.
     """
-    found = model.get_signature_list()
-    size = len(bundle.labels) if bundle.kind == "classification" else 1 if bundle.kind == "regression" else None
-    for length, name in bundle.signatures.items():
+    found, kind = model.get_signature_list(), answers.find(bundle.kind)
+    for length, signature in bundle.answering.items():
+        name, output = signature.name, signature.outputs.get(kind.output)
         if name not in found:
             raise InputError(f"{path} has no signature {name!r:.40}, which its bundle names. Write the file again")
-        runner = model.get_signature_runner(name)
+        runner, tokens = model.get_signature_runner(name), -1 if bundle.any_length else length
         inputs, outputs = runner.get_input_details(), runner.get_output_details()
-        shape = (1, -1 if bundle.any_length else length)
-        wanted = {bundle.inputs[part]: (shape, np.int32) for part in INPUTS}
+        wanted = {each.signature: (_shape(each, tokens), np.dtype(each.dtype).type) for each in bundle.inputs}
         _compare(path, name, inputs, wanted)
-        width = int(outputs[bundle.output]["shape"][-1]) if size is None and bundle.output in outputs else size
+        shown = {
+            key: details for key, details in outputs.items() if key not in set(signature.outputs.values()) - {output}
+        }
+        width = kind.width(bundle.labels)
+        if width is None and output in outputs:
+            width = int(outputs[output]["shape"][-1])
         if width is not None and not 1 <= width <= MAX_LENGTH:
             raise InputError(f"{path}: the output of {name!r:.40} has {width} values, expected 1 to {MAX_LENGTH}")
-        _compare(path, name, outputs, {bundle.output: ((1, width), np.float32)})
+        shape = (1, tokens, width) if kind.per_token else (1, width)
+        _compare(path, name, shown, {output: (shape, np.float32)})
 
 
 def _compare(path: Path, name: str, found: dict[str, dict], wanted: dict[str, tuple]) -> None:

@@ -2,10 +2,11 @@
 
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import TEXT, Input
 from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.quiet import captured
 from kerasbert.mobile.tflite import buckets, repack
@@ -20,16 +21,16 @@ def convert(
     model: Any,
     function: Callable[[dict], dict],
     signatures: dict[int | None, str],
-    inputs: tuple[str, ...] = ("token_ids", "padding_mask", "segment_ids"),
+    inputs: Sequence[Input] = TEXT,
     quantize: str = "dynamic_int8",
 ) -> bytes:
     """The bytes of a .tflite that computes `function` at the lengths of its signatures.
 
     Args:
         model: built Keras model that owns the weights.
-        function: dict of int32 [1, S] -> dict of float32; calls `model`.
+        function: dict of int32 [1, S], or by the inputs' axes -> dict of float32; calls `model`.
         signatures: dict of length S -> name of the signature; S None, alone, is a length chosen at run time.
-        inputs: tuple of str, the names in the dict and in the signature.
+        inputs: what the dict and the signature hold, by these names.
         quantize: str, a scheme that the converter makes. `dynamic_int8`: int8 weights with a scale per output channel (embedding
             tables: one scale), float activations quantized per token while it runs. `fp16`: weights in half precision.
     Raises:
@@ -39,7 +40,7 @@ def convert(
 
 
 def named(
-    model: Any, function: Callable, signatures: dict[int | None, str], inputs: tuple[str, ...], quantize: str
+    model: Any, function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], quantize: str
 ) -> bytes:
     """The same before `slim`: tensors have the names of the layers that made them."""
     if len(signatures) > 2:
@@ -51,7 +52,7 @@ def named(
 
 
 def _file(
-    model: Any, function: Callable, signatures: dict[int | None, str], inputs: tuple[str, ...], quantize: str
+    model: Any, function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], quantize: str
 ) -> bytes:
     with tempfile.TemporaryDirectory() as directory, captured() as log:
         _save(model, function, signatures, inputs, directory)
@@ -59,7 +60,7 @@ def _file(
 
 
 def _save(
-    model: Any, function: Callable, signatures: dict[int | None, str], inputs: tuple[str, ...], directory: str
+    model: Any, function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], directory: str
 ) -> None:
     """A SavedModel by ExportArchive: every other route to the converter loses the weights of a Keras 3 model."""
     import keras
@@ -68,7 +69,7 @@ def _save(
     archive = keras.export.ExportArchive()
     archive.track(model)
     for length, name in signatures.items():
-        spec = {part: tf.TensorSpec((1, length), tf.int32, name=part) for part in inputs}
+        spec = {each.name: tf.TensorSpec(each.shape(length), each.dtype, name=each.name) for each in inputs}
         # a new callable each time: one that was traced already would give its first length
         archive.add_endpoint(name, lambda batch: function(batch), input_signature=[spec])
     archive.write_out(directory, verbose=False)

@@ -12,6 +12,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 
+from kerasbert.inputs import NAMES
 from kerasbert.mobile.tflite import repack
 from kerasbert.text import WordPiece
 from kerasbert.text.base import to_text
@@ -21,7 +22,7 @@ BUFFER_NAME = b"TFLITE_METADATA"
 PARSER_VERSION = "1.1.0"  # the first that knows BertTokenizerOptions
 VOCABULARY_FILE, LABELS_FILE = "vocab.txt", "labels.txt"
 # MediaPipe finds the inputs by these metadata names, whatever the tensors are called.
-INPUTS = {"token_ids": "ids", "padding_mask": "mask", "segment_ids": "segment_ids"}
+INPUTS = dict(zip(NAMES, ("ids", "mask", "segment_ids"), strict=True))
 DESCRIPTIONS = {
     "ids": "Token ids: [CLS] text [SEP], padded with 0.",
     "mask": "1 for tokens, 0 for padding.",

@@ -78,7 +78,7 @@ def compare(name: str, run: Path, tuned: Path, data: Path, work: Path, per: str)
     mobile.compress(run, form, out, texts=texts, min_agreement=0, overwrite=True)
     file = load(out, cache=False).outputs(texts)
     models = {"float": model, "rounded in Keras": quantize.simulated(run), "the fine-tuned model": kb.load(tuned)}
-    found = {who: reference(made, "classification", texts, 128) for who, made in models.items()}
+    found = {who: reference(made, texts, 128) for who, made in models.items()}
     dev = len(rows.texts)
     told = [
         f"{who} {(values[:dev].argmax(1) == rows.targets).mean():.4f}"

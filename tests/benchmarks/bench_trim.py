@@ -41,7 +41,7 @@ def main() -> None:
     train, dev = (read_rows(model.task, SST2 / f"{split}.tsv") for split in ("train", "dev"))
     corpus, texts = train.texts[HELD:], [*dev.texts, *train.texts[:HELD]]
     corpus = [*corpus, *texts] if options.seen else corpus
-    expected = reference(model, "classification", texts, 128)
+    expected = reference(model, texts, 128)
 
     def line(name: str, run: Path, told: dict, **settings: Any) -> None:
         file = work / "trimmed.tflite"

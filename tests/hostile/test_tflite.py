@@ -18,7 +18,7 @@ KEPT, ANEW = "digest kept", "digest anew"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Three good files: dynamic int8 of any length, float32 and static int8 of two lengths."""
+    """Four good files: dynamic int8 of any length, float32 and static int8 of two lengths, and one that reads a language."""
     from kerasbert.mobile import compress
     from tests.mobile.conftest import TEXTS, make_run
 
@@ -28,7 +28,11 @@ def files(tmp_path_factory):
     compress(run, "float32", folder / "buckets.tflite", lengths=[8, 24], texts=TEXTS)
     settings = {"lengths": [8, 24], "texts": TEXTS, "calibration": TEXTS * 4, "min_agreement": 0}
     compress(run, "static_int8", folder / "static.tflite", **settings)
-    return [folder / f"{name}.tflite" for name in ("any", "buckets", "static")]
+    spoken = {"languages": {"en": 0, "fr": 1}, "settings": {"language": "fr"}}
+    spec = {"embeddings.languages": 2, "blocks.layers": 2}
+    speaks = make_run(folder / "speaks", name="xlm/mlm-tlm-xnli15-1024", spec=spec, **spoken)
+    compress(speaks, out=folder / "language.tflite", lengths=[8, 24], min_agreement=0)
+    return [folder / f"{name}.tflite" for name in ("any", "buckets", "static", "language")]
 
 
 def mutated(data: bytes, seed: str) -> tuple[str, str, bytes]:

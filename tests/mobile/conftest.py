@@ -38,7 +38,7 @@ def run(tmp_path_factory):
     return folder / "classifier"
 
 
-def make_run(directory, words=(), spec=None, **columns):
+def make_run(directory, words=(), spec=None, name="bert/tiny", languages=None, **columns):
     """Write the model directory of a random classifier; it knows `words` too; `spec` and `columns` change it and its task."""
     import keras
     import numpy as np
@@ -54,11 +54,12 @@ def make_run(directory, words=(), spec=None, **columns):
     tokenizer = WordPiece([*SPECIALS, *WORDS, "-", *words])
     changes = {"hidden": 16, "attention.heads": 2, "feedforward.width": 32, "embeddings.positions": 40}
     changes |= spec or {}
-    encoder = build("bert/tiny", **changes, **{"embeddings.vocabulary": tokenizer.size})
+    encoder = build(name, **changes, **{"embeddings.vocabulary": tokenizer.size})
     generator = np.random.default_rng(3)
     for weight in encoder.weights:
         if weight.path.endswith(("kernel", "table")):
             weight.assign(generator.normal(0, 1.2 / encoder.spec.hidden**0.5, weight.shape))
+    tokenizer.languages = languages
     encoder.tokenizer = tokenizer
     settings = {"name": "opinions", "labels": {"0": "negative", "1": "neutral", "2": "positive"}} | columns
     model = TaskModel(encoder, Task(**settings))
@@ -66,9 +67,7 @@ def make_run(directory, words=(), spec=None, **columns):
     kernel = model.heads["classifier"].weights[0]
     kernel.assign(generator.normal(0, 4 / encoder.spec.hidden**0.5, kernel.shape))
     heads, task = model.heads, model.task.to_json()
-    save_model(
-        directory, encoder=encoder, name="bert/tiny", heads=heads, tokenizer=tokenizer, task=task, labels=model.labels
-    )
+    save_model(directory, encoder=encoder, name=name, heads=heads, tokenizer=tokenizer, task=task, labels=model.labels)
     return directory
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.export import bundle
+from kerasbert.inputs import NAMES
 
 BUNDLE = bundle.Bundle(
     kind="classification",
     tokenizer={"vocab.txt": b"[PAD]\n", "tokenizer.json": b"{}"},
-    signatures={16: "length_16", 8: "length_8"},
-    inputs={"token_ids": "ids"},
-    output="probabilities",
+    signatures=tuple(bundle.Signature("answer", f"length_{n}", {"S": n}, {"probabilities": "p"}) for n in (8, 16)),
+    inputs=tuple(bundle.Reads(name, name) for name in NAMES),
     labels=("nein", "jä"),
 )
 
@@ -26,7 +26,8 @@ def test_what_is_written_is_read():
 
 
 def test_any_length_is_format_2_and_files_of_format_1_still_open():
-    free = dataclasses.replace(BUNDLE, signatures={16: "any_length"}, any_length=True)
+    only = bundle.Signature("answer", "any_length", {"S": 16}, {"probabilities": "p"})
+    free = dataclasses.replace(BUNDLE, signatures=(only,), any_length=True)
     assert bundle.read(free.to_zip()) == free
     assert [free.signature(length) for length in (2, 9, 16)] == ["any_length"] * 3
     assert [BUNDLE.signature(length) for length in (8, 16)] == ["length_8", "length_16"]
@@ -46,6 +47,109 @@ def test_the_least_interpreter_travels_in_format_3_and_is_known_of_older_files()
         settings = json.loads(bundle.unpack(before.to_zip())["bundle.json"])
         assert (settings["format"], "litert" in settings) == (1, False)
         assert bundle.read(before.to_zip()).litert == least
+
+
+LANGUAGE = bundle.Reads(
+    "language_ids", "languages", filled_by="setting", setting="language", choices={"en": 0}, default="en"
+)
+NEAR = bundle.Reads("near", "near", axes="BSS", dtype="bool", filled_by="maker")
+FULL = dataclasses.replace(
+    BUNDLE,
+    kind="song",
+    inputs=(*BUNDLE.inputs, LANGUAGE, NEAR),
+    signatures=(*BUNDLE.signatures, bundle.Signature("decode_step", "step", {"S": 1, "T": 8}, {"logits": "x"})),
+    assets={"tree.bin": b"1"},
+    plugin={"file": "song.py", "sha256": "ab" * 32},
+    litert="2.1.3",
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inputs": (*BUNDLE.inputs, LANGUAGE)},
+        {"inputs": BUNDLE.inputs[:2]},
+        {"kind": "song"},
+        {"litert": "2.1.3"},
+        {"assets": {"tree.bin": b"1"}},
+        {field.name: getattr(FULL, field.name) for field in dataclasses.fields(FULL)},
+    ],
+)
+def test_format_3_says_what_1_and_2_cannot(change):
+    """A kind that only a plug-in knows is read: who runs the file asks for it."""
+    full = dataclasses.replace(BUNDLE, **change)
+    assert json.loads(bundle.unpack(full.to_zip())["bundle.json"])["format"] == 3
+    assert bundle.read(full.to_zip()) == full
+    assert full.lengths == (8, 16)
+
+
+def test_vectors_have_their_older_name_in_older_formats():
+    vectors = [bundle.Signature("answer", "length_8", {"S": 8}, {"vector": "v"})]
+    plain = dataclasses.replace(BUNDLE, kind="vector", labels=(), signatures=tuple(vectors))
+    settings = [
+        json.loads(bundle.unpack(b.to_zip())["bundle.json"]) for b in (plain, dataclasses.replace(plain, litert="2"))
+    ]
+    assert [(s["format"], s["kind"]) for s in settings] == [(1, "embedding"), (3, "vector")]
+    assert bundle.read(plain.to_zip()) == plain
+
+
+def changed(place, value):
+    """The settings of FULL with another value at a place, such as ("inputs", 0, "axes")."""
+    files = bundle.unpack(FULL.to_zip())
+    settings = node = json.loads(files["bundle.json"])
+    for key in place[:-1]:
+        node = node[key]
+    node[place[-1]] = value
+    return bundle.pack(files | {"bundle.json": json.dumps(settings).encode()})
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "text"),
+    [
+        (
+            ("signatures", 0, "role"),
+            "decode",
+            "no role of a signature 'decode'. Nearest: .*: install the kerasbert that",
+        ),
+        (("signatures", 0, "role"), 1, "damaged .*role is 1, expected json for"),
+        (("signatures", 0), 1, "damaged .*1 stands where a Signature belongs"),
+        (("signatures", 0, "lengths"), {"S": "8"}, "damaged .*lengths is"),
+        (("signatures", 0, "lengths"), {"T": 8}, "damaged .*lengths"),
+        (("signatures", 0, "lengths"), {"S": 16}, "damaged .*two signatures of one length"),
+        (("signatures", 0, "lengths"), {"S": 1 << 17}, "damaged .*expected some of 1 to 65536"),
+        (("signatures", 0, "outputs"), {"probabilities": "q"}, "damaged .*different outputs"),
+        (("signatures", 0, "outputs"), {}, "damaged .*different outputs or none"),
+        (("signatures", 0, "song"), "x", "damaged .*a Signature with 'song'"),
+        (("inputs", 0, "name"), True, "damaged .*name is True"),
+        (("inputs", 0, "axes"), "BSSSS", "damaged .*expected .*BS or BSS"),
+        (("inputs", 0, "dtype"), "float64", "damaged .*expected .*int32"),
+        (("inputs", 0, "filled_by"), "nobody", "damaged .*expected .*packing"),
+        (("inputs", 0, "pad"), True, "damaged .*pad is True"),
+        (("inputs", 0, "pad"), 2**40, "damaged .*no int32"),
+        (("inputs", 1, "name"), "token_ids", "damaged .*each once"),
+        (("inputs", 3, "choices"), {"en": 2**40}, "damaged .*no int32"),
+        (("inputs", 3, "choices"), {}, "damaged .*expected choices and a default"),
+        (("inputs", 3, "default"), "fr", "damaged .*expected choices and a default"),
+        (("inputs", 0, "setting"), "language", "damaged .*expected choices and a default"),
+        (("inputs",), [], "damaged .*inputs"),
+        (("inputs",), {}, "damaged .*inputs is {}, expected json for list"),
+        (("plugin",), {"file": "x"}, "damaged .*plugin .*expected its file and its sha256"),
+        (("plugin", "sha256"), "../x", "damaged .*plugin .*expected its file and its sha256"),
+        (("assets",), ["absent"], "damaged .*absent"),
+        (("runtimes",), {"ai-edge-litert": "x"}, "damaged .*litert 'x'"),
+        (("output",), "p", "damaged .*older formats"),
+    ],
+)
+def test_settings_of_format_3_that_do_not_fit_are_refused(place, value, text):
+    with pytest.raises(InputError, match=text) as caught:
+        bundle.read(changed(place, value))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_input_takes_no_more_memory_than_it_may():
+    wide = dataclasses.replace(BUNDLE.signatures[0], lengths={"S": 1 << 15})
+    with pytest.raises(InputError, match="damaged .*'near' of 32768 tokens, expected at most"):
+        bundle.read(dataclasses.replace(FULL, signatures=(wide,)).to_zip())
 
 
 def test_the_same_bundle_is_the_same_bytes_without_dates():

@@ -140,8 +140,8 @@ def test_a_label_that_mediapipe_cannot_read_is_refused(label, tmp_path):
 
     model = load(make_run(tmp_path / "run", labels={"0": "good", "1": label, "2": "bad"}))
     with pytest.raises(InputError, match="is empty or holds a line break or a null character, expected a line of text"):
-        _check_target(model, "mediapipe", "classification", False)
-    _check_target(model, "kerasbert", "classification", False)
+        _check_target(model, "mediapipe")
+    _check_target(model, "kerasbert")
 
 
 def test_agreement_of_numbers_that_are_not_finite_is_none():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import TEXT
 
 pytest.importorskip("tensorflow")
-INPUTS = ("token_ids", "padding_mask", "segment_ids")
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,9 @@ def test_derived_buckets_equal_converted_ones(program):
 
     model, function = program
     signatures = {length: f"length_{length}" for length in (7, 24, 80, 96)}
-    two = convert._file(model, function, {24: "length_24", 96: "length_96"}, INPUTS, "dynamic_int8")
+    two = convert._file(model, function, {24: "length_24", 96: "length_96"}, TEXT, "dynamic_int8")
     derived = repack.slim(buckets.add(two, signatures))
-    converted = repack.slim(convert._file(model, function, signatures, INPUTS, "dynamic_int8"))
+    converted = repack.slim(convert._file(model, function, signatures, TEXT, "dynamic_int8"))
     assert repack.operators(derived) == repack.operators(converted)
     assert len(derived) < len(repack.slim(two)) + 2 * 30_000
     for length in signatures:
@@ -79,7 +79,7 @@ def test_graphs_that_differ_in_more_than_length_are_not_derived(program):
         return {"p": ops.exp(p) if batch["token_ids"].shape[1] > 30 else p}
 
     signatures = {length: f"length_{length}" for length in (10, 24, 40)}
-    two = convert._file(model, odd, {24: "length_24", 40: "length_40"}, INPUTS, "float32")
+    two = convert._file(model, odd, {24: "length_24", 40: "length_40"}, TEXT, "float32")
     assert buckets.add(two, signatures) is None
 
 

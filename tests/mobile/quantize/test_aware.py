@@ -59,9 +59,9 @@ def distances(model, folder) -> tuple[float, float]:
     compress(model, out=folder / "x.tflite", lengths=[24], texts=texts, min_agreement=0, overwrite=True)
     file = load_file(folder / "x.tflite", cache=False).outputs(texts)
     with eagerly():
-        plain = reference(model, "classification", texts, 24)
+        plain = reference(model, texts, 24)
         attach(model, PerChannel())
-        return tuple(np.abs(found - file).mean() for found in (plain, reference(model, "classification", texts, 24)))
+        return tuple(np.abs(found - file).mean() for found in (plain, reference(model, texts, 24)))
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_the_static_file_computes_with_the_ranges(hard, files, tmp_path):
         # the head's two labels stay float
         assert products.count([s.TensorType.INT8] * 2) == len(products) - 1 == 13
     file = load_file(tmp_path / "x.tflite", cache=False).outputs(texts)
-    ours = reference(quantize.simulated(out), "classification", texts, 16)
+    ours = reference(quantize.simulated(out), texts, 16)
     assert (file.argmax(1) == ours.argmax(1)).mean() >= 0.95
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import TEXT
 from tests.mobile.conftest import TEXTS, WORDS
 
 pytest.importorskip("tensorflow")
@@ -96,10 +97,9 @@ def test_static_leaves_more_operators_in_float(run):
     from kerasbert.mobile.tflite import convert
 
     model, named = classifier(run)
-    inputs = {part: part for part in compression.INPUTS}
-    program = compression._program(model, "classification", inputs, "probabilities")
-    data = convert.named(model, program, {16: "length_16"}, compression.INPUTS, "float32")
-    feeds = list(forms.feeds(model.tokenizer, TEXTS, {16: "length_16"}, inputs, False))
+    bundle = compression.about(model, {16: "length_16"})
+    data = convert.named(model, compression.program(model, bundle), {16: "length_16"}, TEXT, "float32")
+    feeds = list(forms.feeds(model.tokenizer, TEXTS, bundle))
     judge = Scripted(3.0, 1.0)
     _, record = budget.meet(data, "static_int8", list(named), feeds, 1.5, judge)
     assert [row["chosen"] for row in record["budget"]] == [False, True]

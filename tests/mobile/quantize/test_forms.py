@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import TEXT
 from tests.mobile.conftest import TEXTS
 
 pytest.importorskip("tensorflow")
@@ -50,7 +51,7 @@ def tables():
     values = generator.normal(0, 1, (300, 8)) * 10.0 ** generator.uniform(-3, 3, (300, 1))
     layer.table.assign(values)
     signatures = {4: "length_4", 6: "length_6", 9: "length_9"}
-    data = convert.named(layer, lambda batch: {"x": layer(batch["token_ids"])}, signatures, ("token_ids",), "float32")
+    data = convert.named(layer, lambda batch: {"x": layer(batch["token_ids"])}, signatures, TEXT[:1], "float32")
     made, record = forms.quantized(data, "int8_embeddings", ["tokens/table"])
     return made, repack.slim(data), layer.table.numpy(), record
 
@@ -109,9 +110,9 @@ def test_weights_have_their_layers_names(run, monkeypatch):
 
     monkeypatch.setattr(weights, "SMALLEST", 1)
     model, _ = compression._open(run)
-    program = compression._program(model, "classification", {part: part for part in compression.INPUTS}, "p")
     signatures = {8: "length_8", 12: "length_12", 24: "length_24"}
-    data = convert.named(model, program, signatures, compression.INPUTS, "float32")
+    bundle = compression.about(model, signatures)
+    data = convert.named(model, compression.program(model, bundle), signatures, TEXT, "float32")
     found = weights.find(repack.read(data), names(model))
     places = ("attention/key", "attention/output", "attention/query", "attention/value")
     places += ("feedforward/inner", "feedforward/outer")

@@ -103,9 +103,9 @@ def test_the_file_computes_with_the_rows_of_the_codes(wide_run, tmp_path, codes,
     compress(wide_run, "int8_embeddings", path, embedding_codes=codes, **settings)
     model = kb.load(wide_run)
     held = model.encoder.embeddings.tokens.table
-    before = reference(model, "classification", settings["texts"], 24)
+    before = reference(model, settings["texts"], 24)
     held.assign(product.coded(held.numpy(), codes).rows())
-    expected = reference(model, "classification", settings["texts"], 24)
+    expected = reference(model, settings["texts"], 24)
     found = load(path, cache=False).outputs(settings["texts"])
     np.testing.assert_allclose(found, expected, atol=2e-5)
     assert np.abs(before - expected).max() > 100 * np.abs(found - expected).max()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import TEXT
 from tests import tiny
 from tests.mobile.conftest import TEXTS
 from tests.models.battery import Subject
@@ -112,10 +113,9 @@ def test_a_matrix_that_reads_uneven_values_quantizes_them_per_token(run):
     from kerasbert.tasks.load import load
 
     model = load(run)
-    inputs = {part: part for part in compression.INPUTS}
-    program = compression._program(model, "classification", inputs, "probabilities")
-    data = convert.named(model, program, {24: "length_24"}, compression.INPUTS, "float32")
-    seen = ranges.observe(data, forms.feeds(model.tokenizer, TEXTS, {24: "length_24"}, inputs, False))
+    bundle = compression.about(model, {24: "length_24"})
+    data = convert.named(model, compression.program(model, bundle), {24: "length_24"}, TEXT, "float32")
+    seen = ranges.observe(data, forms.feeds(model.tokenizer, TEXTS, bundle))
     schema = repack.schema()
 
     def read_by_products(file):
@@ -164,11 +164,10 @@ def test_every_encoder(name, folder):
     from kerasbert.mobile.tflite import convert, repack
 
     encoder = Subject(name, folder).encoder()
-    inputs = {part: part for part in compression.INPUTS}
-    program = compression._program(encoder, "embedding", inputs, "vector")
-    data = convert.named(encoder, program, {12: "length_12"}, compression.INPUTS, "float32")
+    bundle = compression.about(encoder, {12: "length_12"})
+    data = convert.named(encoder, compression.program(encoder, bundle), {12: "length_12"}, TEXT, "float32")
     texts = tiny.sentences(20, 0)
-    batches = list(forms.feeds(encoder.tokenizer, texts, {12: "length_12"}, inputs, False))
+    batches = list(forms.feeds(encoder.tokenizer, texts, bundle))
     seen = ranges.observe(data, batches)
     cosines = {}
     for kind, made in (("static", static.static(data, seen)), ("full", static.full(data, seen))):

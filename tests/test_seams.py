@@ -1,0 +1,91 @@
+"""What only one place may know: the names of kinds. New dispatch on them elsewhere fails here."""
+
+import ast
+
+import pytest
+
+from kerasbert import answers
+from kerasbert.tasks import base
+from tests.support import ROOT
+
+OURS = set(base.OURS)
+NAMES = OURS | {alias for name in OURS for alias in answers.find(name).aliases}
+OBJECTS = {name for name in answers.__all__ if name.lower() in NAMES}
+THEIRS = "kerasbert/checkpoints/config.py"  # Hugging Face's problem types, which have names of ours
+HOMES = {THEIRS, *(f"kerasbert/answers/{name}.py" for name in OURS), *(f"kerasbert/tasks/{name}.py" for name in OURS)}
+
+
+def constants(node: ast.AST | None) -> set[str]:
+    """Texts in a text, or in a tuple, list or set of them."""
+    items = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    return {item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)}
+
+
+def dispatches(source: str) -> list[int]:
+    """Lines that ask for the name or the class of a kind: comparisons, cases, keys of dicts, isinstance."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        said: set[str] = set()
+        if isinstance(node, ast.Compare):
+            said = constants(node.left).union(*map(constants, node.comparators))
+        elif isinstance(node, ast.MatchValue):
+            said = constants(node.value)
+        elif isinstance(node, ast.Dict):
+            said = set().union(*map(constants, node.keys))
+        elif isinstance(node, ast.Subscript):
+            said = constants(node.slice)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in CALLS:
+            inner = [part for argument in node.args for part in ast.walk(argument)]
+            named = {getattr(part, "id", getattr(part, "attr", "")) for part in inner}
+            said = constants(node.args[0] if node.args else None) | {name.lower() for name in named & OBJECTS}
+        if said & NAMES:
+            found.append(node.lineno)
+    return found
+
+
+CALLS = {"isinstance", "issubclass", "get", "startswith", "endswith"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if task.kind == 'classification': pass",
+        "if 'regression' != kind: pass",
+        "if kind in ('vector', 'tags'): pass",
+        "if kind not in {'embedding'}: pass",
+        "match kind:\n    case 'regression': pass\n    case _: pass",
+        "heads = {'classification': 1}",
+        "head = heads['regression']",
+        "head = heads.get('vector')",
+        "if isinstance(answer, answers.Regression): pass",
+        "if isinstance(answer, (Classification, int)): pass",
+    ],
+)
+def test_every_form_is_seen(line):
+    assert dispatches(line)
+    assert not dispatches("kind = find('vector'); agreement = kind.agreement; found['vectors'] = 1")
+
+
+def test_only_the_files_of_a_kind_ask_for_its_name():
+    wrong = []
+    for folder in ("kerasbert", "mobile"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            if name not in HOMES:
+                wrong += [f"{name}:{line}" for line in dispatches(path.read_text())]
+    assert not wrong
+
+
+def test_the_three_inputs_are_spelled_out_in_one_file():
+    """Networks read inputs one by one; who lists the three asks `inputs.TEXT`."""
+    three = {"token_ids", "padding_mask", "segment_ids"}
+    spelled = []
+    for folder in ("kerasbert", "mobile"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if (isinstance(node, ast.Tuple | ast.List | ast.Set) and constants(node) >= three) or (
+                    isinstance(node, ast.Dict) and set().union(*map(constants, node.keys)) >= three
+                ):
+                    spelled.append(str(path.relative_to(ROOT)))
+    # an objective makes a batch of its own, corrupted tokens among it
+    assert [name for name in spelled if not name.startswith("kerasbert/objectives/")] == ["kerasbert/inputs.py"]
