@@ -21,6 +21,7 @@ class Kind:
         per_token: bool, whether a row's output is [S, C]; else it is [C].
         labelled: bool, whether the numbers stand for labels, in their order.
         agrees_by: str, what `agreement` is a share of, in a word.
+        columns: the fields of an answer that a table gets.
         since: int, the first format of bundles that knows it; new kinds leave it at 3.
     """
 
@@ -30,6 +31,7 @@ class Kind:
     per_token = False
     labelled = False
     agrees_by = "answers"
+    columns: tuple[str, ...] = ("labels",)
     since = 3
 
     def width(self, labels: Sequence[str]) -> int | None:

@@ -30,6 +30,7 @@ class ClassificationKind(Kind):
     output = "probabilities"
     labelled = True
     agrees_by = "labels"
+    columns = ("label", "score")
     since = 1
 
     def decode(self, parts, rows, outputs, labels):

@@ -25,6 +25,7 @@ class RegressionKind(Kind):
     name = "regression"
     output = "value"
     agrees_by = "correlation"
+    columns = ("value",)
     since = 1
 
     def width(self, labels):

@@ -12,6 +12,8 @@ from typing import Any
 from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 
+LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
+
 
 def _predict(options: argparse.Namespace) -> None:
     if sum(map(bool, (options.texts, options.pair, options.data))) > 1:
@@ -63,7 +65,8 @@ class _Answers:
         from kerasbert.tasks.predict import answered
 
         there = [text for text in texts if text is not None]
-        found, encoded = answered(self.model, there, self.options.length, self.options.batch)
+        settings = {"language": self.options.language}
+        found, encoded = answered(self.model, there, self.options.length, self.options.batch, settings)
         self.texts, self.truncated = self.texts + len(there), self.truncated + len(encoded.truncated)
         self.tabs += sum(isinstance(text, str) and "\t" in text for text in there)
         answers = iter(found)
@@ -71,11 +74,11 @@ class _Answers:
 
     def show(self, texts: Sequence[Any]) -> None:
         """Print a line for each text; an empty one (json: null) for None."""
+        from kerasbert.tasks.base import kind_of
+
+        kind = kind_of(self.model).answers
         for value in self.of(texts):
-            text = ""
-            if value is not None:
-                text = f"{value['label']}\t{value['score']:.4f}" if "label" in value else f"{value['value']:.4f}"
-            show(value, self.options.json, text)
+            show(value, self.options.json, "" if value is None else kind.text(value))
         sys.stdout.flush()
 
     def tell(self) -> None:
@@ -112,13 +115,15 @@ def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | No
     """A table in, the same with answers out: whole, or not at all."""
     from kerasbert.storage import files
     from kerasbert.tasks import answer_tables
+    from kerasbert.tasks.base import kind_of
 
     task = answer.model.task
     named = options.text_column, options.text_b_column
     columns = [chosen or part for chosen, part in zip(named, task.parts)]
     own, rows, texts = answer_tables.read(options.data, columns)
     answers = answer.of([None if answer_tables.blank(text) else text for text in texts])
-    made = answer_tables.text(kind or ("jsonl" if options.json else own), rows, answers)
+    fields = kind_of(answer.model).answers.columns
+    made = answer_tables.text(kind or ("jsonl" if options.json else own), rows, answers, fields)
     if options.out:
         files.write_atomic(options.out, made)
         print(options.out)
@@ -174,7 +179,7 @@ def _encode(options: argparse.Namespace) -> None:
     from kerasbert.tasks.predict import encode
 
     texts = options.texts or [line.rstrip("\n") for line in sys.stdin]
-    for vector in encode(options.model, texts, pooling=options.pooling):
+    for vector in encode(options.model, texts, pooling=options.pooling, language=options.language):
         print(json.dumps([float(value) for value in vector]))
 
 
@@ -197,6 +202,7 @@ def add(command: Declare) -> None:
     add.add_argument("--text-b-column", metavar="NAME", help="column of the second text of a pair")
     encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
+    add.add_argument("--language", metavar="NAME", help=LANGUAGE)
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
 
@@ -204,3 +210,4 @@ def add(command: Declare) -> None:
     add.add_argument("model", metavar="RUN")
     add.add_argument("texts", nargs="*", metavar="TEXT")
     add.add_argument("--pooling", default="mean", help="mean, first or pooled")
+    add.add_argument("--language", metavar="NAME", help=LANGUAGE)

@@ -69,6 +69,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         length=options.length,
         batch=options.batch,
         split=options.split,
+        language=options.language,
     )
     for line in found["remarks"]:
         print(line, file=sys.stderr)
@@ -113,6 +114,7 @@ def add(command: Declare) -> None:
     add.add_argument("--data", required=True, metavar="PATH", help="a file, or a folder with a dev or test file")
     add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
+    add.add_argument("--language", metavar="NAME", help="of the texts; that of the training by default")
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
     column_options(add)

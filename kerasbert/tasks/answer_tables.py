@@ -59,18 +59,23 @@ def names(answer: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
     return {name: f"predicted_{name}" if name in columns else name for name in answer}
 
 
-def text(kind: str, rows: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any] | None]) -> str:
+def text(
+    kind: str,
+    rows: Sequence[Mapping[str, Any]],
+    answers: Sequence[Mapping[str, Any] | None],
+    fields: Sequence[str] = ("label", "score"),
+) -> str:
     """The table with the answers as a file's content.
 
     Args:
-        kind: one of KINDS. rows: column -> value. answers: label and score, or value; None where there is none.
+        kind: one of KINDS. rows: column -> value. answers: json of each; None where there is none.
+        fields: of an answer, which become columns.
 
     Raises:
         InputError: a text that a tsv cannot hold.
     """
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    given = next((answer for answer in answers if answer is not None), {})
-    added = names([name for name in ("label", "score", "value") if name in given], columns)
+    added = names(fields if any(answer is not None for answer in answers) else (), columns)
     made = [
         {**row, **{column: None if answer is None else answer[name] for name, column in added.items()}}
         for row, answer in zip(rows, answers)
