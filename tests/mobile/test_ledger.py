@@ -77,9 +77,9 @@ def test_the_command_writes_table_json_and_page(run, file, dev, tmp_path, capsys
     arguments = [str(file), str(run), "--data", str(dev), "--out", str(tmp_path / "out")]
     assert main(["ledger", *arguments]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["int8.tflite", "classifier"]
+    assert [line.split()[0] for line in lines[1:]] == [file.name, "classifier"]
     rows = json.loads((tmp_path / "out/ledger.json").read_text())
-    assert [row["artefact"] for row in rows] == ["int8.tflite", "classifier"]
+    assert [row["artefact"] for row in rows] == [file.name, "classifier"]
     assert (tmp_path / "out/ledger.txt").read_text().splitlines() == lines
     assert (tmp_path / "out/ledger.html").read_text().count("<svg") == 2
 
