@@ -1,6 +1,7 @@
 """`compress`: a model directory -> a .tflite that was run and compared with the Keras model before it is put in place."""
 
 import dataclasses
+import functools
 import hashlib
 import os
 import tempfile
@@ -18,14 +19,15 @@ from kerasbert.layers.naming import names as weight_names
 from kerasbert.mobile import samples
 from kerasbert.mobile.pipeline import comparison
 from kerasbert.mobile.pipeline.comparison import Texts, reference
-from kerasbert.mobile.quantize import aware_training, budget, forms, ranges
+from kerasbert.mobile.quantize import aware_training, budget, forms
+from kerasbert.mobile.quantize.calibration import real_texts
 from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
-from kerasbert.mobile.tflite import buckets, convert, metadata, product
+from kerasbert.mobile.tflite import buckets, convert, metadata
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.training.runs import data_of
-from kerasbert.training.splits import measured, training_texts
+from kerasbert.training.splits import measured
 
 TARGETS = ("kerasbert", "mediapipe")
 ANY_LENGTH = "any_length"
@@ -112,28 +114,11 @@ def compress(
     sizes = buckets.choose(model.spec.longest, target, length, lengths, trained)
     _check_target(model, target)
 
-    def known() -> list | None:
-        """The training texts of the run; its files are hashed, so asked for only where they are needed."""
-        return training_texts(run, getattr(model, "task", None)) if isinstance(run, str | os.PathLike) else None
-
     if max_drop is not None and texts is None and data is None:
         data = data_of(run) if isinstance(run, str | os.PathLike) else None
     cases, targets, source = _cases(model, pair, texts, data or None, sizes[-1])
-    learned = None  # ranges of activations, where the model was trained with them
-    if scheme.activations == "static" and calibration is None and isinstance(run, str | os.PathLike):
-        learned = aware_training.read_ranges(run)
-    if scheme.calibrated and calibration is None and not learned:
-        calibration = known()
-    frequencies = None
-    if embedding_codes is not None:
-        if "table" not in scheme.kinds or max_drop is not None:
-            other = quantize if max_drop is None else "max_drop"
-            known = " or ".join(name for name, scheme in SCHEMES.items() if "table" in scheme.kinds)
-            raise InputError(f"embedding_codes is given with {other}, expected with {known} alone")
-        given = known() if calibration is None else calibration
-        frequencies = _frequencies(model, pair, given, calibration_size)
-    counts_alone = embedding_codes is not None  # then calibration is for the pieces, not for ranges
-    drawn = [] if learned or counts_alone else _calibration(model, pair, quantize, calibration, calibration_size)
+    wanted = calibration, calibration_size, embedding_codes, max_drop
+    learned, drawn, frequencies = real_texts(run, model, quantize, *wanted)
     if max_drop is not None:
         budget.check(quantize, max_drop, targets)
         if learned:
@@ -151,16 +136,9 @@ def compress(
         litert=scheme.runtimes.get(LITERT, ""),
         recipe=dict(recipe or {}),
     )
-    reads, function = inputs_of(begun), program(model, begun)
     converted = {None: ANY_LENGTH} if any_length else signatures
     own, reader = predict.longest(model), metadata.tokenizer(model.tokenizer) if target == "mediapipe" else None
-    lost = comparison.reading(model.tokenizer, reader, cases, sizes[-1])
-    expected = said = reference(model, cases, own)
-    if any(lost.values()) or sizes[-1] > own:
-        said = reference(model, cases, sizes[-1], reader)  # of what the file's reader makes of the texts
-    compared = own
-    if len(expected) != len(said):  # of long texts other rows are made
-        expected, compared = said, sizes[-1]
+    lost, expected, said, compared = _references(model, cases, own, sizes[-1], reader)
 
     def finish(blob: bytes) -> bytes:
         if target == "mediapipe":
@@ -180,24 +158,9 @@ def compress(
         judging = finish, getattr(model, "task", None), cases, expected, targets, comparison.run, reader, read
         judge = budget.Judge(*judging)
         judge.check_reading(said, max_drop, comparison.losses(report))
-    record: dict[str, Any] = {}
-    if learned:
-        with aware_training.static(
-            model, learned
-        ):  # which rounds its activations itself; the converter takes that over
-            blob = convert.convert(model, function, converted, reads, "dynamic_int8")
-        record, blob = forms.record(blob, quantize, list(weight_names(model))), finish(blob)
-    elif not scheme.converter or max_drop is not None or embedding_codes is not None:
-        floats = convert.named(model, function, converted, reads, "float32")
-        feeds = forms.feeds(reader or model.tokenizer, drawn, begun)
-        if judge is None:
-            coding = embedding_codes, frequencies
-            blob, record = forms.quantized(floats, quantize, list(weight_names(model)), feeds, *coding)
-            blob = finish(blob)
-        else:
-            blob, record = budget.meet(floats, quantize, list(weight_names(model)), feeds, max_drop, judge)
-    else:
-        blob = finish(convert.convert(model, function, converted, reads, quantize))
+    feeds = functools.partial(forms.feeds, reader or model.tokenizer, drawn, begun)
+    coding = embedding_codes, frequencies
+    blob, record = _file(model, begun, converted, quantize, finish, learned, feeds, coding, judge, max_drop)
     received = comparison.run(blob, cases, reader)
     task = getattr(model, "task", None)
     comparison.check_converted(quantize, received, said, kind.name, task)
@@ -207,6 +170,52 @@ def compress(
         comparison.check_agreement(report, kind.name, min_agreement)
     files.write_atomic(out, blob)
     return report | {"seconds": round(time.perf_counter() - started, 1)}
+
+
+def _references(model: Any, cases: Texts, own: int, longest: int, reader: Any) -> tuple[dict[str, int], Any, Any, int]:
+    """What the file's reader loses of the texts; what the model says of them, at its own length and as that reader reads them.
+
+    Args:
+        own, longest: int, tokens that the model and the file read.
+
+    Returns:
+        lost, expected, said, and the length that `expected` is of.
+    """
+    lost = comparison.reading(model.tokenizer, reader, cases, longest)
+    expected = said = reference(model, cases, own)
+    if any(lost.values()) or longest > own:
+        said = reference(model, cases, longest, reader)
+    if len(expected) != len(said):  # of long texts other rows are made
+        return lost, said, said, longest
+    return lost, expected, said, own
+
+
+def _file(
+    model: Any,
+    begun: Bundle,
+    signatures: dict[int | None, str],
+    quantize: str,
+    finish: Callable[[bytes], bytes],
+    learned: Any,
+    feeds: Callable[[], Any],
+    coding: tuple[int | None, np.ndarray | None],
+    judge: budget.Judge | None,
+    max_drop: float | None,
+) -> tuple[bytes, dict[str, Any]]:
+    """The whole .tflite, and what the report says of how it was made."""
+    reads, function, names = inputs_of(begun), program(model, begun), list(weight_names(model))
+    if learned:
+        with aware_training.static(model, learned):  # it rounds its activations itself; the converter takes that over
+            blob = convert.convert(model, function, signatures, reads, "dynamic_int8")
+        record = forms.record(blob, quantize, names)
+        return finish(blob), record
+    if SCHEMES[quantize].converter and max_drop is None and coding[0] is None:
+        return finish(convert.convert(model, function, signatures, reads, quantize)), {}
+    floats = convert.named(model, function, signatures, reads, "float32")
+    if judge is not None:
+        return budget.meet(floats, quantize, names, feeds(), max_drop, judge)
+    blob, record = forms.quantized(floats, quantize, names, feeds(), *coding)
+    return finish(blob), record
 
 
 def _open(run: Any) -> tuple[Any, str]:
@@ -341,30 +350,6 @@ def _cases(
             raise InputError("texts is empty or one string, expected a list of texts")
         return list(texts), None, "texts"
     return samples.generated(model.tokenizer, GENERATED, pair, longest=length), None, comparison.MADE
-
-
-def _calibration(model: Any, pair: bool, quantize: str, given: Any, size: int | None) -> list:
-    """The texts that ranges are taken from; none where nothing is calibrated."""
-    if not SCHEMES[quantize].calibrated:
-        if given is not None or size is not None:
-            names = " and ".join(name for name, scheme in SCHEMES.items() if scheme.calibrated)
-            raise InputError(f"calibration is given with {quantize}, expected with {names}: leave it out")
-        return []
-    if given is None:
-        raise InputError(
-            f"{quantize} needs calibration: real texts, a file with one a line (a tab within a pair) or the task's data"
-        )
-    return ranges.choose(ranges.read(given, getattr(model, "task", None), pair), size)
-
-
-def _frequencies(model: Any, pair: bool, given: Any, size: int | None) -> np.ndarray | None:
-    """How often the pieces occur in real texts: float [V], None without texts."""
-    if given is None:
-        if size is not None:
-            raise InputError("calibration_size is given without calibration, expected both: which texts?")
-        return None
-    counted = ranges.choose(ranges.read(given, getattr(model, "task", None), pair), size, most=None)
-    return product.frequencies(model.tokenizer, counted)
 
 
 def _tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
