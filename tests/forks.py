@@ -108,7 +108,7 @@ PREPARED = (
     "kerasbert.export.saved_model",
     "kerasbert.mobile.cli",
     "kerasbert.mobile.pipeline.plan",
-    "tests.models.battery",
+    "kerasbert.testing.battery",
 )
 
 

@@ -17,11 +17,11 @@ from kerasbert.export import bundle
 from kerasbert.mobile.pipeline import ledger
 from kerasbert.mobile.runtime import load as load_file
 from kerasbert.storage import files
+from kerasbert.testing.battery import eagerly
 from kerasbert.training import runs
 from tests import tiny
 from tests.golden.before_seams import make
 from tests.golden.before_seams.cases import FILES, MODELS, PLAN, RECORDS, RUNS, TEXTS
-from tests.models.battery import eagerly
 from tests.support import forgotten
 
 # a tiny model's step takes less than its tracing; what tf.data does is still a graph

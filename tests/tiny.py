@@ -1,56 +1,5 @@
-"""A tiny world made in a second: a vocabulary, a corpus, records, labelled texts."""
+"""The tiny world of the tests, which `kerasbert.testing` gives to others too."""
 
-import random
-from pathlib import Path
+from kerasbert.testing.world import BAD, GOOD, SPEC, WORDS, corpus, labelled, records, sentences, tokenizer
 
-from kerasbert import text
-from kerasbert.data import write_records
-
-WORDS = "the cat dog sees runs happy sad film good bad very old new house river stone".split()
-SPEC = {
-    "hidden": 16,
-    "attention.heads": 2,
-    "feedforward.width": 24,
-    "blocks.layers": 2,
-    "embeddings.positions": 32,
-}
-GOOD, BAD = ("good", "happy", "new"), ("bad", "sad", "old")
-
-
-def tokenizer() -> text.WordPiece:
-    """WordPiece over WORDS and letters."""
-    letters = [*"abcdefghijklmnopqrstuvwxyz.,"]
-    pieces = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *WORDS, *letters, *(f"##{letter}" for letter in letters[:26])]
-    return text.WordPiece(pieces)
-
-
-def sentences(count: int, seed: int) -> list[str]:
-    """Sentences of 3 to 9 words."""
-    draw = random.Random(seed)
-    return [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) for _ in range(count)]
-
-
-def corpus(path: Path, documents: int = 30, seed: int = 0) -> Path:
-    """A text file; blank lines between documents."""
-    lines = sentences(documents * 8, seed)
-    path.write_text("\n\n".join("\n".join(lines[i : i + 8]) for i in range(0, len(lines), 8)) + "\n")
-    return path
-
-
-def records(folder: Path, packing: str = "pairs") -> Path:
-    """Records of 24 tokens."""
-    out = folder / f"records-{packing}"
-    write_records([corpus(folder / "corpus.txt")], tokenizer(), out, length=24, packing=packing)
-    return out
-
-
-def labelled(path: Path, count: int = 120, seed: int = 0) -> Path:
-    """A tsv of `text` and `label` (pos, neg), told apart by one word."""
-    draw = random.Random(seed)
-    rows = ["text\tlabel"]
-    for i, line in enumerate(sentences(count, seed)):
-        kept = [word for word in line.split() if word not in GOOD + BAD] or ["film"]
-        kept.insert(draw.randint(0, len(kept)), draw.choice(GOOD if i % 2 else BAD))
-        rows.append(f"{' '.join(kept)}\t{'pos' if i % 2 else 'neg'}")
-    path.write_text("\n".join(rows) + "\n")
-    return path
+__all__ = ["BAD", "GOOD", "SPEC", "WORDS", "corpus", "labelled", "records", "sentences", "tokenizer"]

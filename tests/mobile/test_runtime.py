@@ -376,8 +376,8 @@ def test_layers_that_share_a_kernel_keep_their_own_bias(tmp_path):
     """XNNPACK's weight cache finds an int8 kernel with the bias of the layer that came first (0.03 of probability here)."""
     from kerasbert import mobile
     from kerasbert.mobile.runtime.interpreters import Compiled
+    from kerasbert.testing.battery import Subject
     from tests.mobile.quantize.test_aware import uneven
-    from tests.models.battery import Subject
 
     texts = sentences(20, 5)
     mobile.compress(

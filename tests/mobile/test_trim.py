@@ -12,12 +12,12 @@ from kerasbert.errors import InputError
 from kerasbert.mobile import prune, trim
 from kerasbert.mobile.prune.trimming import keep, rates, smaller_tokenizer
 from kerasbert.tasks.task import find_task
+from kerasbert.testing.battery import Subject
 from kerasbert.text.languages import read_languages, write_languages
 from kerasbert.training.runs import open_run
 from kerasbert.training.splits import measured, split
 from tests import tiny as world
 from tests.mobile.prune.conftest import vectors
-from tests.models.battery import Subject
 from tests.models.cover import families
 from tests.support import shared
 

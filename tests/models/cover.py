@@ -12,7 +12,7 @@ import pytest
 
 from kerasbert import registry
 from kerasbert.layers.block import Block
-from tests.models.battery import different
+from kerasbert.testing.battery import different
 
 # stage -> what families that are otherwise one encoder differ in, see `different`; None: every family
 STAGES: dict[str, tuple[str, ...] | None] = {

@@ -16,9 +16,9 @@ def main(name: str, folder: Path, out: str) -> None:
 
     strategy = make_strategy(name)  # before anything else touches the devices
     from kerasbert.layers.naming import values
+    from kerasbert.testing.battery import BATCH, Subject, different
     from kerasbert.training.optimizers import adamw
     from kerasbert.training.step import StepCore, distribute
-    from tests.models.battery import BATCH, Subject, different
 
     found = {}
     for family in different("objective", "tokenizer"):

@@ -11,7 +11,7 @@ import pytest
 from kerasbert import registry
 from kerasbert.errors import InputError
 from kerasbert.layers.block import Block
-from tests.models import battery
+from kerasbert.testing import battery
 from tests.models.cover import families
 from tests.support import forked, shared
 

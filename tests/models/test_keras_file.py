@@ -13,8 +13,8 @@ import kerasbert as kb
 from kerasbert import registry
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
+from kerasbert.testing import battery
 from tests import tiny as world
-from tests.models import battery
 from tests.support import python
 
 # Keras' own: numpy 2 and a tensor's __array__; a model that uses no pooled output

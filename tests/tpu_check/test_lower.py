@@ -11,9 +11,9 @@ from kerasbert import registry
 from kerasbert.layers import backend
 from kerasbert.layers.block import Block
 from kerasbert.models.bert import Encoder
+from kerasbert.testing import battery
 from kerasbert.tpu_check.lower import Step, lower
 from tests import tiny
-from tests.models import battery
 from tests.training.worker import batches
 
 TINY = tiny.SPEC | {"embeddings.vocabulary": 64, "blocks.layers": 1}

@@ -16,9 +16,9 @@ from kerasbert.mobile.distill import distill, models
 from kerasbert.mobile.distill.start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed
 from kerasbert.tasks import predict
+from kerasbert.testing.battery import eagerly
 from tests import tiny
 from tests.mobile.distill import replicas
-from tests.models.battery import eagerly
 from tests.support import forked
 
 QUICK = {"batch": 20, "learning_rate": 1e-2, "length": 16, "quiet": True}

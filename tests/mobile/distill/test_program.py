@@ -12,11 +12,11 @@ from kerasbert.mobile.distill.recipes import RECIPES, Distillation
 from kerasbert.objectives.bert import BertPretraining
 from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.tasks.task import Task
+from kerasbert.testing.battery import eagerly
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
 from kerasbert.training.trainer import precision
 from tests.mobile.distill import worlds
-from tests.models.battery import eagerly
 from tests.models.cover import families
 
 ALL = Distillation({"labels": 1.0, "soft": 1.0, "logits": 1.0, **worlds.LAYERS}, temperature=2.0)

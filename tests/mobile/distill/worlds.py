@@ -7,8 +7,8 @@ import tensorflow as tf
 from kerasbert import registry
 from kerasbert.mobile.distill.models import with_head
 from kerasbert.tasks.task import Task
+from kerasbert.testing.battery import tiny
 from tests import tiny as world
-from tests.models.battery import tiny
 
 TASK = Task("opinions", labels={"0": "bad", "1": "so so", "2": "good"})
 LAYERS = dict.fromkeys(("cosine", "embeddings", "hidden", "scores", "features", "means", "variances", "attention"), 1.0)

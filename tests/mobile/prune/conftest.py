@@ -5,8 +5,8 @@ import pytest
 
 import kerasbert as kb
 from kerasbert.tasks.batches import encode_texts
+from kerasbert.testing.battery import Subject, eagerly
 from tests import tiny as world
-from tests.models.battery import Subject, eagerly
 from tests.support import once
 
 SETTINGS = {"batch": 10, "length": 16, "learning_rate": 1e-2, "quiet": True, "patience": None}

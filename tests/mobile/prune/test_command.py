@@ -6,7 +6,7 @@ import pytest
 
 import kerasbert as kb
 from kerasbert.mobile.cli import main
-from tests.models.battery import eagerly
+from kerasbert.testing.battery import eagerly
 
 
 @pytest.fixture

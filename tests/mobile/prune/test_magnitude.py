@@ -13,11 +13,11 @@ from kerasbert.layers.naming import names, values
 from kerasbert.mobile import prune
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task
+from kerasbert.testing.battery import Subject, eagerly
 from kerasbert.training.config import TrainConfig
 from kerasbert.training.optimizers import adamw, averaged, make_optimizer
 from kerasbert.training.step import StepCore
 from tests.mobile.prune.conftest import SETTINGS
-from tests.models.battery import Subject, eagerly
 from tests.models.cover import families
 from tests.support import forked
 

@@ -15,8 +15,8 @@ from kerasbert.mobile.prune.slices import Cut
 from kerasbert.spec import Spec
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.task import Rows
+from kerasbert.testing.battery import Subject, eagerly
 from tests.mobile.prune.conftest import SETTINGS, vectors
-from tests.models.battery import Subject, eagerly
 from tests.models.cover import families
 from tests.tiny import sentences
 

@@ -20,11 +20,11 @@ from kerasbert.mobile.quantize.fake import PerChannel
 from kerasbert.mobile.runtime import load as load_file
 from kerasbert.tasks.model import TaskModel, TaskObjective
 from kerasbert.tasks.task import Task
+from kerasbert.testing.battery import Subject, eagerly
 from kerasbert.training.optimizers import adamw
 from kerasbert.training.step import StepCore
 from tests import tiny as world
 from tests.mobile.prune.conftest import SETTINGS
-from tests.models.battery import Subject, eagerly
 from tests.models.cover import families
 from tests.support import forked
 

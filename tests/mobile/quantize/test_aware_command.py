@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kerasbert.mobile.cli import main
-from tests.models.battery import eagerly
+from kerasbert.testing.battery import eagerly
 
 
 def ask(capsys, *arguments):

@@ -9,9 +9,9 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT
+from kerasbert.testing.battery import Subject
 from tests import tiny
 from tests.mobile.conftest import TEXTS
-from tests.models.battery import Subject
 from tests.models.cover import families
 
 pytest.importorskip("tensorflow")

@@ -26,7 +26,7 @@ from kerasbert.data.records import Records
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
 from kerasbert.layers.naming import names
-from tests import tiny as world
+from kerasbert.testing import world
 
 LENGTH, BATCH = 24, 8
 

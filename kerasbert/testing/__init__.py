@@ -1,0 +1,12 @@
+"""The battery that every family passes, for whoever adds one (extra `test`: it needs pytest).
+
+registry.load_plugin("mine.py")
+check_model("mine", tmp_path)  # seconds
+check_finetuning("mine", tmp_path, tmp_path / "run")
+check_journey("mine", tmp_path)  # a minute: fine-tuning, SavedModel, int8 .tflite
+"""
+
+from kerasbert import lazy
+
+_HOMES = dict.fromkeys(("check_finetuning", "check_journey", "check_model"), "battery")
+__getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)
