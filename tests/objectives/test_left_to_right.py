@@ -15,7 +15,7 @@ from kerasbert.checkpoints import read_tensors
 from kerasbert.errors import InputError
 from kerasbert.tpu_check.lower import Step
 from tests import tiny
-from tests.support import ROOT, python
+from tests.support import ROOT, forgotten, python
 
 PLUGIN = ROOT / "tests" / "plugins" / "left_to_right.py"
 SPEC = tiny.SPEC | {"embeddings.vocabulary": tiny.tokenizer().size}
@@ -23,11 +23,11 @@ SPEC = tiny.SPEC | {"embeddings.vocabulary": tiny.tokenizer().size}
 
 @pytest.fixture(scope="module")
 def objective():
-    from tests.plugins import left_to_right
-
-    family, spec = registry.find("left-to-right/base")
-    encoder = family.encoder(spec.derive(SPEC | {"dropout": 0.0}))
-    return left_to_right.LeftToRight(encoder, tiny.tokenizer(), settings={"least": 2})
+    with forgotten():
+        registry.load_plugin(PLUGIN)
+        family, spec = registry.find("left-to-right/base")
+        encoder = family.encoder(spec.derive(SPEC | {"dropout": 0.0}))
+        yield registry.objective(family.objective)(encoder, tiny.tokenizer(), settings={"least": 2})
 
 
 def features(rows: int = 2, length: int = 6) -> dict:

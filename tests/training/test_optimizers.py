@@ -23,7 +23,7 @@ SETTINGS = {"steps": 10**9, "warmup": 0, "learning_rate": 0.01, "weight_decay": 
 def make(name="adamw", options=None, **settings):
     """An optimizer whose rate stays at 0.01."""
     values = SETTINGS | {"optimizer": name, "optimizer_options": options or {}, "schedule_options": {}} | settings
-    return make_optimizer(SimpleNamespace(**values))
+    return make_optimizer(SimpleNamespace(**values, warmup_steps=values["warmup"]))
 
 
 def variable(value, name="kernel"):
