@@ -109,7 +109,7 @@ def compress(
     kind, pair = kind_of(model), _pair(model)
     any_length = lengths == buckets.ANY
     trained = getattr(getattr(model, "task", None), "length", None)
-    sizes = buckets.choose(model.spec.longest, target, length, lengths, trained)
+    sizes = buckets.choose(predict.positions(model), target, length, lengths, trained)
     _check_target(model, target)
 
     def known() -> list | None:
