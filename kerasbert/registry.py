@@ -22,13 +22,25 @@ if TYPE_CHECKING:  # a phone, which looks up a tokenizer here, needs no Spec
 T = TypeVar("T")
 
 
+def _longest(spec: Any) -> int | None:
+    """What a Spec says of it."""
+    return getattr(spec, "longest", None)
+
+
+def _derived(spec: Any, changes: Mapping[str, Any]) -> Any:
+    from kerasbert.spec import derive  # a phone, which looks up a tokenizer here, needs no Spec
+
+    return derive(spec, changes)
+
+
 @dataclasses.dataclass(frozen=True)
 class Family:
     """One paper: its Spec, its sizes and what goes with them.
 
     Args:
         name: str, as in `bert/base`.
-        spec: Spec of the base size.
+        spec: of the base size: a Spec, or any frozen dataclass (of frozen dataclasses) with `hidden`, the width of the
+            encoder's `sequence`. What it has of `embeddings.vocabulary`, `dropout`, `initializer` and `pooler` is read too.
         sizes: size name -> difference from `spec` (dotted paths).
         encoder: the class of the encoder, called as `encoder(spec)`.
         paper: str, authors, year, title.
@@ -39,6 +51,13 @@ class Family:
         inputs: what the network reads (`kerasbert.inputs`).
         readout: what of its outputs stands for a text: the "first" token (or the pooler's vector), the "last" real one,
             or the "mean" over them.
+        longest: settings -> tokens of the longest sequence, or None where there is no such.
+        has: what cutting and imitating layers needs, of "blocks" (`Spec.blocks`, weights `block_0/...`). None: a Spec has
+            them, other settings do not.
+        flops: (settings, tokens, sequences, predictions) of an update -> FLOPs, as `training.flops.update_flops`, which
+            counts those of blocks. None elsewhere: not known.
+        memory: (settings, rows, length, predictions per token) -> numbers that the backward pass keeps, as
+            `training.preflight.kept_numbers`, which counts those of blocks. None elsewhere: not known.
     """
 
     name: str
@@ -52,10 +71,36 @@ class Family:
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     inputs: tuple[Input, ...] = TEXT
     readout: str = "first"
+    longest: Callable[[Any], int | None] = _longest
+    has: tuple[str, ...] | None = None
+    flops: Callable[[Any, float, float, float], float] | None = None
+    memory: Callable[[Any, int, int, float], float] | None = None
 
     def derive(self, name: str, *, spec: Mapping[str, Any], **changes: Any) -> "Family":
         """Another paper as a difference from this one."""
-        return dataclasses.replace(self, name=name, spec=self.spec.derive(spec), **changes)
+        return dataclasses.replace(self, name=name, spec=_derived(self.spec, spec), **changes)
+
+    @property
+    def settings(self) -> type:
+        """The class of its settings."""
+        return type(self.spec)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether its encoders are blocks of attention and feed-forward."""
+        return hasattr(self.spec, "blocks") if self.has is None else "blocks" in self.has
+
+    def needs_blocks(self, purpose: str) -> None:
+        """Refuse a family that is no stack of blocks.
+
+        Args:
+            purpose: str, what cannot be done then.
+
+        Raises:
+            InputError: it has none.
+        """
+        if not self.has_blocks:
+            raise InputError(f"{self.name} has no blocks: {purpose}")
 
     def size(self, name: str) -> "Spec":
         """The Spec of one size, or an error that names the nearest."""
@@ -63,11 +108,13 @@ class Family:
         if known not in self.sizes:
             every = [f"{self.name}/{size}" for size in (*self.sizes, *self.aliases)]
             raise unknown("model", f"{self.name}/{name}", every, "kerasbert list models")
-        return self.spec.derive(self.sizes[known])
+        return _derived(self.spec, self.sizes[known])
 
 
 _plugins: dict[str, dict[str, str]] = {}  # module or entry point that was loaded -> {"file", "sha256"} of a file
 _paths: dict[str, str] = {}  # module of a plug-in file -> where it was read
+_loading: list[str] = []  # modules of plug-in files that are being run
+_brought: dict[str, str] = {}  # family -> module of the plug-in file that registered it
 
 
 @functools.cache
@@ -196,6 +243,8 @@ _TABLES: dict[str, Table] = {  # those of which `check_name` knows more than the
 
 def register(family: Family) -> Family:
     """Make a family known by its name."""
+    if _loading:
+        _brought[family.name] = _loading[-1]
     return FAMILIES.add(family.name, family)
 
 
@@ -361,15 +410,22 @@ def load_plugin(path: str | os.PathLike) -> dict[str, str]:
     if name not in sys.modules:
         module_spec = importlib.util.spec_from_file_location(name, path)
         sys.modules[name] = module = importlib.util.module_from_spec(module_spec)
+        _loading.append(name)
         try:
             module_spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise
+        finally:
+            _loading.pop()
     _plugins[name], _paths[name] = {"file": path.name, "sha256": digest}, str(path.absolute())
     return _plugins[name]
 
 
 def plugin_of(brought: Any) -> dict[str, str] | None:
-    """{"file", "sha256"} of the plug-in file that brought a function or an object's class, or None for one of ours."""
-    return _plugins.get(brought.__module__)
+    """{"file", "sha256"} of the plug-in file that brought a function, an object's class or an encoder's family.
+
+    None for one of ours.
+    """
+    family = str(getattr(brought, "model_name", None)).partition("/")[0]
+    return _plugins.get(brought.__module__) or _plugins.get(_brought.get(family, ""))

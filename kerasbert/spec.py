@@ -127,16 +127,7 @@ class Spec:
         Raises:
             InputError: an unknown path (the nearest is named) or a value of another type.
         """
-        tree = to_dict(self, whole=True)
-        known = paths(type(self))
-        for path, value in changes.items():
-            check_path(path, known)
-            node, *rest = path.split(".")
-            target = tree
-            while rest:
-                target, node, *rest = target[node], *rest
-            target[node] = check(path, value, known[path])
-        return from_dict(tree, type(self))
+        return derive(self, changes)
 
     def per_layer(self, value: Any, layer: int) -> Any:
         """The value that holds in `layer`: itself, or its entry where there is one per layer."""
@@ -193,6 +184,23 @@ class Spec:
     def head_size(self) -> int:
         """D: the width of one head."""
         return self.attention.head_size or get(self, self.attended) // self.per_layer(self.attention.heads, 0)
+
+
+def derive(spec: Any, changes: Mapping[str, Any]) -> Any:
+    """A copy of a family's settings, any frozen dataclass, with the fields at dotted paths replaced.
+
+    Raises:
+        InputError: an unknown path (the nearest is named) or a value of another type.
+    """
+    tree, known = to_dict(spec, whole=True), paths(type(spec))
+    for path, value in changes.items():
+        check_path(path, known)
+        node, *rest = path.split(".")
+        target = tree
+        while rest:
+            target, node, *rest = target[node], *rest
+        target[node] = check(path, value, known[path])
+    return from_dict(tree, type(spec))
 
 
 def check_path(path: str, known: Iterable[str]) -> None:
@@ -291,12 +299,13 @@ def from_dict(tree: Mapping[str, Any], kind: type = Spec, prefix: str = "") -> A
 def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
     """Dotted path -> (value in one, value in other) where they differ."""
     every = dict.fromkeys([*paths(type(one)), *paths(type(other))])
-    pairs = {path: (_maybe(one, path), _maybe(other, path)) for path in every}
+    pairs = {path: (maybe(one, path), maybe(other, path)) for path in every}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _maybe(spec: Any, path: str) -> Any:
+def maybe(spec: Any, path: str, default: Any = None) -> Any:
+    """The value at a dotted path, or `default` of settings that have no such field."""
     try:
         return get(spec, path)
     except AttributeError:
-        return None
+        return default

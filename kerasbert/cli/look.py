@@ -57,7 +57,7 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     from kerasbert import models
 
     family, spec = registry.find(name)
-    spec = spec.derive(changes)
+    spec = specs.derive(spec, changes)
     about = {"name": name} | {field: getattr(family, field) for field in ("paper", "tokenizer", "objective")}
     return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec, whole=True)}
 

@@ -105,6 +105,10 @@ class BertPretraining(Objective):
     def heads(self, encoder: Any) -> tuple[dict[str, Any], dict[str, tuple]]:
         """The heads by name, and the shapes they are built with."""
         spec, dtype = encoder.spec, encoder.dtype_policy
+        if not hasattr(encoder, "token_head"):
+            raise InputError(
+                f"{type(encoder).__name__} has no token_head, and this objective predicts tokens: choose another (--objective)"
+            )
         parts = {"mlm": heads.token_head(encoder.token_head, spec, dtype=dtype)}
         shapes = {"mlm": (None, None, spec.hidden)}
         if self.sentences and not spec.pooler:

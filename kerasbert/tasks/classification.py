@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 from keras import ops
 
+from kerasbert import spec as specs
 from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import LabelHead
@@ -16,10 +17,11 @@ from kerasbert.tasks.base import TaskKind
 def label_head(encoder, task):
     """A head with an output for each label, or one; encoders without a pooler bring a hidden layer."""
     spec = encoder.spec
-    hidden = not spec.pooler and task.hidden_layer is not False
+    hidden = not specs.maybe(spec, "pooler") and task.hidden_layer is not False
     activation = getattr(encoder, "label_activation", None) if hidden else None
     policy = {"name": "classifier", "dtype": encoder.dtype_policy}
-    head = LabelHead(max(1, len(task.labels)), spec.initializer, spec.dropout, activation, **policy)
+    rates = specs.maybe(spec, "initializer", 0.02), specs.maybe(spec, "dropout", 0.0)
+    head = LabelHead(max(1, len(task.labels)), *rates, activation, **policy)
     return {"classifier": head}, {"classifier": (None, spec.hidden)}
 
 

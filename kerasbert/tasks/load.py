@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from kerasbert import checkpoints, registry
+from kerasbert import spec as specs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
@@ -22,7 +23,7 @@ def build(name: str, **changes: Any) -> Any:
         changes: Spec fields at their dotted paths, `**{"embeddings.vocabulary": 1000}`.
     """
     family, spec = registry.find(name)
-    return built(family, spec.derive(changes), name)
+    return built(family, specs.derive(spec, changes), name)
 
 
 def save(model: Any, directory: str | os.PathLike, *, tokenizer: Any = None, overwrite: bool = False) -> None:
@@ -46,10 +47,10 @@ def save(model: Any, directory: str | os.PathLike, *, tokenizer: Any = None, ove
     tokenizer = tokenizer or getattr(model, "tokenizer", None) or encoder.tokenizer
     if tokenizer is None:
         raise InputError("the model has no tokenizer: give tokenizer=kb.load_tokenizer(DIR)")
-    if tokenizer.size > encoder.spec.embeddings.vocabulary:
+    rows = specs.maybe(encoder.spec, "embeddings.vocabulary", tokenizer.size)
+    if tokenizer.size > rows:
         raise InputError(
-            f"the tokenizer has {tokenizer.size} pieces, expected at most {encoder.spec.embeddings.vocabulary}: the "
-            "model's embeddings.vocabulary"
+            f"the tokenizer has {tokenizer.size} pieces, expected at most {rows}: the model's embeddings.vocabulary"
         )
     checkpoints.save_model(
         directory,

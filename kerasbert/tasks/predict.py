@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert import answers, inputs, registry
+from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row
 from kerasbert.tasks.base import find, kind_of
@@ -17,6 +18,7 @@ from kerasbert.tasks.load import load
 
 Texts = Sequence[str | tuple[str, ...]]
 BATCH = 64  # texts at once
+UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows a bound
 
 # model -> name -> graph: a model that answers one text after another is traced once
 _graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -29,12 +31,18 @@ def as_model(model: Any) -> Any:
 
 def longest(model: Any, length: int | None = None) -> int:
     """Tokens a text may have: what was asked for, else what the task was trained with, else all the model's positions."""
-    most = model.spec.longest
+    most, trained = positions(model), getattr(getattr(model, "task", None), "length", None)
     if length is None:
-        return min(getattr(getattr(model, "task", None), "length", None) or most, most)
-    if not 3 <= length <= most:
-        raise InputError(f"length must be between 3 and {most}, the model's positions. Received: {length}")
+        return min(trained or most or UNBOUNDED, most or trained or UNBOUNDED)
+    if length < 3 or (most and length > most):
+        wanted = f"between 3 and {most}, the model's positions" if most else "at least 3"
+        raise InputError(f"length must be {wanted}. Received: {length}")
     return length
+
+
+def positions(model: Any) -> int | None:
+    """Tokens of the longest sequence of a model or an encoder; None for a family without such a bound."""
+    return registry.family_of(getattr(model, "encoder", model)).longest(model.spec)
 
 
 def declared(model: Any) -> tuple[Input, ...]:
@@ -231,7 +239,7 @@ def encode(
     """
     model = as_model(model)
     model = getattr(model, "encoder", model)
-    if pooling == "pooled" and not model.spec.pooler:
+    if pooling == "pooled" and not specs.maybe(model.spec, "pooler"):
         raise InputError("pooling='pooled' needs a model with a pooler; use 'mean' or 'first'")
 
     def mean(model, inputs):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasbert import registry
+from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.tpu_check import chips, compiler
 from kerasbert.tpu_check.lower import Lowered, Step
@@ -152,7 +153,7 @@ def check_tpu(
     asked = {"name": objective} if isinstance(objective, str) else dict(objective or {})
     step = Step(
         family,
-        spec.derive(changes or {}),
+        specs.derive(spec, changes or {}),
         length=length,
         replicas=where.replicas,
         precision=precision,

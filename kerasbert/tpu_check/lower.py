@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from kerasbert import registry
+from kerasbert import spec as specs
 from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
 from kerasbert.layers import backend
@@ -16,7 +17,7 @@ from kerasbert.spec import Spec
 from kerasbert.tpu_check import hlo
 from kerasbert.training.chips import GB
 from kerasbert.training.optimizers import adamw
-from kerasbert.training.preflight import estimate_hbm
+from kerasbert.training.preflight import estimate_hbm, kept_by
 from kerasbert.training.step import StepCore
 from kerasbert.training.trainer import precision as in_precision
 
@@ -93,12 +94,14 @@ class Step:
         objective: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ):
-        if length > spec.longest:
-            raise InputError(f"length {length}, expected at most {spec.longest} (embeddings.positions): lower --length")
+        most = family.longest(spec)
+        if most and length > most:
+            raise InputError(f"length {length}, expected at most {most} (embeddings.positions): lower --length")
         if precision not in PRECISIONS:
             raise InputError(f"precision {precision!r}, expected one that a TPU has: {', '.join(PRECISIONS)}")
         kind = registry.objective(objective or family.objective)
-        self.feature = PACKINGS[kind.packing].feature if spec.pooler else None
+        self.feature = PACKINGS[kind.packing].feature if specs.maybe(spec, "pooler") else None
+        self.kept = kept_by(family)
         self.length, self.accumulate, self.precision = length, accumulate, precision
         with in_precision(precision):
             encoder = family.encoder(spec)
@@ -123,7 +126,8 @@ class Step:
         """Bytes that a step on `batch` rows needs, by arithmetic (`preflight.estimate_hbm`)."""
         model, half, rows = self.program.model, self.precision != "float32", batch // self.accumulate
         predicted = self.program.predictions(self.program.settings, self.length) / self.length
-        found = estimate_hbm(model.spec, model.count_params(), rows, self.length, half=half, predictions=predicted)
+        about = {"half": half, "predictions": predicted, "kept": self.kept}
+        found = estimate_hbm(model.spec, model.count_params(), rows, self.length, **about)
         return self.state + found["temporaries"] * GB
 
     def signature(self, batch: int) -> dict[str, tf.TensorSpec]:

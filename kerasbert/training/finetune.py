@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import keras
 import numpy as np
 
 from kerasbert import checkpoints, registry
+from kerasbert import spec as specs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
@@ -127,6 +129,7 @@ class FineTuning(Job):
 
     def model(self):
         about = {"name": self.name, "tokenizer": self.encoder.tokenizer, "labels": [*self.task.labels.values()]}
+        about["plugin"] = registry.plugin_of(self.encoder)
         task = self.task.to_json() | {"length": self.longest}
         return {"encoder": self.encoder, "heads": self.heads, "task": task, **about}
 
@@ -178,7 +181,7 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
         return encoder, encoder.model_name or registry.family_of(encoder).name, results.digest_of(encoder)
     info = checkpoints.read_model_json(model)
     with precision(policy):
-        encoder = registry.family(info.family).encoder(info.spec.derive(changes or {}))
+        encoder = registry.family(info.family).encoder(specs.derive(info.spec, changes or {}))
         encoder.build()
         encoder.model_name = info.name
     checkpoints.load_weights(model, encoder)
@@ -191,7 +194,8 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
 
 def _lacks_pooler(encoder: Any, name: str) -> bool:
     """Whether the family has a pooler and this encoder, a masked LM's, has none."""
-    return registry.family(name.partition("/")[0]).spec.pooler and not encoder.spec.pooler
+    had = registry.family(name.partition("/")[0]).spec
+    return specs.maybe(had, "pooler", False) and not specs.maybe(encoder.spec, "pooler")
 
 
 def _with_pooler(encoder: Any, name: str, config: FinetuneConfig) -> Any:
@@ -213,10 +217,10 @@ def _longest(encoder: Any, length: int | None, old: Mapping[str, Any] | None, be
     Args:
         length: as asked for, or None. old: run.json of the run that goes on. before: of the head that is kept.
     """
-    most, own = encoder.spec.longest, old["settings"].get("length") if old else None
+    most, own = predict.positions(encoder), old["settings"].get("length") if old else None
     if length is None:
-        length = min(own or before or 128, most)
-    elif own == most < length:
+        length = min(own or before or 128, most or math.inf)
+    elif most and own == most < length:
         length = most  # older runs took a larger number for that
     return predict.longest(encoder, length)
 

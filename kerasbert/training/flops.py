@@ -10,11 +10,19 @@ from typing import Any
 
 import tensorflow as tf
 
+from kerasbert.registry import Family
 from kerasbert.training import chips
 from kerasbert.training.step import on_cpu
 
 # Peak of bfloat16 (float16 where there is none) products without sparsity, in FLOP/s per chip or GPU: vendors' data sheets
 GPUS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12, "V100": 125e12, "T4": 65e12}
+
+
+def family_flops(family: Family, spec: Any, tokens: float, sequences: float, predictions: float) -> float:
+    """`update_flops` as the family counts them; 0 where it cannot tell."""
+    if family.flops is None and not family.has_blocks:
+        return 0.0
+    return (family.flops or update_flops)(spec, tokens, sequences, predictions)
 
 
 def update_flops(spec: Any, tokens: float, sequences: float, predictions: float) -> float:

@@ -11,10 +11,12 @@ import subprocess
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.registry import Family
+from kerasbert.spec import Spec
 from kerasbert.training import chips
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import Place, parse
@@ -99,8 +101,36 @@ def region_warning(name: str, location: str | None, zone: str | None) -> str | N
     return f"{name} is in {place} and the TPU in {region}: reading is slow and charged for. Make a bucket in {region}"
 
 
+def kept_numbers(spec: Spec, rows: int, length: int, predictions: float) -> float:
+    """Numbers that the backward pass of blocks and a token head keeps: 7 H + F + N S a token and layer, and the logits.
+
+    Args:
+        rows, length: int, B and S of a micro-batch on the chip. predictions: float, predicted positions per token.
+    """
+    width = sum(
+        7 * spec.hidden + spec.per_layer(spec.feedforward.width, i) + spec.per_layer(spec.attention.heads, i) * length
+        for i in range(spec.blocks.layers)
+    )
+    return rows * length * (width + predictions * spec.embeddings.vocabulary)
+
+
+def kept_by(family: Family) -> Callable[[Any, int, int, float], float]:
+    """How the family counts what the backward pass keeps; 0 where it cannot tell."""
+    if family.memory is None and not family.has_blocks:
+        return lambda spec, rows, length, predictions: 0.0
+    return family.memory or kept_numbers
+
+
 def estimate_hbm(
-    spec: Any, parameters: int, rows: int, length: int, *, half: bool = True, slots: int = 2, predictions: float = 0.16
+    spec: Any,
+    parameters: int,
+    rows: int,
+    length: int,
+    *,
+    half: bool = True,
+    slots: int = 2,
+    predictions: float = 0.16,
+    kept: Callable[[Any, int, int, float], float] = kept_numbers,
 ) -> dict[str, float]:
     """Memory of a training step on one replica, GB of 2^30 bytes: {"state", "temporaries"}. Arithmetic, not a measurement.
 
@@ -111,14 +141,10 @@ def estimate_hbm(
     Args:
         spec: Spec. parameters: int, weights with heads. rows: int, sequences of a micro-batch on the chip. length: int S.
         half: bool, activations of two bytes. predictions: float, predicted positions per token.
+        kept: a family's own count of the numbers that are kept (`Family.memory`).
     """
-    layers, tokens = spec.blocks.layers, rows * length
-    width = sum(
-        7 * spec.hidden + spec.per_layer(spec.feedforward.width, i) + spec.per_layer(spec.attention.heads, i) * length
-        for i in range(layers)
-    )
-    kept = (2 if half else 4) * tokens * (width + predictions * spec.embeddings.vocabulary)
-    return {"state": 4 * parameters * (1 + slots) / chips.GB, "temporaries": max(4 * parameters, kept) / chips.GB}
+    bytes_kept = (2 if half else 4) * kept(spec, rows, length, predictions)
+    return {"state": 4 * parameters * (1 + slots) / chips.GB, "temporaries": max(4 * parameters, bytes_kept) / chips.GB}
 
 
 def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
@@ -138,12 +164,20 @@ def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
 
 
 def warn_of_memory(
-    place: Place, spec: Any, parameters: int, rows: int, length: int, half: bool, predictions: float = 0.16
+    place: Place,
+    spec: Any,
+    parameters: int,
+    rows: int,
+    length: int,
+    half: bool,
+    predictions: float = 0.16,
+    kept: Callable[[Any, int, int, float], float] = kept_numbers,
 ) -> None:
     """Warn where a step will probably not fit the TPU; see `estimate_hbm`, whose predictions the objective tells."""
     kind = chips.kind(metadata("attributes/accelerator-type")) if place.kind == "tpu" else None
     if not kind:
         return
-    warning = hbm_warning(estimate_hbm(spec, parameters, rows, length, half=half, predictions=predictions), kind)
+    about = {"half": half, "predictions": predictions, "kept": kept}
+    warning = hbm_warning(estimate_hbm(spec, parameters, rows, length, **about), kind)
     if warning:
         warnings.warn(f"{warning}. `kerasbert check-tpu` compiles the real step", stacklevel=2)

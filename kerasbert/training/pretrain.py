@@ -1,6 +1,7 @@
 """Pretraining: records + an encoder + an objective -> a run directory."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from kerasbert.training.held_out import HeldOut, hold_out
 from kerasbert.training.job import Job, run
 from kerasbert.training.optimizers import check_rules
 from kerasbert.training.phases import Phase, check_phases, make_phases
-from kerasbert.training.preflight import preflight, warn_of_memory
+from kerasbert.training.preflight import kept_by, preflight, warn_of_memory
 from kerasbert.training.runs import run_in
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
@@ -106,7 +107,8 @@ class Pretraining(Job):
             rows = phase.batch // (self.devices.num_replicas_in_sync * phase.accumulate)
             size = program.model.count_params(), rows, held.length
             predicted = program.predictions(phase.settings(self.settings), held.length) / held.length
-            warn_of_memory(self.place, spec, *size, config.precision != "float32", predicted)
+            half, kept = config.precision != "float32", kept_by(self.source.family)
+            warn_of_memory(self.place, spec, *size, half, predicted, kept)
         return program
 
     def model(self):
@@ -185,13 +187,13 @@ def _said(evaluated: list[Records] | None, held_out: Any) -> str | None:
 def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) -> None:
     """Refuse records that do not go with the model, or with the run's first ones."""
     for known in (tokenizer, source.tokenizer):
-        records.check(known or tokenizer, source.spec.embeddings.vocabulary)
-    positions = source.spec.longest
-    if records.length > positions:
+        records.check(known or tokenizer, specs.maybe(source.spec, "embeddings.vocabulary", math.inf))
+    positions = source.family.longest(source.spec)
+    if positions and records.length > positions:
         raise InputError(
             f"records have {records.length} tokens, the model {positions} positions: set embeddings.positions"
         )
-    known, held = getattr(source.spec.embeddings, "languages", 1), records.languages
+    known, held = specs.maybe(source.spec, "embeddings.languages", 1), records.languages
     if 1 < known < len(held):
         raise InputError(
             f"records have {len(held)} languages ({', '.join(held)}), the model {known}: set embeddings.languages"
@@ -216,7 +218,8 @@ def _flops(source: "_Source", phase: Phase, records: Records, settings: Any) -> 
     mean = records.tokens / records.examples
     predicted = phase.batch * source.objective.predictions(settings, records.length, mean)
     networks = source.objective.networks(source.spec, predicted)
-    return sum(flops.update_flops(spec, phase.batch * mean, phase.batch, count) for spec, count in networks)
+    size = phase.batch * mean, phase.batch
+    return sum(flops.family_flops(source.family, spec, *size, count) for spec, count in networks)
 
 
 def _accepted(model: str, directory: Any, info: checkpoints.ModelInfo) -> registry.Family:
@@ -263,14 +266,15 @@ class _Source:
                 self.remark = (
                     f"{model} starts from the {info.family} in {self.directory}: their encoders are of one kind"
                 )
-            self.spec = info.spec.derive(changes)
+            self.spec = specs.derive(info.spec, changes)
             self.digest = results.digest(self.directory)
             if (held := text.held_tokenizer(self.directory)) is not None:
                 self.tokenizer = held
         elif isinstance(model, str | os.PathLike):
             self.family, spec = registry.find(str(model))
             self.name = str(model)
-            self.spec = spec.derive({"embeddings.vocabulary": tokenizer.size} | changes)
+            sized = specs.maybe(spec, "embeddings.vocabulary") is not None
+            self.spec = specs.derive(spec, ({"embeddings.vocabulary": tokenizer.size} if sized else {}) | changes)
         else:
             if changes:
                 raise InputError("changes apply to a named model; build the encoder with them instead")

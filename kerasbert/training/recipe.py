@@ -133,7 +133,7 @@ def _check_pretraining(reader: "Reader", node: Any, values: dict[str, Any]) -> N
     for path, child in reader.items(nodes["set"], "set.") if "set" in nodes else ():
         with reader.at(child, f"set.{path}"):
             if spec is not None:
-                spec.derive({path: values["set"][path]})
+                specs.derive(spec, {path: values["set"][path]})
     for name, check in (
         ("optimizer", check_optimizer),
         ("schedule", lambda name, options: make_schedule(name, 1.0, 1, 0, options)),

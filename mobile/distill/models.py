@@ -78,6 +78,7 @@ def find_student(
             layers than the teacher's.
     """
     changes, path = dict(changes or {}), None
+    registry.family(teacher.family).needs_blocks("its layers cannot be imitated")
     if isinstance(student, str) and (student == "half" or student.isdecimal()):
         student = max(1, teacher.spec.blocks.layers // 2) if student == "half" else int(student)
     if type(student) is int:
@@ -96,11 +97,12 @@ def find_student(
             raise InputError(f"cannot change {', '.join(changes)} of trained weights: only dropout may change")
         if copy_layers:
             raise InputError("copy_layers and a student with weights of its own: choose one")
-        family, name, spec = info.family, info.name, info.spec.derive(changes)
+        family, name, spec = info.family, info.name, specs.derive(info.spec, changes)
     else:
         found, spec = registry.find(str(student))
         family, name = found.name, str(student)
-        spec = spec.derive({"embeddings.vocabulary": teacher.spec.embeddings.vocabulary} | changes)
+        spec = specs.derive(spec, {"embeddings.vocabulary": teacher.spec.embeddings.vocabulary} | changes)
+    registry.family(family).needs_blocks("it cannot imitate a teacher's layers")
     if spec.embeddings.vocabulary < tokenizer.size:
         raise InputError(
             f"the student has {spec.embeddings.vocabulary} token embeddings, the teacher's tokenizer {tokenizer.size} "

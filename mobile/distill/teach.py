@@ -1,6 +1,7 @@
 """`distill`: a teacher's directory, a student, texts or records -> a run directory as fine-tuning or pretraining leaves it."""
 
 import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,9 @@ class Distilling(Job):
         self.student = models.find_student(
             student, self.teacher, self.tokenizer, changes=config.changes, copy_layers=config.copy_layers
         )
-        self.longest = min(self.student.spec.longest, self.teacher.spec.longest)
+        self.longest = min(
+            registry.family(each.family).longest(each.spec) or math.inf for each in (self.student, self.teacher)
+        )
         self.strategy = on_one_machine("distill", config.strategy)
         self.devices = find_strategy(
             self.strategy

@@ -111,7 +111,7 @@ def compress(
     kind, pair = kind_of(model), _pair(model)
     any_length = lengths == buckets.ANY
     trained = getattr(getattr(model, "task", None), "length", None)
-    sizes = buckets.choose(model.spec.longest, target, length, lengths, trained)
+    sizes = buckets.choose(predict.positions(model), target, length, lengths, trained)
     _check_target(model, target)
 
     if max_drop is not None and texts is None and data is None:

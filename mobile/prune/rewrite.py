@@ -28,6 +28,17 @@ def read(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Tensors]:
     return info, {name: tensors.read(name) for name in tensors.names()}
 
 
+def read_blocks(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Tensors]:
+    """`read` of a model that is a stack of blocks.
+
+    Raises:
+        InputError: as `read`, or a family without blocks.
+    """
+    info, tensors = read(run)
+    registry.family(info.family).needs_blocks("nothing to prune by heads, neurons or layers")
+    return info, tensors
+
+
 def tokenizer(run: str | os.PathLike) -> Any:
     """The tokenizer of a model directory, or None."""
     return text.held_tokenizer(source.directory(run))

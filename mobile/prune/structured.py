@@ -4,6 +4,7 @@ The result computes what the model computed with the same parts masked. Fine-tun
 `kerasbert.finetune(out, task, data, keep_head=True, ...)`.
 """
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -113,7 +114,7 @@ def layers(
 
 def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> dict[str, Any]:
     files.check_free(out, overwrite)
-    info, tensors = rewrite.read(run)
+    info, tensors = rewrite.read_blocks(run)
     cut = Cut(info.spec, tensors)
     done = take(cut, chosen)
     rewrite.write(run, out, info, done.spec, done.tensors, rewrite.tokenizer(run), overwrite)
@@ -161,7 +162,7 @@ def _measured(
         if type(value) is not int or value < 1:
             raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
     files.check_free(out, overwrite)
-    info, tensors = rewrite.read(run)
+    info, tensors = rewrite.read_blocks(run)
     cut, task, tokenizer = Cut(info.spec, tensors), task_of(info), rewrite.tokenizer(run)
     if task is None:
         raise InputError(f"{run} is not fine-tuned, and importance is measured by a task's loss: name what to remove")
@@ -180,7 +181,7 @@ def _measured(
     for part in range(1, rounds + 1):
         count = round(whole * part / rounds) - done
         model = _model(info, cut, task, tokenizer)
-        longest = predict.longest(model, length or min(task.length or 128, model.spec.longest))
+        longest = predict.longest(model, length or min(task.length or 128, predict.positions(model) or math.inf))
         scores = importance(model, labelled, groups(cut), longest)
         scores = {name: normalised(scores[name]) for name in total}
         chosen = least(scores, count, evenly=evenly)

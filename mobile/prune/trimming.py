@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 from kerasbert.text.base import Tokenizer
@@ -60,7 +61,7 @@ def trim(
     tokenizer = rewrite.tokenizer(run)
     if tokenizer is None:
         raise InputError(f"{run} has no tokenizer, and its pieces are what is trimmed: import the model with one")
-    rows = info.spec.embeddings.vocabulary
+    rows = specs.maybe(info.spec, "embeddings.vocabulary", 0)
     if TABLE not in tensors or len(tensors[TABLE]) != rows or rows < tokenizer.size:
         raise InputError(f"{run} has no table of one row per piece ({TABLE}): this family cannot be trimmed")
     corpus = _corpus(info, texts, data)
@@ -75,7 +76,7 @@ def trim(
         else value
         for name, value in tensors.items()
     }
-    spec = info.spec.derive({"embeddings.vocabulary": len(ids)})
+    spec = specs.derive(info.spec, {"embeddings.vocabulary": len(ids)})
     rewrite.write(run, out, info, spec, left, smaller, overwrite)
     before, after = (rates(one, corpus) for one in (tokenizer, smaller))
     parameters = tuple(sum(value.size for value in found.values()) for found in (tensors, left))

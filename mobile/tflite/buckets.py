@@ -26,11 +26,12 @@ SAMPLED = 24  # the second length that is converted; any but the longest would d
 
 
 def choose(
-    most: int, target: str, length: int | None, lengths: Sequence[int] | str | None, trained: int | None = None
+    most: int | None, target: str, length: int | None, lengths: Sequence[int] | str | None, trained: int | None = None
 ) -> tuple[int, ...]:
     """The buckets of a file, ascending, none longer than the model's `most` positions; of "any" the longest alone.
 
     Args:
+        most: int, or None for a model without such a bound.
         trained: int, the length that the task was trained with, the longest where none is given; None: 128 at most.
     Raises:
         InputError: no such lengths.
@@ -39,11 +40,12 @@ def choose(
         raise InputError(f"lengths is {lengths!r}, expected numbers of tokens or {ANY!r}")
     fixed = () if lengths == ANY else tuple(lengths or ())
     for value in [*fixed, *((length,) if length is not None else ())]:
-        if not 3 <= value <= most:
-            raise InputError(f"length is {value}, expected 3 to {most}: the model has {most} positions")
+        if value < 3 or (most and value > most):
+            wanted = f"3 to {most}: the model has {most} positions" if most else "at least 3"
+            raise InputError(f"length is {value}, expected {wanted}")
     if target == "mediapipe" and lengths:
         raise InputError("target mediapipe takes one --length, expected no --lengths: MediaPipe reads one subgraph")
-    longest = length or max(fixed or (min(trained or LENGTHS[-1], most),))
+    longest = length or max(fixed or (min(trained or LENGTHS[-1], most or trained or LENGTHS[-1]),))
     if target == "mediapipe" or lengths == ANY:
         return (longest,)
     return tuple(sorted({size for size in fixed or (*LENGTHS, *LONGER) if size < longest} | {longest}))
