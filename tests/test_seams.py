@@ -113,5 +113,6 @@ def test_the_three_inputs_are_spelled_out_in_one_file():
                     isinstance(node, ast.Dict) and set().union(*map(constants, node.keys)) >= three
                 ):
                     spelled.append(str(path.relative_to(ROOT)))
-    # an objective makes a batch of its own, corrupted tokens among it
-    assert [name for name in spelled if not name.startswith("kerasbert/objectives/")] == ["kerasbert/inputs.py"]
+    # an objective makes a batch of its own, corrupted tokens among it; the battery makes random ones
+    others = [name for name in spelled if not name.startswith(("kerasbert/objectives/", "kerasbert/testing/"))]
+    assert others == ["kerasbert/inputs.py"]

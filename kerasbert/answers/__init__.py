@@ -1,6 +1,6 @@
 """What models answer: numbers -> objects, the same from `kb.predict` and from the phone. One file a kind; numpy at most.
 
-A third party adds a kind by `register(ITS_KIND)`, and its side of training by `registry.register_kind`.
+A third party adds a kind by `register(ITS_KIND)`, and its side of training by `tasks.base.register`.
 """
 
 from kerasbert.answers.base import Kind
