@@ -12,7 +12,7 @@ import time
 from kerasbert import registry, report
 from kerasbert.errors import InputError
 from kerasbert.tpu_check.check import check_tpu
-from kerasbert.tpu_check.chips import GB
+from kerasbert.training.chips import GB
 
 
 def row(name: str, options: argparse.Namespace) -> list[str]:

@@ -240,18 +240,18 @@ def test_bad_steps_may_be_left_out_and_then_stop(folder, short, monkeypatch, cap
 
 @pytest.mark.slow
 def test_updates_in_one_call_are_undone_and_made_one_by_one(folder, short, monkeypatch):
-    from kerasbert.training import pretrain, trainer
+    from kerasbert.training import job, trainer
 
     class InLoops(trainer.Trainer):
         def __init__(self, *arguments, loop, **named):
             super().__init__(*arguments, loop=4, **named)
 
-    monkeypatch.setattr(pretrain, "Trainer", InLoops)
+    monkeypatch.setattr(job, "Trainer", InLoops)
     kb.pretrain("bert/tiny", short, out=folder / "loops", **ARGUMENTS)
     monkeypatch.undo()
     kb.pretrain("bert/tiny", short, out=folder / "no-loops", **ARGUMENTS)
     assert distance(folder / "loops", folder / "no-loops") < 1e-6
-    monkeypatch.setattr(pretrain, "Trainer", InLoops)
+    monkeypatch.setattr(job, "Trainer", InLoops)
     explode_at(monkeypatch, 3)
     kb.pretrain("bert/tiny", short, out=folder / "loops-skipped", skip_bad_steps=1, **ARGUMENTS)
     monkeypatch.undo()
