@@ -15,7 +15,7 @@ from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.testing import battery
 from tests import tiny as world
-from tests.support import python
+from tests.support import forgotten, python
 
 # Keras' own: numpy 2 and a tensor's __array__; a model that uses no pooled output
 pytestmark = [
@@ -62,12 +62,10 @@ def kb_file(model: keras.Model, folder: Path) -> keras.Model:
 
 def test_a_plugins_encoder_goes_into_a_keras_file_too(tmp_path):
     """Its classes are registered as ours are."""
-    registry.load_plugin(Path(__file__).parent / "plugin.py")
-    try:
+    with forgotten():
+        registry.load_plugin(Path(__file__).parent / "plugin.py")
         model = classifier(encoder("rezero/base"))
         same(model, kb_file(model, tmp_path), world.tokenizer()(TEXTS, length=12))
-    finally:
-        registry.FAMILIES.pop("rezero")
 
 
 def test_a_checkpoint_callback_a_clone_and_a_fresh_process(tmp_path):
