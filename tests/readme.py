@@ -146,11 +146,11 @@ def main() -> None:
     make_world(Path())
     for pattern, other in REPLACED:
         print(f"replaced: {pattern} -> {other}", flush=True)
-    python = ""
-    for language, text in blocks():
-        text = shortened(text)
-        if language == "python" and options.shell:  # one program: the later block goes on with the names of the first
-            python = text = python + text
+    found = [(language, shortened(text)) for language, text in blocks()]
+    if options.shell:  # the later python blocks go on with the names of the first: one program, in the end
+        program = "".join(text for language, text in found if language == "python")
+        found = [(language, text) for language, text in found if language != "python"] + [("python", program)]
+    for language, text in found:
         for line, seconds in run_block(language, text, options.shell):
             print(f"{seconds:7.1f} s  {line}", flush=True)
 
