@@ -1,6 +1,5 @@
 """Names -> families, sizes, and what a third party plugs in. Standard library only."""
 
-import dataclasses
 import functools
 import hashlib
 import importlib
@@ -9,106 +8,17 @@ import json
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import TEXT, Input
+from kerasbert.family import Family
 
 if TYPE_CHECKING:  # a phone, which looks up a tokenizer here, needs no Spec
     from kerasbert.spec import Spec
 
 T = TypeVar("T")
-
-
-def _longest(spec: Any) -> int | None:
-    """What a Spec says of it."""
-    return getattr(spec, "longest", None)
-
-
-def _derived(spec: Any, changes: Mapping[str, Any]) -> Any:
-    from kerasbert.spec import derive  # a phone, which looks up a tokenizer here, needs no Spec
-
-    return derive(spec, changes)
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """One paper: its Spec, its sizes and what goes with them.
-
-    Args:
-        name: str, as in `bert/base`.
-        spec: of the base size: a Spec, or any frozen dataclass (of frozen dataclasses) with `hidden`, the width of the
-            encoder's `sequence`. What it has of `embeddings.vocabulary`, `dropout`, `initializer` and `pooler` is read too.
-        sizes: size name -> difference from `spec` (dotted paths).
-        encoder: the class of the encoder, called as `encoder(spec)`.
-        paper: str, authors, year, title.
-        tokenizer: str, kind of tokenizer.
-        objective: str, name of the pretraining objective.
-        names: checkpoint names by dialect ("hf", "tf1", "keras_hub"), rows of `checkpoints.names`.
-        aliases: other size name -> size name.
-        inputs: what the network reads (`kerasbert.inputs`).
-        readout: what of its outputs stands for a text: the "first" token (or the pooler's vector), the "last" real one,
-            or the "mean" over them.
-        longest: settings -> tokens of the longest sequence, or None where there is no such.
-        has: what cutting and imitating layers needs, of "blocks" (`Spec.blocks`, weights `block_0/...`). None: a Spec has
-            them, other settings do not.
-        flops: (settings, tokens, sequences, predictions) of an update -> FLOPs, as `training.flops.update_flops`, which
-            counts those of blocks. None elsewhere: not known.
-        memory: (settings, rows, length, predictions per token) -> numbers that the backward pass keeps, as
-            `training.preflight.kept_numbers`, which counts those of blocks. None elsewhere: not known.
-    """
-
-    name: str
-    spec: "Spec"
-    sizes: Mapping[str, Mapping[str, Any]]
-    encoder: Callable
-    paper: str
-    tokenizer: str = "wordpiece"
-    objective: str = "bert"
-    names: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    inputs: tuple[Input, ...] = TEXT
-    readout: str = "first"
-    longest: Callable[[Any], int | None] = _longest
-    has: tuple[str, ...] | None = None
-    flops: Callable[[Any, float, float, float], float] | None = None
-    memory: Callable[[Any, int, int, float], float] | None = None
-
-    def derive(self, name: str, *, spec: Mapping[str, Any], **changes: Any) -> "Family":
-        """Another paper as a difference from this one."""
-        return dataclasses.replace(self, name=name, spec=_derived(self.spec, spec), **changes)
-
-    @property
-    def settings(self) -> type:
-        """The class of its settings."""
-        return type(self.spec)
-
-    @property
-    def has_blocks(self) -> bool:
-        """Whether its encoders are blocks of attention and feed-forward."""
-        return hasattr(self.spec, "blocks") if self.has is None else "blocks" in self.has
-
-    def needs_blocks(self, purpose: str) -> None:
-        """Refuse a family that is no stack of blocks.
-
-        Args:
-            purpose: str, what cannot be done then.
-
-        Raises:
-            InputError: it has none.
-        """
-        if not self.has_blocks:
-            raise InputError(f"{self.name} has no blocks: {purpose}")
-
-    def size(self, name: str) -> "Spec":
-        """The Spec of one size, or an error that names the nearest."""
-        known = self.aliases.get(name, name)
-        if known not in self.sizes:
-            every = [f"{self.name}/{size}" for size in (*self.sizes, *self.aliases)]
-            raise unknown("model", f"{self.name}/{name}", every, "kerasbert list models")
-        return _derived(self.spec, self.sizes[known])
 
 
 _plugins: dict[str, dict[str, str]] = {}  # module or entry point that was loaded -> {"file", "sha256"} of a file

@@ -27,6 +27,7 @@ class VectorKind(Kind):
     aliases = ("embedding",)
     output = "vector"
     agrees_by = "cosine"
+    columns = ("values",)
     since = 1
 
     def decode(self, parts, rows, outputs, labels):

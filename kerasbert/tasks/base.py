@@ -123,17 +123,14 @@ class TaskKind:
 
     Attributes:
         name: str, as that of its `answers.Kind`.
-        metric: str, what the best weights are chosen by unless the task says otherwise. metrics_known: all of them.
+        metrics_known: names of its metrics.
         head: str, name of its head; weights are `heads/<head>/...`.
-        trained: bool, whether a model can be fine-tuned for it.
         per_token: bool, whether its head reads every token; else the family's readout.
     """
 
     name = ""
-    metric = "accuracy"
     metrics_known: tuple[str, ...] = ("accuracy",)
     head = "classifier"
-    trained = True
 
     @property
     def answers(self) -> answers.Kind:

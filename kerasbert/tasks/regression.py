@@ -16,7 +16,6 @@ class Regression(TaskKind):
     """Squared error in standard deviations from the mean; Pearson, Spearman and the mean squared error."""
 
     name = "regression"
-    metric = "spearman"
     metrics_known = ("pearson", "spearman", "mean_squared_error")
 
     def targets(self, task, source, lines, values, texts):

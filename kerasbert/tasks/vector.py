@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from kerasbert.layers.readout import readout
 from kerasbert.tasks.base import TaskKind
 
 
@@ -9,7 +10,6 @@ class Vector(TaskKind):
     """Vectors [B, H] of an encoder."""
 
     name = "vector"
-    trained = False
     metrics_known = ()
 
     def device(self, outputs, inputs):
@@ -17,8 +17,7 @@ class Vector(TaskKind):
         return ops.sum(outputs["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
 
     def exported(self, model, outputs, inputs):
-        mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
-        return {"vector": ops.sum(outputs["sequence"] * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)}
+        return {"vector": readout(outputs["sequence"], inputs["padding_mask"], "mean")}  # finite without a token too
 
     def described(self):
         return "`vector` [B, H] float32: the mean over the tokens"

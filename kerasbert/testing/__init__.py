@@ -3,10 +3,11 @@
 registry.load_plugin("mine.py")
 check_model("mine", tmp_path)  # seconds
 check_finetuning("mine", tmp_path, tmp_path / "run")
-check_journey("mine", tmp_path)  # a minute: fine-tuning, SavedModel, int8 .tflite
+
+`kerasbert.mobile.testing.check_journey` goes on to a SavedModel and an int8 .tflite.
 """
 
 from kerasbert import lazy
 
-_HOMES = dict.fromkeys(("check_finetuning", "check_journey", "check_model"), "battery")
+_HOMES = dict.fromkeys(("check_finetuning", "check_model"), "battery")
 __getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)

@@ -2,11 +2,10 @@
 
 registry.load_plugin("mine.py")
 check_model("mine", tmp_path)  # seconds: as in the default run
-check_journey("mine", tmp_path)  # a minute: fine-tuning, SavedModel, int8 .tflite
+# kerasbert.mobile.testing.check_journey goes on to the phone
 """
 
 import contextlib
-import csv
 import functools
 import json
 from pathlib import Path
@@ -312,87 +311,3 @@ def check_finetuning(name: str, folder: Path, run: Path) -> None:
         answers = kb.predict(model, ["the happy cat", "a bad film"])
     assert {answer.label for answer in answers} <= {"neg", "pos"}
     assert model.spec == subject.spec
-
-
-def sst2(folder: Path, source: Path, train: int = 640, dev: int = 64) -> Path:
-    """The first rows of SST-2."""
-    out = folder / "sst2"
-    out.mkdir(exist_ok=True)
-    for split, count in (("train", train), ("dev", dev)):
-        lines = (source / f"{split}.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
-        (out / f"{split}.tsv").write_text("".join(lines[: count + 1]), encoding="utf-8")
-    return out
-
-
-def check_journey(name: str, folder: Path, data: Path | None = None) -> dict[str, float]:
-    """Fine-tuning, a SavedModel that takes text, an int8 .tflite; the train step lowers for a TPU.
-
-    Args:
-        name: str, the family. folder: Path. data: SST-2; without it texts of the tiny world, of the same length.
-
-    Returns:
-        int8: largest difference of the int8 file's logits, as a share of the range of the float model's.
-    """
-    from kerasbert.tpu_check.lower import Step
-
-    subject = Subject(name, folder, hidden=64)
-    step = Step(subject.family, subject.spec.derive({"blocks.layers": 1}), length=LENGTH, replicas=4)
-    assert step.lower(BATCH).problems == []
-
-    # int8 is compared on a task that is learnt: after 20 steps of SST-2 from random weights all texts have nearly the
-    # same logits, and 2% of their range is less than the rounding of BERT's activations (4 to 5% of it)
-    files = {"train": world.labelled(folder / "train.tsv", 640), "dev": world.labelled(folder / "dev.tsv", 64, seed=1)}
-    settings = {"batch": 32, "quiet": True}
-    learnt = kb.finetune(
-        subject.encoder(scale=0.1),
-        "classification",
-        files,
-        out=folder / f"learnt-{name}",
-        steps=60,
-        learning_rate=3e-3,
-        length=24,
-        **settings,
-    )
-    share = check_int8(learnt, first_column(files["dev"]), folder / f"{name}.tflite")
-    model = learnt
-    if data is not None:
-        model = kb.finetune(learnt.encoder, "glue/sst2", data, out=folder / f"sst2-{name}", steps=20, **settings)
-    texts = first_column(data / "dev.tsv" if data else files["dev"])
-    kb.export(model, folder / f"serving-{name}")
-    served = tf.saved_model.load(str(folder / f"serving-{name}")).signatures["serving_default"]
-    probabilities = served(text=tf.constant(texts))["probabilities"].numpy()
-    expected = [list(answer.scores.values()) for answer in kb.predict(model, texts)]
-    np.testing.assert_allclose(probabilities, expected, atol=1e-5)
-    return {"int8": share}
-
-
-def first_column(path: Path) -> list[str]:
-    """64 texts of a tsv with a header."""
-    with open(path, encoding="utf-8", newline="") as rows:
-        return [row[0] for row in csv.reader(rows, delimiter="\t", quoting=csv.QUOTE_NONE)][1:65]
-
-
-def margins(probabilities) -> np.ndarray:
-    """[n, 2] -> [n]: the logit of the second label over the first."""
-    return np.log(probabilities[:, 1].astype("float64")) - np.log(probabilities[:, 0].astype("float64"))
-
-
-def check_int8(model, texts: list[str], out: Path) -> float:
-    """The int8 file's margins within 2% of the range of the model's, both labels occurring."""
-    from kerasbert import mobile
-    from kerasbert.mobile.runtime import load
-    from kerasbert.tasks import predict
-
-    # the file gives probabilities, from which logits far apart cannot be read: a range of 10 keeps every digit
-    scale = np.float32(10 / np.ptp(np.diff(predict.outputs(model, texts))))
-    for weight in (model.heads["classifier"].kernel, model.heads["classifier"].bias):
-        weight.assign(weight.value.numpy() * scale)
-    logits = predict.outputs(model, texts)
-    assert len(set(logits.argmax(-1))) == 2
-    logits = logits[:, 1] - logits[:, 0]
-    mobile.compress(model, out=out, lengths=[32], texts=texts, min_agreement=0.9)
-    received = load(out).outputs(texts)
-    assert len(set(received.argmax(-1))) == 2
-    share = float(np.abs(margins(received) - logits).max() / np.ptp(logits))
-    assert share <= 0.02, share
-    return share

@@ -118,7 +118,7 @@ def compress(
         data = data_of(run) if isinstance(run, str | os.PathLike) else None
     cases, targets, source = _cases(model, pair, texts, data or None, sizes[-1])
     wanted = calibration, calibration_size, embedding_codes, max_drop
-    learned, drawn, frequencies = real_texts(run, model, quantize, *wanted)
+    learned, drawn, frequencies = real_texts(run, model, pair, quantize, *wanted)
     if max_drop is not None:
         budget.check(quantize, max_drop, targets)
         if learned:

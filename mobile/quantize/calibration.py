@@ -15,6 +15,7 @@ from kerasbert.training.splits import training_texts
 def real_texts(
     run: Any,
     model: Any,
+    pair: bool,
     quantize: str,
     calibration: Any,
     size: int | None,
@@ -26,12 +27,7 @@ def real_texts(
     Returns:
         ranges that the model was trained with, or None; texts to take ranges from; the pieces' counts float [V], or None.
     """
-    scheme, pair, learned, frequencies = (
-        SCHEMES[quantize],
-        bool(getattr(getattr(model, "task", None), "pair", False)),
-        None,
-        None,
-    )
+    scheme, learned, frequencies = SCHEMES[quantize], None, None
     directory = isinstance(run, str | os.PathLike)
 
     def known() -> list | None:

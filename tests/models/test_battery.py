@@ -11,6 +11,7 @@ import pytest
 from kerasbert import registry
 from kerasbert.errors import InputError
 from kerasbert.layers.block import Block
+from kerasbert.mobile import testing as journey
 from kerasbert.testing import battery
 from tests.models.cover import families
 from tests.support import forked, shared
@@ -34,8 +35,8 @@ def test_every_model_finetunes(name, folder, tmp_path):
 
 @pytest.mark.parametrize("name", families("journey"))
 def test_every_model_makes_the_journey(name, folder):
-    data = battery.sst2(folder, shared("data/glue/SST-2"))
-    print(name, battery.check_journey(name, folder, data))
+    data = journey.sst2(folder, shared("data/glue/SST-2"))
+    print(name, journey.check_journey(name, folder, data))
 
 
 @pytest.mark.slow
@@ -96,7 +97,7 @@ def test_a_third_partys_model_passes(plugin, folder, tmp_path):
 
 @pytest.mark.slow
 def test_a_third_partys_model_makes_the_journey(plugin, folder):
-    battery.check_journey(plugin, folder, battery.sst2(folder, shared("data/glue/SST-2")))
+    journey.check_journey(plugin, folder, journey.sst2(folder, shared("data/glue/SST-2")))
 
 
 def broken(family, **parts):
