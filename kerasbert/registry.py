@@ -135,6 +135,7 @@ OBJECTIVES: Table[Any] = Table(  # some stand in their paper's file
     "objective", "kerasbert.objectives", "kerasbert.models", everything="kerasbert list objectives"
 )
 TASKS: Table[Any] = Table("task", "kerasbert.tasks", everything="kerasbert list tasks")
+READERS: Table[Callable] = Table("reader of a task's files", "kerasbert.tasks")
 TOKENIZERS: Table[Any] = Table("tokenizer kind", "kerasbert.text.files", everything="kerasbert list tokenizers")
 SEGMENTERS: Table[Callable] = Table("segmenter")
 PACKINGS: Table[Any] = Table("packing", "kerasbert.data.packing", everything="kerasbert data --help")
@@ -166,6 +167,16 @@ def register_objective(name: str, objective: Any) -> Any:
 def register_task(name: str, task: Any) -> Any:
     """Make a task known by its name."""
     return TASKS.add(name, task)
+
+
+def register_reader(name: str, read: Callable) -> Callable:
+    """Make a reader of files known by its name, for tasks that say `reader=NAME`.
+
+    Args:
+        read: (path, task) -> [(line, {column: value})]: of the columns of texts a str or, where the task's kind takes it, a
+            list of str, of the label's column any json value; an InputError with file and line for what is wrong.
+    """
+    return READERS.add(name, read)
 
 
 def register_segmenter(name: str, segmenter: Callable) -> Callable:

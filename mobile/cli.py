@@ -98,9 +98,12 @@ def _load(options: argparse.Namespace) -> Any:
 
 def _run(options: argparse.Namespace) -> None:
     model = _load(options)
-    pair = options.pair or model.bundle.pair
-    if not options.texts:
-        texts: Any = _lines(pair)
+    names, pair = model.bundle.parts, options.pair or model.bundle.pair
+    if len(names) > 1:
+        given = enumerate(options.texts, 1) if options.texts else enumerate(_lines(False), 1)
+        texts: Any = (model.kind.from_line(text, names, f"text {i}") for i, text in given)
+    elif not options.texts:
+        texts = _lines(pair)
     elif pair:
         if len(options.texts) % 2:
             raise InputError(f"received {len(options.texts)} texts, expected pairs: an even number")
@@ -112,7 +115,8 @@ def _run(options: argparse.Namespace) -> None:
         found = model([text], language=options.language)[0]
         count, cut = count + 1, cut + found.truncated
         answer = found.to_json()
-        shown = text if isinstance(text, str) else "\t".join(text)
+        flat = (each for part in ((text,) if isinstance(text, str) else text) for each in _texts(part))
+        shown = "\t".join(flat)
         if options.json:
             line = json.dumps(answer, ensure_ascii=False)
         else:
@@ -121,6 +125,10 @@ def _run(options: argparse.Namespace) -> None:
     if cut:
         longest = model.lengths[-1]
         print(f"{cut} of {count} texts have more than {longest} tokens and are truncated", file=sys.stderr)
+
+
+def _texts(part: str | Sequence[str]) -> Sequence[str]:
+    return (part,) if isinstance(part, str) else part
 
 
 def _lines(pair: bool) -> Iterator[Any]:

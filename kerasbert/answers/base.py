@@ -3,13 +3,20 @@
 A *kind* has two files: this side, `answers/KIND.py`, and the side of training, `tasks/KIND.py`.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import copy
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Self
 
 import numpy as np
 
 from kerasbert import inputs
+from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
+
+Text = str | bytes
+Parts = tuple[Text | tuple[Text, ...], ...]  # of one input: a text, a pair, a text and its choices
 
 
 class Kind:
@@ -23,6 +30,9 @@ class Kind:
         agrees_by: str, what `agreement` is a share of, in a word.
         columns: the fields of an answer that a table gets.
         since: int, the first format of bundles that knows it; new kinds leave it at 3.
+        lists: numbers of the parts of an input that may be a list of texts, such as words or choices.
+        defaults: its options, json values by name, and what holds without them; a task says others (`Task.options`).
+        options: the same with what `configured` was given.
     """
 
     name = ""
@@ -33,16 +43,96 @@ class Kind:
     agrees_by = "answers"
     columns: tuple[str, ...] = ("labels",)
     since = 3
+    lists: tuple[int, ...] = ()
+    defaults: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Its options by name."""
+        return self.__dict__.get("_options", self.defaults)
+
+    def configured(self, options: Mapping[str, Any] | None) -> Self:
+        """The kind with options in the place of its defaults.
+
+        Raises:
+            InputError: an option that it does not have, or a value of another type than the default's.
+        """
+        if not options:
+            return self
+        for name, value in options.items():
+            if name not in self.defaults:
+                known = ", ".join(self.defaults) or "none"
+                raise unknown(f"option of a {self.name}", str(name), list(self.defaults), known)
+            check_type(f"{self.name}'s option {name!r}", value, self.defaults[name])
+        other = copy.copy(self)
+        other.__dict__["_options"] = {**self.defaults, **options}
+        return other
+
+    def parts(self, value: Any, names: Sequence[str], where: str) -> Parts:
+        """One input as a caller gives it -> its parts.
+
+        Args:
+            value: a text, a tuple of the parts in the order of their names, or a dict of them.
+            names: of the parts. where: str, what an error calls the input.
+
+        Raises:
+            InputError: another number of parts, other names, or a part that is no text.
+        """
+        if isinstance(value, Mapping):
+            if set(value) != set(names):
+                told = ", ".join(map(str, value))
+                raise InputError(f"{where} has the parts {told}, expected {', '.join(names)}")
+            value = tuple(value[name] for name in names)
+        elif isinstance(value, Text) or len(names) == 1:
+            value = (value,)
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{where} is a {type(value).__name__}, expected {_told(names)}")
+        if len(value) != len(names):
+            raise InputError(f"{where} has {len(value)} parts, expected {len(names)}: {_told(names)}")
+        return tuple(self._part(i, each, name, where) for i, (each, name) in enumerate(zip(value, names)))
+
+    def from_line(self, line: str, names: Sequence[str], where: str) -> Parts:
+        """An input of several parts from a line: with tabs between them, or a json object of them.
+
+        A list that is the last part takes what is left of the line, an entry a tab.
+
+        Raises:
+            InputError: as `parts`.
+        """
+        if line.startswith("{") and "\t" not in line:
+            try:
+                said = json.loads(line)
+            except ValueError as error:
+                raise InputError(f"{where} is no json: {error}") from error
+            return self.parts({name: value for name, value in said.items() if name in names}, names, where)
+        said, last = tuple(line.split("\t")), len(names) - 1
+        if last in self.lists and len(said) > last:
+            said = (*said[:last], said[last:])
+        if len(said) != len(names):
+            raise InputError(
+                f"{where} has {line.count(chr(9))} tabs, expected {'<tab>'.join(names)} or a json object of them"
+            )
+        return self.parts(said, names, where)
+
+    def _part(self, number: int, value: Any, name: str, where: str) -> Text | tuple[Text, ...]:
+        if isinstance(value, Text):
+            return value
+        if number in self.lists and not isinstance(value, Mapping) and hasattr(value, "__iter__"):
+            value = tuple(value)
+            if all(isinstance(each, Text) for each in value):
+                return value
+        expected = "str or a list of str" if number in self.lists else "str"
+        raise InputError(f"{where}: {name} is a {type(value).__name__}, expected {expected}")
 
     def width(self, labels: Sequence[str]) -> int | None:
         """C of an output; None where the model alone knows it."""
         return len(labels) if self.labelled else None
 
-    def rows(self, tokenizer: Any, parts: Sequence[str | bytes], length: int) -> list[Row]:
+    def rows(self, tokenizer: Any, parts: Parts, length: int) -> list[Row]:
         """One input -> its packed rows, here one, truncated to `length` tokens.
 
         Args:
-            parts: a text, or the texts of a pair.
+            parts: a text, or the texts of a pair; of a part that `lists` names a text or a tuple of texts.
         """
         token_ids, segment_ids = tokenizer.pack(*parts, length=length)
         # a row that is not full has lost nothing
@@ -53,9 +143,7 @@ class Kind:
         """What a task's model gives for a row -> what an exported file gives: softmax where the numbers are logits."""
         return softmax(outputs) if self.labelled else outputs
 
-    def decode(
-        self, parts: Sequence[str | bytes], rows: Sequence[Row], outputs: Sequence[np.ndarray], labels: Sequence[str]
-    ) -> Any:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Sequence[np.ndarray], labels: Sequence[str]) -> Any:
         """The answer object of one input.
 
         Args:
@@ -68,7 +156,7 @@ class Kind:
         self,
         run: Callable[[Row], np.ndarray],
         tokenizer: Any,
-        parts: Sequence[str | bytes],
+        parts: Parts,
         length: int,
         labels: Sequence[str],
     ) -> Any:
@@ -80,11 +168,19 @@ class Kind:
         rows = self.rows(tokenizer, parts, length)
         return self.decode(parts, rows, [run(row) for row in rows], labels)
 
-    def agreement(self, expected: Sequence[np.ndarray], received: Sequence[np.ndarray]) -> float:
+    def agreement(
+        self,
+        expected: Sequence[np.ndarray],
+        received: Sequence[np.ndarray],
+        owners: np.ndarray | None = None,
+        rows: Sequence[Row] = (),
+    ) -> float:
         """How far two sets of outputs mean the same, 1.0 = fully: the share of equal best labels.
 
         Args:
             expected, received: of each row, [C] or [S, C] of its real tokens, the same rows in the same order.
+            owners: int [rows], the input of each row; None: a row each. rows: as `rows` packed them. Kinds whose inputs
+                have several rows ask both.
         """
         if not all(np.isfinite(row).all() for row in received):
             return 0.0
@@ -109,6 +205,29 @@ class Kind:
     def text(self, answer: dict[str, Any]) -> str:
         """An answer's json as a line for the terminal."""
         return "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
+
+
+def _told(names: Sequence[str]) -> str:
+    return "one text" if len(names) == 1 else f"({', '.join(names)})"
+
+
+def check_type(what: str, value: Any, default: Any) -> None:
+    """Refuse a json value of another type than a default's; a whole number is a float too, and None is any.
+
+    Raises:
+        InputError: of one line.
+    """
+    if default is None:
+        return
+    wanted = (
+        (int, float)
+        if isinstance(default, float)
+        else list | tuple
+        if isinstance(default, list | tuple)
+        else type(default)
+    )
+    if not isinstance(value, wanted) or (isinstance(value, bool) and not isinstance(default, bool)):
+        raise InputError(f"{what} is {value!r:.60}, expected a {type(default).__name__}, such as {default!r:.40}")
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ class RegressionKind(Kind):
     def decode(self, parts, rows, outputs, labels):
         return Regression(float(np.ravel(outputs[0])[0]), rows[0].truncated)
 
-    def agreement(self, expected, received):
+    def agreement(self, expected, received, owners=None, rows=()):
         one, other = (np.array([np.ravel(row)[0] for row in rows]) for rows in (expected, received))
         if not np.isfinite(other).all():
             return 0.0

@@ -33,7 +33,7 @@ class VectorKind(Kind):
     def decode(self, parts, rows, outputs, labels):
         return Vector([float(value) for value in outputs[0]], rows[0].truncated)
 
-    def agreement(self, expected, received):
+    def agreement(self, expected, received, owners=None, rows=()):
         one, other = np.stack(expected), np.stack(received)
         if not np.isfinite(other).all():
             return 0.0

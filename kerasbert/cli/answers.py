@@ -33,22 +33,22 @@ def _predict(options: argparse.Namespace) -> None:
     check_task(model)
     longest(model, options.length)
     answer = _Answers(model, options)
-    pair = model.task.pair
+    task = model.task
     if options.data:
         _predict_table(options, answer, kind)
     elif options.pair:
-        if not pair:
+        if not task.pair:
             raise InputError("--pair gives two texts, the model reads one: give TEXT")
         answer.show([tuple(texts) for texts in options.pair])
     elif options.texts:
-        answer.show([_part(text, pair, f"text {i}") for i, text in enumerate(options.texts, 1)])
+        answer.show([_input(text, task, f"text {i}") for i, text in enumerate(options.texts, 1)])
     else:
         if sys.stdin.isatty():
             print("reading texts from the terminal, one a line; Ctrl-D ends them", file=sys.stderr)
         before = 0
         for lines in arriving(sys.stdin, options.batch):
             numbered = enumerate(lines, before + 1)
-            answer.show([_part(line, pair, f"line {i}") if line.strip() else None for i, line in numbered])
+            answer.show([_input(line, task, f"line {i}") if line.strip() else None for i, line in numbered])
             before += len(lines)
     answer.tell()
 
@@ -120,7 +120,7 @@ def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | No
     task = answer.model.task
     named = options.text_column, options.text_b_column
     columns = [chosen or part for chosen, part in zip(named, task.parts)]
-    own, rows, texts = answer_tables.read(options.data, columns)
+    own, rows, texts = answer_tables.read(options.data, columns, task)
     answers = answer.of([None if answer_tables.blank(text) else text for text in texts])
     fields = kind_of(answer.model).answers.columns
     made = answer_tables.text(kind or ("jsonl" if options.json else own), rows, answers, fields)
@@ -134,16 +134,17 @@ def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | No
         print(f"{absent} of {len(answers)} rows have no text and no answer", file=sys.stderr)
 
 
-def _part(text: str, pair: bool, where: str) -> Any:
-    """A text, or the two texts of a line with a tab between."""
-    if not pair:
-        return text
-    parts = tuple(text.split("\t"))
-    if len(parts) != 2:
+def _input(text: str, task: Any, where: str) -> Any:
+    """A text, or the parts of an input from a line."""
+    kind = task.how.answers
+    if kind.since > 1 and task.pair:
+        return kind.from_line(text, task.parts, where)
+    parts = tuple(text.split("\t")) if task.pair else (text,)
+    if task.pair and len(parts) != 2:
         raise InputError(
             f"{where} has {len(parts) - 1} tabs, expected one: the model reads pairs, text_a<tab>text_b (or --pair A B)"
         )
-    return parts
+    return parts if task.pair else text
 
 
 def arriving(stream: Any, most: int) -> Iterator[list[str]]:

@@ -106,6 +106,8 @@ class Bundle:
         plugin: {"file", "sha256"} of the plug-in file that brings the kind or a maker; empty where both are ours.
         tokenizer: dict of file name -> bytes, as the tokenizer's `save` writes them.
         assets: dict of file name -> bytes, which the family brings.
+        parts: names of what an input is made of, such as question and context; empty: a text, or the two of a pair.
+        options: of the kind, such as {"stride": 64}.
     """
 
     kind: str
@@ -124,6 +126,8 @@ class Bundle:
     recipe: dict[str, Any] = dataclasses.field(default_factory=dict)
     plugin: dict[str, str] = dataclasses.field(default_factory=dict)
     assets: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def answering(self) -> dict[int, Signature]:
@@ -157,7 +161,16 @@ class Bundle:
         said = all(each.role == "answer" and set(each.lengths) == {"S"} for each in self.signatures)
         said = said and all(set(each.outputs) == wanted for each in self.signatures)
         said = said and list(self.inputs) == plain and {each.name for each in plain} == set(NAMES)
-        if self.litert or self.plugin or self.assets or kind is None or kind.since > 1 or not said:
+        if (
+            self.litert
+            or self.plugin
+            or self.assets
+            or self.parts
+            or self.options
+            or kind is None
+            or kind.since > 1
+            or not said
+        ):
             return 3
         return 2 if self.any_length else 1
 
@@ -174,7 +187,7 @@ class Bundle:
         for name in ("inputs", "signatures"):
             settings[name] = [_without_defaults(each) for each in getattr(self, name)]
         settings |= {"runtimes": {PACKAGE: self.litert}} if self.litert else {}
-        settings |= {"plugin": self.plugin} if self.plugin else {}
+        settings |= {name: getattr(self, name) for name in ("plugin", "parts", "options") if getattr(self, name)}
         return settings | ({"assets": sorted(self.assets)} if self.assets else {})
 
     def to_zip(self) -> bytes:
@@ -218,7 +231,8 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
             _from_before(settings)
         else:
             _from_3(settings, where)
-        settings["labels"] = tuple(settings["labels"])
+        for name in ("labels", "parts"):
+            settings[name] = tuple(settings.get(name, ()))
         assets = {name: files.pop(name) for name in settings.pop("assets", ())}
         bundle = Bundle(tokenizer=files, assets=assets, **settings)
         _check_values(bundle)
@@ -288,13 +302,13 @@ def _check_types(settings: dict[str, Any]) -> None:
     kinds: dict[str, Any] = dict.fromkeys(
         ("kind", "output", "model", "target", "quantization", "litert", "digest"), str
     )
-    kinds |= {"pair": bool, "any_length": bool, "labels": list, "assets": list}
-    kinds |= dict.fromkeys(("versions", "recipe", "plugin", "runtimes"), dict)
+    kinds |= {"pair": bool, "any_length": bool, "labels": list, "assets": list, "parts": list}
+    kinds |= dict.fromkeys(("versions", "recipe", "plugin", "runtimes", "options"), dict)
     kinds |= dict.fromkeys(("signatures", "inputs"), list if isinstance(settings["signatures"], list) else dict)
     for name, kind in kinds.items():
         if name in settings and not isinstance(settings[name], kind):
             raise TypeError(f"{name} is {settings[name]!r:.40}, expected json for {kind.__name__}")
-    texts = [*settings["labels"], *settings.get("assets", ())]
+    texts = [*settings["labels"], *settings.get("assets", ()), *settings.get("parts", ())]
     for name in ("signatures", "inputs", "plugin", "runtimes"):
         texts += settings[name].values() if isinstance(settings.get(name), dict) else ()
     for text in texts:

@@ -1,7 +1,6 @@
 """SavedModels that take text, for TF Serving: the tokenizer is in the graph, the process needs tensorflow_text alone."""
 
 import inspect
-import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from kerasbert.inputs import NAMES as INPUT_NAMES
 from kerasbert.inputs import Input, used, with_makers
 from kerasbert.storage import files
 from kerasbert.tasks import predict
-from kerasbert.tasks.base import kind_of
+from kerasbert.tasks.base import TaskKind, kind_of
 from kerasbert.text.graph import graph_tokenizer
 
 TOLERANCE = 1e-4
@@ -33,16 +32,20 @@ PROBES = (
     "x",
 )
 STRINGS = tf.TensorSpec([None], tf.string)
+ROWS = 64  # that the graph runs at once, where an input is several
+MOST_ROWS = 1 << 14  # of one call
 
 
 def export(model: Any, out: str | os.PathLike, *, length: int | None = None, overwrite: bool = False) -> Path:
     """Write a SavedModel.
 
-    Signature `serving_default` takes `text` (string [B]), or `text_a` and `text_b` for a task on pairs, and the settings
-    that the model was trained with, such as `language` (string [B]); signature `ids` takes what the network reads:
-    token_ids, padding_mask, segment_ids (int32 [B, S]). A classification returns `probabilities` [B, L] float32,
-    `label_ids` [B] int32 and `labels` [B] string, a regression `value` [B], an encoder `vector` [B, H] (mean over
-    the tokens). Loads with `tf.saved_model.load` after `import tensorflow_text`; for TF Serving put it at NAME/1.
+    Signature `serving_default` takes `text` (string [B]), or `text_a` and `text_b` for a task on pairs, or the parts that
+    another kind names, such as `question` and `context` (a list of texts is [B, C]), and the settings that the model was
+    trained with, such as `language` (string [B]); signature `ids` takes what the network reads: token_ids, padding_mask,
+    segment_ids (int32 [B, S]). A classification returns `probabilities` [B, L] float32, `label_ids` [B] int32 and
+    `labels` [B] string, a regression `value` [B], an encoder `vector` [B, H] (mean over the tokens); other kinds what the
+    README.md beside it says. Loads with `tf.saved_model.load` after `import tensorflow_text`; for TF Serving put it at
+    NAME/1.
 
     Args:
         model: a model or run directory, a loaded model, or a functional Keras model of one's own that holds a loaded
@@ -110,7 +113,7 @@ def answers(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 def text_names(model: Any) -> tuple[str, ...]:
     """Names of the texts that `serving_default` takes."""
     task = getattr(model, "task", None)
-    return ("text",) if task is None or not task.pair else ("text_a", "text_b")
+    return ("text",) if task is None else task.how.strings(task)
 
 
 def _write(model: Any, folder: Path, longest: int) -> None:
@@ -123,22 +126,70 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     choices = [_Choices(each, model.tokenizer) for each in reads if each.filled_by == "setting"]
     for table in choices:
         archive.track(table)
-    names = text_names(model)
+    names, kind = text_names(model), kind_of(model)
+
+    one_row = type(kind).served is TaskKind.served
 
     def from_text(strings: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        packed = tokenizer.pack(*(strings[name] for name in names), length=longest)
-        # as long as the longest text of the batch, not as the longest there may be
-        width = tf.reduce_max(tf.reduce_sum(packed["padding_mask"], axis=1))
-        packed = {name: value[:, :width] for name, value in packed.items()}
-        for table in choices:
-            packed[table.declared] = table(strings[table.setting], packed["padding_mask"])
-        return answers(model, with_makers(reads, packed))
+        def some(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return answers(model, with_makers(reads, packed))
+
+        def run(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            owners = packed.pop("owners", None)
+            for table in choices:
+                setting = strings[table.setting]
+                setting = setting if owners is None else tf.gather(setting, owners)
+                packed[table.declared] = table(setting, packed["padding_mask"])
+            count = tf.shape(packed["token_ids"])[0]
+            packed = _trimmed(packed)
+            outputs = some(packed) if one_row else _in_chunks(some, packed)
+            return {name: value[:count] for name, value in outputs.items()}
+
+        return kind.served(run, tokenizer, {name: strings[name] for name in names}, longest)
 
     strings = [*names, *(table.setting for table in choices)]
+    lists = {names[i] for i in kind.answers.lists if len(names) > 1}
+    shapes = [tf.TensorSpec([None, None], tf.string) if name in lists else STRINGS for name in strings]
     specs = {each.name: tf.TensorSpec([None] * len(each.axes), each.dtype) for each in reads}
-    archive.add_endpoint("serving_default", _named(from_text, strings), [STRINGS] * len(strings))
+    archive.add_endpoint("serving_default", _named(from_text, strings), shapes)
     archive.add_endpoint("ids", _named(lambda inputs: answers(model, inputs), list(specs)), list(specs.values()))
     archive.write_out(str(folder), verbose=False)
+
+
+def _trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Packed rows [R, W] as long as the longest of them, not as the longest there may be; a row of one token for none."""
+    count = tf.shape(packed["padding_mask"])[0]
+    added = [[0, tf.maximum(0, 1 - count)], [0, tf.maximum(0, 1 - tf.shape(packed["padding_mask"])[1])]]
+    width = tf.reduce_max(tf.concat([[1], tf.reduce_sum(packed["padding_mask"], axis=1)], axis=0))
+    filling = {"padding_mask": 1}  # a row that sees nothing has no softmax
+    return {name: tf.pad(each, added, constant_values=filling.get(name, 0))[:, :width] for name, each in packed.items()}
+
+
+def _in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """`run` on at most ROWS rows at once: memory does not grow with the length of a document.
+
+    Args:
+        packed: [R, W], R at least 1.
+    """
+    count = tf.shape(packed["token_ids"])[0]
+    message = f"at most {MOST_ROWS} rows in a call: send fewer or shorter texts"
+    with tf.control_dependencies([tf.debugging.assert_less_equal(count, MOST_ROWS, message)]):
+        chunks = (count + ROWS - 1) // ROWS
+
+    def chunk(number: tf.Tensor) -> dict[str, tf.Tensor]:
+        return run({name: value[number * ROWS : (number + 1) * ROWS] for name, value in packed.items()})
+
+    first = chunk(0)
+    names = sorted(first)
+
+    def body(number: tf.Tensor, *done: tf.Tensor) -> list[tf.Tensor]:
+        outputs = chunk(number)
+        return [number + 1, *(tf.concat([each, outputs[name]], axis=0) for name, each in zip(names, done))]
+
+    shapes = [tf.TensorShape([]), *(tf.TensorShape([None, *first[name].shape[1:]]) for name in names)]
+    state = [tf.constant(1), *(first[name] for name in names)]
+    _, *whole = tf.while_loop(lambda number, *_: number < chunks, body, state, shapes)
+    return dict(zip(names, whole))
 
 
 def _named(function: Callable[[dict], dict], names: list[str]) -> Callable:
@@ -177,14 +228,23 @@ def _load(folder: Path) -> Any:
 
 def _compare(model: Any, folder: Path, longest: int) -> None:
     """Refuse a SavedModel that answers differently from the model it was made of."""
-    serve, names = _load(folder), text_names(model)
-    texts = list(itertools.pairwise(PROBES)) if len(names) > 1 else list(PROBES)
+    serve, names, kind = _load(folder), text_names(model), kind_of(model)
+    texts = kind.probes(PROBES, len(names))
     columns = list(zip(*texts)) if len(names) > 1 else [texts]
     strings = {name: tf.constant(list(column)) for name, column in zip(names, columns)}
     trained = getattr(getattr(model, "task", None), "settings", {})
     strings |= {name: tf.fill([len(texts)], value) for name, value in trained.items()}
     served = serve(**strings)
-    kind = kind_of(model)
+    answered = kind.unserved(
+        {name: value.numpy() for name, value in served.items()}, list(getattr(model, "labels", None) or ())
+    )
+    if answered is not None:
+        wanted = [answer.to_json() for answer in predict.predict(model, texts, length=longest)]
+        if difference := _difference(wanted, answered):
+            raise InputError(
+                f"the SavedModel answers differently from the model ({difference}): nothing was written; please report it"
+            )
+        return
     if isinstance(model, OwnModel):
         name = next(iter(served))
         expected = predict.forward(model, texts, "own", lambda model, inputs: model(inputs)[name], length=longest)
@@ -206,3 +266,18 @@ def _compare(model: Any, folder: Path, longest: int) -> None:
             f"the SavedModel answers differently from the model (largest difference {difference:.2g}, allowed "
             f"{tolerance:g}): nothing was written; please report it"
         )
+
+
+def _difference(wanted: Any, received: Any, where: str = "answers") -> str:
+    """Where two json values differ, numbers by more than TOLERANCE; empty where they do not."""
+    if isinstance(wanted, dict) and isinstance(received, dict) and wanted.keys() == received.keys():
+        found = (_difference(value, received[name], f"{where}.{name}") for name, value in wanted.items())
+    elif isinstance(wanted, list) and isinstance(received, list) and len(wanted) == len(received):
+        found = (_difference(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(wanted, received)))
+    elif isinstance(wanted, float) and isinstance(received, float):
+        return (
+            "" if abs(wanted - received) <= TOLERANCE * max(1.0, abs(wanted)) else f"{where}: {received} for {wanted}"
+        )
+    else:
+        return "" if wanted == received else f"{where}: {received!r:.60} for {wanted!r:.60}"
+    return next((each for each in found if each), "")

@@ -10,24 +10,28 @@ from typing import Any
 from kerasbert.data.reading import chosen_encoding
 from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
+from kerasbert.tasks.base import Task
+from kerasbert.tasks.task import one, table
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """Ending of a name -> how a table of answers is written."""
 
 
-def read(path: str, columns: Sequence[str]) -> tuple[str, list[dict[str, Any]], list[Any]]:
-    """A file's format, its rows with all their columns, and the text (or pair) of each.
+def read(path: str, columns: Sequence[str], task: Task) -> tuple[str, list[dict[str, Any]], list[Any]]:
+    """A file's format, its rows with all their columns, and the text (or the parts of the input) of each.
 
     Args:
-        path: a table, or plain text with a text a line, whose column is then `columns[0]`.
-        columns: of the text, or of both texts.
+        path: a table, or plain text with a text a line, whose column is then `columns[0]`; or what the task's reader reads.
+        columns: of the parts. task: whose inputs they are.
 
     Raises:
         InputError: no such file or column, a row without text.
     """
     check_files([path])
-    kind = file_format(path)
-    if kind in TABLES:
+    kind, lists = file_format(path), {columns[i] for i in task.how.answers.lists}
+    if task.reader and list(columns) == list(task.parts):
+        kind, numbered = "jsonl", table(task, Path(path), columns)
+    elif kind in TABLES:
         numbered = numbered_table(path, columns=columns, raw=True)
         kind = kind if kind in KINDS.values() else "jsonl"
     elif len(columns) > 1:
@@ -41,17 +45,19 @@ def read(path: str, columns: Sequence[str]) -> tuple[str, list[dict[str, Any]], 
     for line, row in numbered:
         parts = [row[column] for column in columns]
         for column, part in zip(columns, parts):
-            if not isinstance(part, str):
+            several = column in lists and isinstance(part, list | tuple)
+            if not all(isinstance(each, str) for each in (part if several else (part,))):
                 raise InputError(
                     f"{path}, line {line}: column {column!r} holds no text. Name the text with --text-column"
                 )
-        texts.append(tuple(parts) if len(parts) > 1 else parts[0])
+        texts.append(one(tuple(tuple(part) if isinstance(part, list) else part for part in parts)))
     return kind, [row for _, row in numbered], texts
 
 
 def blank(text: Any) -> bool:
-    """Whether a text, or both of a pair, are empty: such a row keeps its place and has no answer."""
-    return not any(part.strip() for part in ((text,) if isinstance(text, str) else text))
+    """Whether a text, or all parts of an input, are empty: such a row keeps its place and has no answer."""
+    parts = (text,) if isinstance(text, str) else text
+    return not any(each.strip() for part in parts for each in ((part,) if isinstance(part, str) else part))
 
 
 def names(answer: Sequence[str], columns: Sequence[str]) -> dict[str, str]:

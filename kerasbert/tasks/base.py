@@ -4,10 +4,14 @@ The other side, what the phone needs of it, is `answers.Kind`. A kind of ours is
 `KIND`; a third party gives its own to `register`. No TensorFlow here: a plug-in's file must load on a phone.
 """
 
+import copy
 import dataclasses
+import functools
 import importlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,6 +39,9 @@ class Task:
         mean, std: float, of a regression's targets in the training rows: the head answers (target - mean) / std, and
             the model undoes it.
         settings: of the calls that it was trained with, such as {"language": "fr"}.
+        reader: str, a name in `registry.READERS`: what makes rows of a file; empty: tables with the columns above.
+        files: split -> patterns of names that are looked for in a folder before train.tsv and its like.
+        options: of its kind, such as {"stride": 64}; see `answers.Kind.defaults`.
     """
 
     name: str
@@ -49,11 +56,15 @@ class Task:
     mean: float = 0.0
     std: float = 1.0
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    reader: str = ""
+    files: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """What model.json holds; `inputs` tells the exporters whether it takes pairs."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name, default in (("length", None), ("mean", 0.0), ("std", 1.0), ("settings", {})):
+        absent = {"length": None, "mean": 0.0, "std": 1.0, "settings": {}, "reader": "", "files": {}, "options": {}}
+        for name, default in absent.items():
             if fields[name] == default:  # absent where nothing is said, as in older files
                 del fields[name]
         return fields | {"labels": dict(self.labels), "inputs": "pair" if self.pair else "text"}
@@ -89,8 +100,20 @@ class Task:
 
     @property
     def how(self) -> "TaskKind":
-        """Its kind's side of training."""
-        return find(self.kind)
+        """Its kind's side of training, with the task's options."""
+        return find(self.kind).configured(self.options)
+
+    def optioned(self, options: Mapping[str, Any]) -> "Task":
+        """The task with options of its kind over its own.
+
+        Raises:
+            InputError: the kind has no such option, or takes another type.
+        """
+        if not options:
+            return self
+        task = dataclasses.replace(self, options={**self.options, **options})
+        task.how.answers  # noqa: B018 (it checks them)
+        return task
 
     def rounding(self, tolerance: float) -> float:
         """A tolerance of answers of size 1, in the unit of the task's answers; float32 rounds a large mean."""
@@ -102,11 +125,12 @@ class Rows:
     """Texts and targets.
 
     Args:
-        texts: str or pairs. targets: what the task's kind makes of the labels, [n] or a list; None where they were not read.
+        texts: str, pairs, or tuples of what the kind's parts are.
+        targets: what the task's kind makes of the labels, [n] or a list; None where they were not read.
         labels: the labels as they stand in the file, or None.
     """
 
-    texts: list[str | tuple[str, str]]
+    texts: list[Any]
     targets: Any
     labels: list[Any] | None = None
 
@@ -131,11 +155,26 @@ class TaskKind:
     name = ""
     metrics_known: tuple[str, ...] = ("accuracy",)
     head = "classifier"
+    _options: Mapping[str, Any] = MappingProxyType({})
+
+    def configured(self, options: Mapping[str, Any]) -> Self:
+        """The kind with options of a task."""
+        if not options:
+            return self
+        other = copy.copy(self)
+        other._options = dict(options)
+        other.__dict__.pop("answers", None)
+        return other
+
+    @functools.cached_property
+    def answers(self) -> answers.Kind:
+        """The side of the phone, with the same options."""
+        return answers.find(self.name).configured(self._options)
 
     @property
-    def answers(self) -> answers.Kind:
-        """The side of the phone."""
-        return answers.find(self.name)
+    def options(self) -> Mapping[str, Any]:
+        """Its options by name."""
+        return self.answers.options
 
     @property
     def per_token(self) -> bool:
@@ -239,6 +278,14 @@ class TaskKind:
         """What makes the metrics of these answers say little, a line each."""
         return []
 
+    def tuned(self, task: Task, outputs: Any, targets: Any, encoded: Any) -> Task:
+        """The task with the options that the dev rows choose, such as a threshold; called once, with the best weights.
+
+        Args:
+            outputs, targets, encoded: as of `metrics`.
+        """
+        return task
+
     def check_metric(self, task: Task) -> None:
         """Refuse a metric that the kind does not have."""
         if task.metric not in self.metrics_known:
@@ -261,6 +308,37 @@ class TaskKind:
     def described(self) -> str:
         """What a SavedModel returns, for its README."""
         return f"`{self.answers.output}`"
+
+    def strings(self, task: Task) -> tuple[str, ...]:
+        """Names of the texts that a SavedModel takes: one for each part of an input."""
+        return ("text_a", "text_b") if task.pair else ("text",)
+
+    def served(
+        self, run: Callable[[dict[str, Any]], dict[str, Any]], tokenizer: Any, strings: Mapping[str, Any], length: int
+    ) -> dict[str, Any]:
+        """What a SavedModel answers of texts, in the graph; here of inputs that are a row each.
+
+        A kind whose inputs are several rows overrides it, and `unserved`. First dimension of an answer: B.
+
+        Args:
+            run: token_ids, padding_mask, segment_ids, int32 [R, W], and `owners`, int32 [R], where R is not B -> what
+                `exported` gives, [R, ...]; also for R = 0. It runs the model on a limited number of rows at once.
+            tokenizer: of the graph (`text.graph`). strings: part name -> string [B], of a list [B, C].
+            length: int, most tokens of a row.
+        """
+        return run(tokenizer.pack(*strings.values(), length=length))
+
+    def probes(self, texts: Sequence[str], parts: int) -> list[Any]:
+        """Inputs that a SavedModel is compared on: of short, long, empty and odd texts.
+
+        Args:
+            parts: of an input.
+        """
+        return list(itertools.pairwise(texts)) if parts > 1 else list(texts)
+
+    def unserved(self, served: Mapping[str, np.ndarray], labels: Sequence[str]) -> list[Any] | None:
+        """What a SavedModel answered -> the json of `kb.predict`'s answers; None where its outputs are the rows' own."""
+        return None
 
     def device(self, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
         """The one float tensor of a .tflite: [B, C], or [B, S, C] of tokens; probabilities where labelled."""
@@ -312,4 +390,4 @@ def find(name: str) -> TaskKind:
 def kind_of(model: Any) -> TaskKind:
     """The kind of a task's model; of an encoder, vectors."""
     task = getattr(model, "task", None) if hasattr(model, "heads") else None
-    return find("vector") if task is None else find(task.kind)
+    return find("vector") if task is None else task.how

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from kerasbert import inputs
+from kerasbert.answers.base import Parts
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input, Row
 from kerasbert.tasks.base import TaskKind, find
 from kerasbert.text import Tokenizer
 
 LENGTH_STEP = 16
-Text = str | bytes | tuple[str | bytes, ...]
+Text = str | bytes | Parts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Encoded:
     Args:
         rows: unpadded. owners: int [rows], the text of each row, ascending.
         pad_id: of the tokenizer. declared: what the network reads. settings: input name -> number of a setting.
+        parts: of each text.
     """
 
     rows: list[Row]
@@ -31,11 +33,12 @@ class Encoded:
     pad_id: int = 0
     declared: tuple[Input, ...] = TEXT
     settings: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    parts: Sequence[Parts] = ()
 
     @property
     def texts(self) -> int:
         """How many texts there are."""
-        return int(self.owners[-1]) + 1 if len(self.owners) else 0
+        return len(self.parts) or (int(self.owners[-1]) + 1 if len(self.owners) else 0)
 
     @property
     def truncated(self) -> tuple[int, ...]:
@@ -81,9 +84,11 @@ def encode_texts(
             "the model has no tokenizer: import it with one, or put it into the model directory's tokenizer/"
         )
     pack = (kind or find("vector")).answers.rows
-    rows = [pack(tokenizer, text if isinstance(text, tuple) else (text,), longest) for text in texts]
+    parts = [text if isinstance(text, tuple) else (text,) for text in texts]
+    rows = [pack(tokenizer, each, longest) for each in parts]
     owners = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
-    return Encoded([row for each in rows for row in each], owners, tokenizer.pad_id, declared, dict(settings or {}))
+    flat = [row for each in rows for row in each]
+    return Encoded(flat, owners, tokenizer.pad_id, declared, dict(settings or {}), parts)
 
 
 def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int) -> list[np.ndarray]:

@@ -8,7 +8,6 @@ from kerasbert import registry
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.readout import queries_of, readout
 from kerasbert.objectives.base import Objective
-from kerasbert.tasks import base
 from kerasbert.tasks.task import Task
 
 
@@ -23,7 +22,7 @@ class TaskModel(HeadedModel):
     """
 
     def __init__(self, encoder: Any, task: Task, **kwargs):
-        task_given, kind = task, base.find(task.kind)
+        task_given, kind = task, task.how
         heads, shapes = kind.heads(encoder, task)
         super().__init__(encoder, heads, shapes, dtype=encoder.dtype_policy, **kwargs)
         self.task = task_given

@@ -15,8 +15,9 @@ from kerasbert.inputs import Input, Row
 from kerasbert.tasks.base import find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
 from kerasbert.tasks.load import load
+from kerasbert.tasks.task import one
 
-Texts = Sequence[str | tuple[str, ...]]
+Texts = Sequence[Any]  # str, tuples of the parts of an input, or dicts of them
 BATCH = 64  # texts at once
 UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows a bound
 
@@ -119,14 +120,17 @@ def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, 
     return results if results is not None else [] if per_token else np.zeros((0,), "float32")
 
 
-def check_texts(model: Any, texts: Texts) -> list[str | tuple[str, str]]:
-    """The texts as a list of str or of pairs, as the task takes them."""
+def check_texts(model: Any, texts: Texts) -> list[Any]:
+    """The texts as a list of str, of pairs, or of tuples of the parts, as the task takes them."""
     if isinstance(texts, str | bytes):
         raise InputError("texts is one text, expected a list of texts: put it into brackets")
     task = getattr(model, "task", None)
     if hasattr(texts, "columns"):  # a DataFrame
         texts = _columns_of(texts, task)
-    texts = [tuple(text) if isinstance(text, list | tuple) else text for text in texts]
+    kind, names = kind_of(model).answers, ("text",) if task is None else task.parts
+    if kind.lists:
+        return [one(kind.parts(text, names, f"text {i}")) for i, text in enumerate(texts)]
+    texts = [text if isinstance(text, str) else _parts(kind, text, names, i) for i, text in enumerate(texts)]
     for i, text in enumerate(texts):
         pair = isinstance(text, tuple)
         if pair and len(text) != 2:
@@ -138,6 +142,13 @@ def check_texts(model: Any, texts: Texts) -> list[str | tuple[str, str]]:
             received, expected = ("a pair", "one text") if pair else ("one text", "a pair (text_a, text_b)")
             raise InputError(f"text {i} is {received}, expected {expected}: the model's task is {task.name}")
     return texts
+
+
+def _parts(kind: answers.Kind, text: Any, names: Sequence[str], number: int) -> Any:
+    """A dict of the parts, or a list of them, as `Rows` hold them."""
+    if isinstance(text, Mapping):
+        return one(kind.parts(text, names, f"text {number}"))
+    return tuple(text) if isinstance(text, list | tuple) else text
 
 
 def _columns_of(table: Any, task: Any) -> list:
@@ -186,7 +197,8 @@ def predict(
 
     Args:
         model: a run's directory or a loaded model.
-        texts: list of str, or of (text_a, text_b); a Series, or a DataFrame with the task's columns.
+        texts: list of str, of tuples of the task's parts such as (text_a, text_b), or of dicts of them by name; a Series,
+            or a DataFrame with the task's columns.
         length: int, tokens a text may have; longer ones are truncated. The length of the task's training by default.
         batch: int, texts at once.
         language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
@@ -209,7 +221,7 @@ def answered(
     texts, kind = check_texts(model, texts), kind_of(model).answers
     encoded = encoded_for(model, texts, length, settings)
     labels = list(model.labels or ())
-    parts = [text if isinstance(text, tuple) else (text,) for text in texts]
+    parts = encoded.parts
     if type(kind).answer is not answers.Kind.answer:  # it runs the model more than once
         row = functools.partial(_one_row, model, encoded, most)
         return [kind.answer(row, model.tokenizer, each, most, labels) for each in parts], encoded

@@ -19,7 +19,8 @@ class Memory:
     """Rows that were given as Python objects.
 
     Args:
-        rows: dicts of a value per column, or tuples (text, label), (text_a, text_b, label), ((text_a, text_b), label).
+        rows: dicts of a value per column, or tuples (text, label), (text_a, text_b, label), ((text_a, text_b), label). A
+            value is a text, a number, or whatever the task's kind reads, such as a list of words.
         name: str, what errors and reports call them.
     """
 
@@ -47,7 +48,8 @@ class Memory:
         if not isinstance(row, Mapping):
             if not isinstance(row, list | tuple):
                 raise InputError(f"{where(self, i)}: a {type(row).__name__}, expected a dict or ({', '.join(order)})")
-            values = [*row[0], *row[1:]] if row and isinstance(row[0], list | tuple) else list(row)
+            nested = row and isinstance(row[0], list | tuple) and len(row) != len(order)  # ((text_a, text_b), label)
+            values = [*row[0], *row[1:]] if nested else list(row)
             texts_alone = list(columns) == list(order[: len(values)]) and len(values) == len(columns)
             if len(values) != len(order) and not texts_alone:
                 raise InputError(
@@ -59,9 +61,6 @@ class Memory:
         for column in columns:
             if column not in row:
                 raise InputError(f"{where(self, i)} has no column {column!r}. It has: {', '.join(row)}")
-        for column in order[:-1]:
-            if column in row and not isinstance(row[column], str):
-                raise InputError(f"{where(self, i)}: column {column!r} holds no text")
         return row
 
     def digest(self) -> str:
@@ -130,7 +129,7 @@ def _is_frame(data: Any) -> bool:
 def _is_column(value: Any) -> bool:
     if isinstance(value, str | bytes | os.PathLike | Mapping) or not hasattr(value, "__len__") or _is_frame(value):
         return False
-    return not any(isinstance(item, Mapping | list | tuple) for item in value)
+    return not any(isinstance(item, Mapping | tuple) for item in value)
 
 
 def _is_row(row: Any) -> bool:

@@ -3,13 +3,14 @@
 import dataclasses
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerasbert import registry
+from kerasbert.answers.base import Parts
 from kerasbert.errors import InputError
 from kerasbert.registry import register_task
 from kerasbert.tasks import tables
@@ -26,17 +27,19 @@ register_task("glue/sst2", Task("glue/sst2", text="sentence", labels={"0": "nega
 
 
 def find_task(task: str | Task, **columns: str | None) -> Task:
-    """The task of that name, with other column names where given (text, text_b, label)."""
+    """The task of that name, with other column names where given (text, text_b, label): they are of a table."""
     task = registry.task(task) if isinstance(task, str) else task
-    return dataclasses.replace(task, **{name: value for name, value in columns.items() if value})
+    named = {name: value for name, value in columns.items() if value}
+    return dataclasses.replace(task, **named, **({"reader": ""} if set(named) - {"metric"} else {}))
 
 
-def split_files(data: Any, test: bool = False) -> dict[str, Source]:
+def split_files(data: Any, test: bool = False, task: Task | None = None) -> dict[str, Source]:
     """`train` and `dev` rows of a folder, of {"train", "dev"}, of (train, dev), or one file or table as `train`.
 
     Args:
         data: paths, or rows in memory in their place (a DataFrame, a dict of columns, a list of dicts or tuples).
         test: bool, whether `test` is returned too where it is there; best weights are never chosen on it.
+        task: says how its files are called in a folder, before train.tsv and its like.
     """
     names = [name for known in SPLITS.values() for name in known]
     if isinstance(data, Mapping) and (set(data) <= set(names) or not tables.is_table(data)):
@@ -47,7 +50,7 @@ def split_files(data: Any, test: bool = False) -> dict[str, Source]:
             split: _source(data[name]) for split, known in SPLITS.items() for name in known if _given(data.get(name))
         }
     elif isinstance(data, str | os.PathLike):
-        found = _folder(Path(data))
+        found = _folder(Path(data), {} if task is None else task.files)
     elif isinstance(data, Memory) or tables.is_table(data):
         found = {"train": tables.in_memory(data)}
     elif isinstance(data, list | tuple):
@@ -67,28 +70,59 @@ def _source(data: Any) -> Source:
     return Path(data) if isinstance(data, str | os.PathLike) else tables.in_memory(data)
 
 
-def _folder(path: Path) -> dict[str, Source]:
+def _folder(path: Path, named: Mapping[str, Sequence[str]]) -> dict[str, Source]:
     if path.is_file():
         return {"train": path}
     if not path.is_dir():
         raise InputError(f"no file or folder {path}. Check the path")
-    files = {}
+    files: dict[str, Source] = {}
     for split, names in SPLITS.items():
-        found = [
-            path / f"{name}.{ending}" for name in names for ending in FORMATS if (path / f"{name}.{ending}").is_file()
-        ]
+        wanted = [file for pattern in named.get(split, ()) for file in sorted(path.glob(pattern))]
+        wanted += [path / f"{name}.{ending}" for name in names for ending in FORMATS]
+        found = [file for file in wanted if file.is_file()]
         if found:
             files[split] = found[0]
     if not files:
-        raise InputError(f"{path} holds no train or dev file ending in .tsv, .csv or .jsonl: name the files")
+        own = [pattern for patterns in named.values() for pattern in patterns]
+        told = f"{', '.join(own)} or one" if own else "train or dev file"
+        raise InputError(f"{path} holds no {told} ending in .tsv, .csv or .jsonl: name the files")
     return files
+
+
+def table(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+    """(line, column -> value) of each row of a task's file, or of rows in memory; lists of texts are tuples.
+
+    Args:
+        columns: those that every row must have.
+
+    Raises:
+        InputError: a missing column, a text that is none; with file and line.
+    """
+    if task.reader and isinstance(source, Path):
+        rows = registry.READERS.find(task.reader)(source, task)
+        if not rows:
+            raise InputError(f"{source} holds no rows of {task.name}: is it another file?")
+        if absent := [name for name in columns if name not in rows[0][1]]:
+            raise InputError(f"{source} holds no {', '.join(absent)}: a file without answers can only be predicted")
+    else:
+        rows = tables.table(source, task.columns, columns)
+    lists = [task.parts[i] for i in task.how.answers.lists]
+    for line, row in rows:
+        for column in task.parts:
+            if isinstance(row.get(column), list) and column in lists:
+                row[column] = tuple(row[column])
+            value = row.get(column, "")
+            several = column in lists and isinstance(value, tuple)
+            if not all(isinstance(each, str) for each in (value if several else (value,))):
+                raise InputError(f"{tables.where(source, line)}: column {column!r} holds no text")
+    return rows
 
 
 def find_labels(task: Task, source: Source) -> Task:
     """The task with the labels that occur in the rows, where its kind has labels and it names none."""
     if task.labels or not task.how.answers.labelled:
         return task
-    rows = tables.table(source, task.columns, [task.label])
+    rows = table(task, source, [task.label])
     return task.how.with_labels(task, source, [line for line, _ in rows], [row[task.label] for _, row in rows])
 
 
@@ -99,16 +133,17 @@ def read_rows(task: Task, source: Source | str, *, targets: bool = True) -> Rows
         InputError: a missing column or label, a label the task does not know, a number that is none; with file and line.
     """
     source = _source(source) if isinstance(source, str) else source
-    table = tables.table(source, task.columns, task.columns if targets else list(task.parts))
-    for line, row in table:
-        for column in task.parts:
-            if not isinstance(row[column], str):
-                raise InputError(f"{tables.where(source, line)}: column {column!r} holds no text")
-    texts = [tuple(row[part] for part in task.parts) if task.pair else row[task.text] for _, row in table]
+    rows = table(task, source, task.columns if targets else list(task.parts))
+    texts = [one(tuple(row[part] for part in task.parts)) for _, row in rows]
     if not targets:
         return Rows(texts, None)
-    lines, raw = [line for line, _ in table], [row[task.label] for _, row in table]
+    lines, raw = [line for line, _ in rows], [row[task.label] for _, row in rows]
     return Rows(texts, task.how.targets(task, source, lines, raw, texts), raw)
+
+
+def one(parts: Parts) -> Any:
+    """The parts of an input as `Rows` hold them: a single text by itself."""
+    return parts[0] if len(parts) == 1 and isinstance(parts[0], str | bytes) else parts
 
 
 def held_out(rows: Rows, share: float = 0.1, group: Callable[[Any], Any] | None = None) -> np.ndarray:
@@ -133,9 +168,9 @@ def held_out(rows: Rows, share: float = 0.1, group: Callable[[Any], Any] | None 
 
 
 def _hash(text: Any) -> bytes:
-    return hashlib.blake2b(
-        "\0".join((text,) if isinstance(text, str) else text).encode("utf-8", "replace"), digest_size=8
-    ).digest()
+    parts = (text,) if isinstance(text, str) else text
+    joined = "\0".join(part if isinstance(part, str) else "\1".join(part) for part in parts)
+    return hashlib.blake2b(joined.encode("utf-8", "replace"), digest_size=8).digest()
 
 
 def held_out_by_seed(count: int, seed: int, share: float = 0.1) -> np.ndarray:

@@ -53,8 +53,10 @@ class BestWeights:
         if self.constraint is not None and not self.constraint.complete(step):
             pass
         elif kind.better(self.task.metric, value, self.state["best"]):
-            remarks = kind.remarks(self.task, outputs, self.rows.targets)
-            self.state = {"best": value, "step": step, "worse": 0, "remarks": remarks}
+            known = outputs, self.rows.targets
+            remarks, tuned = kind.remarks(self.task, *known), kind.tuned(self.task, *known, self.encoded)
+            chosen = {name: each for name, each in tuned.options.items() if self.task.options.get(name) != each}
+            self.state = {"best": value, "step": step, "worse": 0, "remarks": remarks, "options": chosen}
             self._keep()
         else:
             self.state = self.state | {"worse": self.state["worse"] + 1}

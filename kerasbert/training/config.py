@@ -203,7 +203,9 @@ class LabelledConfig(RunConfig):
     metric: str | None = option(None, "what the best weights are chosen by")
     save_every: int | None = None
     evaluate_every: int | None = option(None, "updates between evaluations; once an epoch by default", least=0)
-    changes: Mapping[str, Any] | None = option(None, "dropout rates at dotted paths", flag=False)
+    changes: Mapping[str, Any] | None = option(
+        None, "dropout rates at dotted paths, and options of the task's kind as task.NAME", flag=False
+    )
     constraint: Constraint | None = option(
         None,
         "what the weights must satisfy (training.constraints), such as pruning",

@@ -35,6 +35,8 @@ from kerasbert.training.step import distribute
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.trainer import precision
 
+TASK = "task."  # before the names of options of the task's kind, among the changes
+
 
 @configured(FinetuneConfig)
 def finetune(
@@ -68,6 +70,8 @@ class FineTuning(Job):
         check_local("finetune", config.out)
         columns = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
         task = find_task(task, **columns, metric=config.metric).called_with(language=config.language)
+        self.changes, options = parted(config.changes)
+        task = task.optioned(options)
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
@@ -90,7 +94,7 @@ class FineTuning(Job):
 
     def build(self):
         config, old = self.config, self.old
-        self.encoder, self.name, self.digest = _encoder(self.source, config.changes, config.precision)
+        self.encoder, self.name, self.digest = _encoder(self.source, self.changes, config.precision)
         begun_with = "new" if old is None else old["settings"].get("pooler")
         self.new_pooler = not config.keep_head and _lacks_pooler(self.encoder, self.name) and begun_with == "new"
         if self.new_pooler:
@@ -119,7 +123,7 @@ class FineTuning(Job):
             "data": self.split.digests,
             "length": self.longest,
             "patience": config.patience,
-            "changes": dict(config.changes or {}),
+            "changes": self.changes,
         }
         about |= {"pooler": "new"} if self.new_pooler else {}
         return about | ({"keep_head": True} if config.keep_head else {})
@@ -149,6 +153,10 @@ class FineTuning(Job):
     def trained(self, evaluation):
         for line in evaluation.state.get("remarks", ()):
             results.say(f"dev, best weights: {line}", self.config.quiet)
+        options = evaluation.state.get("options", {})
+        self.task = self.task.optioned(options)
+        for name, value in options.items():
+            results.say(f"dev, best weights: {name} is {value}", self.config.quiet)
 
 
 def go_on(
@@ -166,6 +174,13 @@ def go_on(
             raise InputError(f"{run} is not fine-tuned: give the task to {purpose} it for, or fine-tune it first")
         settings |= {"keep_head": True}
     return finetune(run, task, data, constraint=constraint, **settings)
+
+
+def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings at dotted paths -> those of the Spec, and by their names those of the task's kind (`task.NAME`)."""
+    of_task = {name: value for name, value in (changes or {}).items() if name.startswith(TASK)}
+    others = {name: value for name, value in (changes or {}).items() if name not in of_task}
+    return others, {name.removeprefix(TASK): value for name, value in of_task.items()}
 
 
 def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tuple[Any, str, str]:
@@ -238,7 +253,7 @@ def _with_head_of(model: Any, task: Task) -> Task:
         )
     kept = task_of(info)
     same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer")}
-    same["settings"] = {**kept.settings, **task.settings}
+    same |= {name: {**getattr(kept, name), **getattr(task, name)} for name in ("settings", "options")}
     return dataclasses.replace(task, **same)
 
 

@@ -83,7 +83,7 @@ def split(
     Raises:
         InputError: files, columns, labels, too few rows.
     """
-    sources = split_files(data, test=True)
+    sources = split_files(data, test=True, task=task)
     test = sources.pop("test", None)
     old = begun["settings"].get("data") if begun else None
     old = old if isinstance(old, dict) else {}
@@ -162,7 +162,7 @@ def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None
             raise InputError("no data, and the rows of the fine-tuning are not there any more: give them")
         single = False
     else:
-        sources = split_files(data, test=True)
+        sources = split_files(data, test=True, task=task)
         single = set(sources) == {"train"} and not (
             isinstance(data, Mapping) or (isinstance(data, str | os.PathLike) and Path(data).is_dir())
         )

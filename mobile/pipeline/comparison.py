@@ -14,7 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.runtime import load as load_runtime
 from kerasbert.tasks import predict
-from kerasbert.tasks.base import find, kind_of
+from kerasbert.tasks.base import TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.task import Task
 from kerasbert.text import Tokenizer
@@ -60,7 +60,7 @@ def _reading(model: Any, tokenizer: Any) -> Iterator[None]:
             owner.tokenizer = own
 
 
-def reading(tokenizer: Any, reader: Any, texts: Texts, length: int) -> dict[str, int]:
+def reading(kind: Kind, tokenizer: Any, reader: Any, texts: Texts, length: int) -> dict[str, int]:
     """What a file's reader loses of the texts.
 
     Args:
@@ -70,12 +70,12 @@ def reading(tokenizer: Any, reader: Any, texts: Texts, length: int) -> dict[str,
         cut: how many texts have more tokens and lose their end; with a reader other_ids: how many get other ids.
     """
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
-    fed = [(reader or tokenizer).pack(*some)[0] for some in parts]
-    found = {"cut": sum(len(ids) > length for ids in fed)}
+    fed = [kind.rows(reader or tokenizer, some, length) for some in parts]
+    lost = {"cut": sum(any(row.truncated for row in rows) for rows in fed)}
     if reader:
-        own = (tokenizer.pack(*some)[0] for some in parts)
-        found["other_ids"] = sum(ids[:length] != others[:length] for ids, others in zip(own, fed))
-    return found
+        own = ([row.token_ids for row in kind.rows(tokenizer, some, length)] for some in parts)
+        lost["other_ids"] = sum(ids != [row.token_ids for row in others] for ids, others in zip(own, fed))
+    return lost
 
 
 def run(blob: bytes, texts: Texts, tokenizer: Tokenizer | None = None) -> Outputs:
@@ -95,7 +95,7 @@ def run(blob: bytes, texts: Texts, tokenizer: Tokenizer | None = None) -> Output
 def compare(
     expected: Outputs,
     received: Outputs,
-    kind: str,
+    how: TaskKind,
     targets: Any,
     task: Task | None = None,
     read: tuple[Encoded | None, Encoded | None] = (None, None),
@@ -103,7 +103,7 @@ def compare(
     """What a file says beside what the Keras model says, of the same rows.
 
     Args:
-        kind: str, of `answers.find`. A token that the file loses counts as one that it answers otherwise.
+        how: of the model. A token that the file loses counts as one that it answers otherwise.
         targets: of each text, or None. task: theirs.
         read: the rows as the model and as the file's reader read them; a kind of one row a text does without.
 
@@ -111,9 +111,10 @@ def compare(
         agreement (share of equal labels, correlation or mean cosine), max_difference and mean_difference of the
         outputs, and accuracy {"keras", "tflite"} where `targets` are given and the kind has one.
     """
-    how = find(kind)
-    difference = how.answers.differences(expected, received)
-    result: dict[str, Any] = {"agreement": how.answers.agreement(expected, _whole(how.answers, expected, received))}
+    difference, of = how.answers.differences(expected, received), read[0]
+    packed = {} if of is None else {"owners": of.owners, "rows": of.rows}
+    agreement = how.answers.agreement(expected, _whole(how.answers, expected, received), **packed)
+    result: dict[str, Any] = {"agreement": agreement}
     result |= {"max_difference": float(difference.max()), "mean_difference": float(difference.mean())}
     if targets is not None and "accuracy" in how.metrics_known:
         both = {"keras": (expected, read[0]), "tflite": (received, read[1])}

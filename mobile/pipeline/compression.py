@@ -164,8 +164,8 @@ def compress(
     received = comparison.run(blob, cases, reader)
     task = getattr(model, "task", None)
     comparison.check_converted(quantize, received, said, kind.name, task)
-    packed = read(cases) if targets is not None else (None, None)
-    report |= {"bytes": len(blob)} | comparison.compare(expected, received, kind.name, targets, task, packed) | record
+    compared_as = comparison.compare(expected, received, kind, targets, task, read(cases))
+    report |= {"bytes": len(blob)} | compared_as | record
     if said is not expected or scheme.tolerance is None:
         comparison.check_agreement(report, kind.name, min_agreement)
     files.write_atomic(out, blob)
@@ -181,7 +181,7 @@ def _references(model: Any, cases: Texts, own: int, longest: int, reader: Any) -
     Returns:
         lost, expected, said, and the length that `expected` is of.
     """
-    lost = comparison.reading(model.tokenizer, reader, cases, longest)
+    lost = comparison.reading(kind_of(model).answers, model.tokenizer, reader, cases, longest)
     expected = said = reference(model, cases, own)
     if any(lost.values()) or longest > own:
         said = reference(model, cases, longest, reader)
@@ -306,6 +306,8 @@ def about(
         any_length=any_length,
         labels=tuple(built.labels or ()) if kind.labelled else (),
         pair=_pair(built),
+        parts=task.parts if task is not None and kind.since > 1 else (),
+        options=dict(task.options) if task is not None else {},
         target=target,
         versions=_versions(),
         plugin=next((plugin for plugin in plugins if plugin), {}),

@@ -131,7 +131,7 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]
 def _answers(path: Path, task: Task, rows: Rows) -> tuple[Any, Encoded]:
     """What a .tflite says, as the metrics take it, and the rows that it says it of."""
     runner, how = load_runtime(path, cache=False), task.how
-    if runner.kind is not how.answers or list(runner.labels) != list(task.labels.values()):
+    if runner.kind.name != how.answers.name or list(runner.labels) != list(task.labels.values()):
         raise InputError(f"{path} answers with {', '.join(runner.labels) or runner.kind.name}, expected {task.name}")
     if runner.bundle.target == "mediapipe":  # which does not read as our runtime does
         runner.tokenizer = metadata.tokenizer(runner.tokenizer)

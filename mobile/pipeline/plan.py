@@ -96,7 +96,7 @@ class Plan:
         Raises:
             InputError: none are given, and those of the fine-tuning are not there any more.
         """
-        found = data_of(self.model) if self.data is None else split_files(self.data)
+        found = data_of(self.model) if self.data is None else split_files(self.data, task=ledger.find_task(self.model))
         if not found:
             raise InputError(
                 f"no data, and {self.model} does not say where those of its fine-tuning lie: give train and dev rows (--data)"

@@ -96,10 +96,15 @@ def _corpus(info: Any, texts: Any, data: Any) -> list[str]:
         task = task_of(info)
         if task is None:
             raise InputError(f"the model has no task to read {data} with: give texts")
-        texts = [text for path in split_files(data).values() for text in read_rows(task, path, targets=False).texts]
+        texts = [
+            text
+            for path in split_files(data, task=task).values()
+            for text in read_rows(task, path, targets=False).texts
+        ]
     if isinstance(texts, str | bytes):
         raise InputError("texts is one text, expected a list of texts")
-    found = [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
+    parts = [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
+    found = [text for part in parts for text in ((part,) if isinstance(part, str) else part)]
     if not found:
         raise InputError("the corpus is empty, expected texts like those that the model will read")
     return found

@@ -62,7 +62,7 @@ def read(calibration: Any, task: Any, pair: bool) -> list:
     if path.is_dir() and task is not None:
         from kerasbert.tasks.task import split_files
 
-        path = next(iter(split_files(path).values()))
+        path = next(iter(split_files(path, task=task).values()))
     if not path.is_file():
         raise InputError(f"no calibration file {path}. Check the path")
     if task is not None and path.suffix in (".tsv", ".csv", ".jsonl"):

@@ -87,7 +87,7 @@ def _plug_in(path: Path, bundle: bundles.Bundle, plugins: Sequence[str | os.Path
                 "phone needs (answers, makers) in a file of its own"
             ) from error
     try:
-        kind = answers.find(bundle.kind)
+        kind = answers.find(bundle.kind).configured(bundle.options)
         for each in bundle.inputs:
             each.declared()
     except InputError as error:
@@ -128,7 +128,7 @@ class Runner:
         self.bundle = bundle
         self.model = model
         self.path = path
-        self.kind = answers.find(bundle.kind)
+        self.kind = answers.find(bundle.kind).configured(bundle.options)
         with _tokenizing(path):
             self.tokenizer = load_tokenizer(bundle.tokenizer)
         self.labels = bundle.labels
@@ -139,12 +139,11 @@ class Runner:
         self._usual = self._numbers({})
         self._turn = threading.Lock()
 
-    def __call__(
-        self, texts: Sequence[Text] | Sequence[tuple[Text, Text]], *, language: str | None = None
-    ) -> list[Any]:
-        """Texts -> answers: Classification, Regression, Vector or what a plug-in's kind gives, one per text.
+    def __call__(self, texts: Sequence[Any], *, language: str | None = None) -> list[Any]:
+        """Texts -> answers: the objects of `kb.predict`, one per text.
 
         Args:
+            texts: str, pairs, or tuples or dicts of the parts that the kind reads, such as (question, context).
             language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
         """
         settings, parts = self._settings(language), self._parts(texts)
@@ -156,9 +155,7 @@ class Runner:
         decode, labels = self.kind.decode, self.labels
         return [decode(each, rows, [next(outputs) for _ in rows], labels) for each, rows in zip(parts, packed)]
 
-    def outputs(
-        self, texts: Sequence[Text] | Sequence[tuple[Text, Text]], *, language: str | None = None
-    ) -> np.ndarray | list[np.ndarray]:
+    def outputs(self, texts: Sequence[Any], *, language: str | None = None) -> np.ndarray | list[np.ndarray]:
         """Texts -> float32 [rows, C]: probabilities, values or vectors; a list of [S, C] where tokens are answered."""
         rows = [row for rows in self._pack(self._parts(texts)) for row in rows]
         found = self._rows(rows, self._settings(language))
@@ -194,6 +191,8 @@ class Runner:
         """Each text as (text,) or (text_a, text_b), checked against what the model was trained on."""
         if isinstance(texts, (str, bytes)):
             raise InputError("texts is one string, expected a list of strings: put it in brackets")
+        if self.bundle.parts:
+            return [self.kind.parts(text, self.bundle.parts, f"text {i}") for i, text in enumerate(texts)]
         found = []
         for text in texts:
             single = isinstance(text, (str, bytes))

@@ -45,3 +45,43 @@ def test_agreement_is_equal_labels_correlation_or_cosine():
     assert answers.find("vector").agreement([np.array([1.0, 0])], [np.array([1.0, 1])]) == pytest.approx(0.5**0.5)
     for kind in ("classification", "regression", "vector"):
         assert answers.find(kind).agreement(rows, [np.array([np.nan, 1.0]), rows[1]]) == 0.0
+
+
+class Windows(answers.Kind):
+    name, lists, defaults = "windows", (1,), {"stride": 128, "least": 0.5, "names": ()}
+
+
+def test_options_are_those_of_the_kind_and_of_their_types():
+    kind = Windows()
+    assert kind.configured({}) is kind
+    other = kind.configured({"stride": 64, "least": 1})
+    assert (other.options["stride"], other.options["least"], kind.options["stride"]) == (64, 1, 128)
+    with pytest.raises(InputError, match=r"no option of a windows 'strid'\. Nearest: 'stride'"):
+        kind.configured({"strid": 64})
+    for wrong in ("64", True, 6.4, None):
+        with pytest.raises(InputError, match="windows's option 'stride' is .*, expected a int, such as 128"):
+            kind.configured({"stride": wrong})
+
+
+def test_an_input_is_a_tuple_or_a_dict_of_its_parts_or_a_line():
+    kind, names = Windows(), ("context", "choices")
+    wanted = ("it rains", ("wet", "dry"))
+    assert kind.parts(("it rains", ["wet", "dry"]), names, "text 0") == wanted
+    assert kind.parts({"choices": ["wet", "dry"], "context": "it rains"}, names, "text 0") == wanted
+    assert kind.from_line("it rains\twet\tdry", names, "line 1") == wanted
+    assert kind.from_line('{"context": "it rains", "choices": ["wet", "dry"], "id": 7}', names, "line 1") == wanted
+    for given, text in (
+        ({"context": "it rains"}, "text 0 has the parts context, expected context, choices"),
+        (("it rains",), r"text 0 has 1 parts, expected 2: \(context, choices\)"),
+        ((["it", "rains"], "wet"), "text 0: context is a list, expected str"),
+        (("it rains", [1, 2]), "text 0: choices is a tuple, expected str or a list of str"),
+        (5, r"text 0 is a int, expected \(context, choices\)"),
+    ):
+        with pytest.raises(InputError, match=text):
+            kind.parts(given, names, "text 0")
+    for line, text in (
+        ("it rains", "line 1 has 0 tabs, expected context<tab>choices"),
+        ("{it rains", "line 1 is no json"),
+    ):
+        with pytest.raises(InputError, match=text):
+            kind.from_line(line, names, "line 1")

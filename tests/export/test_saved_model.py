@@ -42,6 +42,17 @@ def test_text_in_answers_out_without_kerasbert(classifier, served, tmp_path):
     np.testing.assert_allclose(found["probabilities"], [list(a.scores.values()) for a in answers], atol=1e-5)
 
 
+def test_an_empty_batch_gives_empty_answers(served, pretrained, tmp_path):
+    """It was "slice index 0 of dimension 1 out of bounds"."""
+    import tensorflow as tf
+
+    vectors = kb.export(pretrained, tmp_path / "vectors")
+    for folder, shapes in ((served, {"probabilities": (0, 2), "labels": (0,)}), (vectors, {"vector": (0, 16)})):
+        model = tf.saved_model.load(str(folder)).signatures["serving_default"]
+        found = model(text=tf.constant([], tf.string))
+        assert {name: found[name].shape for name in shapes} == shapes
+
+
 def test_a_card_lies_beside_it_that_names_the_import(classifier, served):
     """Without tensorflow_text the loader's traceback has 45 lines."""
     text = (served / "README.md").read_text()

@@ -146,7 +146,8 @@ def test_a_label_that_mediapipe_cannot_read_is_refused(label, tmp_path):
 
 def test_agreement_of_numbers_that_are_not_finite_is_none():
     from kerasbert.mobile.pipeline.comparison import compare
+    from kerasbert.tasks.base import find
 
     expected = np.eye(3, dtype="float32")
-    assert compare(expected, expected * np.nan, "classification", None)["agreement"] == 0
-    assert compare(expected, expected, "classification", np.arange(3))["accuracy"] == {"keras": 1, "tflite": 1}
+    assert compare(expected, expected * np.nan, find("classification"), None)["agreement"] == 0
+    assert compare(expected, expected, find("classification"), np.arange(3))["accuracy"] == {"keras": 1, "tflite": 1}

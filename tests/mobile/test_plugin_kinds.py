@@ -62,9 +62,10 @@ def test_a_kind_for_each_token_answers_as_predict(pieces):
 
 def test_tokens_beyond_the_longest_bucket_count_as_lost(pieces):
     from kerasbert.mobile.pipeline.comparison import compare
+    from kerasbert.tasks.base import find
 
     expected = [np.eye(3, dtype="float32")[[0, 1, 2, 2]]]
-    found = compare(expected, [expected[0][:2]], "pieces", None)
+    found = compare(expected, [expected[0][:2]], find("pieces"), None)
     assert (found["agreement"], found["max_difference"]) == (0.5, 0)
 
 
@@ -95,13 +96,14 @@ def test_labelled_rows_give_the_metric(pieces, tmp_path, monkeypatch):
     """Compression measures tokens as the task does."""
     from kerasbert.mobile.pipeline import comparison
     from kerasbert.tasks import predict
+    from kerasbert.tasks.base import find
 
     model = pieces[0]
     targets = [row.argmax(-1) for row in predict.outputs(model, TEXTS)]
     packed = comparison.encoded(model, TEXTS, 40), comparison.encoded(model, TEXTS, 24)
     expected = comparison.reference(model, TEXTS, 40)
     received = comparison.run(pieces[1].read_bytes(), TEXTS)
-    found = comparison.compare(expected, received, "pieces", targets, model.task, packed)
+    found = comparison.compare(expected, received, find("pieces"), targets, model.task, packed)
     assert found["accuracy"]["keras"] == 1
     assert 0.9 <= found["accuracy"]["tflite"] <= 1
 

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from kerasbert import registry
 from kerasbert.errors import InputError
+from kerasbert.tasks.base import Task
 from kerasbert.tasks.tables import Memory, digest, in_memory, is_table
 from kerasbert.tasks.task import find_labels, find_task, read_rows, split_files
+from tests.support import forgotten
 
 ROWS = [("the cat", "1"), ("the dog", "0"), ("a\tb", "1")]
 
@@ -88,3 +91,30 @@ def test_wrong_rows_in_memory_are_named(data, text):
 def test_the_digest_tells_rows_apart():
     same = digest(in_memory([("x", 1), ("y", 0)]))
     assert same == digest(in_memory([["x", "1"], ["y", np.int64(0)]])) != digest(in_memory([("x", 1), ("y", 1)]))
+
+
+def test_a_task_says_how_its_files_are_called_and_read(tmp_path):
+    def read(path, task):
+        rows = [line.split("|") for line in path.read_text().splitlines()]
+        return [(i, dict(zip((task.text, task.label), row))) for i, row in enumerate(rows, 1)]
+
+    with forgotten():
+        registry.register_reader("bars", read)
+        task = Task("bars", reader="bars", files={"train": ("first*.txt",), "dev": ("second.txt",)})
+        for name, text in (("first-1", "a b|x\nc|y\n"), ("second", "d\n"), ("train", "text\tlabel\n")):
+            (tmp_path / f"{name}.txt").write_text(text)
+        assert Task.from_json(task.to_json()).files == task.files
+        found = split_files(tmp_path, task=task)
+        assert {split: path.name for split, path in found.items()} == {"train": "first-1.txt", "dev": "second.txt"}
+        rows = read_rows(find_labels(task, found["train"]), found["train"])
+        assert (rows.texts, rows.targets.tolist()) == (["a b", "c"], [0, 1])
+        with pytest.raises(
+            InputError, match=r"second\.txt holds no label: a file without answers can only be predicted"
+        ):
+            read_rows(task, found["dev"])
+        assert read_rows(task, found["dev"], targets=False).texts == ["d"]
+        (tmp_path / "nothing").mkdir()
+        with pytest.raises(InputError, match=r"holds no first\*\.txt, second\.txt or one ending in"):
+            split_files(tmp_path / "nothing", task=task)
+    with pytest.raises(InputError, match="no reader of a task's files 'bars'"):
+        read_rows(task, tmp_path / "second.txt")
