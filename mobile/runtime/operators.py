@@ -2,7 +2,8 @@
 
 A valid flatbuffer may hold a BATCH_MATMUL of one operand, or of operand -1, and the delegate then reads beyond the list;
 a zero point that is no int8 is a segmentation fault as well, and so are a signature of a subgraph that is not there and a
-tensor that is read before an operator gave it. A reader of its own, because the generated schema takes longer to import than a model to load, and needs `flatbuffers`.
+tensor that is read before an operator gave it. A reader of its own, because the generated schema takes longer to import
+than a model to load, and needs `flatbuffers`.
 """
 
 import mmap
@@ -55,8 +56,8 @@ def check(path: Path) -> None:
         path: a file whose flatbuffer was verified.
     Raises:
         InputError: a signature's subgraph or tensor is not there; an operator has too few or too many operands, one
-            that is missing or that nothing gave before, no result, or one that is there already; or a tensor's scales are not finite, not as many as its zero points, or its
-            zero points are not of its type.
+            that is missing or that nothing gave before, no result, or one that is there already; or a tensor's scales
+            are not finite, not as many as its zero points, or its zero points are not of its type.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         root = _U32.unpack_from(data)[0]
