@@ -1,8 +1,9 @@
 """Signatures, operands and scales: what neither the flatbuffer's verifier nor XNNPACK's delegate looks at before use.
 
 A valid flatbuffer may hold a BATCH_MATMUL of one operand, or of operand -1, and the delegate then reads beyond the list;
-a zero point that is no int8 is a segmentation fault as well, and so is a signature of a subgraph that is not there. A
-reader of its own, because the generated schema takes longer to import than a model to load, and needs `flatbuffers`.
+a zero point that is no int8 is a segmentation fault as well, and so are a signature of a subgraph that is not there and a
+tensor that is read before an operator gave it. A reader of its own, because the generated schema takes longer to import
+than a model to load, and needs `flatbuffers`.
 """
 
 import mmap
@@ -49,14 +50,14 @@ _U16, _I32, _U32, _F32 = (struct.Struct(code) for code in ("<H", "<i", "<I", "<f
 
 
 def check(path: Path) -> None:
-    """Refuse operators without their operands; those that are not in OPERANDS are not looked at.
+    """Refuse operators without their operands; how many there must be is known for those in OPERANDS.
 
     Args:
         path: a file whose flatbuffer was verified.
     Raises:
         InputError: a signature's subgraph or tensor is not there; an operator has too few or too many operands, one
-            that is missing, or no result; or a tensor's scales are not finite, not as many as its zero points, or its
-            zero points are not of its type.
+            that is missing or that nothing gave before, no result, or one that is there already; or a tensor's scales
+            are not finite, not as many as its zero points, or its zero points are not of its type.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         root = _U32.unpack_from(data)[0]
@@ -65,9 +66,13 @@ def check(path: Path) -> None:
             old, new = _field(data, code, 0), _field(data, code, 3)
             codes.append(max(data[old] if old else 0, _I32.unpack_from(data, new)[0] if new else 0))
         _check_signatures(path, data, root)
+        constants = {
+            i for i, buffer in enumerate(_tables(data, root, 4)) if _field(data, buffer, 0) or _field(data, buffer, 1)
+        }
         seen: set[tuple[int, int]] = set()  # tensors share what describes their scales
         for graph in _tables(data, root, 2):
             steps = []  # of the tensors: (type, scale or 0)
+            ready = set(_numbers(data, graph, 1))  # the subgraph's inputs, constants, and what operators gave
             for tensor in _tables(data, graph, 0):
                 place, kind = _field(data, tensor, 4), _field(data, tensor, 1)
                 kind, scale = data[kind] if kind else 0, 0.0
@@ -79,11 +84,28 @@ def check(path: Path) -> None:
                         _check_scales(path, data, *about)
                     begin, count = _vector(data, place, 2)
                     scale = _F32.unpack_from(data, begin)[0] if count == 1 else 0.0
+                if _number(data, tensor, 2) in constants:
+                    ready.add(len(steps))
                 steps.append((kind, scale))
             for operator in _tables(data, graph, 3):
                 code = codes[_number(data, operator, 0)]
+                operands, results = _numbers(data, operator, 1), _numbers(data, operator, 2)
                 if code in OPERANDS:
-                    _check(path, code, _numbers(data, operator, 1), _numbers(data, operator, 2), steps)
+                    _check(path, code, operands, results, steps)
+                if not ready.issuperset(operands) and not ready.issuperset(
+                    number for number in operands if number >= 0
+                ):
+                    raise _unordered(path, "reads", operands)
+                if not ready.isdisjoint(results):
+                    raise _unordered(path, "gives", results)
+                ready.update(results)
+
+
+def _unordered(path: Path, what: str, tensors: tuple[int, ...]) -> InputError:
+    return InputError(
+        f"{path} has an operator that {what} the tensors {list(tensors)!s:.40}, expected each given once, before it is read: "
+        "it is damaged. Write the file again"
+    )
 
 
 def _check_signatures(path: Path, data: mmap.mmap, root: int) -> None:

@@ -147,6 +147,11 @@ def test_operator_numbers_are_those_of_the_schema():
         ({"inputs": lambda old: old[:1]}, {}, "has a FULLY_CONNECTED of"),
         ({"inputs": lambda old: [-1, *old[1:]]}, {}, r"of the tensors \[-1, "),
         ({"outputs": lambda old: []}, {}, r"that gives \[\], expected 2 and a result"),
+        (
+            {"outputs": lambda old: [old[0] + 1]},
+            {},
+            r"has an operator that (reads|gives) the tensors .*, expected each given once",
+        ),
         ({}, {"scale": [0.5], "zeroPoint": [2**31 - 1]}, r"1 scales \[0.5\] and 1 zero points \[2147483647\]"),
         ({}, {"scale": [], "zeroPoint": [0]}, "0 scales .* and 1 zero points"),
         ({}, {"scale": [float("nan")], "zeroPoint": [0]}, r"1 scales \[nan\]"),
@@ -156,7 +161,7 @@ def test_operator_numbers_are_those_of_the_schema():
     ],
 )
 def test_operands_and_scales_are_looked_at(operands, scales, text, float_file, tmp_path):
-    """XNNPACK's delegate reads beyond the list of operands, and dies of such zero points: a segmentation fault."""
+    """XNNPACK's delegate reads beyond the list of operands, and dies of a tensor that nothing gave: a segmentation fault."""
     from ai_edge_litert.schema_py_generated import BuiltinOperator, QuantizationParametersT
 
     from kerasbert.mobile.runtime import load
