@@ -83,6 +83,8 @@ class Classification(TaskKind):
 
     def batch(self, task, rows, targets, count, length):
         arrays, weights = one_number(targets, count, "int32"), self.options["class_weights"]
+        if weights == BALANCED:
+            raise InputError("class_weights are 'balanced' where a head is kept: give the numbers, {label: weight}")
         if weights:
             each = [weights.get(name, weights.get(value, 1.0)) for value, name in task.labels.items()]
             arrays["label_weight"] *= np.asarray(each, "float32")[arrays["label"]]
@@ -111,7 +113,7 @@ class Classification(TaskKind):
             "matthews": metrics.matthews(table),
             "loss": metrics.log_loss(outputs, targets),
         }
-        if task.metric in OLDER:  # what logs and scripts of older runs call it
+        if task is None or task.metric in OLDER:  # what logs and scripts of older runs call it
             return {{"f1_macro": "f1"}.get(name, name): value for name, value in found.items()}
         areas = [
             metrics.roc_auc(scores, targets == i)
