@@ -136,6 +136,7 @@ OBJECTIVES: Table[Any] = Table(  # some stand in their paper's file
 )
 TASKS: Table[Any] = Table("task", "kerasbert.tasks", everything="kerasbert list tasks")
 READERS: Table[Callable] = Table("reader of a task's files", "kerasbert.tasks")
+METRICS: Table[Callable] = Table("metric of a plug-in")
 TOKENIZERS: Table[Any] = Table("tokenizer kind", "kerasbert.text.files", everything="kerasbert list tokenizers")
 SEGMENTERS: Table[Callable] = Table("segmenter")
 PACKINGS: Table[Any] = Table("packing", "kerasbert.data.packing", everything="kerasbert data --help")
@@ -177,6 +178,31 @@ def register_reader(name: str, read: Callable) -> Callable:
             list of str, of the label's column any json value; an InputError with file and line for what is wrong.
     """
     return READERS.add(name, read)
+
+
+def register_metric(name: str, metric: Callable) -> Callable:
+    """Make a metric known by its name, for `metric=NAME` of a task of any kind.
+
+    Args:
+        metric: (outputs, targets) -> float, larger is better. They are what `TaskKind.metrics` gets: of a classification
+            logits [n, L] and numbers of labels [n], of a regression values [n] twice.
+    """
+    return METRICS.add(name, metric)
+
+
+def metric_name(metric: str | Callable | None) -> str | None:
+    """The name of a metric; a function becomes known by its own, in this process.
+
+    Raises:
+        InputError: a function without a name.
+    """
+    if not callable(metric):
+        return metric
+    name = getattr(metric, "__name__", "<lambda>")
+    if not name.isidentifier():
+        raise InputError(f"the metric {metric!r:.60} has no name, which the run is to record: define it with def")
+    METRICS.rows[name] = metric  # a cell of a notebook that is run again
+    return name
 
 
 def register_segmenter(name: str, segmenter: Callable) -> Callable:

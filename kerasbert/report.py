@@ -72,6 +72,26 @@ def curves(run: str | os.PathLike) -> dict[str, Curve]:
     return found
 
 
+def label_tables(found: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Tables of what `evaluate` or a run's dev.json tells of labels: (title, header, rows).
+
+    Args:
+        found: with `labels` and `confusion`, or without them.
+    """
+    labels, tables = found.get("labels", {}), []
+    if labels:
+        header = ["label", *(name.replace("_", " ") for name in next(iter(labels.values())))]
+        cells = [
+            [label, *(str(value) if isinstance(value, int) else f"{value:.4f}" for value in row.values())]
+            for label, row in labels.items()
+        ]
+        tables.append(("By label", header, cells))
+    if confusion := found.get("confusion"):
+        counts = [[label, *map(str, row)] for label, row in zip(labels, confusion)]
+        tables.append(("Confusion", ["label, and how often it is answered with", *labels], counts))
+    return tables
+
+
 def plot(
     lines: Mapping[str, Curve], x: str, y: str, *, levels: Mapping[str, float] | None = None, title: str = ""
 ) -> str:
@@ -146,6 +166,9 @@ def write(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Path:
             lines |= {name: points for name, points in found.items() if name in ("mlm", "nsp")}
         if lines:
             parts += [f"<h2>{heading}</h2>", plot(lines, "step", wanted)]
+    told = Path(run) / "dev.json"
+    for title, header, cells in label_tables(json.loads(told.read_text()) if told.is_file() else {}):
+        parts += [f"<h2>{title}, dev rows</h2>", html_table(header, cells)]
     parts += ["<h2>Settings</h2>", html_table(["setting", "value"], rows)]
     path = Path(out) if out else Path(run) / "report.html"
     files.write_atomic(path, page(Path(run).name, parts))

@@ -6,13 +6,15 @@ A third party adds a kind by `register(ITS_KIND)`, and its side of training by `
 from kerasbert.answers.base import Kind
 from kerasbert.answers.classification import KIND as _CLASSIFICATION
 from kerasbert.answers.classification import Classification
+from kerasbert.answers.multi_label import KIND as _MULTI_LABEL
+from kerasbert.answers.multi_label import MultiLabel
 from kerasbert.answers.regression import KIND as _REGRESSION
 from kerasbert.answers.regression import Regression
 from kerasbert.answers.vector import KIND as _VECTOR
 from kerasbert.answers.vector import Vector
 from kerasbert.errors import InputError, unknown
 
-__all__ = ["Classification", "Kind", "Regression", "Vector", "find", "register"]
+__all__ = ["Classification", "Kind", "MultiLabel", "Regression", "Vector", "find", "register"]
 
 KINDS: dict[str, Kind] = {}
 
@@ -39,5 +41,5 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-for _kind in (_CLASSIFICATION, _REGRESSION, _VECTOR):
+for _kind in (_CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _VECTOR):
     register(_kind)

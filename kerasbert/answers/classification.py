@@ -1,6 +1,7 @@
 """One label for a text or a pair."""
 
 import dataclasses
+from types import MappingProxyType
 
 from kerasbert.answers.base import Kind, truncated_json
 
@@ -24,13 +25,20 @@ class Classification:
 
 
 class ClassificationKind(Kind):
-    """Probabilities [C] of the labels."""
+    """Probabilities [C] of the labels.
+
+    Options:
+        class_weights: what a row of a label counts in training: {label: number}, 1 where a label is not among them, or
+            "balanced", by how rare a label is among the training rows; None for 1.
+        label_smoothing: float, share of a target that all labels have alike (Szegedy et al., 2016, section 7).
+    """
 
     name = "classification"
     output = "probabilities"
     labelled = True
     agrees_by = "labels"
     columns = ("label", "score")
+    defaults = MappingProxyType({"class_weights": None, "label_smoothing": 0.0})
     since = 1
 
     def decode(self, parts, rows, outputs, labels):

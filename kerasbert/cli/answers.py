@@ -18,6 +18,8 @@ LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training 
 def _predict(options: argparse.Namespace) -> None:
     if sum(map(bool, (options.texts, options.pair, options.data))) > 1:
         raise InputError("texts come as arguments, by --pair or from --data, expected one of them")
+    if options.submission and (not options.data or options.out):
+        raise InputError("--submission FOLDER goes with --data FILE, and in the place of --out")
     if not options.data and (options.out or options.text_column or options.text_b_column or options.encoding):
         raise InputError("--out, --encoding and the names of columns go with --data FILE")
     for text in options.texts:
@@ -34,7 +36,9 @@ def _predict(options: argparse.Namespace) -> None:
     longest(model, options.length)
     answer = _Answers(model, options)
     task = model.task
-    if options.data:
+    if options.submission:
+        _submit(options, model)
+    elif options.data:
         _predict_table(options, answer, kind)
     elif options.pair:
         if not task.pair:
@@ -134,6 +138,25 @@ def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | No
         print(f"{absent} of {len(answers)} rows have no text and no answer", file=sys.stderr)
 
 
+def _submit(options: argparse.Namespace, model: Any) -> None:
+    """A test file of GLUE in, the file for its server out: an answer for every row, whatever it holds."""
+    from kerasbert.storage import files
+    from kerasbert.tasks.glue_files import submission
+    from kerasbert.tasks.predict import answered
+    from kerasbert.tasks.task import find_task, read_rows
+
+    submission(options.submission, model.task, options.data, ())  # refuses other tasks before anything is computed
+    columns = {"text": options.text_column, "text_b": options.text_b_column}
+    rows = read_rows(find_task(model.task, **columns), options.data, targets=False)
+    found, _ = answered(model, rows.texts, options.length, options.batch, {"language": options.language})
+    path, content = submission(options.submission, model.task, options.data, found)
+    if path.exists() and not options.overwrite:
+        raise InputError(f"{path} exists already. Choose another --submission or pass --overwrite")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_atomic(path, content)
+    print(path)
+
+
 def _input(text: str, task: Any, where: str) -> Any:
     """A text, or the parts of an input from a line."""
     kind = task.how.answers
@@ -198,6 +221,9 @@ def add(command: Declare) -> None:
         help="a csv, tsv, jsonl, json or parquet table (or lines of text): all columns + the answer",
     )
     add.add_argument("--out", metavar="TABLE", help="where it goes, by its ending; the standard output without it")
+    add.add_argument(
+        "--submission", metavar="FOLDER", help="of a GLUE task: the file that its server takes, such as MRPC.tsv"
+    )
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
     add.add_argument("--text-column", metavar="NAME", help="column of the text; the task's by default")
     add.add_argument("--text-b-column", metavar="NAME", help="column of the second text of a pair")

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from typing import Any
 
 from kerasbert import registry
 from kerasbert.cli.options import add_options, given
@@ -10,6 +11,8 @@ from kerasbert.cli.parser import Declare, changes_of, column_options, encoding_o
 from kerasbert.errors import InputError
 from kerasbert.training import interruption
 from kerasbert.training.config import FinetuneConfig, PretrainConfig
+
+SHOWN = 20  # labels of which a terminal has room
 
 
 def _pretrain(options: argparse.Namespace) -> None:
@@ -53,11 +56,29 @@ def _finetune(options: argparse.Namespace) -> None:
     if bool(options.data) == bool(options.train):
         raise InputError("give --data PATH, or --train FILE and, if there is one, --dev FILE")
     data = options.data or {"train": options.train, "dev": options.dev}
+    if options.folds:
+        _folds(options, data)
+        return
     finetune(options.model, options.task, data, changes=changes_of(options.set), **given(options, FinetuneConfig))
     print(options.out)
 
 
+def _folds(options: argparse.Namespace, data: Any) -> None:
+    from kerasbert import report
+    from kerasbert.training.folds import cross_validate
+
+    settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
+    found = cross_validate(options.model, options.task, data, folds=options.folds, **settings)
+    folds = [fold["metrics"] for fold in found["folds"]]
+    rows = [(f"fold {i}", metrics) for i, metrics in enumerate(folds, 1)]
+    rows += [(name.replace("_", " "), found[name]) for name in ("mean", "median", "standard_deviation")]
+    cells = [[name, *(f"{value:.4f}" for value in metrics.values())] for name, metrics in rows]
+    print(report.table([f"{found['task']}, {found['rows']} rows", *folds[0]], cells))
+    print(options.out)
+
+
 def _evaluate(options: argparse.Namespace) -> None:
+    from kerasbert import report
     from kerasbert.tasks.load import load
     from kerasbert.training.evaluation import evaluate, with_columns
 
@@ -77,6 +98,9 @@ def _evaluate(options: argparse.Namespace) -> None:
         f"{found['task']}, {found['rows']}",
         *(f"  {k}: {v:.4f}" for k, v in found["metrics"].items()),
     ]
+    for title, header, cells in report.label_tables(found):
+        if len(cells) <= SHOWN:
+            lines += ["", f"{title}:", report.table(header, cells)]
     show(found, options.json, "\n".join(lines))
 
 
@@ -105,6 +129,7 @@ def add(command: Declare) -> None:
     add.add_argument("--data", metavar="PATH", help="a folder with train and dev files, or one file")
     add.add_argument("--train", metavar="FILE")
     add.add_argument("--dev", metavar="FILE")
+    add.add_argument("--folds", type=int, metavar="N", help="cross-validation: N runs in --out, each judged by a share")
     encoding_option(add)
     set_option(add)
     add_options(add, FinetuneConfig)

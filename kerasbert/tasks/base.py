@@ -15,11 +15,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from kerasbert import answers
+from kerasbert import answers, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
 
-OURS = ("classification", "regression", "vector")
+OURS = ("classification", "multi_label", "regression", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
 _KINDS: dict[str, "TaskKind"] = {}
 
@@ -114,6 +114,13 @@ class Task:
         task = dataclasses.replace(self, options={**self.options, **options})
         task.how.answers  # noqa: B018 (it checks them)
         return task
+
+    def measured(self, outputs: Any, targets: Any, encoded: Any = None) -> dict[str, float]:
+        """The metrics of its kind, and one of the user's own that the task is judged by, where that is known here."""
+        metrics = self.how.metrics(self, outputs, targets, encoded)
+        if self.metric not in metrics and self.metric in registry.METRICS:
+            metrics[self.metric] = float(registry.METRICS.find(self.metric)(outputs, targets))
+        return metrics
 
     def rounding(self, tolerance: float) -> float:
         """A tolerance of answers of size 1, in the unit of the task's answers; float32 rounds a large mean."""
@@ -268,6 +275,14 @@ class TaskKind:
         """
         raise NotImplementedError
 
+    def details(self, task: Task, outputs: Any, targets: Any, encoded: Any = None) -> dict[str, Any]:
+        """What is told beside the metrics, as json: `labels`, numbers of each, and `confusion`, [target][answer].
+
+        Args:
+            outputs, targets, encoded: as of `metrics`.
+        """
+        return {}
+
     def better(self, metric: str, new: float, old: float | None) -> bool:
         """Whether a metric improved; larger is better, except for an error or a loss."""
         if old is None or not np.isfinite(old):
@@ -288,9 +303,11 @@ class TaskKind:
 
     def check_metric(self, task: Task) -> None:
         """Refuse a metric that the kind does not have."""
-        if task.metric not in self.metrics_known:
-            known = ", ".join(self.metrics_known)
-            raise InputError(f"no metric {task.metric!r} for a {self.name}. All: {known}")
+        if task.metric not in self.metrics_known and task.metric not in registry.METRICS:
+            known = ", ".join([*self.metrics_known, *registry.METRICS])
+            raise InputError(
+                f"no metric {task.metric!r} for a {self.name}. All: {known}. One of your own: register_metric in a --plugin"
+            )
 
     def from_exported(self, outputs: Any) -> Any:
         """Outputs of an exported file -> outputs of the model as `metrics` takes them; logits up to a constant."""

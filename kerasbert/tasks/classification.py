@@ -10,7 +10,7 @@ from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import LabelHead
 from kerasbert.objectives.base import correct, cross_entropy
-from kerasbert.tasks import labels, tables
+from kerasbert.tasks import labels, metrics
 from kerasbert.tasks.base import TaskKind
 
 
@@ -25,35 +25,51 @@ def label_head(encoder, task):
     return {"classifier": head}, {"classifier": (None, spec.hidden)}
 
 
+BALANCED, POSITIVE = "balanced", "f1_positive"
+OLDER = ("accuracy", "f1", "matthews", "loss")
+"""Metrics of older runs; a task that is judged by one of them logs these four, and `f1` is the older name of `f1_macro`."""
+
+
 class Classification(TaskKind):
-    """Cross-entropy of the label; accuracy, macro F1, Matthews correlation and loss."""
+    """Cross-entropy of the label; accuracy, F1 (macro, and of the second of two labels), Matthews, ROC AUC and loss."""
 
     name = "classification"
-    metrics_known = ("accuracy", "f1", "matthews", "loss")
+    metrics_known = (*OLDER, "f1_macro", POSITIVE, "roc_auc")
 
     def with_labels(self, task, source, lines, values):
         if task.labels:
             return task
         cleaned = labels.clean(source, task.label, lines, values)
         labels.check_classes(source, task.label, cleaned)
-        values = set(cleaned)
-        try:
-            order = sorted(values, key=lambda value: (float(value), value))
-        except ValueError:
-            order = sorted(values)
-        return dataclasses.replace(task, labels={value: value for value in order})
+        return dataclasses.replace(task, labels={value: value for value in labels.ordered(set(cleaned))})
 
     def targets(self, task, source, lines, values, texts):
         index = {value: i for i, value in enumerate(task.labels)}
         index |= {name: i for i, name in enumerate(task.labels.values())}
+        if task.metric == POSITIVE and len(task.labels) != 2:
+            raise InputError(
+                f"{POSITIVE} is of the second of two labels, {source} has {len(task.labels)}: take f1_macro"
+            )
         cleaned = labels.clean(source, task.label, lines, values, known=index)
         wrong = next((i for i, value in enumerate(cleaned) if value not in index), None)
         if wrong is not None:
-            known = ", ".join(list(task.labels)[:20])
-            raise InputError(
-                f"{tables.where(source, lines[wrong])}: label {cleaned[wrong]!r} is unknown. Expected one of: {known}"
-            )
+            raise labels.unknown(source, lines[wrong], cleaned[wrong], task)
         return np.array([index[value] for value in cleaned], "int32")
+
+    def fitted(self, task, source, targets):
+        """The task with the weight of each label, which `balanced` takes from the training rows."""
+        weights = self.options["class_weights"]
+        if self.options["label_smoothing"] >= 1 or self.options["label_smoothing"] < 0:
+            raise InputError(
+                f"label_smoothing must be at least 0 and below 1. Received: {self.options['label_smoothing']}"
+            )
+        if weights == BALANCED:
+            counts = np.bincount(targets, minlength=len(task.labels))
+            each = len(targets) / (len(counts) * np.maximum(counts, 1))
+            return task.optioned({"class_weights": dict(zip(task.labels.values(), map(float, each)))})
+        if weights is not None:
+            _check_weights(task, weights)
+        return task
 
     def continued(self, task, begun):
         return task if task.labels else dataclasses.replace(task, labels=begun.get("labels") or {})
@@ -63,37 +79,56 @@ class Classification(TaskKind):
 
     def absent(self, task, train, dev):
         present, known = set(dev.targets.tolist()), set(train.targets.tolist())
-        names = [name for i, name in enumerate(task.labels.values()) if i in known - present]
-        if not names:
-            return []
-        return [f"no dev row has the label{'s' * (len(names) > 1)} {', '.join(map(repr, names[:10]))}"]
+        return labels.absent([name for i, name in enumerate(task.labels.values()) if i in known - present])
 
     def batch(self, task, rows, targets, count, length):
-        return one_number(targets, count, "int32")
+        arrays, weights = one_number(targets, count, "int32"), self.options["class_weights"]
+        if weights == BALANCED:
+            raise InputError("class_weights are 'balanced' where a head is kept: give the numbers, {label: weight}")
+        if weights:
+            each = [weights.get(name, weights.get(value, 1.0)) for value, name in task.labels.items()]
+            arrays["label_weight"] *= np.asarray(each, "float32")[arrays["label"]]
+        return arrays
 
     def heads(self, encoder, task):
         return label_head(encoder, task)
 
     def losses(self, task, logits, batch):
-        labelled, weights = batch["label"], batch["label_weight"]
+        labelled, weights, smoothing = batch["label"], batch["label_weight"], self.options["label_smoothing"]
+        errors = cross_entropy(logits, labelled)
+        if smoothing:
+            errors = (1 - smoothing) * errors - smoothing * ops.mean(ops.log_softmax(logits, axis=-1), axis=-1)
         return {
-            "label": ops.sum(cross_entropy(logits, labelled) * weights),
+            "label": ops.sum(errors * weights),
             "label/accuracy": ops.sum(correct(logits, labelled) * weights),
         }
 
     def metrics(self, task, outputs, targets, encoded=None):
-        predicted = outputs.argmax(-1)
-        table = np.zeros((outputs.shape[1],) * 2)  # [target, predicted]
-        np.add.at(table, (targets, predicted), 1)
+        table = metrics.confusion(targets, outputs.argmax(-1), outputs.shape[1])
         hits, rows, columns = np.diag(table), table.sum(1), table.sum(0)
-        present = rows + columns > 0
-        f1 = (2 * hits[present] / (rows + columns)[present]).mean()
-        n = table.sum()
-        spread = np.sqrt((n**2 - (rows**2).sum()) * (n**2 - (columns**2).sum()))
-        matthews = (hits.sum() * n - (rows * columns).sum()) / spread if spread else 0.0
-        log = -np.log(np.maximum(softmax(outputs.astype("float64"))[np.arange(len(targets)), targets], 1e-300))
-        accuracy = float((predicted == targets).mean())
-        return {"accuracy": accuracy, "f1": float(f1), "matthews": float(matthews), "loss": float(log.mean())}
+        f1 = metrics.precision_recall_f1(hits, columns, rows)[2]
+        found = {
+            "accuracy": float(hits.sum() / table.sum()),
+            "f1_macro": float(f1[rows + columns > 0].mean()),
+            "matthews": metrics.matthews(table),
+            "loss": metrics.log_loss(outputs, targets),
+        }
+        if task is None or task.metric in OLDER:  # what logs and scripts of older runs call it
+            return {{"f1_macro": "f1"}.get(name, name): value for name, value in found.items()}
+        areas = [
+            metrics.roc_auc(scores, targets == i)
+            for i, scores in enumerate(_scores(outputs))
+            if 0 < rows[i] < rows.sum()
+        ]
+        found["roc_auc"] = float(np.mean(areas)) if areas else 0.0
+        return found | ({POSITIVE: float(f1[1])} if len(f1) == 2 else {})
+
+    def details(self, task, outputs, targets, encoded=None):
+        table = metrics.confusion(targets, outputs.argmax(-1), outputs.shape[1])
+        columns = metrics.precision_recall_f1(np.diag(table), table.sum(0), table.sum(1))
+        areas = [metrics.roc_auc(scores, targets == i) for i, scores in enumerate(_scores(outputs))]
+        told = labels.told(task, [*columns, areas, table.sum(1)])
+        return {"labels": told, "confusion": table.astype(int).tolist()}
 
     def remarks(self, task, outputs, targets):
         lines, count, names = [], len(targets), list(task.labels.values())
@@ -117,6 +152,27 @@ class Classification(TaskKind):
 
     def check_target(self, target):
         pass
+
+
+def _scores(outputs):
+    """What tells a row with a label from one without: probabilities [L, n]; of two labels one is the other's complement."""
+    values = outputs.astype("float64")
+    if values.shape[1] == 2:
+        return np.stack([values[:, 0] - values[:, 1], values[:, 1] - values[:, 0]])
+    return softmax(values).T
+
+
+def _check_weights(task, weights):
+    """Refuse class weights that are no numbers by label."""
+    known = {*task.labels, *task.labels.values()}
+    numbers = isinstance(weights, dict) and all(
+        isinstance(value, int | float) and 0 <= value < float("inf") for value in weights.values()
+    )
+    if not numbers or not set(weights) <= known or not sum(weights.values()):
+        raise InputError(
+            f'class_weights are {weights!r:.80}, expected "{BALANCED}", or a number of at least 0 for labels among '
+            f"{', '.join(task.labels.values())}, such as {{{next(iter(task.labels.values()))!r}: 2.0}}"
+        )
 
 
 def one_number(targets, count, dtype):

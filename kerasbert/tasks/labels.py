@@ -1,7 +1,7 @@
 """What a column of labels may hold, and what is to be said about it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
@@ -65,6 +65,40 @@ def _number(value: str) -> float | None:
     return number if abs(number) < float("inf") else None
 
 
+def ordered(values: Collection[str]) -> list[str]:
+    """Labels in the order of the numbers that they are, else of their letters."""
+    try:
+        return sorted(values, key=lambda value: (float(value), value))
+    except ValueError:
+        return sorted(values)
+
+
+def unknown(source: Source, line: int, label: str, task: Any) -> InputError:
+    """The error for a label that a task does not know."""
+    known = ", ".join(list(task.labels)[:20])
+    return InputError(f"{where(source, line)}: label {label!r} is unknown. Expected one of: {known}")
+
+
+def absent(names: Sequence[str]) -> list[str]:
+    """The line about labels that occur in the training rows alone; none where there are none."""
+    if not names:
+        return []
+    return [f"no dev row has the label{'s' * (len(names) > 1)} {', '.join(map(repr, names[:10]))}"]
+
+
+def told(task: Any, columns: Sequence[Sequence[float]]) -> dict[str, dict[str, float]]:
+    """What is known of each label, by its name.
+
+    Args:
+        columns: precision, recall, F1, ROC AUC and the number of rows, of each label.
+    """
+    names = ("precision", "recall", "f1", "roc_auc", "rows")
+    return {
+        label: {name: int(value) if name == "rows" else float(value) for name, value in zip(names, row)}
+        for label, row in zip(task.labels.values(), zip(*columns), strict=True)
+    }
+
+
 def remarks(source: Source, raw: Sequence[Any]) -> list[str]:
     """What a user should know about the labels of the training rows, a line each.
 
@@ -95,7 +129,7 @@ def remarks(source: Source, raw: Sequence[Any]) -> list[str]:
     if combined:
         found.append(
             f"{source}: labels such as {combined!r} look like several in one cell. A text has one label here: each "
-            f"combination is a class of its own ({len(counts)} classes)"
+            f"combination is a class of its own ({len(counts)} classes); --task multi_label gives it several"
         )
     return found
 

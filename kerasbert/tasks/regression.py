@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from kerasbert.errors import InputError
-from kerasbert.tasks import tables
+from kerasbert.tasks import metrics, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import label_head, one_number
 
@@ -56,9 +56,10 @@ class Regression(TaskKind):
         return {"label": ops.sum(ops.square(logits[:, 0] - batch["label"]) * batch["label_weight"])}
 
     def metrics(self, task, outputs, targets, encoded=None):
-        ranks = correlation(_ranks(outputs), _ranks(targets))
+        outputs, targets = (np.asarray(values, "float64") for values in (outputs, targets))
         error = float(np.mean(np.square(outputs - targets)))
-        return {"pearson": correlation(outputs, targets), "spearman": ranks, "mean_squared_error": error}
+        correlations = {"pearson": metrics.pearson(outputs, targets), "spearman": metrics.spearman(outputs, targets)}
+        return correlations | {"mean_squared_error": error}
 
     def remarks(self, task, outputs, targets):
         count = len(targets)
@@ -82,20 +83,6 @@ class Regression(TaskKind):
         raise InputError(
             "the model is for a regression, expected a classification or vectors of one text: MediaPipe has no other"
         )
-
-
-def correlation(x, y):
-    """Pearson's correlation of two arrays [n]; 0 where one of them is constant."""
-    x, y = x - x.mean(dtype="float64"), y - y.mean(dtype="float64")
-    scale = np.sqrt((x * x).sum() * (y * y).sum())
-    return float((x * y).sum() / scale) if scale else 0.0
-
-
-def _ranks(x):
-    """Ranks from 0; equal values share the mean of theirs."""
-    _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return ((last - counts + last - 1) / 2)[inverse]
 
 
 def _number(value, source, line):

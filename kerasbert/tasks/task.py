@@ -21,7 +21,7 @@ SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "te
 FORMATS = ("tsv", "csv", "jsonl")
 
 
-for _kind, _metric in (("classification", "accuracy"), ("regression", "spearman")):
+for _kind, _metric in (("classification", "accuracy"), ("multi_label", "f1_micro"), ("regression", "spearman")):
     register_task(_kind, Task(_kind, kind=_kind, metric=_metric))
 register_task("glue/sst2", Task("glue/sst2", text="sentence", labels={"0": "negative", "1": "positive"}))
 
@@ -155,16 +155,26 @@ def held_out(rows: Rows, share: float = 0.1, group: Callable[[Any], Any] | None 
     Args:
         group: target -> what a row counts as; by default the target itself.
     """
-    targets = rows.targets.tolist() if isinstance(rows.targets, np.ndarray) else rows.targets
-    keys = [(target if group is None else group(target), _hash(text)) for target, text in zip(targets, rows.texts)]
-    order, every = sorted(set(keys)), round(1 / share)
-    chosen = set(order[every - 1 :: every])
-    if not chosen:
+    every = round(1 / share)
+    numbers = fold(rows, every - 1, every, group)
+    if not len(numbers):
         raise InputError(
             f"{len(rows.texts)} rows are too few to hold some out for evaluation, expected {every} different ones: "
             "name a dev file"
         )
-    return np.array([i for i, key in enumerate(keys) if key in chosen])
+    return numbers
+
+
+def fold(rows: Rows, number: int, folds: int, group: Callable[[Any], Any] | None = None) -> np.ndarray:
+    """Numbers of the rows of a fold, ascending, decided as those of `held_out`.
+
+    Args:
+        number: int, from 0. folds: int, how many there are.
+    """
+    targets = rows.targets.tolist() if isinstance(rows.targets, np.ndarray) else rows.targets
+    keys = [(target if group is None else group(target), _hash(text)) for target, text in zip(targets, rows.texts)]
+    chosen = set(sorted(set(keys))[number::folds])
+    return np.array([i for i, key in enumerate(keys) if key in chosen], int)
 
 
 def _hash(text: Any) -> bytes:

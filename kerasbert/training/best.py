@@ -13,6 +13,7 @@ from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.trainer import assign
 
+MOST = 50  # labels, of which every checkpoint holds a confusion table
 PREFIX = "projection/"  # of the tensors that a constraint keeps with the best weights
 
 
@@ -48,7 +49,7 @@ class BestWeights:
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
         outputs, kind = predict.outputs_of(self.model, self.encoded, self.longest), self.task.how
-        metrics = kind.metrics(self.task, outputs, self.rows.targets, self.encoded)
+        metrics = self.task.measured(outputs, self.rows.targets, self.encoded)
         value = metrics[self.task.metric]
         if self.constraint is not None and not self.constraint.complete(step):
             pass
@@ -57,11 +58,19 @@ class BestWeights:
             remarks, tuned = kind.remarks(self.task, *known), kind.tuned(self.task, *known, self.encoded)
             chosen = {name: each for name, each in tuned.options.items() if self.task.options.get(name) != each}
             self.state = {"best": value, "step": step, "worse": 0, "remarks": remarks, "options": chosen}
+            self.state["dev"] = self._told(tuned, outputs)
             self._keep()
         else:
             self.state = self.state | {"worse": self.state["worse"] + 1}
         stop = self.patience is not None and self.state["worse"] >= self.patience
         return {f"dev/{name}": number for name, number in metrics.items()}, stop
+
+    def _told(self, task: Task, outputs: Any) -> dict[str, Any]:
+        """What `dev.json` holds: the metrics of the best weights, by label too, of at most MOST labels."""
+        known = outputs, self.rows.targets, self.encoded
+        details = task.how.details(task, *known)
+        few = len(details.get("labels", ())) <= MOST
+        return {"metrics": task.measured(*known), **(details if few else {})}
 
     def _keep(self) -> None:
         weights = values(self.model)
@@ -74,6 +83,8 @@ class BestWeights:
         """Give the model its best weights; what their constraint writes goes into the run's directory."""
         best = Safetensors(self.best)
         assign(best, names(self.model))
+        if "dev" in self.state:  # a run of an older version went on
+            files.write_json(directory / "dev.json", self.state["dev"])
         if self.constraint is not None:
             kept = [name for name in best.names() if name.startswith(PREFIX)]
             self.constraint.finish(directory, {name.removeprefix(PREFIX): best.read(name) for name in kept})

@@ -200,7 +200,12 @@ class LabelledConfig(RunConfig):
     length: int | None = option(
         None, "longest text in tokens, here and in every answer (default: 128)", python="At most the model's positions"
     )
-    metric: str | None = option(None, "what the best weights are chosen by")
+    metric: str | Callable[[Any, Any], float] | None = option(
+        None,
+        "what the best weights are chosen by",
+        metavar="NAME",
+        python="Or a function of one's own, (outputs, targets) -> float, larger is better; see `registry.register_metric`",
+    )
     save_every: int | None = None
     evaluate_every: int | None = option(None, "updates between evaluations; once an epoch by default", least=0)
     changes: Mapping[str, Any] | None = option(

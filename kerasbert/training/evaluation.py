@@ -28,7 +28,8 @@ def evaluate(
 
     Returns:
         {"task", "rows": what was measured on, "examples", "truncated": texts that lost their end, "length", "metrics":
-        {name: value}, "remarks": lines}.
+        {name: value}, "remarks": lines}; of a task with labels also "labels": {name: {"precision", "recall", "f1",
+        "roc_auc" (against the rest), "rows"}}, and of a classification "confusion": rows by [label][answer].
 
     Raises:
         InputError: no task, files, columns, labels; a folder with training rows alone.
@@ -46,7 +47,8 @@ def evaluate(
         "examples": len(rows.texts),
         "truncated": len(encoded.truncated),
         "length": longest,
-        "metrics": task.how.metrics(task, outputs, rows.targets, encoded),
+        "metrics": task.measured(outputs, rows.targets, encoded),
+        **task.how.details(task, outputs, rows.targets, encoded),
         "remarks": [*encoded.told("", longest), *task.how.remarks(task, outputs, rows.targets)],
     }
 

@@ -69,7 +69,9 @@ class FineTuning(Job):
     def __init__(self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig):
         check_local("finetune", config.out)
         columns = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
-        task = find_task(task, **columns, metric=config.metric).called_with(language=config.language)
+        task = find_task(task, **columns, metric=registry.metric_name(config.metric)).called_with(
+            language=config.language
+        )
         self.changes, options = parted(config.changes)
         task = task.optioned(options)
         task.how.check_metric(task)

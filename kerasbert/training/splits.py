@@ -54,10 +54,11 @@ class Split:
             return self.sources
         name = _name(self.sources["train"])
         told = {"train": f"the training rows of {name}", "dev": f"the rows held out of {name}"}
-        return {part: _memory(rows, told[part]) for part, rows in (("train", self.train), ("dev", self.dev))}
+        return {part: in_memory(rows, told[part]) for part, rows in (("train", self.train), ("dev", self.dev))}
 
 
-def _memory(rows: Rows, name: str) -> Memory:
+def in_memory(rows: Rows, name: str) -> Memory:
+    """Rows of a file as rows in memory, which are called by that name."""
     parts = [text if isinstance(text, tuple) else (text,) for text in rows.texts]
     return Memory(tuple((*texts, value) for texts, value in zip(parts, rows.labels)), name)
 

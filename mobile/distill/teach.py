@@ -159,7 +159,7 @@ class OnTexts(Distilling):
 
     def read(self, data, teacher, config):
         check_local("distill", config.out)
-        task = _task(self.info, config.metric)
+        task = _task(self.info, registry.metric_name(config.metric))
         begun = None if config.overwrite else run_in(config.out)
         length = config.length
         if length is None:
@@ -185,6 +185,12 @@ class OnTexts(Distilling):
 
     def _check(self) -> None:
         """Refuse losses that the rows and the task do not go with."""
+        rows = self.split.train or self.split.dev
+        if rows is not None and getattr(rows.targets, "ndim", 0) != 1:
+            raise InputError(
+                f"a student learns one label or number for a text, the teacher's task is a {self.task.kind}: fine-tune the "
+                "student itself"
+            )
         if not self.task.how.answers.labelled and "soft" in self.recipe.losses:
             raise InputError(
                 f"the loss soft compares classes, the teacher's task is a {self.task.kind}: take logits (--loss logits=1)"

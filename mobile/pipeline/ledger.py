@@ -57,7 +57,8 @@ def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | Non
     else:
         data = path.read_bytes() if path.is_file() else b""
         (outputs, encoded), (parameters, nonzero) = _answers(path, task, rows), _counted(_constants(data))
-    metrics = task.how.metrics(task, outputs, rows.targets, encoded)
+    task.how.check_metric(task)
+    metrics = task.measured(outputs, rows.targets, encoded)
     row = {"artefact": name or path.name, task.metric: metrics[task.metric]}
     row |= {"parameters": parameters, "nonzero": nonzero, "bytes": len(data), "gzip_bytes": len(gzip.compress(data, 6))}
     return row | {key: value for key, value in _times(path, rows.texts).items() if key in TIMES}

@@ -67,7 +67,8 @@ class Judge:
         """The task's metric in points, larger is better; `encoded` are the rows that the outputs are of."""
         kind = self.task.how
         sign = 1 if kind.better(self.task.metric, 1.0, 0.0) else -1
-        measured = kind.metrics(self.task, kind.from_exported(outputs), self.targets, encoded)
+        kind.check_metric(self.task)
+        measured = self.task.measured(kind.from_exported(outputs), self.targets, encoded)
         return 100 * sign * measured[self.task.metric]
 
     def row(self, made: bytes, kept: Iterable[str]) -> dict[str, Any]:

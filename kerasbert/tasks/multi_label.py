@@ -1,0 +1,185 @@
+"""Several labels, or none, for a text or a pair: a sigmoid for each label, as transformers' multi_label_classification.
+
+A cell of the label's column holds labels with `|` between them, else with commas, or a json list, which holds any text:
+`["Albany, NY"]`. A jsonl file may hold lists. An empty cell is a text without a label.
+"""
+
+import dataclasses
+import json
+
+import numpy as np
+from keras import ops
+
+from kerasbert.errors import InputError
+from kerasbert.tasks import labels, metrics, tables
+from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.classification import label_head
+
+
+class MultiLabel(TaskKind):
+    """Binary cross-entropy of each label; F1 over all answers (micro) and over labels (macro), exact match, ROC AUC, loss.
+
+    After training a threshold for each label is chosen on the dev rows, by its F1; metrics during training are at 0.5.
+    """
+
+    name = "multi_label"
+    metrics_known = ("f1_micro", "f1_macro", "exact_match", "roc_auc", "loss")
+
+    def with_labels(self, task, source, lines, values):
+        if task.labels:
+            return task
+        names = {label for line, value in zip(lines, values) for label in split(value, source, line)}
+        if not names:
+            raise InputError(
+                f"{source} has no label in column {task.label!r}, expected labels with | or , between them"
+            )
+        if len(names) > labels.MOST:
+            raise InputError(
+                f"{source} has {len(names)} different labels in column {task.label!r}: is it the label column?"
+            )
+        return dataclasses.replace(task, labels={label: label for label in labels.ordered(names)})
+
+    def targets(self, task, source, lines, values, texts):
+        index = {value: i for i, value in enumerate(task.labels)}
+        index |= {name: i for i, name in enumerate(task.labels.values())}
+        targets = np.zeros((len(values), len(task.labels)), "float32")
+        for row, (line, value) in enumerate(zip(lines, values)):
+            for label in split(value, source, line):
+                if label not in index:
+                    raise labels.unknown(source, line, label, task)
+                targets[row, index[label]] = 1
+        return targets
+
+    def continued(self, task, begun):
+        return task if task.labels else dataclasses.replace(task, labels=begun.get("labels") or {})
+
+    def absent(self, task, train, dev):
+        names = list(task.labels.values())
+        missing = [names[i] for i in np.flatnonzero((train.targets.max(0) > 0) & (dev.targets.max(0) == 0))]
+        return labels.absent(missing)
+
+    def group(self, target):
+        return tuple(target)
+
+    def batch(self, task, rows, targets, count, length):
+        label = np.zeros((count, len(task.labels)), "float32")
+        label[: len(targets)] = targets
+        return {"label": label, "label_weight": (np.arange(count) < len(targets)).astype("float32")}
+
+    def heads(self, encoder, task):
+        return label_head(encoder, task)
+
+    def losses(self, task, logits, batch):
+        label, weights = batch["label"], batch["label_weight"]
+        # of a row the mean over its labels (torch's BCEWithLogitsLoss)
+        errors = ops.maximum(logits, 0.0) - logits * label + ops.log1p(ops.exp(-ops.abs(logits)))
+        right = ops.cast(ops.equal(logits >= 0, label > 0), "float32")
+        return {
+            "label": ops.sum(ops.mean(errors, axis=-1) * weights),
+            "label/accuracy": ops.sum(ops.mean(right, axis=-1) * weights),
+        }
+
+    def metrics(self, task, outputs, targets, encoded=None):
+        hits, answered, wanted = self._counts(outputs, targets)
+        whole = metrics.precision_recall_f1(hits.sum(), answered.sum(), wanted.sum())[2]
+        each = metrics.precision_recall_f1(hits, answered, wanted)[2]
+        same = (self._chosen(outputs) == (np.asarray(targets) > 0)).all(-1)
+        areas = [area for area, count in zip(_areas(outputs, targets), wanted) if 0 < count < len(targets)]
+        return {
+            "f1_micro": float(whole),
+            "f1_macro": float(each.mean()),
+            "exact_match": float(same.mean()),
+            "roc_auc": float(np.mean(areas)) if areas else 0.0,
+            "loss": metrics.binary_log_loss(outputs, targets),
+        }
+
+    def details(self, task, outputs, targets, encoded=None):
+        hits, answered, wanted = self._counts(outputs, targets)
+        columns = metrics.precision_recall_f1(hits, answered, wanted)
+        return {"labels": labels.told(task, [*columns, _areas(outputs, targets), wanted])}
+
+    def remarks(self, task, outputs, targets):
+        if len(outputs) > 1 and not self._chosen(outputs).any():
+            return [f"none of the {len(outputs)} answers has a label: no probability reaches its threshold"]
+        return []
+
+    def tuned(self, task, outputs, targets, encoded):
+        probabilities = self.answers.probabilities(np.asarray(outputs))
+        thresholds = [best_threshold(*columns) for columns in zip(probabilities.T, np.asarray(targets).T > 0)]
+        return task.optioned({"thresholds": thresholds})
+
+    def from_exported(self, outputs):
+        values = np.clip(np.stack(outputs).astype("float64"), 1e-30, 1 - 2**-24)  # the largest below 1 in float32
+        return np.log(values) - np.log1p(-values)
+
+    def exported(self, model, outputs, inputs):
+        import tensorflow as tf
+
+        probabilities = self.device(outputs, inputs)
+        chosen = probabilities >= self.answers.thresholds(len(model.labels))
+        names = tf.broadcast_to(tf.constant(list(model.labels)), tf.shape(chosen))
+        answered = tf.ragged.boolean_mask(names, chosen)
+        counts = tf.cast(answered.row_lengths(), tf.int32)
+        return {"probabilities": probabilities, "labels": answered.to_tensor(""), "label_counts": counts}
+
+    def described(self):
+        return (
+            "`probabilities` [B, L] float32, `labels` [B, most of a text] string, those that are answered, and `label_counts` "
+            "[B] int32, how many they are"
+        )
+
+    def device(self, outputs, inputs):
+        return ops.sigmoid(outputs["logits"])
+
+    def _chosen(self, outputs):
+        return self.answers.chosen(self.answers.probabilities(np.asarray(outputs)))
+
+    def _counts(self, outputs, targets):
+        """Of each label: rightly answered, answered, wanted."""
+        chosen, wanted = self._chosen(outputs), np.asarray(targets) > 0
+        return tuple(values.sum(0).astype("float64") for values in (chosen & wanted, chosen, wanted))
+
+
+def _areas(outputs, targets):
+    return [metrics.roc_auc(*columns) for columns in zip(np.asarray(outputs).T, np.asarray(targets).T > 0)]
+
+
+def split(value, source, line):
+    """The labels of a cell, or of a json list."""
+    if isinstance(value, str):
+        if value.lstrip().startswith("["):
+            try:
+                value = json.loads(value)
+            except ValueError as error:
+                raise InputError(f"{tables.where(source, line)}: {value!r:.60} is no json list of labels") from error
+        else:
+            value = value.split("|" if "|" in value else ",")
+    if not isinstance(value, list | tuple) or any(isinstance(each, list | tuple | dict) for each in value):
+        raise InputError(f"{tables.where(source, line)}: {value!r:.60} are no labels, expected a list of texts")
+    return [label for label in (str(each).strip() for each in value) if label]
+
+
+def best_threshold(scores: np.ndarray, wanted: np.ndarray) -> float:
+    """The threshold with the best F1: in the middle between two scores; of equally good ones that nearest to 0.5.
+
+    0.5 where no row has the label, or every one.
+
+    Args:
+        scores: [n] probabilities. wanted: bool [n].
+
+    >>> best_threshold(np.array([0.1, 0.2, 0.4]), np.array([False, True, True]))
+    0.15
+    """
+    if wanted.all() or not wanted.any():
+        return 0.5
+    scores = scores.astype("float64")
+    values = np.unique(scores)
+    thresholds = np.unique([0.5, values[0] / 2, *(values[1:] + values[:-1]) / 2])
+    order = np.sort(scores), np.sort(scores[wanted])
+    answered, hits = (len(each) - np.searchsorted(each, thresholds) for each in order)
+    f1 = 2 * hits / (answered + wanted.sum())
+    best = thresholds[f1 >= f1.max() - 1e-12]
+    return round(float(best[np.abs(best - 0.5).argmin()]), 6)
+
+
+KIND = MultiLabel()

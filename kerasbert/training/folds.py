@@ -1,0 +1,65 @@
+"""k-fold cross-validation: a run for each fold of the rows, judged by it."""
+
+import json
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+from kerasbert import registry
+from kerasbert.errors import InputError
+from kerasbert.storage import files
+from kerasbert.tasks.task import Task, find_task, fold, without
+from kerasbert.training import results
+from kerasbert.training.finetune import finetune, parted
+from kerasbert.training.splits import in_memory, split
+
+
+def cross_validate(
+    model: Any, task: str | Task, data: Any, *, folds: int, out: str | os.PathLike, **settings: Any
+) -> dict[str, Any]:
+    """Fine-tune once for each fold, on the others' rows; the same call goes on where it was killed.
+
+    Which rows are a fold depends on the data alone, as what `finetune` holds out: every label has its share, equal rows
+    stay together. The fold chooses its run's best weights too, by which its metrics are a little better than new rows'.
+
+    Args:
+        model, task, data: as of `finetune`; of data with dev rows the training rows count.
+        folds: int, at least 2. out: the folder of the runs, `fold_1` and so on, and of folds.json.
+        settings: the other options of `finetune`.
+
+    Returns:
+        what folds.json holds: {"task", "rows", "folds": [{"run", "rows", "metrics"}], "mean", "median",
+        "standard_deviation": {metric: value over the folds}}.
+
+    Raises:
+        InputError: as of `finetune`; too few rows.
+    """
+    if type(folds) is not int or folds < 2:
+        raise InputError(f"folds must be a whole number of at least 2. Received: {folds!r}")
+    columns = {name: settings.get(f"{name}_column") for name in ("text", "text_b", "label")}
+    known = find_task(task, **columns, metric=registry.metric_name(settings.get("metric")))
+    known = split(known.optioned(parted(settings.get("changes"))[1]), data, dev=False)
+    if known.train is None:
+        raise InputError("data have no training rows to make folds of: give a file, or a folder with train.tsv")
+    out, rows, quiet, found = Path(out), known.train, settings.get("quiet", False), []
+    numbers = [fold(rows, i, folds, known.task.how.group) for i in range(folds)]
+    if not all(map(len, numbers)):
+        raise InputError(f"{len(rows.texts)} rows are too few for {folds} folds, expected a different one for each")
+    for i, held in enumerate(numbers, 1):
+        results.say(f"fold {i} of {folds}", quiet)
+        others = without(len(rows.texts), held)
+        parts = {
+            "train": in_memory(rows.take(others), "the other folds"),
+            "dev": in_memory(rows.take(held), f"fold {i}"),
+        }
+        run = out / f"fold_{i}"
+        finetune(model, known.task, parts, out=run, **settings)
+        metrics = json.loads((run / "dev.json").read_text())["metrics"]
+        found.append({"run": run.name, "rows": len(held), "metrics": metrics})
+    whole = {"task": known.task.name, "rows": len(rows.texts), "folds": found}
+    spread = {"mean": statistics.fmean, "median": statistics.median, "standard_deviation": statistics.stdev}
+    for name, function in spread.items():
+        whole[name] = {metric: function([each["metrics"][metric] for each in found]) for metric in found[0]["metrics"]}
+    files.write_json(out / "folds.json", whole)
+    return whole
