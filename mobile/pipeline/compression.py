@@ -307,7 +307,7 @@ def about(
         labels=tuple(built.labels or ()) if kind.labelled else (),
         pair=_pair(built),
         parts=task.parts if task is not None and kind.since > 1 else (),
-        options=dict(task.options) if task is not None else {},
+        options=dict(task.options) if task is not None and kind.since > 1 else {},  # others decode without
         target=target,
         versions=_versions(),
         plugin=next((plugin for plugin in plugins if plugin), {}),
