@@ -13,6 +13,7 @@ from kerasbert.registry import TOKENIZERS
 from kerasbert.text import added_graph
 from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.base import Tokenizer, room
+from kerasbert.text.words_graph import Words, decode, split_words
 
 
 class GraphTokenizer(tf.Module):
@@ -52,6 +53,10 @@ class GraphTokenizer(tf.Module):
         strings = tf.convert_to_tensor(strings, tf.string)
         codes = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
         return added_graph.around(self, codes)
+
+    def words(self, strings: Any) -> Words:
+        """The words of raw texts [B], as `Tokenizer.words` splits them."""
+        return split_words(decode(strings))
 
     def encode_plain(self, strings: Any) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""
