@@ -8,11 +8,13 @@ from kerasbert.answers.classification import KIND as _CLASSIFICATION
 from kerasbert.answers.classification import Classification
 from kerasbert.answers.regression import KIND as _REGRESSION
 from kerasbert.answers.regression import Regression
+from kerasbert.answers.tags import KIND as _TAGS
+from kerasbert.answers.tags import Entity, Tags
 from kerasbert.answers.vector import KIND as _VECTOR
 from kerasbert.answers.vector import Vector
 from kerasbert.errors import InputError, unknown
 
-__all__ = ["Classification", "Kind", "Regression", "Vector", "find", "register"]
+__all__ = ["Classification", "Entity", "Kind", "Regression", "Tags", "Vector", "find", "register"]
 
 KINDS: dict[str, Kind] = {}
 
@@ -39,5 +41,5 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-for _kind in (_CLASSIFICATION, _REGRESSION, _VECTOR):
+for _kind in (_CLASSIFICATION, _REGRESSION, _TAGS, _VECTOR):
     register(_kind)

@@ -19,7 +19,7 @@ from kerasbert import answers
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
 
-OURS = ("classification", "regression", "vector")
+OURS = ("classification", "regression", "tags", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
 _KINDS: dict[str, "TaskKind"] = {}
 
