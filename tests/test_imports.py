@@ -50,6 +50,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/text/tables.py",
     "kerasbert/text/unigram.py",
     "kerasbert/text/wordpiece.py",
+    "kerasbert/text/words.py",
     "kerasbert/export/bundle.py",
     "mobile/__init__.py",
     "mobile/cli.py",

@@ -10,11 +10,13 @@ from kerasbert.answers.multi_label import KIND as _MULTI_LABEL
 from kerasbert.answers.multi_label import MultiLabel
 from kerasbert.answers.regression import KIND as _REGRESSION
 from kerasbert.answers.regression import Regression
+from kerasbert.answers.tags import KIND as _TAGS
+from kerasbert.answers.tags import Entity, Tags
 from kerasbert.answers.vector import KIND as _VECTOR
 from kerasbert.answers.vector import Vector
 from kerasbert.errors import InputError, unknown
 
-__all__ = ["Classification", "Kind", "MultiLabel", "Regression", "Vector", "find", "register"]
+__all__ = ["Classification", "Entity", "Kind", "MultiLabel", "Regression", "Tags", "Vector", "find", "register"]
 
 KINDS: dict[str, Kind] = {}
 
@@ -41,5 +43,5 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-for _kind in (_CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _VECTOR):
+for _kind in (_CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _TAGS, _VECTOR):
     register(_kind)

@@ -83,7 +83,7 @@ class Kind:
                 told = ", ".join(map(str, value))
                 raise InputError(f"{where} has the parts {told}, expected {', '.join(names)}")
             value = tuple(value[name] for name in names)
-        elif isinstance(value, Text) or len(names) == 1:
+        elif isinstance(value, Text) or (len(names) == 1 and not _is_nested(value)):
             value = (value,)
         if not isinstance(value, list | tuple):
             raise InputError(f"{where} is a {type(value).__name__}, expected {_told(names)}")
@@ -205,6 +205,11 @@ class Kind:
     def text(self, answer: dict[str, Any]) -> str:
         """An answer's json as a line for the terminal."""
         return "\t".join(f"{value:.4f}" if isinstance(value, float) else str(value) for value in answer.values())
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether a value is the one part of an input in a tuple, as rows hold a list of words."""
+    return isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple)
 
 
 def _told(names: Sequence[str]) -> str:

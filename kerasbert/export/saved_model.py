@@ -145,7 +145,8 @@ def _write(model: Any, folder: Path, longest: int) -> None:
             outputs = some(packed) if one_row else _in_chunks(some, packed)
             return {name: value[:count] for name, value in outputs.items()}
 
-        return kind.served(run, tokenizer, {name: strings[name] for name in names}, longest)
+        texts = {name: strings[name] for name in names}
+        return kind.served(run, tokenizer, texts, longest, tuple(getattr(model, "labels", None) or ()))
 
     strings = [*names, *(table.setting for table in choices)]
     lists = {names[i] for i in kind.answers.lists if len(names) > 1}

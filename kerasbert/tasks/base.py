@@ -19,7 +19,7 @@ from kerasbert import answers, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
 
-OURS = ("classification", "multi_label", "regression", "vector")
+OURS = ("classification", "multi_label", "regression", "tags", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
 _KINDS: dict[str, "TaskKind"] = {}
 
@@ -331,7 +331,12 @@ class TaskKind:
         return ("text_a", "text_b") if task.pair else ("text",)
 
     def served(
-        self, run: Callable[[dict[str, Any]], dict[str, Any]], tokenizer: Any, strings: Mapping[str, Any], length: int
+        self,
+        run: Callable[[dict[str, Any]], dict[str, Any]],
+        tokenizer: Any,
+        strings: Mapping[str, Any],
+        length: int,
+        labels: Sequence[str],
     ) -> dict[str, Any]:
         """What a SavedModel answers of texts, in the graph; here of inputs that are a row each.
 
@@ -341,7 +346,7 @@ class TaskKind:
             run: token_ids, padding_mask, segment_ids, int32 [R, W], and `owners`, int32 [R], where R is not B -> what
                 `exported` gives, [R, ...]; also for R = 0. It runs the model on a limited number of rows at once.
             tokenizer: of the graph (`text.graph`). strings: part name -> string [B], of a list [B, C].
-            length: int, most tokens of a row.
+            length: int, most tokens of a row. labels: their names.
         """
         return run(tokenizer.pack(*strings.values(), length=length))
 

@@ -205,6 +205,12 @@ class Tokenizer:
                 ids += self.tokenize_form(form[first:last], False)[0] if number is None else (number,)
         return ids
 
+    def words(self, text: str | bytes) -> list[tuple[str, int, int]]:
+        """The words of a raw text with the characters where each begins and ends: the rule of `words.split_words`."""
+        from kerasbert.text.words import split_words  # which reads tables that no other tokenizer needs
+
+        return split_words(to_text(text))
+
     def tokenize(self, text: str | bytes) -> Tokens:
         """Ids, pieces and character offsets of a text, without special tokens."""
         text = self.to_text(text)

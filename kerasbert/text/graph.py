@@ -12,7 +12,8 @@ from kerasbert.inputs import NAMES
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text import added_graph
 from kerasbert.text.added_graph import GraphMatcher, Segments
-from kerasbert.text.base import Tokenizer, room
+from kerasbert.text.base import Item, Tokenizer, room
+from kerasbert.text.words_graph import Words, decode, split_words
 
 
 class GraphTokenizer(tf.Module):
@@ -31,6 +32,7 @@ class GraphTokenizer(tf.Module):
     def __init__(self, tokenizer: Tokenizer):
         super().__init__(name="tokenizer")
         self._single, self._pair, self._pad = tokenizer.single, tokenizer.pair, tokenizer.pad_id
+        self.cls_id, self.pad_id = tokenizer.cls_id, tokenizer.pad_id
         self.raw = self.normal = None
         if tokenizer.added:
             raw, normal = tokenizer.matchers
@@ -52,6 +54,15 @@ class GraphTokenizer(tf.Module):
         strings = tf.convert_to_tensor(strings, tf.string)
         codes = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
         return added_graph.around(self, codes)
+
+    @property
+    def single(self) -> tuple[Item, ...]:
+        """The template of one text."""
+        return tuple([Item(*item) for item in self._single])
+
+    def words(self, strings: Any) -> Words:
+        """The words of raw texts [B], as `Tokenizer.words` splits them."""
+        return split_words(decode(strings))
 
     def encode_plain(self, strings: Any) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""

@@ -1,0 +1,308 @@
+"""A label for every word, and the entities that the labels make: windows, words' first tokens, decoding.
+
+Words are joined by blanks and tokenized as one text. A token belongs to the first word of which it covers a character that
+is no blank; the first token of a word answers for it (Devlin et al., 2019, section 5.3).
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasbert import inputs
+from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.errors import InputError
+from kerasbert.inputs import Row
+
+OUTSIDE = "O"  # of no entity; also what a word gets that no token stands for
+SURROGATE = re.compile("[\ud800-\udfff]")
+TAG = re.compile(r"([BIESLUM])(?:-(.+))?")
+SAME = {"L": "E", "U": "S", "M": "I"}  # BILOU and BMES are IOBES by other letters
+
+
+@dataclasses.dataclass(frozen=True)
+class Entity:
+    """A typed span: `text` is the characters `start` to `end` (exclusive) of the text."""
+
+    label: str
+    start: int
+    end: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Tags:
+    """A label for every word.
+
+    Attributes:
+        words, labels: of each word; `O` for a word that no token stands for.
+        starts, ends: the characters where each begins and ends, in the text, or in the words joined by blanks.
+        entities: spans of labels in BIO or IOBES by the rules of conlleval, which mend sequences that are not legal.
+        scores: probability of each label; 0 for a word that no token stands for.
+        truncated: bool; never, for a long text is read in windows.
+    """
+
+    words: tuple[str, ...]
+    labels: tuple[str, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    entities: tuple[Entity, ...]
+    scores: tuple[float, ...]
+    truncated: bool = False
+
+    def to_json(self) -> dict:
+        """A plain dict."""
+        lists = {name: list(getattr(self, name)) for name in ("words", "labels", "starts", "ends", "scores")}
+        return lists | {"entities": [dataclasses.asdict(each) for each in self.entities]} | truncated_json(self)
+
+
+class Sentence(NamedTuple):
+    """An input: its words and where they are."""
+
+    text: str
+    words: tuple[str, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+class About(NamedTuple):
+    """What decoding needs of a row: the numbers of the words that it answers for, int [n], and their tokens in it, int [n]."""
+
+    words: np.ndarray
+    tokens: np.ndarray
+    sentence: Sentence
+
+
+class TagsKind(Kind):
+    """Probabilities [S, C] of the labels at each token.
+
+    Options: `stride`, tokens from the beginning of a window to that of the next, 0 for half a window.
+    """
+
+    name, output, agrees_by = "tags", "probabilities", "words' labels"
+    per_token = labelled = True
+    columns = ("words", "labels", "entities")
+    lists = (0,)
+    defaults = MappingProxyType({"stride": 0})
+
+    def rows(self, tokenizer, parts, length):
+        """Windows of a text: a raw text, or a list of its words."""
+        sentence, joined = sentence_of(tokenizer, parts[0])
+        tokens = tokenizer.tokenize(joined.text)
+        first = first_tokens(joined, tokens.starts, tokens.ends)
+        lead, room = room_of(tokenizer.single, length)
+        count, stride = len(tokens.ids), self.options["stride"]
+        begins, ends = windows(count, room, stride)
+        words = np.flatnonzero(first >= 0)
+        answering = window_of(first[words], count, room, stride)
+        words = words[np.argsort(answering, kind="stable")]
+        parted = np.split(words, np.cumsum(np.bincount(answering, minlength=len(begins)))[:-1])
+        rows = []
+        for begin, end, own in zip(begins.tolist(), ends.tolist(), parted):
+            about = About(own, first[own] - begin + lead, sentence)
+            rows.append(inputs.row(*packed(tokenizer.single, tokens.ids[begin:end]), about=about))
+        return rows
+
+    def decode(self, parts, rows, outputs, labels):
+        sentence = rows[0].about.sentence
+        numbers, scores = best_labels(rows, outputs)
+        names = tuple(labels[number] if number >= 0 else OUTSIDE for number in numbers.tolist())
+        spans = entities_of(names) if has_spans(labels) else []
+        text, starts, ends = sentence.text, sentence.starts, sentence.ends
+        entities = [Entity(kind, starts[a], ends[b], text[starts[a] : ends[b]]) for kind, a, b in spans]
+        return Tags(sentence.words, names, starts, ends, tuple(entities), tuple(scores.tolist()))
+
+    def agreement(self, expected, received, owners=None, rows=()):
+        """The share of words whose best label is the same; without `rows` of tokens."""
+        if not all(np.isfinite(row).all() for row in received):
+            return 0.0
+        at = [row.about.tokens for row in rows] if rows else [slice(None)] * len(expected)
+        same = [one[where].argmax(-1) == two[where].argmax(-1) for one, two, where in zip(expected, received, at)]
+        same = np.concatenate(same) if same else np.zeros(0)
+        return float(same.mean()) if len(same) else 1.0
+
+    def text(self, answer):
+        return " ".join(answer["labels"])
+
+
+def sentence_of(tokenizer: Any, part: str | bytes | Sequence[str | bytes]) -> tuple[Sentence, Sentence]:
+    """A raw text or a list of words -> the sentence as it is answered, and as it is tokenized: words joined by blanks.
+
+    In the second, white space at the edges of words is in none.
+    """
+    if isinstance(part, str | bytes):
+        text = valid(part)
+        split = tokenizer.words(text)
+        words, starts, ends = zip(*split) if split else ((), (), ())
+        edges = [(0, len(word)) for word in words]
+    else:
+        words = tuple(map(valid, part))
+        edges = [(len(word) - len(word.lstrip()), len(word.rstrip())) for word in words]
+    begins = np.cumsum([0, *(len(word) + 1 for word in words)])[:-1].tolist()
+    joined = " ".join(words)
+    if not isinstance(part, str | bytes):
+        text, starts, ends = joined, tuple(begins), tuple(at + len(word) for at, word in zip(begins, words))
+    core = [(at + low, at + max(low, high)) for at, (low, high) in zip(begins, edges)]
+    core_starts, core_ends = zip(*core) if core else ((), ())
+    return Sentence(text, words, starts, ends), Sentence(joined, words, core_starts, core_ends)
+
+
+def valid(text: str | bytes) -> str:
+    """Text that UTF-8 can hold: invalid bytes and lone surrogates are U+FFFD."""
+    if isinstance(text, bytes):
+        return text.decode("utf-8", "replace")
+    return text if text.isascii() else SURROGATE.sub("\ufffd", text)
+
+
+def first_tokens(joined: Sentence, starts: Sequence[int], ends: Sequence[int]) -> np.ndarray:
+    """The first token of each word, int [W]; -1 where it has none.
+
+    Args:
+        joined: the text that was tokenized. starts, ends: characters of its tokens.
+    """
+    word_starts, word_ends = np.array(joined.starts, int), np.array(joined.ends, int)
+    found = np.full(len(word_starts), -1)
+    there = np.flatnonzero(word_ends > word_starts)
+    if not len(there):
+        return found
+    starts, ends = np.array(starts, int), np.array(ends, int)
+    word = np.searchsorted(word_ends[there], starts, side="right")  # the first that ends after the token's beginning
+    known = np.minimum(word, len(there) - 1)
+    belongs = np.flatnonzero((word < len(there)) & (np.maximum(word_starts[there[known]], starts) < ends))
+    found[there[word[belongs[::-1]]]] = belongs[::-1]  # of several the last that is written: the first token
+    return found
+
+
+def room_of(items: Iterable[Any], length: int) -> tuple[int, int]:
+    """How many special tokens stand before a text, and how many tokens of it a row holds.
+
+    Args:
+        items: of the tokenizer's template.
+    """
+    texts = [bool(item.text) for item in items]
+    room = length - texts.count(False)
+    if room < 1:
+        raise InputError(
+            f"length is {length}, expected at least {length - room + 1}: room for a token between the specials"
+        )
+    return texts.index(True), room
+
+
+def packed(items: Iterable[Any], token_ids: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Token and segment ids of a window with its special tokens."""
+    ids: list[int] = []
+    segments: list[int] = []
+    for item in items:
+        some = token_ids if item.text else (item.id,)
+        ids += some
+        segments += [item.segment] * len(some)
+    return ids, segments
+
+
+def windows(count: int, room: int, stride: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Where windows of `room` tokens begin and end (exclusive) in `count` tokens, each `stride` after the one before.
+
+    >>> [each.tolist() for each in windows(10, 4, 3)]
+    [[0, 3, 6], [4, 7, 10]]
+    """
+    step = step_of(room, stride)
+    begins = np.arange(1 + max(0, -(-(count - room) // step))) * step
+    return begins, np.minimum(begins + room, count)
+
+
+def step_of(room: int, stride: int) -> int:
+    """Tokens from a window to the next: at most a window."""
+    if stride < 0:
+        raise InputError(f"stride is {stride}, expected a number of tokens, or 0 for half a window")
+    return min(stride, room) or max(1, room // 2)
+
+
+def window_of(tokens: np.ndarray, count: int, room: int, stride: int = 0) -> np.ndarray:
+    """The window in which a token has most context on its poorer side, the first of equal ones: int [n].
+
+    Args:
+        tokens: int [n]. count, room, stride: as of `windows`.
+    """
+    step = step_of(room, stride)
+    number = np.maximum(0, (tokens - room + step) // step)[:, None] + np.arange(-(-room // step))
+    left = tokens[:, None] - number * step
+    right = np.minimum(number * step + room, count) - 1 - tokens[:, None]
+    last = max(0, -(-(count - room) // step))
+    poorer = np.where((number <= last) & (left >= 0), np.minimum(left, right), -1)
+    return number[:, 0] + poorer.argmax(1)
+
+
+def best_labels(rows: Sequence[Row], outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The best label of each word of an input, int [W], and its number in the outputs, float32 [W]; -1 and 0 without token."""
+    count = len(rows[0].about.sentence.words)
+    numbers, scores = np.full(count, -1), np.zeros(count, "float32")
+    for row, output in zip(rows, outputs):
+        values = output[row.about.tokens]
+        if len(values):
+            numbers[row.about.words], scores[row.about.words] = values.argmax(-1), values.max(-1)
+    return numbers, scores
+
+
+def has_spans(labels: Iterable[str]) -> bool:
+    """Whether labels are of BIO or IOBES (BILOU, BMES) and not names by themselves, such as parts of speech.
+
+    >>> has_spans(["O", "B-PER", "I-PER"]), has_spans(["DET", "NOUN"]), has_spans(["B", "I", "O"])
+    (True, False, True)
+    """
+    others = [label for label in labels if label != OUTSIDE]
+    return bool(others) and all(TAG.fullmatch(label) for label in others)
+
+
+def entities_of(labels: Iterable[str]) -> list[tuple[str, int, int]]:
+    """Type, first and last word of each span, by the rules of conlleval (Tjong Kim Sang and Buchholz, 2000).
+
+    They mend what is not legal: a span begins where its type changes or something inside follows nothing.
+
+    >>> entities_of(["I-PER", "I-PER", "O", "B-LOC", "I-ORG"])
+    [('PER', 0, 1), ('LOC', 3, 3), ('ORG', 4, 4)]
+    """
+    spans, begun, before, kind = [], 0, OUTSIDE, ""
+    for place, label in enumerate([*labels, OUTSIDE]):
+        now, new = split_tag(label)
+        if ends_span(before, now, kind == new):
+            spans.append((kind, begun, place - 1))
+        if begins_span(before, now, kind == new):
+            begun = place
+        before, kind = now, new
+    return spans
+
+
+def ends_span(before: str, now: str, same: bool) -> bool:
+    """Whether a span ends between two labels; `same`: they are of one type."""
+    return before != OUTSIDE and (before in "ES" or now in "BSO" or not same)
+
+
+def begins_span(before: str, now: str, same: bool) -> bool:
+    """Whether a span begins with the second of two labels."""
+    return now != OUTSIDE and (now in "BS" or before in "ESO" or not same)
+
+
+def mended(labels: Iterable[str]) -> int:
+    """How many labels continue a span that is not there.
+
+    >>> mended(["I-PER", "O", "B-LOC", "I-LOC", "I-ORG"])
+    2
+    """
+    count, before, kind = 0, OUTSIDE, ""
+    for label in labels:
+        now, new = split_tag(label)
+        count += now in "IE" and begins_span(before, now, kind == new)
+        before, kind = now, new
+    return count
+
+
+def split_tag(label: str) -> tuple[str, str]:
+    """B, I, E, S or O, and the type."""
+    tag, kind = label[:1], label[1:].removeprefix("-")
+    return SAME.get(tag, tag), kind or "_"
+
+
+KIND = TagsKind()

@@ -1,0 +1,168 @@
+"""Words and tags in columns: CoNLL (Tjong Kim Sang and De Meulder, 2003) and CoNLL-U (Universal Dependencies)."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kerasbert.data.reading import line_lists, plain_name
+from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
+from kerasbert.errors import InputError
+from kerasbert.registry import register_reader, register_task
+from kerasbert.tasks.base import Task
+
+UD = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+DOCUMENT = "-DOCSTART-"
+
+
+def read_conll(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]]:
+    """Sentences of a file: the line where each begins, its words and its tags.
+
+    A name that ends in .conllu is CoNLL-U, jsonl, json, parquet, tsv and csv are tables whose words and tags are lists or have
+    blanks between them; anything else has a word a line, in columns with tabs or blanks between them, and a blank line after a
+    sentence. A table without tags holds raw texts. What is given to a trained model may also be one column, of words, or, where
+    no line ends in a tag of the task, a raw text a line.
+
+    Args:
+        task: its `label` names the column of tags: one of CoNLL-U's, or a number from 1; by default the last one. `text`
+            likewise, by default the first one (CoNLL-U's FORM).
+
+    Raises:
+        InputError: a line with another number of columns than the first, an empty word; with file and line.
+    """
+    (path,) = check_files([source])
+    ud = plain_name(path).suffix.lower() == ".conllu"
+    if not ud and _is_table(path, task):
+        return [(line, _listed(task, path, line, row)) for line, row in numbered_table(path, raw=True)]
+    if not ud and (untagged := _untagged(path, task)):
+        return untagged
+    sentences: list[tuple[int, dict[str, Any]]] = []
+    words: list[str] = []
+    tags: list[str] = []
+    columns, begun = None, 0
+    for number, fields in _lines(path, ud):
+        if not fields or fields[0] == DOCUMENT:
+            if words:
+                sentences.append((begun, {task.text: words, task.label: tags}))
+            words, tags = [], []
+            continue
+        columns = columns or _columns(path, number, task, len(fields), ud)
+        width, word, tag = columns
+        if len(fields) != width:
+            raise InputError(f"{path}, line {number}: {len(fields)} columns, expected {width}. Mend the line")
+        if not fields[word] or not fields[tag]:
+            raise InputError(f"{path}, line {number}: an empty {'tag' if fields[word] else 'word'}. Mend the line")
+        begun = begun if words else number
+        if " " in fields[tag]:
+            hint = "Is it a table? Name its columns (--text-column, --label-column)"
+            raise InputError(f"{path}, line {number}: the tag {fields[tag]!r:.40} holds blanks. {hint}")
+        words.append(fields[word])
+        tags.append(fields[tag])
+    if words:
+        sentences.append((begun, {task.text: words, task.label: tags}))
+    return sentences
+
+
+def _untagged(path: Path | str, task: Task) -> list[tuple[int, dict[str, Any]]]:
+    """Words or raw texts without tags; empty where the task has no labels yet, or the file some of them."""
+    known = {*task.labels, *task.labels.values()}
+    rows = list(_lines(path, False)) if known else []
+    if any(field in known for _, fields in rows for field in fields[1:]):
+        return []
+    if any(len(fields) > 1 for _, fields in rows):
+        texts = dict(enumerate(itertools.chain.from_iterable(line_lists(path, None)), 1))
+        return [(number, {task.text: texts[number].removesuffix("\r")}) for number, fields in rows if fields]
+    sentences = itertools.groupby(rows, key=lambda row: bool(row[1]))
+    groups = [list(group) for there, group in sentences if there]
+    return [(group[0][0], {task.text: [fields[0] for _, fields in group]}) for group in groups]
+
+
+def _is_table(path: Path | str, task: Task) -> bool:
+    """Whether a file is a table; a tsv without the column of words is columns, as of BioBERT's data."""
+    kind = file_format(path)
+    if kind != "tsv":
+        return kind in TABLES
+    return task.text in next((fields for _, fields in _lines(path, False) if fields), ())
+
+
+def _lines(path: Path | str, ud: bool) -> Iterator[tuple[int, list[str]]]:
+    """Number and fields of each line; none of a blank one. What CoNLL-U has besides words is left out."""
+    number = 0
+    for lines in line_lists(path, None):
+        for line in lines:
+            number += 1
+            line = line.strip("\r ")
+            if ud and line.startswith("#"):
+                continue
+            if not line.strip("\t "):
+                fields = []
+            else:
+                fields = line.split("\t") if "\t" in line else [field for field in line.split(" ") if field]
+            # the range of a contraction and a node that is not in the text
+            if ud and fields and not fields[0].isdecimal() and fields[0].replace("-", "").replace(".", "").isdecimal():
+                continue
+            yield number, fields
+
+
+def _columns(path: Path | str, number: int, task: Task, width: int, ud: bool) -> tuple[int, int, int]:
+    """How many columns there are, and which hold words and tags."""
+    if ud and width != len(UD):
+        raise InputError(
+            f"{path}, line {number}: {width} columns, expected CoNLL-U's {len(UD)}, with tabs between them"
+        )
+    if width < 2:
+        raise InputError(
+            f"{path}, line {number}: one column, expected a word and its tag, with a tab or blanks between them"
+        )
+    return (
+        width,
+        _column(path, task.text, width, ud, UD.index("form") if ud else 0),
+        _column(path, task.label, width, ud, UD.index("upos") if ud else width - 1),
+    )
+
+
+def _column(path: Path | str, name: str, width: int, ud: bool, usual: int) -> int:
+    """The column of a name or a number; the usual one where the name says nothing."""
+    if ud and name.lower() in UD:
+        return UD.index(name.lower())
+    if not name.isdecimal():
+        return usual
+    if not 0 < int(name) <= width:
+        raise InputError(f"{path} has {width} columns, expected a number from 1. Received: {name}")
+    return int(name) - 1
+
+
+def _listed(task: Task, path: Path | str, line: int, row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a table, its words and tags as lists where it has both."""
+    if task.text not in row:
+        raise InputError(f"{path}, line {line} has no column {task.text!r}. It has: {', '.join(map(str, row))}")
+    if task.label not in row:
+        return row
+    values = dict(row)
+    for name in (task.text, task.label):
+        value = row[name].split(" ") if isinstance(row[name], str) else row[name]
+        if not isinstance(value, list):
+            raise InputError(f"{path}, line {line}: {name!r} is {json.dumps(value)[:40]}, expected a list")
+        values[name] = [each for each in value if each != ""] if isinstance(row[name], str) else value
+    return values
+
+
+register_reader("conll", read_conll)
+_COLUMNS = {"kind": "tags", "reader": "conll", "text": "words", "label": "tags"}
+_TXT = {
+    "train": ("train.conll", "train.txt"),
+    "dev": ("dev.conll", "valid.txt", "dev.txt"),
+    "test": ("test.conll", "test.txt"),
+}
+_CONLL2003 = {"train": ("train.txt", "eng.train"), "dev": ("valid.txt", "eng.testa"), "test": ("test.txt", "eng.testb")}
+_WNUT17 = {
+    "train": ("wnut17train.conll", "train.conll"),
+    "dev": ("emerging.dev.conll", "dev.conll"),
+    "test": ("emerging.test.annotated", "test.conll"),
+}
+_UD = {split: (f"*-ud-{split}*.conllu", f"{split}.conllu") for split in ("train", "dev", "test")}
+register_task("ner", Task("ner", metric="f1", files=_TXT, **_COLUMNS))
+register_task("conll2003", Task("conll2003", metric="f1", files=_CONLL2003, **_COLUMNS))
+register_task("wnut17", Task("wnut17", metric="f1", files=_WNUT17, **_COLUMNS))
+register_task("pos", Task("pos", metric="accuracy", files=_UD, **{**_COLUMNS, "label": "upos"}))

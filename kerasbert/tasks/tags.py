@@ -1,0 +1,189 @@
+"""A label for every word: entities in BIO or IOBES, parts of speech (Devlin et al., 2019, section 5.3)."""
+
+import dataclasses
+from collections import Counter
+
+import numpy as np
+
+from kerasbert.answers.tags import OUTSIDE, best_labels, entities_of, has_spans, mended
+from kerasbert.errors import InputError
+from kerasbert.layers.heads import LabelHead
+from kerasbert.tasks import tables
+from kerasbert.tasks.base import TaskKind
+from kerasbert.text.words import split_words
+
+OF_SPANS = ("f1", "precision", "recall")
+FEWEST = 0.5  # of labels that look like BIO, so that the others among them are mistakes
+
+
+class Tags(TaskKind):
+    """Cross-entropy of each word's label, at its first token; F1 over spans as conlleval has it, accuracy over words.
+
+    Metrics that choose nothing: `mended`, labels that continue a span that is not there; `without_token`, words that no token
+    stands for, which get O.
+    """
+
+    name = "tags"
+    metrics_known = (*OF_SPANS, "accuracy", "loss")
+
+    def with_labels(self, task, source, lines, values):
+        """The task with its tags; those that are no spans are judged by accuracy, whatever spans were to be judged by."""
+        counts = Counter()
+        for line, value in zip(lines, values):
+            counts.update(tags_of(value, source, line))
+        names = {label: label for label in sorted(counts)}
+        if len(names) < 2:
+            raise InputError(
+                f"{source} has one tag only in column {task.label!r}: {min(names)!r}; expected at least two"
+            )
+        check_tags(names, source, lines, values)
+        metric = task.metric
+        if not has_spans(names) and metric in OF_SPANS:
+            metric = "accuracy"
+        return dataclasses.replace(task, labels=names, metric=metric)
+
+    def check_metric(self, task):
+        super().check_metric(task)
+        if task.labels and not has_spans(task.labels.values()) and task.metric in OF_SPANS:
+            raise InputError(f"no metric {task.metric!r} for tags that are not of BIO or IOBES. All: accuracy, loss")
+
+    def continued(self, task, begun):
+        return task if task.labels else dataclasses.replace(task, labels=begun.get("labels") or {})
+
+    def targets(self, task, source, lines, values, texts):
+        index = {name: i for i, name in enumerate(task.labels.values())}
+        index |= {value: i for i, value in enumerate(task.labels)}
+        targets = []
+        for line, value, text in zip(lines, values, texts):
+            tags, words = tags_of(value, source, line), words_of(text)
+            where = tables.where(source, line)
+            if len(tags) != len(words):
+                hint = "" if isinstance(text, tuple) else ". Give the words as a list"
+                told = " ".join(words)
+                raise InputError(
+                    f"{where}: {len(tags)} tags of {len(words)} words, expected one each: {told!r:.80}{hint}"
+                )
+            for word, tag in zip(words, tags):
+                if tag not in index:
+                    known = ", ".join(list(task.labels)[:20])
+                    raise InputError(
+                        f"{where}: tag {tag!r:.40} of the word {word!r:.40} is unknown. Expected one of: {known}"
+                    )
+            targets.append(np.array([index[tag] for tag in tags], "int32"))
+        return targets
+
+    def group(self, target):
+        return tuple(np.unique(target).tolist())
+
+    def absent(self, task, train, dev):
+        there = [set(np.concatenate([np.zeros(0, int), *rows.targets]).tolist()) for rows in (train, dev)]
+        names = [name for i, name in enumerate(task.labels.values()) if i in there[0] - there[1]]
+        return [f"no dev row has the tag{'s' * (len(names) > 1)} {', '.join(map(repr, names[:10]))}"] if names else []
+
+    def batch(self, task, rows, targets, count, length):
+        label, weight = np.zeros((count, length), "int32"), np.zeros((count, length), "float32")
+        for i, (row, target) in enumerate(zip(rows, targets)):
+            label[i, row.about.tokens], weight[i, row.about.tokens] = target[row.about.words], 1
+        return {"label": label, "label_weight": weight}
+
+    def heads(self, encoder, task):
+        spec, policy = encoder.spec, {"name": "classifier", "dtype": encoder.dtype_policy}
+        head = LabelHead(max(1, len(task.labels)), spec.initializer, spec.dropout, **policy)
+        return {"classifier": head}, {"classifier": (None, None, spec.hidden)}
+
+    def metrics(self, task, outputs, targets, encoded=None):
+        names, log = list(task.labels.values()), []
+        total = dict.fromkeys(("words", "right", "gold", "predicted", "both", "mended", "without_token"), 0)
+        for target, at in zip(targets, encoded.of()):
+            rows, values = encoded.rows[at], outputs[at]
+            numbers = best_labels(rows, values)[0]
+            log += [_log_of(value[row.about.tokens], target[row.about.words]) for row, value in zip(rows, values)]
+            total["words"] += len(target)
+            total["without_token"] += int((numbers < 0).sum())
+            outside = names.index(OUTSIDE) if OUTSIDE in names else -1
+            total["right"] += int((np.where(numbers < 0, outside, numbers) == target).sum())
+            if has_spans(names):
+                predicted = [names[number] if number >= 0 else OUTSIDE for number in numbers]
+                gold, found = (set(entities_of(each)) for each in ([names[i] for i in target], predicted))
+                for name, count in (("gold", gold), ("predicted", found), ("both", gold & found)):
+                    total[name] += len(count)
+                total["mended"] += mended(predicted)
+        log = np.concatenate([np.zeros(0), *log])
+        result = {"accuracy": _share(total["right"], total["words"]), "loss": float(log.mean()) if len(log) else 0.0}
+        result["without_token"] = float(total["without_token"])
+        if not has_spans(names):
+            return result
+        precision, recall = _share(total["both"], total["predicted"]), _share(total["both"], total["gold"])
+        f1 = 2 * precision * recall / (precision + recall) if total["both"] else 0.0
+        return {"f1": f1, "precision": precision, "recall": recall} | result | {"mended": float(total["mended"])}
+
+    def strings(self, task):
+        return ("text",)
+
+    def served(self, run, tokenizer, strings, length, labels):
+        from kerasbert.tasks import tags_graph
+
+        return tags_graph.served(run, tokenizer, strings["text"], length, labels, self.options["stride"])
+
+    def unserved(self, served, labels):
+        from kerasbert.tasks import tags_graph
+
+        return tags_graph.unserved(served)
+
+    def described(self):
+        return (
+            "`words`, `labels` [B, W] string, `starts`, `ends` [B, W] int32 in characters, `scores` [B, W] float32, the first "
+            "`lengths` [B] int32 of each; of tags in BIO or IOBES also `entities`, `entity_labels` [B, E] string, "
+            "`entity_starts`, `entity_ends` [B, E] int32, the first `entity_counts` [B] int32 of each"
+        )
+
+
+def tags_of(value, source, line):
+    """The tags of a row: a list, or a text with blanks between them."""
+    tags = value.split() if isinstance(value, str) else [str(tag).strip() for tag in value]
+    if not all(tags):
+        raise InputError(
+            f"{tables.where(source, line)}: tag {tags.index('') + 1} is empty, expected a tag for every word"
+        )
+    return tags
+
+
+def words_of(text):
+    """The words of an input as `Rows` hold it: a raw text, or a tuple with a tuple of words."""
+    if isinstance(text, str):
+        return [word for word, _, _ in split_words(text)]
+    return text[0] if text and isinstance(text[0], tuple) else text
+
+
+def check_tags(names, source, lines, values):
+    """Refuse tags that are not BIO or IOBES where the others are.
+
+    Raises:
+        InputError: with file and line.
+    """
+    if OUTSIDE not in names or has_spans(names):
+        return
+    wrong = {name for name in names if name != OUTSIDE and not has_spans([name])}
+    if len(wrong) > FEWEST * len(names):
+        return
+    for line, value in zip(lines, values):
+        for tag in tags_of(value, source, line):
+            if tag in wrong:
+                raise InputError(
+                    f"{tables.where(source, line)}: tag {tag!r:.40} is none of O, B-TYPE, I-TYPE, E-TYPE, S-TYPE, as the others "
+                    "are. Mend it"
+                )
+
+
+def _share(part, whole):
+    return part / whole if whole else 0.0
+
+
+def _log_of(logits, target):
+    """Nats of each word: [n, L], [n] -> [n]."""
+    logits = logits.astype("float64")
+    shifted = logits - logits.max(-1, keepdims=True)
+    return np.log(np.exp(shifted).sum(-1)) - shifted[np.arange(len(target)), target]
+
+
+KIND = Tags()

@@ -1,0 +1,172 @@
+"""Words, windows, labels and entities as TensorFlow operations, for SavedModels: those of `answers.tags`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from kerasbert.answers.tags import OUTSIDE, begins_span, ends_span, has_spans, room_of, split_tag, step_of
+from kerasbert.inputs import NAMES
+from kerasbert.text.words_graph import Words, decode
+
+_NONE = np.iinfo(np.int64).max
+
+
+class Windows(NamedTuple):
+    """The windows [R] of all texts, one text after the other.
+
+    Args:
+        packed: the network's inputs [R, S], and `owners`. row, place: int64 [W], for each word of all texts the window in which
+            its first token has most context, and the token there. answered: bool [W], whether the word has a token.
+    """
+
+    packed: dict[str, tf.Tensor]
+    row: tf.Tensor
+    place: tf.Tensor
+    answered: tf.Tensor
+
+
+def served(
+    run: Callable[[dict], Mapping], tokenizer: Any, texts: tf.Tensor, length: int, labels: Sequence[str], stride: int
+) -> dict[str, tf.Tensor]:
+    """What `TagsKind.rows` and `decode` give, for raw texts [B].
+
+    Args:
+        run: packed rows -> {"probabilities": [R, S, C]}. tokenizer: GraphTokenizer.
+
+    Returns:
+        words, labels string, starts, ends int32, scores float32 [B, words of the longest text], lengths int32 [B]; where the
+        labels are of spans also entities, entity_labels string, entity_starts, entity_ends int32 [B, most], entity_counts [B].
+    """
+    words = tokenizer.words(texts)
+    ids, starts, ends = tokenizer.tokenize(tf.strings.reduce_join(words.strings, axis=-1, separator=" "))
+    windows = _windows(tokenizer, ids, _first_tokens(words, ids, starts, ends), words, length, stride)
+    probabilities = run(windows.packed)["probabilities"]
+    values = tf.gather_nd(probabilities, tf.stack([windows.row, windows.place], 1))
+    outside = tf.constant(len(labels), tf.int32)
+    numbers = tf.where(windows.answered, tf.argmax(values, axis=-1, output_type=tf.int32), outside)
+    scores = tf.where(windows.answered, tf.reduce_max(values, axis=-1), 0.0)
+
+    def padded(flat: tf.Tensor, default: Any) -> tf.Tensor:
+        return words.starts.with_flat_values(flat).to_tensor(default)
+
+    answers = {
+        "words": words.strings.to_tensor(""),
+        "labels": padded(tf.gather(tf.constant([*labels, OUTSIDE]), numbers), ""),
+        "starts": words.starts.to_tensor(0),
+        "ends": words.ends.to_tensor(0),
+        "scores": padded(scores, 0.0),
+        "lengths": tf.cast(words.starts.row_lengths(), tf.int32),
+    }
+    return answers | (_entities(decode(texts), words, numbers, labels) if has_spans(labels) else {})
+
+
+def _first_tokens(words: Words, ids: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.Tensor:
+    """The first token of each word, int64 [W], counted in its text; _NONE where it has none. See `answers.tags.first_tokens`."""
+    lengths = tf.cast(words.ends.flat_values - words.starts.flat_values, tf.int64)
+    begins = tf.concat([[0], tf.cumsum(lengths + 1)], 0)  # of words, all texts one after the other
+    word_starts, word_ends = begins[:-1], begins[:-1] + lengths
+    rows = ids.value_rowids()
+    shift = tf.gather(tf.gather(begins, words.starts.row_splits), rows)
+    first, last = (tf.cast(each.flat_values, tf.int64) + shift for each in (starts, ends))
+    count = tf.size(word_ends, tf.int64)
+    word = tf.searchsorted(word_ends, first, side="right", out_type=tf.int64)
+    known = tf.gather(tf.concat([word_starts, [_NONE]], 0), word)
+    belongs = tf.maximum(known, first) < last
+    number = tf.range(tf.size(rows, tf.int64)) - tf.gather(ids.row_splits, rows)
+    return tf.math.unsorted_segment_min(tf.boolean_mask(number, belongs), tf.boolean_mask(word, belongs), count)
+
+
+def _windows(tokenizer: Any, ids: tf.RaggedTensor, first: tf.Tensor, words: Words, length: int, stride: int) -> Windows:
+    lead, room = room_of(tokenizer.single, length)
+    step = step_of(room, stride)
+    tokens = ids.row_lengths()
+    count = 1 + tf.maximum(tf.constant(0, tf.int64), (tokens - room + step - 1) // step)
+    owners = tf.repeat(tf.range(ids.nrows()), count)
+    before = tf.cumsum(count, exclusive=True)
+    begin = (tf.range(tf.size(owners, tf.int64)) - tf.gather(before, owners)) * step
+    end = tf.minimum(begin + room, tf.gather(tokens, owners))
+    shift = tf.gather(ids.row_splits, owners)
+    window = tf.ragged.range(shift + begin, shift + end)
+    window = window.with_flat_values(tf.gather(ids.flat_values, window.flat_values))
+
+    answered = first != _NONE
+    first = tf.where(answered, first, 0)
+    text = words.starts.value_rowids()
+    # of the windows that hold a token the first with most context on the poorer side, as in `answers.tags.window_of`
+    several = -(-room // step)
+    number = tf.maximum(tf.constant(0, tf.int64), (first - room + step) // step)[:, None] + tf.range(
+        several, dtype=tf.int64
+    )
+    left = first[:, None] - number * step
+    right = tf.minimum(number * step + room, tf.gather(tokens, text)[:, None]) - 1 - first[:, None]
+    held = (number < tf.gather(count, text)[:, None]) & (left >= 0)
+    order = tf.minimum(left, right) * several - tf.range(several, dtype=tf.int64)
+    best = tf.argmax(tf.where(held, order, -_NONE), axis=1)
+    nth = tf.gather(number, best, axis=1, batch_dims=1)
+    row = tf.gather(before, text) + nth
+    return Windows(
+        _packed(tokenizer, window) | {"owners": tf.cast(owners, tf.int32)}, row, lead + first - nth * step, answered
+    )
+
+
+def _packed(tokenizer: Any, tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    """Rows of tokens [R, (S)] with their special tokens, padded."""
+    token_ids, segment_ids = [], []
+    for item in tokenizer.single:
+        some = tokens if item.text else tf.RaggedTensor.from_tensor(tf.fill([tokens.nrows(), 1], item.id))
+        token_ids.append(some)
+        segment_ids.append(tf.zeros_like(some) + item.segment)
+    packed, segments = tf.concat(token_ids, 1), tf.concat(segment_ids, 1)
+    padded = packed.to_tensor(tokenizer.pad_id), tf.ones_like(packed).to_tensor(), segments.to_tensor()
+    return dict(zip(NAMES, padded, strict=True))
+
+
+def _entities(codes: tf.RaggedTensor, words: Words, numbers: tf.Tensor, labels: Sequence[str]) -> dict[str, tf.Tensor]:
+    """The spans of labels; see `answers.tags.entities_of`."""
+    tags = [split_tag(label) for label in (*labels, OUTSIDE)]
+    pairs = [[(one[0], two[0], one[1] == two[1]) for two in tags] for one in tags]
+    begins, ends = (tf.constant([[rule(*pair) for pair in row] for row in pairs]) for rule in (begins_span, ends_span))
+    outside = tf.constant([len(labels)], tf.int32)
+    splits, rows = words.starts.row_splits, words.starts.value_rowids()
+    places = tf.range(tf.size(numbers, tf.int64))
+    count = tf.size(numbers)
+    before = tf.where(places == tf.gather(splits, rows), outside, tf.concat([outside, numbers], 0)[:count])
+    after = tf.where(places + 1 == tf.gather(splits, rows + 1), outside, tf.concat([numbers, outside], 0)[1:])
+    first = tf.where(tf.gather_nd(begins, tf.stack([before, numbers], 1)))[:, 0]
+    last = tf.where(tf.gather_nd(ends, tf.stack([numbers, after], 1)))[:, 0]
+    spans = tf.searchsorted(first, splits, out_type=tf.int64)
+    starts, stops = tf.gather(words.starts.flat_values, first), tf.gather(words.ends.flat_values, last)
+    shift = tf.gather(codes.row_splits, tf.gather(rows, first))
+    cut = tf.ragged.range(shift + tf.cast(starts, tf.int64), shift + tf.cast(stops, tf.int64))
+    texts = tf.strings.unicode_encode(cut.with_flat_values(tf.gather(codes.flat_values, cut.flat_values)), "UTF-8")
+    kinds = tf.gather(tf.constant([kind for _, kind in tags]), tf.gather(numbers, last))
+
+    def padded(flat: tf.Tensor, default: Any) -> tf.Tensor:
+        return tf.RaggedTensor.from_row_splits(flat, spans, validate=False).to_tensor(default)
+
+    return {
+        "entities": padded(texts, ""),
+        "entity_labels": padded(kinds, ""),
+        "entity_starts": padded(starts, 0),
+        "entity_ends": padded(stops, 0),
+        "entity_counts": tf.cast(spans[1:] - spans[:-1], tf.int32),
+    }
+
+
+def unserved(served: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    """The json of `Tags` of what a SavedModel gave."""
+    answers = []
+    for i, count in enumerate(served["lengths"].tolist()):
+        lists = {name: served[name][i][:count].tolist() for name in ("words", "labels", "starts", "ends", "scores")}
+        lists |= {name: [each.decode() for each in lists[name]] for name in ("words", "labels")}
+        many = int(served["entity_counts"][i]) if "entity_counts" in served else 0
+        columns = [served[f"entity_{name}"][i][:many].tolist() for name in ("labels", "starts", "ends")] if many else []
+        texts = served["entities"][i][:many].tolist() if many else []
+        found = zip(*columns, texts) if many else ()
+        entities = [
+            {"label": label.decode(), "start": a, "end": b, "text": text.decode()} for label, a, b, text in found
+        ]
+        answers.append(lists | {"entities": entities})
+    return answers
