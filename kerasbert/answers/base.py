@@ -31,6 +31,7 @@ class Kind:
         columns: the fields of an answer that a table gets.
         since: int, the first format of bundles that knows it; new kinds leave it at 3.
         lists: numbers of the parts of an input that may be a list of texts, such as words or choices.
+        asked: how many of a training row's parts, the first ones, an input of a prediction has; None for all of them.
         defaults: its options, json values by name, and what holds without them; a task says others (`Task.options`).
         options: the same with what `configured` was given.
     """
@@ -44,6 +45,7 @@ class Kind:
     columns: tuple[str, ...] = ("labels",)
     since = 3
     lists: tuple[int, ...] = ()
+    asked: int | None = None
     defaults: Mapping[str, Any] = MappingProxyType({})
 
     @property

@@ -29,7 +29,7 @@ def read(path: str, columns: Sequence[str], task: Task) -> tuple[str, list[dict[
     """
     check_files([path])
     kind, lists = file_format(path), {columns[i] for i in task.how.answers.lists}
-    if task.reader and list(columns) == list(task.parts):
+    if task.reader and list(columns) == list(task.asked) == list(task.parts):
         kind, numbered = "jsonl", table(task, Path(path), columns)
     elif kind in TABLES:
         numbered = numbered_table(path, columns=columns, raw=True)

@@ -306,7 +306,7 @@ def about(
         any_length=any_length,
         labels=tuple(built.labels or ()) if kind.labelled else (),
         pair=_pair(built),
-        parts=task.parts if task is not None and kind.since > 1 else (),
+        parts=task.asked if task is not None and kind.since > 1 else (),
         options=dict(task.options) if task is not None and kind.since > 1 else {},  # others decode without
         target=target,
         versions=_versions(),
