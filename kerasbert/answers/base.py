@@ -126,6 +126,10 @@ class Kind:
         expected = "str or a list of str" if number in self.lists else "str"
         raise InputError(f"{where}: {name} is a {type(value).__name__}, expected {expected}")
 
+    def example(self, made: Any) -> Any:
+        """An input of the kind, of a made text, or of a pair where inputs have two parts: for timings and comparisons."""
+        return made
+
     def width(self, labels: Sequence[str]) -> int | None:
         """C of an output; None where the model alone knows it."""
         return len(labels) if self.labelled else None

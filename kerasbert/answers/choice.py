@@ -44,6 +44,9 @@ class ChoiceKind(Kind):
     columns = ("index", "text", "score")
     lists = (1,)
 
+    def example(self, made):
+        return made[0], (made[1] or "a", made[0] or "b")
+
     def width(self, labels):
         return 1
 

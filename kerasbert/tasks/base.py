@@ -250,6 +250,13 @@ class TaskKind:
         """
         raise NotImplementedError
 
+    def check_batch(self, batch: int, parts: int) -> None:
+        """Refuse a batch that the loss cannot be computed on in parts.
+
+        Args:
+            batch: int, as of `batch`'s count. parts: int, replicas x micro-batches, which divide it.
+        """
+
     def scaled(self, task: Task, targets: Any) -> Any:
         """Targets in the unit of the head."""
         return targets

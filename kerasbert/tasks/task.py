@@ -141,6 +141,14 @@ def read_rows(task: Task, source: Source | str, *, targets: bool = True) -> Rows
     return Rows(texts, task.how.targets(task, source, lines, raw, texts), raw)
 
 
+def answerable(task: Task, texts: Sequence[Any]) -> list[Any]:
+    """The inputs to answer of a table's rows (`Rows.texts`): they, or where a kind answers fewer parts each of their texts."""
+    if task.asked == task.parts:
+        return list(texts)
+    parts = [part for text in texts for part in (text if isinstance(text, tuple) else (text,))]
+    return [text for part in parts for text in (part if isinstance(part, tuple) else (part,))]
+
+
 def one(parts: Parts) -> Any:
     """The parts of an input as `Rows` hold them: a single text by itself."""
     return parts[0] if len(parts) == 1 and isinstance(parts[0], str | bytes) else parts

@@ -111,6 +111,7 @@ class FineTuning(Job):
         reads["settings"] = numbers(reads["declared"], self.encoder.tokenizer, self.task.settings)
         encode = functools.partial(encode_texts, self.encoder.tokenizer, longest=self.longest, **reads)
         self.train, self.dev = [encode(part.texts) for part in parts]
+        self.task.how.check_batch(config.batch, self.devices.num_replicas_in_sync * config.accumulate)
         keras.utils.set_random_seed(config.seed)
         with precision(config.precision):
             program = TaskObjective(self.encoder, self.task)

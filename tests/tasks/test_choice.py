@@ -1,16 +1,19 @@
 """Choices in training: batches that keep an input's rows together, the loss by hand, the files of SWAG and RACE."""
 
 import json
+import random
 
 import numpy as np
 import pytest
 
+import kerasbert as kb
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.batches import encode_texts, epoch_order, training_batches
 from kerasbert.tasks.tables import in_memory
 from kerasbert.tasks.task import find_task, read_rows, split_files
 from tests import tiny
+from tests.support import forked
 
 TASK = Task("choice", kind="choice", text="context", text_b="choices")
 TEXTS = [
@@ -170,3 +173,141 @@ def test_wrong_articles_are_named(tmp_path, change, message):
         read_rows(find_task("race"), write(tmp_path / "a.txt", ARTICLE | change))
     with pytest.raises(InputError, match=r"b.txt, line 1: no json"):
         read_rows(find_task("race"), write(tmp_path / "b.txt", "plain text"))
+
+
+def rows(count, seed):
+    """Contexts with two to four choices, of which one is good."""
+    draw, words, made = random.Random(seed), tiny.sentences(5 * count, seed), []
+    for i in range(count):
+        kept = [" ".join(word for word in each.split() if word not in tiny.GOOD) for each in words[5 * i :][:5]]
+        right, choices = draw.randrange(2), [f"{each} bad" for each in kept[1 : draw.randint(3, 5)]]
+        choices[right] = choices[right].removesuffix("bad") + "good"
+        made.append({"context": kept[0], "choices": choices, "label": right})
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with train and dev rows, and a run that has learnt them."""
+    folder = tmp_path_factory.mktemp("choice")
+    write(folder / "train.jsonl", *rows(200, 1)), write(folder / "dev.jsonl", *rows(30, 2))
+    encoder = kb.build("bert/tiny", **tiny.SPEC | {"blocks.layers": 1})
+    encoder.tokenizer = tiny.tokenizer()
+    settings = {"epochs": 5, "batch": 20, "learning_rate": 1e-2, "length": 24, "quiet": True}
+    kb.finetune(encoder, "choice", folder, out=folder / "run", **settings)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_file_of_choices_to_the_phone(trained, tmp_path, capsys):
+    """File -> finetune -> evaluate -> predict over a file -> SavedModel -> .tflite: equal answers."""
+    import tensorflow as tf
+
+    from kerasbert import mobile
+    from kerasbert.cli import main
+    from kerasbert.mobile.runtime import load
+
+    run, dev = trained / "run", trained / "dev.jsonl"
+    assert kb.evaluate(run, trained)["metrics"]["accuracy"] > 0.9
+    assert main(["predict", str(run), "--data", str(dev)]) == 0
+    answered = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    model = kb.load(run)
+    texts = [(row["context"], row["choices"]) for row in answered] + [
+        ("", ["good", "bad"]),
+        ("old " * 40, ["bad", "a good"]),
+    ]
+    answers = kb.predict(model, texts)
+    assert [row["index"] for row in answered] == [answer.index for answer in answers[:-2]]
+    assert [answer.truncated for answer in answers[-2:]] == [False, True]
+    assert main(["predict", str(run), "the cat\tbad\tgood", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == "good"
+
+    kb.export(model, tmp_path / "serving")
+    serve = tf.saved_model.load(str(tmp_path / "serving")).signatures["serving_default"]
+    filled = [[*choices, *[""] * (4 - len(choices))] for _, choices in texts]
+    served = serve(context=tf.constant([context for context, _ in texts]), choices=tf.constant(filled))
+    served = {name: value.numpy() for name, value in served.items()}
+    for i, answer in enumerate(answers):
+        assert (answer.index, answer.text.encode(), answer.truncated) == tuple(
+            served[name][i] for name in ("index", "text", "truncated")
+        )
+        np.testing.assert_allclose(served["scores"][i], [*answer.scores, *[0.0] * (4 - len(answer.scores))], atol=1e-5)
+    empty = serve(context=tf.zeros([0], tf.string), choices=tf.zeros([0, 3], tf.string))
+    assert {name: tuple(value.shape) for name, value in empty.items()} == {
+        **dict.fromkeys(("index", "text", "score", "truncated"), (0,)),
+        "scores": (0, 3),
+    }
+
+    report = mobile.compress(model, out=tmp_path / "choice.tflite", quantize="none", data=dev)
+    assert (report["agreement"], report["accuracy"]["keras"]) == (1.0, report["accuracy"]["tflite"])
+    phone = load(tmp_path / "choice.tflite", cache=False)(texts)
+    assert [answer.to_json() for answer in phone] == [
+        answer.to_json() | {name: pytest.approx(answer.to_json()[name], abs=1e-5) for name in ("score", "scores")}
+        for answer in answers
+    ]
+
+
+TWO = """
+import sys, numpy as np, kerasbert as kb
+from kerasbert.layers.naming import values
+folder, weights = sys.argv[1], []
+for strategy, accumulate in (("cpu:2", 2), ("cpu", 1)):
+    settings = {"steps": 2, "batch": 8, "length": 16, "strategy": strategy, "accumulate": accumulate, "quiet": True}
+    settings |= {"out": f"{folder}/{accumulate}", "changes": {"dropout": 0.2}}
+    weights.append(values(kb.finetune(folder + "/bert", "choice", folder + "/train.jsonl", **settings)))
+print(max(float(np.abs(weights[0][name] - weights[1][name]).max()) for name in weights[0]))
+"""
+
+
+@pytest.mark.slow
+def test_two_replicas_with_micro_batches_are_one(tmp_path):
+    """Dropout on: an input's choices are never separated."""
+    write(tmp_path / "train.jsonl", *rows(40, 1))
+    encoder = kb.build("bert/tiny", **tiny.SPEC | {"blocks.layers": 1})
+    kb.save(encoder, tmp_path / "bert", tokenizer=tiny.tokenizer())
+    assert 0 < float(forked("-c", TWO, tmp_path).stdout) < 2e-5
+
+
+@pytest.mark.slow
+def test_twenty_updates_are_those_of_torch(tmp_path):
+    """Same weights, batches and AdamW, no dropout: losses of transformers' BertForMultipleChoice within 1e-4."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    import tensorflow as tf
+
+    from kerasbert.tasks.model import TaskObjective
+    from kerasbert.training.optimizers import AdamW
+    from kerasbert.training.step import StepCore
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 40, "num_hidden_layers": 2}
+    sizes |= {"vocab_size": tiny.tokenizer().size, "max_position_embeddings": 40}
+    config = transformers.BertConfig(**sizes, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    theirs = transformers.BertForMultipleChoice(config).train()
+    theirs.bert.save_pretrained(tmp_path)
+    objective = TaskObjective(kb.import_checkpoint(tmp_path, tokenizer="none"), TASK)
+    weight, bias = theirs.classifier.weight.detach().numpy().T, theirs.classifier.bias.detach().numpy()
+    objective.model.heads["classifier"].set_weights([weight, bias])
+    core = StepCore(objective, AdamW(5e-4, weight_decay=0.01, epsilon=1e-8), tf.distribute.get_strategy(), clip=1.0)
+    named = dict(theirs.named_parameters())
+    plain = {name for name in named if name.endswith("bias") or "LayerNorm" in name}
+    groups = [{"params": [named[name] for name in named if name not in plain], "weight_decay": 0.01}]
+    groups.append({"params": [named[name] for name in plain], "weight_decay": 0.0})
+    optimizer = torch.optim.AdamW(groups, lr=5e-4, eps=1e-8)
+
+    made = rows(21, 3)
+    packed = encoded([(row["context"], tuple(row["choices"])) for row in made])
+    targets = np.array([row["label"] for row in made], "int32")
+    batches = training_batches(packed, targets, batch=4, longest=16, seed=0, task=TASK)
+    names = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
+    for _ in range(20):
+        batch = next(batches)
+        ours = float(core.step({name: tf.convert_to_tensor(value) for name, value in batch.items()})["loss"])
+        shape, real = batch["choices"].shape, torch.tensor(batch["label_weight"] > 0)
+        inputs = {name: torch.tensor(batch[own].reshape(*shape, -1)).long() for name, own in names.items()}
+        logits = theirs(**inputs).logits.masked_fill(~torch.tensor(batch["choices"]), -1e9)
+        loss = torch.nn.functional.cross_entropy(logits[real], torch.tensor(batch["label"]).long()[real])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        optimizer.step()
+        assert ours == pytest.approx(float(loss.detach()), abs=1e-4)
