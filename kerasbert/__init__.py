@@ -24,6 +24,8 @@ _HOMES = {
     "evaluate": "training.evaluation",
     "predict": "tasks.predict",
     "encode": "tasks.predict",
+    "similarity": "tasks.search",
+    "search": "tasks.search",
     "import_checkpoint": "checkpoints",
     "export_checkpoint": "checkpoints",
     "Spec": "spec",

@@ -4,6 +4,8 @@ A third party adds a kind by `register(ITS_KIND)`, and its side of training by `
 """
 
 from kerasbert.answers.base import Kind
+from kerasbert.answers.choice import KIND as _CHOICE
+from kerasbert.answers.choice import Choice
 from kerasbert.answers.classification import KIND as _CLASSIFICATION
 from kerasbert.answers.classification import Classification
 from kerasbert.answers.multi_label import KIND as _MULTI_LABEL
@@ -16,7 +18,18 @@ from kerasbert.answers.vector import KIND as _VECTOR
 from kerasbert.answers.vector import Vector
 from kerasbert.errors import InputError, unknown
 
-__all__ = ["Classification", "Entity", "Kind", "MultiLabel", "Regression", "Tags", "Vector", "find", "register"]
+__all__ = [
+    "Choice",
+    "Classification",
+    "Entity",
+    "Kind",
+    "MultiLabel",
+    "Regression",
+    "Tags",
+    "Vector",
+    "find",
+    "register",
+]
 
 KINDS: dict[str, Kind] = {}
 
@@ -43,5 +56,5 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-for _kind in (_CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _TAGS, _VECTOR):
+for _kind in (_CHOICE, _CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _TAGS, _VECTOR):
     register(_kind)

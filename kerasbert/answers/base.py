@@ -31,6 +31,7 @@ class Kind:
         columns: the fields of an answer that a table gets.
         since: int, the first format of bundles that knows it; new kinds leave it at 3.
         lists: numbers of the parts of an input that may be a list of texts, such as words or choices.
+        asked: how many of a training row's parts, the first ones, an input of a prediction has; None for all of them.
         defaults: its options, json values by name, and what holds without them; a task says others (`Task.options`).
         options: the same with what `configured` was given.
     """
@@ -44,6 +45,7 @@ class Kind:
     columns: tuple[str, ...] = ("labels",)
     since = 3
     lists: tuple[int, ...] = ()
+    asked: int | None = None
     defaults: Mapping[str, Any] = MappingProxyType({})
 
     @property
@@ -123,6 +125,10 @@ class Kind:
                 return value
         expected = "str or a list of str" if number in self.lists else "str"
         raise InputError(f"{where}: {name} is a {type(value).__name__}, expected {expected}")
+
+    def example(self, made: Any) -> Any:
+        """An input of the kind, of a made text, or of a pair where inputs have two parts: for timings and comparisons."""
+        return made
 
     def width(self, labels: Sequence[str]) -> int | None:
         """C of an output; None where the model alone knows it."""

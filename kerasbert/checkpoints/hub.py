@@ -22,6 +22,9 @@ FILES = (
     "spiece.model",
     "sentencepiece.bpe.model",
     "model.safetensors.index.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
 )
 ENDINGS = (".safetensors", ".json", ".bin", ".index", ".ckpt", ".pt", ".h5")  # of files, which no repository is called
 
@@ -71,7 +74,7 @@ def fetch(name: str, revision: str | None = None) -> tuple[Path, str]:
         except Exception as error:
             reason = " ".join(str(error).split())[:160] or type(error).__name__
             raise InputError(f"cannot fetch {file} of {name}: {reason}. {_by_hand(name, revision)}") from error
-        folder = Path(path).parent
+        folder = folder if "/" in file else Path(path).parent
     return folder, info.sha
 
 

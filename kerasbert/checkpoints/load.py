@@ -10,7 +10,7 @@ import numpy as np
 from kerasbert import answers, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import hub, keras_hub
+from kerasbert.checkpoints import hub, keras_hub, sentence_transformers
 from kerasbert.checkpoints.directory import Weights, built, named_weights, save_model
 from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
 from kerasbert.checkpoints.readers import Reader, open_checkpoint
@@ -40,7 +40,7 @@ def import_checkpoint(
         source: "hf", "tf1" or "keras_hub".
         model: `family` or `family/size`; by default the family is the configuration's `model_type`. A size must agree
             with the configuration and stands in for one that is absent.
-        out: a model directory to write.
+        out: a model directory to write; of a folder of sentence-transformers it answers with vectors, pooled as there.
         tokenizer: path of a tokenizer where the checkpoint's folder has none; "none" for a model without one.
         ignore: shell patterns of tensors to drop.
         allow_pickle: bool, whether a torch pickle may be read.
@@ -67,6 +67,8 @@ def import_checkpoint(
         origin = {"hub": name, "revision": commit}
     elif revision is not None:
         raise InputError(f"revision {revision!r} is of a name on the hub, and {path} is none: leave it out")
+    around = Path(path)
+    path = sentence_transformers.transformer(around) if source == "hf" and around.is_dir() else path
     reader, folder = open_checkpoint(path, source, allow_pickle)
     content = keras_hub.read_config(folder) if source == "keras_hub" else configs.read_config(folder)
     family, named = _family(content, model, folder)
@@ -114,6 +116,7 @@ def import_checkpoint(
         pieces = _fitting(keras_hub.read_tokenizer(folder), folder, spec)
     else:
         pieces = _tokenizer(Path(tokenizer) if tokenizer else folder, spec, required=bool(tokenizer))
+    vector = sentence_transformers.task_of(around, spec, pieces) if task is None and source == "hf" else None
     if dry_run:
         for part in coverage.pairs:
             _finite(reader, part.theirs)
@@ -121,7 +124,13 @@ def import_checkpoint(
     arrays, parts = _read(reader, coverage)
     name, names = _name(family, spec), labels if task and answers.find(task["kind"]).labelled else None
     if out is not None:
-        described = {"tokenizer": pieces, "task": task, "labels": names, "source": origin, "languages": languages}
+        described = {
+            "tokenizer": pieces,
+            "task": task or vector,
+            "labels": names,
+            "source": origin,
+            "languages": languages,
+        }
         save_model(out, replace=overwrite, encoder=Weights(spec, arrays), name=name, heads=parts, **described)
     if not build:
         return None

@@ -8,7 +8,7 @@ import numpy as np
 
 from kerasbert import answers, registry, text
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import source
+from kerasbert.checkpoints import sentence_transformers, source
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
@@ -88,6 +88,8 @@ def export_checkpoint(
         if kind and "n_langs" in config and (languages := read_languages(Path(run) / "tokenizer")):
             config |= {"lang2id": languages, "id2lang": {str(number): name for name, number in languages.items()}}
         writers[target](folder, config, shapes, read)
+        if target == "hf" and info.task and "pooling" in answers.find(info.task["kind"]).defaults:
+            sentence_transformers.write(folder, info.task, info.spec)
         if tokenizer is not None:
             _write_vocabulary(folder, tokenizer)
             if target == "hf":

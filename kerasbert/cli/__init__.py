@@ -19,12 +19,23 @@ EXAMPLES = {
     "evaluate": "kerasbert evaluate runs/reviews --data reviews --json",
     "predict": 'kerasbert predict runs/reviews "a gripping film"',
     "encode": 'kerasbert encode runs/bert "a gripping film" --pooling mean',
+    "similarity": 'kerasbert similarity runs/sts "a cat sleeps" "a cat is asleep"',
+    "search": 'kerasbert search runs/sts sentences.txt "a sleeping cat" --top 5',
     "import": "kerasbert import bert-base-uncased --from hf --out runs/bert-base",
     "export-checkpoint": "kerasbert export-checkpoint runs/reviews reviews-hf --to hf",
     "export": "kerasbert export runs/reviews serving/reviews/1",
 }
 
-OPENS = ("finetune", "evaluate", "predict", "encode", "export", "export-checkpoint")  # their MODEL is a directory
+OPENS = (
+    "finetune",
+    "evaluate",
+    "predict",
+    "encode",
+    "similarity",
+    "search",
+    "export",
+    "export-checkpoint",
+)  # their MODEL is a directory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +51,7 @@ def _check_names(options: argparse.Namespace) -> None:
 
 def parser() -> Parser:
     """The command line."""
-    from kerasbert.cli import answers, exchange, look, text, training
+    from kerasbert.cli import answers, exchange, look, search, text, training
 
     description = "The BERT family from raw text to a phone."
-    return command_line("kerasbert", description, EXAMPLES, (look, text, training, answers, exchange))
+    return command_line("kerasbert", description, EXAMPLES, (look, text, training, answers, search, exchange))

@@ -123,7 +123,7 @@ def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | No
 
     task = answer.model.task
     named = options.text_column, options.text_b_column
-    columns = [chosen or part for chosen, part in zip(named, task.parts)]
+    columns = [chosen or part for chosen, part in zip(named, task.asked)]
     own, rows, texts = answer_tables.read(options.data, columns, task)
     answers = answer.of([None if answer_tables.blank(text) else text for text in texts])
     fields = kind_of(answer.model).answers.columns
@@ -161,7 +161,7 @@ def _input(text: str, task: Any, where: str) -> Any:
     """A text, or the parts of an input from a line."""
     kind = task.how.answers
     if kind.since > 1 and task.pair:
-        return kind.from_line(text, task.parts, where)
+        return kind.from_line(text, task.asked, where)
     parts = tuple(text.split("\t")) if task.pair else (text,)
     if task.pair and len(parts) != 2:
         raise InputError(

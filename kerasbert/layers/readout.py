@@ -8,7 +8,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.backend import pick
 from kerasbert.layers.context import Queries
 
-READOUTS = ("first", "last", "mean", "none")
+READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "none")
 
 
 def readout(outputs: Any, mask: Any, kind: str) -> Any:
@@ -17,7 +17,9 @@ def readout(outputs: Any, mask: Any, kind: str) -> Any:
     Args:
         outputs: float [B, S, H], an encoder's `sequence`, or [B, 1, H] of its `queries` (`queries_of`); for "none" [B, H].
         mask: bool or 0/1 [B, S], True = a real token; None where all are real.
-        kind: "first", "last" (the last real token), "mean" (of the real tokens) or "none" (a row has one vector already).
+        kind: "first", "last" (the last real token), "mean" (of the real tokens), "max" (of each number over the real tokens),
+            "mean_sqrt_len" (their sum over the root of how many they are) or "none" (a row has one vector already). They are
+            the poolings of sentence-transformers (Reimers and Gurevych, 2019, section 3).
 
     >>> readout(ops.reshape(ops.arange(6.0), (1, 3, 2)), ops.array([[1, 1, 0]]), "last").numpy().tolist()
     [[2.0, 3.0]]
@@ -29,11 +31,14 @@ def readout(outputs: Any, mask: Any, kind: str) -> Any:
         return outputs[:, 0]
     if kind == "last":
         return outputs[:, -1] if mask is None else pick(outputs, last(mask))[:, 0]
-    if mask is None:
+    if mask is None and kind == "mean":
         return ops.mean(outputs, axis=1)
+    mask = ops.ones(ops.shape(outputs)[:2]) if mask is None else mask
     real = ops.expand_dims(ops.cast(mask, "float32"), -1)
-    total = ops.sum(ops.cast(outputs, "float32") * real, axis=1)
-    return ops.cast(total / ops.maximum(ops.sum(real, axis=1), 1.0), outputs.dtype)
+    if kind == "max":  # the least there may be of a row is lower than anything a layer norm leaves
+        return ops.max(ops.where(real > 0, outputs, ops.cast(-1e4, outputs.dtype)), axis=1)
+    total, count = ops.sum(ops.cast(outputs, "float32") * real, axis=1), ops.maximum(ops.sum(real, axis=1), 1.0)
+    return ops.cast(total / (ops.sqrt(count) if kind == "mean_sqrt_len" else count), outputs.dtype)
 
 
 def queries_of(kind: str, mask: Any) -> Queries:

@@ -28,8 +28,8 @@ def read(path: str, columns: Sequence[str], task: Task) -> tuple[str, list[dict[
         InputError: no such file or column, a row without text.
     """
     check_files([path])
-    kind, lists = file_format(path), {columns[i] for i in task.how.answers.lists}
-    if task.reader and list(columns) == list(task.parts):
+    kind, lists = file_format(path), {columns[i] for i in task.how.answers.lists if i < len(columns)}
+    if task.reader and list(columns) == list(task.asked) == list(task.parts):
         kind, numbered = "jsonl", table(task, Path(path), columns)
     elif kind in TABLES:
         numbered = numbered_table(path, columns=columns, raw=True)

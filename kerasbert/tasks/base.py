@@ -19,7 +19,7 @@ from kerasbert import answers, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
 
-OURS = ("classification", "multi_label", "regression", "tags", "vector")
+OURS = ("choice", "classification", "multi_label", "regression", "tags", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
 _KINDS: dict[str, "TaskKind"] = {}
 
@@ -84,14 +84,20 @@ class Task:
         return (self.text, self.text_b) if self.text_b else (self.text,)
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """Names of the parts of an input that is answered: those of a training row, or the first of them."""
+        kind = answers.KINDS.get(self.kind)
+        return self.parts if kind is None else self.parts[: kind.configured(self.options).asked]
+
+    @property
     def pair(self) -> bool:
-        """Whether an input is two texts."""
-        return len(self.parts) > 1
+        """Whether an input that is answered is two texts."""
+        return len(self.asked) > 1
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns: the texts, then the label."""
-        return [*self.parts, self.label]
+        """Names of the columns: the texts, then the label; rows that are targets themselves have none (`label` empty)."""
+        return [*self.parts, *([self.label] if self.label else [])]
 
     def called_with(self, **settings: str | None) -> "Task":
         """The task with settings of its calls where given, such as the language of its texts."""
@@ -157,11 +163,15 @@ class TaskKind:
         metrics_known: names of its metrics.
         head: str, name of its head; weights are `heads/<head>/...`.
         per_token: bool, whether its head reads every token; else the family's readout.
+        pooler: bool, whether it reads the output of an encoder's pooler in the place of the first token.
+        together: bool, whether the loss of an input needs all of its rows at once: a batch then has all of them.
     """
 
     name = ""
     metrics_known: tuple[str, ...] = ("accuracy",)
     head = "classifier"
+    pooler = True
+    together = False
     _options: Mapping[str, Any] = MappingProxyType({})
 
     def configured(self, options: Mapping[str, Any]) -> Self:
@@ -235,8 +245,17 @@ class TaskKind:
 
         Args:
             targets: of the inputs that the rows belong to, one for each row, as `scaled` gives them.
+            count: int, rows of the batch; of a kind whose rows stay together its inputs, each of as many rows: the last of an
+                input is repeated.
         """
         raise NotImplementedError
+
+    def check_batch(self, batch: int, parts: int) -> None:
+        """Refuse a batch that the loss cannot be computed on in parts.
+
+        Args:
+            batch: int, as of `batch`'s count. parts: int, replicas x micro-batches, which divide it.
+        """
 
     def scaled(self, task: Task, targets: Any) -> Any:
         """Targets in the unit of the head."""
@@ -245,6 +264,12 @@ class TaskKind:
     def heads(self, encoder: Any, task: Task) -> tuple[dict[str, Any], dict[str, tuple]]:
         """Name -> layer, and name -> the shape that it is built with. The first is called on what the kind reads."""
         raise NotImplementedError
+
+    def readout(self, task: Task, encoder: Any) -> str | None:
+        """What its head reads of a row, of `layers.readout.READOUTS`; None for every token."""
+        from kerasbert import registry
+
+        return None if self.per_token else registry.family_of(encoder).readout
 
     def outputs(self, task: Task, logits: Any) -> dict[str, Any]:
         """What a task's model returns: of the head's float32 [B, L], or [B, S, L]."""

@@ -50,6 +50,18 @@ class Encoded:
         starts = np.searchsorted(self.owners, np.arange(self.texts + 1))
         return [slice(a, b) for a, b in itertools.pairwise(starts)]
 
+    def units(self, together: bool = False) -> np.ndarray:
+        """What batches are made of: int [n, k], numbers of the rows that are trained together.
+
+        Args:
+            together: whether the k rows of a text are; a text that has fewer repeats its last.
+        """
+        if not together:
+            return np.arange(len(self.rows))[:, None]
+        rows = self.of()
+        most = max((at.stop - at.start for at in rows), default=1)
+        return np.array([np.minimum(np.arange(at.start, at.start + most), at.stop - 1) for at in rows])
+
     def told(self, what: str, longest: int) -> list[str]:
         """The line that says how many texts are truncated; none where none is."""
         count, texts = len(self.truncated), self.texts
@@ -91,14 +103,17 @@ def encode_texts(
     return Encoded(flat, owners, tokenizer.pad_id, declared, dict(settings or {}), parts)
 
 
-def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Indices of each batch of one epoch: shuffled, then sorted by length within windows of 16 batches.
+def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int, together: bool = False) -> list[np.ndarray]:
+    """Numbers of each batch of one epoch: shuffled, then sorted by length within windows of 16 batches.
 
     Sorting in windows keeps batches random and their padding small.
+
+    Args:
+        together: whether the numbers are those of texts, whose rows stay together (`Encoded.units`); else of rows.
     """
     generator = np.random.default_rng([seed, epoch])
-    order = generator.permutation(len(encoded.rows))
-    lengths = np.array([row.length for row in encoded.rows])
+    lengths = np.array([row.length for row in encoded.rows])[encoded.units(together)].max(axis=1)
+    order = generator.permutation(len(lengths))
     window = 16 * batch
     parts = [order[i : i + window] for i in range(0, len(order), window)]
     order = np.concatenate([part[np.argsort(lengths[part], kind="stable")] for part in parts])
@@ -116,21 +131,25 @@ def training_batches(
     start: int = 0,
     task: Any = None,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Endless batches of exactly `batch` rows from update `start` on; rows that fill up the last of an epoch weigh 0.
+    """Endless batches from update `start` on, of exactly `batch` rows, or of `batch` texts with k rows each.
+
+    What fills up the last batch of an epoch weighs 0. `row` counts the rows: dropout differs between those of a text.
 
     Args:
         targets: of the texts, as the task's kind has scaled them. task: by default a classification.
     """
     kind = find("classification") if task is None else task.how
-    per_epoch = -(-len(encoded.rows) // batch)
+    units = encoded.units(kind.together)
+    per_epoch, rows_each = -(-len(units) // batch), units.shape[1]
     step = start
     while True:
-        order = epoch_order(encoded, batch, seed, step // per_epoch)
-        for indices in order[step % per_epoch :]:
-            arrays = encoded.arrays(indices, longest, rows=batch)
+        order = epoch_order(encoded, batch, seed, step // per_epoch, kind.together)
+        for numbers in order[step % per_epoch :]:
+            indices = units[numbers].ravel()
+            arrays = encoded.arrays(indices, longest, rows=batch * rows_each)
             rows, wanted = [encoded.rows[i] for i in indices], [targets[encoded.owners[i]] for i in indices]
             arrays |= kind.batch(task, rows, wanted, batch, arrays["token_ids"].shape[1])
-            yield arrays | {"row": np.arange(batch, dtype="int32")}
+            yield arrays | {"row": np.arange(batch * rows_each, dtype="int32")}
             step += 1
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import keras
 
-from kerasbert import registry
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.readout import queries_of, readout
 from kerasbert.objectives.base import Objective
@@ -29,7 +28,7 @@ class TaskModel(HeadedModel):
         self.kind = kind
         self.tokenizer = encoder.tokenizer
         self.labels = tuple(task.labels.values()) or None
-        self.readout = None if kind.per_token else registry.family_of(encoder).readout
+        self.readout = kind.readout(task, encoder)
 
     def call(self, inputs, training=False, queries=True, read=True):
         """With `queries=None` the last layer is computed for every token; `read` is the older name."""
@@ -53,11 +52,11 @@ class TaskModel(HeadedModel):
         """
         if self.readout is None:
             read = outputs["sequence"]
-        elif self.readout == "first" and "pooled" in outputs:
+        elif self.readout == "first" and self.kind.pooler and "pooled" in outputs:
             read = outputs["pooled"]
         else:
             read = readout(outputs["sequence"], None if inputs is None else inputs.get("padding_mask"), self.readout)
-        return self.heads[self.kind.head](read, training=training)
+        return self.heads[self.kind.head](read, training=training) if self.heads else read
 
     def get_config(self):
         config = {"name": self.name, "trainable": self.trainable, "task": self.task.to_json()}

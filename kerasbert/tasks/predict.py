@@ -59,9 +59,14 @@ def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[s
 
 
 def encoded_for(model: Any, texts: Texts, length: int | None, settings: Mapping[str, Any] | None = None) -> Encoded:
-    """The rows that a model reads of texts."""
+    """The rows that a model reads of texts to answer."""
+    return encoded_rows(model, check_texts(model, texts), length, settings)
+
+
+def encoded_rows(model: Any, texts: Texts, length: int | None, settings: Mapping[str, Any] | None = None) -> Encoded:
+    """The rows that a model reads of a table's rows (`Rows.texts`), which may have more parts than it answers."""
     reads = {"kind": kind_of(model), "declared": declared(model), "settings": settings_of(model, settings)}
-    return encode_texts(model.tokenizer, check_texts(model, texts), longest(model, length), **reads)
+    return encode_texts(model.tokenizer, texts, longest(model, length), **reads)
 
 
 def graph(model: Any, name: str, read: Callable, settings: Mapping[str, int] | None = None) -> Callable:
@@ -127,8 +132,8 @@ def check_texts(model: Any, texts: Texts) -> list[Any]:
     task = getattr(model, "task", None)
     if hasattr(texts, "columns"):  # a DataFrame
         texts = _columns_of(texts, task)
-    kind, names = kind_of(model).answers, ("text",) if task is None else task.parts
-    if kind.lists:
+    kind, names = kind_of(model).answers, ("text",) if task is None else task.asked
+    if kind.lists and kind.asked is None:
         return [one(kind.parts(text, names, f"text {i}")) for i, text in enumerate(texts)]
     texts = [text if isinstance(text, str) else _parts(kind, text, names, i) for i, text in enumerate(texts)]
     for i, text in enumerate(texts):
@@ -153,7 +158,7 @@ def _parts(kind: answers.Kind, text: Any, names: Sequence[str], number: int) -> 
 
 def _columns_of(table: Any, task: Any) -> list:
     """The texts of a DataFrame, in the columns that the task names."""
-    names = ["text"] if task is None else list(task.parts)
+    names = ["text"] if task is None else list(task.asked)
     for name in names:
         if name not in table.columns:
             held = ", ".join(map(str, table.columns))

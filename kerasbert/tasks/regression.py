@@ -19,7 +19,7 @@ class Regression(TaskKind):
     metrics_known = ("pearson", "spearman", "mean_squared_error")
 
     def targets(self, task, source, lines, values, texts):
-        return np.array([_number(value, source, line) for value, line in zip(values, lines)], "float32")
+        return np.array([number(value, source, line) for value, line in zip(values, lines)], "float32")
 
     def fitted(self, task, source, targets):
         """The task with the mean and the standard deviation of the training targets.
@@ -85,14 +85,14 @@ class Regression(TaskKind):
         )
 
 
-def _number(value, source, line):
+def number(value, source, line):
     try:
-        number = float(value)
+        result = float(value)
     except (ValueError, TypeError):
-        number = float("nan")
-    if not np.isfinite(np.float32(number)):
+        result = float("nan")
+    if not np.isfinite(np.float32(result)):
         raise InputError(f"{tables.where(source, line)}: {value!r} is not a number, as a regression's label must be")
-    return number
+    return result
 
 
 KIND = Regression()

@@ -88,8 +88,14 @@ def table(source: Source, order: Sequence[str], columns: Sequence[str]) -> list[
 
 
 def digest(source: Source) -> str:
-    """sha256 of the rows."""
-    return source.digest() if isinstance(source, Memory) else files.sha256(source)
+    """sha256 of the rows; of a folder of files, of their names and contents."""
+    if isinstance(source, Memory):
+        return source.digest()
+    if not source.is_dir():
+        return files.sha256(source)
+    held = [file for file in sorted(source.rglob("*")) if file.is_file()]
+    lines = [f"{file.relative_to(source).as_posix()} {files.sha256(file)}\n" for file in held]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def is_table(data: Any) -> bool:

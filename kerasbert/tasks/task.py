@@ -78,8 +78,8 @@ def _folder(path: Path, named: Mapping[str, Sequence[str]]) -> dict[str, Source]
     files: dict[str, Source] = {}
     for split, names in SPLITS.items():
         wanted = [file for pattern in named.get(split, ()) for file in sorted(path.glob(pattern))]
-        wanted += [path / f"{name}.{ending}" for name in names for ending in FORMATS]
-        found = [file for file in wanted if file.is_file()]
+        tabled = [path / f"{name}.{ending}" for name in names for ending in FORMATS]
+        found = [*wanted, *(file for file in tabled if file.is_file())]  # a task may read a folder of files
         if found:
             files[split] = found[0]
     if not files:
@@ -137,8 +137,16 @@ def read_rows(task: Task, source: Source | str, *, targets: bool = True) -> Rows
     texts = [one(tuple(row[part] for part in task.parts)) for _, row in rows]
     if not targets:
         return Rows(texts, None)
-    lines, raw = [line for line, _ in rows], [row[task.label] for _, row in rows]
+    lines, raw = [line for line, _ in rows], [row.get(task.label, "") for _, row in rows]
     return Rows(texts, task.how.targets(task, source, lines, raw, texts), raw)
+
+
+def answerable(task: Task, texts: Sequence[Any]) -> list[Any]:
+    """The inputs to answer of a table's rows (`Rows.texts`): they, or where a kind answers fewer parts each of their texts."""
+    if task.asked == task.parts:
+        return list(texts)
+    parts = [part for text in texts for part in (text if isinstance(text, tuple) else (text,))]
+    return [text for part in parts for text in (part if isinstance(part, tuple) else (part,))]
 
 
 def one(parts: Parts) -> Any:

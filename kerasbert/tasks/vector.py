@@ -1,29 +1,184 @@
-"""A text as a vector: the mean of an encoder's tokens. An encoder alone answers so; nothing is fine-tuned for it."""
+"""A text as a vector: what an encoder alone answers, and what it is fine-tuned to on pairs (Reimers and Gurevych, 2019)."""
 
+import numpy as np
 from keras import ops
 
-from kerasbert.layers.readout import readout
+from kerasbert.answers.vector import cosines
+from kerasbert.errors import InputError
+from kerasbert.layers.readout import check, readout
+from kerasbert.objectives.base import correct
+from kerasbert.tasks import metrics, tables
 from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.regression import number
+
+METRICS = {"cosine": ("spearman", "pearson"), "ranking": ("recall",)}
 
 
 class Vector(TaskKind):
-    """Vectors [B, H] of an encoder."""
+    """Vectors [B, H]. Of pairs with a score, or of anchors with their positives, the loss is of the cosines.
+
+    "cosine": squared error of the cosine and the score, the scores divided by the largest of the training rows where that is
+    above 1 (`highest`). "ranking" (Henderson et al., 2017, section 4; sentence-transformers' MultipleNegativesRanking):
+    cross-entropy of an anchor's own positive among all positives and further texts of its group, of cosines times `scale`.
+    A group is the whole batch, or `negatives` inputs of it: then the loss is the same for any replicas and micro-batches.
+    Metrics: correlations of cosine and score; "recall", the share of anchors that are nearest to their own positive, of all
+    the texts that are no anchors.
+    """
 
     name = "vector"
-    metrics_known = ()
+    metrics_known = ("spearman", "pearson", "recall")
+    head = ""
+    together = True
+    pooler = False
+
+    def check_metric(self, task):
+        loss = self.options["loss"]
+        if loss not in METRICS:
+            raise InputError(f"vectors have no loss {loss!r}, expected one of {', '.join(METRICS)} (option loss)")
+        if task.metric not in METRICS[loss]:
+            known = ", ".join(METRICS[loss])
+            raise InputError(f"no metric {task.metric!r} for a {self.name} with the loss {loss!r}. All: {known}")
+
+    # Rows of a file
+
+    def targets(self, task, source, lines, values, texts):
+        if self.options["loss"] == "ranking":
+            return np.ones(len(lines), "float32")
+        for line, text in zip(lines, texts):
+            if not isinstance(text, tuple) or not isinstance(text[1], str):
+                raise InputError(f"{tables.where(source, line)}: a score is of two texts, received {text!r:.60}")
+        return np.array([number(value, source, line) for value, line in zip(values, lines)], "float32")
+
+    def fitted(self, task, source, targets):
+        highest = float(targets.max(initial=1.0)) if self.options["loss"] == "cosine" else 1.0
+        return task if highest == self.options["highest"] else task.optioned({"highest": highest})
+
+    def scaled(self, task, targets):
+        return targets / np.float32(self.options["highest"])
+
+    def group(self, target):
+        return 0.0  # every text has its share of the held-out rows, whatever its score
+
+    # Batches and network
+
+    def batch(self, task, rows, targets, count, length):
+        inputs = sum(row.about == 0 for row in rows)
+        width = len(rows) // inputs
+        weight = (np.arange(count) < inputs).astype("float32")
+        if self.options["loss"] == "cosine":
+            label = np.zeros(count, "float32")
+            label[:inputs] = targets[::width]
+            return {"label": label, "label_weight": weight}
+        group = self.options["negatives"] or count
+        self.check_batch(count, 1)
+        candidates = np.zeros((count, width - 1), "bool")  # fewer texts repeat their last, which is none again
+        numbers = np.reshape([row.about == i % width for i, row in enumerate(rows)], (inputs, width))
+        candidates[:inputs] = numbers[:, 1:]
+        own = np.tile(np.eye(group, dtype="float32"), (count // group, 1))
+        return {"label": own, "label_weight": weight, "candidates": candidates}
+
+    def check_batch(self, batch, parts):
+        if self.options["loss"] == "ranking":
+            self._check_group(batch // parts, self.options["negatives"] or batch)
+
+    @staticmethod
+    def _check_group(inputs, group):
+        if inputs % group:
+            raise InputError(
+                f"a replica's micro-batch has {inputs} inputs, and the negatives of an anchor are of {group}: expected a "
+                f"multiple. Pass --set task.negatives={inputs} or a divisor of it, or change --batch"
+            )
+
+    def heads(self, encoder, task):
+        return {}, {}
+
+    def readout(self, task, encoder):
+        pooling = "first" if self.options["pooling"] == "cls" else self.options["pooling"]
+        check(pooling)
+        return pooling
+
+    def outputs(self, task, logits):
+        vectors = ops.cast(logits, "float32")
+        return {"vector": unit(vectors) if self.options["normalize"] else vectors}
+
+    def losses(self, task, logits, batch):
+        vectors, weight = unit(ops.cast(logits, "float32")), batch["label_weight"]
+        inputs = weight.shape[0]
+        vectors = ops.reshape(vectors, (inputs, vectors.shape[0] // inputs, vectors.shape[1]))
+        if self.options["loss"] == "cosine":
+            cosine = ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
+            return {"label": ops.sum(ops.square(cosine - batch["label"]) * weight)}
+        return self._ranking(vectors, batch["candidates"], batch["label"].shape[1], weight)
+
+    def _ranking(self, vectors, candidates, group, weight):
+        """The sums of a batch's part: vectors [B, k, H], candidates bool [B, k - 1], weight [B]."""
+        inputs, texts, hidden = vectors.shape
+        self._check_group(inputs, group)
+        groups, others = inputs // group, texts - 1
+        anchors = ops.reshape(vectors[:, 0], (groups, group, hidden))
+        # the positives of the group come first, then the second text of each, ...
+        rest = ops.transpose(ops.reshape(vectors[:, 1:], (groups, group, others, hidden)), (0, 2, 1, 3))
+        rest = ops.reshape(rest, (groups, others * group, hidden))
+        there = ops.logical_and(candidates, ops.expand_dims(weight > 0, -1))
+        there = ops.reshape(ops.transpose(ops.reshape(there, (groups, group, others)), (0, 2, 1)), (groups, 1, -1))
+        scores = ops.matmul(anchors, ops.transpose(rest, (0, 2, 1))) * self.options["scale"]
+        scores = ops.reshape(ops.where(there, scores, -1e9), (inputs, others * group))
+        own = ops.tile(ops.arange(group, dtype="int32"), [groups])
+        logs = ops.take_along_axis(ops.log_softmax(scores, axis=-1), ops.expand_dims(own, -1), axis=-1)[:, 0]
+        return {"label": -ops.sum(logs * weight), "label/accuracy": ops.sum(correct(scores, own) * weight)}
+
+    # Evaluation
+
+    def metrics(self, task, outputs, targets, encoded=None):
+        vectors = outputs.astype("float64")
+        first = np.array([at.start for at in encoded.of()])
+        if self.options["loss"] == "cosine":
+            cosine = cosines(vectors[first], vectors[first + 1])
+            scores = targets.astype("float64")
+            return {"spearman": metrics.spearman(cosine, scores), "pearson": metrics.pearson(cosine, scores)}
+        units = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+        candidates = units[np.setdiff1d(np.arange(len(units)), first)]
+        right = 0
+        for i in range(0, len(first), 256):
+            scores = units[first[i : i + 256]] @ candidates.T
+            own = (units[first[i : i + 256]] * units[first[i : i + 256] + 1]).sum(-1)
+            right += int((own >= scores.max(axis=-1) - 1e-12).sum())
+        return {"recall": right / len(first)}
+
+    # Export, in the graph
 
     def device(self, outputs, inputs):
+        if "vector" in outputs:
+            return outputs["vector"]
         mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
         return ops.sum(outputs["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
 
     def exported(self, model, outputs, inputs):
+        if "vector" in outputs:
+            return {"vector": outputs["vector"]}
         return {"vector": readout(outputs["sequence"], inputs["padding_mask"], "mean")}  # finite without a token too
 
     def described(self):
-        return "`vector` [B, H] float32: the mean over the tokens"
+        pooling, normalize = self.options["pooling"], self.options["normalize"]
+        return f"`vector` [B, H] float32: {TOLD.get(pooling, pooling)}{', of length 1' * normalize}"
 
     def check_target(self, target):
         pass
+
+
+TOLD = {
+    "mean": "the mean over the tokens",
+    "max": "the largest of each number over the tokens",
+    "mean_sqrt_len": "the sum over the tokens by the root of their number",
+    "first": "the first token",
+    "cls": "the first token",
+    "last": "the last token",
+}
+
+
+def unit(vectors):
+    """Vectors of length 1 (torch's `normalize`): float32 [B, H] -> [B, H]."""
+    return vectors / ops.sqrt(ops.maximum(ops.sum(ops.square(vectors), axis=-1, keepdims=True), 1e-24))
 
 
 KIND = Vector()

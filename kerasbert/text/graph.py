@@ -124,6 +124,12 @@ class GraphTokenizer(tf.Module):
         padded = packed.to_tensor(self._pad, shape=shape), *(x.to_tensor(0, shape=shape) for x in (seen, segments))
         return dict(zip(NAMES, padded, strict=True))
 
+    def truncates(self, text_a: Any, text_b: Any = None, length: int = 128) -> tf.Tensor:
+        """Whether `pack` loses tokens of one or two texts [B]: bool [B]."""
+        texts = [text_a] if text_b is None else [text_a, text_b]
+        tokens = tf.add_n([self.encode(text).row_lengths() for text in texts])
+        return tokens > room(self._single if text_b is None else self._pair, length)
+
 
 def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
     """The graph's form of a tokenizer, by its kind.

@@ -39,7 +39,7 @@ def evaluate(
     predict.check_task(model)
     rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)
     longest = predict.longest(model, length)
-    encoded = predict.encoded_for(model, rows.texts, length, {"language": language})
+    encoded = predict.encoded_rows(model, rows.texts, length, {"language": language})
     outputs = predict.outputs_of(model, encoded, longest, batch)
     return {
         "task": task.name,

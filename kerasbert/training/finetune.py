@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from kerasbert import checkpoints, registry
 from kerasbert import spec as specs
@@ -98,7 +97,12 @@ class FineTuning(Job):
         config, old = self.config, self.old
         self.encoder, self.name, self.digest = _encoder(self.source, self.changes, config.precision)
         begun_with = "new" if old is None else old["settings"].get("pooler")
-        self.new_pooler = not config.keep_head and _lacks_pooler(self.encoder, self.name) and begun_with == "new"
+        self.new_pooler = (
+            not config.keep_head
+            and self.task.how.pooler
+            and _lacks_pooler(self.encoder, self.name)
+            and begun_with == "new"
+        )
         if self.new_pooler:
             self.encoder = _with_pooler(self.encoder, self.name, config)
         self.longest = _longest(self.encoder, config.length, old, self.task.length if config.keep_head else None)
@@ -107,6 +111,7 @@ class FineTuning(Job):
         reads["settings"] = numbers(reads["declared"], self.encoder.tokenizer, self.task.settings)
         encode = functools.partial(encode_texts, self.encoder.tokenizer, longest=self.longest, **reads)
         self.train, self.dev = [encode(part.texts) for part in parts]
+        self.task.how.check_batch(config.batch, self.devices.num_replicas_in_sync * config.accumulate)
         keras.utils.set_random_seed(config.seed)
         with precision(config.precision):
             program = TaskObjective(self.encoder, self.task)
@@ -275,7 +280,8 @@ class _Texts(Feed):
         self.encoded, self.devices, self.path = encoded, devices, path
         self.targets = task.how.scaled(task, targets)
         self.arguments = {"batch": config.batch, "longest": longest, "seed": config.seed, "task": task}
-        mean = float(np.mean([row.length for row in encoded.rows]))
+        self.together = task.how.together
+        mean = sum(row.length for row in encoded.rows) / len(encoded.units(self.together))
         self.parts = [Part(config.steps, config.batch, config.accumulate, tokens=config.batch * mean)]
 
     def batches(self, step):
@@ -284,8 +290,9 @@ class _Texts(Feed):
 
     def batch(self, step):
         arrays = next(training_batches(self.encoded, self.targets, start=step, **self.arguments))
-        epoch, place = divmod(step, -(-len(self.encoded.rows) // self.arguments["batch"]))
-        order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch)
+        owners = self.encoded.owners[self.encoded.units(self.together)[:, 0]]
+        epoch, place = divmod(step, -(-len(owners) // self.arguments["batch"]))
+        order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch, self.together)
         # rows that fill up the batch come from nowhere and weigh nothing
-        origins = [(str(self.path), int(self.encoded.owners[index])) for index in order[place]]
+        origins = [(str(self.path), int(owners[index])) for index in order[place]]
         return arrays, origins + [(str(self.path), -1)] * (self.arguments["batch"] - len(origins))

@@ -109,7 +109,8 @@ class _Again:
 
     def _search(self, begin: int, end: int) -> list[int]:
         """Rows that are not finite, by halving: a sum is finite where each part is."""
-        batch = {name: value[begin:end] for name, value in self.batch.items()}
+        each = {name: len(value) // len(self.rows) for name, value in self.batch.items()}  # rows that stay together
+        batch = {name: value[begin * each[name] : end * each[name]] for name, value in self.batch.items()}
         with _eagerly(), tf.GradientTape() as tape:
             loss = self._loss(batch)[1]
         variables = [v.value for v in self.program.model.trainable_variables]

@@ -18,6 +18,7 @@ from kerasbert.tasks.tables import Memory, Source
 from kerasbert.tasks.task import (
     Rows,
     Task,
+    answerable,
     find_labels,
     held_out,
     held_out_by_seed,
@@ -201,13 +202,14 @@ def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None
 
 
 def training_texts(run: Any, task: Task | None) -> list[Any] | None:
-    """The texts that a run was trained on, without those that it held out; None where they are not there any more."""
+    """The inputs to answer that a run was trained on, without those that it held out; None where they are not there any more."""
     sources = runs.data_of(run)
     if task is None or "train" not in sources:
         return None
     rows = read_rows(task, sources["train"])
     numbers = numbers_of(runs.description_of(run), tables.digest(sources["train"]), len(rows.texts))
-    return rows.texts if numbers is None else rows.take(without(len(rows.texts), numbers)).texts
+    rows = rows if numbers is None else rows.take(without(len(rows.texts), numbers))
+    return answerable(task, rows.texts)
 
 
 def _count(rows: Rows) -> str:

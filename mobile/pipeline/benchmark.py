@@ -34,9 +34,9 @@ def benchmark(
 
     path = Path(path)
     start = time.perf_counter()
-    run, tokenizer, pair, name = _keras(path, threads) if path.is_dir() else _phone(path, threads, cache)
+    run, tokenizer, pair, kind, name = _keras(path, threads) if path.is_dir() else _phone(path, threads, cache)
     loaded = time.perf_counter()
-    texts = generated(tokenizer, 200, pair) if texts is None else texts
+    texts = list(map(kind.example, generated(tokenizer, 200, pair))) if texts is None else texts
     if not texts or rounds < 1:
         raise InputError(f"{len(texts)} texts and {rounds} rounds, expected at least one of each")
     run(texts[0])
@@ -63,17 +63,18 @@ def benchmark(
     }
 
 
-def _phone(path: Path, threads: int, cache: Any) -> tuple[Callable[[Any], Any], Any, bool, str]:
+def _phone(path: Path, threads: int, cache: Any) -> tuple[Callable[[Any], Any], Any, bool, Any, str]:
     from kerasbert.mobile.runtime import load
 
     model = load(path, cache=cache, threads=threads)
-    return lambda text: model([text]), model.tokenizer, model.bundle.pair, model.model.name
+    return lambda text: model([text]), model.tokenizer, model.bundle.pair, model.kind, model.model.name
 
 
-def _keras(path: Path, threads: int) -> tuple[Callable[[Any], Any], Any, bool, str]:
+def _keras(path: Path, threads: int) -> tuple[Callable[[Any], Any], Any, bool, Any, str]:
     import tensorflow as tf
 
     from kerasbert.tasks import load, predict
+    from kerasbert.tasks.base import kind_of
 
     with contextlib.suppress(RuntimeError):  # TensorFlow ran in this process already, its threads are what they are
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -83,7 +84,8 @@ def _keras(path: Path, threads: int) -> tuple[Callable[[Any], Any], Any, bool, s
         raise InputError(f"{path} has no tokenizer, expected one in its tokenizer/: a text is what is timed")
     task = getattr(model, "task", None)
     answer = predict.predict if task else predict.encode
-    return lambda text: answer(model, [text]), model.tokenizer, bool(task and task.pair), "keras"
+    kind = kind_of(model).answers
+    return lambda text: answer(model, [text]), model.tokenizer, bool(task and task.pair), kind, "keras"
 
 
 def _peak() -> float | None:

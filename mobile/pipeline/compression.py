@@ -26,6 +26,7 @@ from kerasbert.mobile.tflite import buckets, convert, metadata
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
+from kerasbert.tasks.task import answerable
 from kerasbert.training.runs import data_of
 from kerasbert.training.splits import measured
 
@@ -306,7 +307,7 @@ def about(
         any_length=any_length,
         labels=tuple(built.labels or ()) if kind.labelled else (),
         pair=_pair(built),
-        parts=task.parts if task is not None and kind.since > 1 else (),
+        parts=task.asked if task is not None and kind.since > 1 else (),
         options=dict(task.options) if task is not None and kind.since > 1 else {},  # others decode without
         target=target,
         versions=_versions(),
@@ -344,14 +345,21 @@ def _cases(
         if task is None:
             raise InputError(f"the model has no task to read {data} with: give texts instead")
         rows, told = measured(task, data, run=getattr(model, "directory", None))
-        return list(rows.texts), rows.targets, told
+        cases = answerable(task, rows.texts)  # rows of pairs that train vectors have no target a text
+        return cases, rows.targets if len(cases) == len(rows.texts) else None, told
+    kind, task = kind_of(model).answers, getattr(model, "task", None)
     if isinstance(texts, os.PathLike):
-        return samples.read(texts, pair), None, Path(texts).name
+        name = Path(texts).name
+        if pair and kind.lists:
+            lines = enumerate(samples.read(texts), 1)
+            return [kind.from_line(line, task.asked, f"{name}, text {i}") for i, line in lines], None, name
+        return samples.read(texts, pair), None, name
     if texts is not None:
         if isinstance(texts, str | bytes) or not len(texts):
             raise InputError("texts is empty or one string, expected a list of texts")
         return list(texts), None, "texts"
-    return samples.generated(model.tokenizer, GENERATED, pair, longest=length), None, comparison.MADE
+    made = samples.generated(model.tokenizer, GENERATED, pair, longest=length)
+    return list(map(kind.example, made)), None, comparison.MADE
 
 
 def _tokenizer_files(tokenizer: Any) -> dict[str, bytes]:

@@ -49,9 +49,9 @@ def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | Non
     path = Path(artefact)
     if path.is_dir():
         model = load(path)
-        if getattr(model, "task", None) is None or model.task.how is not task.how:
+        if getattr(model, "task", None) is None or model.task.how.name != task.how.name:
             raise InputError(f"{path} is not fine-tuned for {task.name}, expected a model of the task that is measured")
-        encoded, (parameters, nonzero) = predict.encoded_for(model, rows.texts, None), _counted(_tensors(path))
+        encoded, (parameters, nonzero) = predict.encoded_rows(model, rows.texts, None), _counted(_tensors(path))
         outputs = predict.outputs_of(model, encoded, predict.longest(model))
         data = (path / "weights.safetensors").read_bytes()
     else:

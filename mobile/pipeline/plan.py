@@ -37,7 +37,7 @@ from kerasbert.mobile.quantize.schemes import SCHEMES, Scheme
 from kerasbert.storage import files
 from kerasbert.tasks import tables
 from kerasbert.tasks.load import task_of
-from kerasbert.tasks.task import read_rows, split_files
+from kerasbert.tasks.task import answerable, read_rows, split_files
 from kerasbert.training import recipe, results
 from kerasbert.training.finetune import finetune
 from kerasbert.training.runs import data_of
@@ -218,7 +218,8 @@ def run_plan(
         settings: dict[str, Any] = {"data": data.get("dev") or known.apart()["dev"]}
         counted = SCHEMES.get(given.get("quantize"), Scheme()).calibrated and not (current / RANGES).exists()
         if counted or given.get("embedding_codes") is not None:
-            settings["calibration"] = read_rows(task, data.get("train") or data["dev"], targets=False).texts
+            rows = read_rows(task, data.get("train") or data["dev"], targets=False)
+            settings["calibration"] = answerable(task, rows.texts)
         settings |= given
         state["report"] = compress(current, out=out, overwrite=True, recipe=plan.recipe(), **settings)
         state |= {"sha256": files.sha256(out), "rows": state["rows"][: len(artefacts)]}

@@ -48,15 +48,16 @@ def importance(model: Any, rows: Rows, groups: Mapping[str, int], length: int) -
         return found
 
     total = {name: np.zeros(groups[name]) for name in kernels}
-    encoded = predict.encoded_for(model, rows.texts, length)
+    encoded = predict.encoded_rows(model, rows.texts, length)
     targets = kind.scaled(task, rows.targets)
-    for i, row in enumerate(encoded.rows):  # one by one: the mean is of absolute values
-        arrays = encoded.arrays([i], length)
-        arrays |= kind.batch(task, [row], [targets[encoded.owners[i]]], 1, arrays["token_ids"].shape[1])
+    units = encoded.units(kind.together)
+    for unit in units:  # one by one: the mean is of absolute values
+        arrays, wanted = encoded.arrays(unit, length), [targets[encoded.owners[i]] for i in unit]
+        arrays |= kind.batch(task, [encoded.rows[i] for i in unit], wanted, 1, arrays["token_ids"].shape[1])
         batch = {name: tf.convert_to_tensor(value) for name, value in arrays.items()}
         for name, value in zip(kernels, measure(batch), strict=True):
             total[name] += value.numpy()
-    return {name: value / len(encoded.rows) for name, value in total.items()}
+    return {name: value / len(units) for name, value in total.items()}
 
 
 def normalised(scores: np.ndarray) -> np.ndarray:

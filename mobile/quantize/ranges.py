@@ -66,9 +66,9 @@ def read(calibration: Any, task: Any, pair: bool) -> list:
     if not path.is_file():
         raise InputError(f"no calibration file {path}. Check the path")
     if task is not None and path.suffix in (".tsv", ".csv", ".jsonl"):
-        from kerasbert.tasks.task import read_rows
+        from kerasbert.tasks.task import answerable, read_rows
 
-        return list(read_rows(task, path, targets=False).texts)
+        return answerable(task, read_rows(task, path, targets=False).texts)
     return samples.read(path, pair)
 
 

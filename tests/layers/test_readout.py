@@ -26,6 +26,10 @@ LEFT = np.array([[0, 0, 1, 0], [0, 1, 1, 0]], "bool")  # padding in front too
         ("mean", LEFT, [[4, 5], [11, 12]]),
         ("mean", None, [[3, 4], [11, 12]]),
         ("mean", 0 * MASK, [[0, 0], [0, 0]]),
+        ("max", LEFT, [[4, 5], [12, 13]]),
+        ("max", None, [[6, 7], [14, 15]]),
+        ("mean_sqrt_len", None, [[6, 8], [22, 24]]),
+        ("mean_sqrt_len", 0 * MASK, [[0, 0], [0, 0]]),
     ],
 )
 def test_by_hand(kind, mask, expected):
@@ -37,8 +41,8 @@ def test_by_hand(kind, mask, expected):
 
 def test_none_takes_what_is_one_vector_already():
     np.testing.assert_array_equal(readout(X[:, 0], MASK, "none"), X[:, 0])
-    with pytest.raises(InputError, match="readout must be one of first, last, mean, none. Received: 'max'"):
-        readout(X, MASK, "max")
+    with pytest.raises(InputError, match="readout must be one of first, .*, none. Received: 'median'"):
+        readout(X, MASK, "median")
 
 
 @pytest.mark.parametrize("kind", READOUTS[:3])
@@ -57,14 +61,16 @@ def test_every_readout_becomes_a_tflite_program(tmp_path):
     """Of our own operators alone: the converter is not told that it may keep TensorFlow's."""
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")
     model = tf.Module()
-    model.program = tf.function(lambda x, mask: {kind: readout(x, mask, kind) for kind in READOUTS[:3]})
+    model.program = tf.function(lambda x, mask: {kind: readout(x, mask, kind) for kind in READOUTS[:5]})
     signatures = {}
     for name, size in (("fixed", 4), ("any", None)):
         shapes = tf.TensorSpec([1, size, 2], tf.float32, "x"), tf.TensorSpec([1, size], tf.int32, "mask")
         signatures[name] = model.program.get_concrete_function(*shapes)
     tf.saved_model.save(model, str(tmp_path), signatures=signatures)
     data = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path)).convert()
+    wanted = [("first", [[0, 1]]), ("last", [[2, 3]]), ("mean", [[1, 2]]), ("max", [[2, 3]])]
+    wanted.append(("mean_sqrt_len", [[2**0.5, 2 * 2**0.5]]))
     for name in signatures:
         found = interpreter.Interpreter(model_content=data).get_signature_runner(name)(x=X[:1], mask=MASK[:1])
-        for kind, expected in (("first", [[0, 1]]), ("last", [[2, 3]]), ("mean", [[1, 2]])):
+        for kind, expected in wanted:
             np.testing.assert_allclose(found[kind], expected, atol=1e-6)

@@ -1,0 +1,116 @@
+"""The best of several choices for a text (Devlin et al., 2019, section 4.4): a score a row, softmax over an input's rows."""
+
+import numpy as np
+from keras import ops
+
+from kerasbert.answers.base import softmax
+from kerasbert.answers.choice import Choice, listed
+from kerasbert.errors import InputError
+from kerasbert.objectives.base import correct, cross_entropy
+from kerasbert.tasks import tables
+from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.classification import label_head
+
+
+class ChoiceTask(TaskKind):
+    """Cross-entropy of the right choice; accuracy and loss over inputs."""
+
+    name = "choice"
+    metrics_known = ("accuracy", "loss")
+    together = True
+
+    def targets(self, task, source, lines, values, texts):
+        choices = []
+        for line, (_, given) in zip(lines, texts):
+            try:
+                choices.append(listed(given))
+            except InputError as error:
+                raise InputError(f"{tables.where(source, line)}: {error}") from error
+        values = [str(value).strip() for value in values]
+        numbers = all(value.lstrip("-").isdecimal() for value in values)  # else the choices themselves come first
+        targets = np.zeros(len(values), "int32")
+        for i, (line, value, each) in enumerate(zip(lines, values, choices)):
+            named = {} if numbers else {choice.strip(): j for j, choice in enumerate(each)}
+            target = named.get(value, int(value) if value.isdecimal() else -1)
+            if not 0 <= target < len(each):
+                known = f"0 to {len(each) - 1}, or one of the {len(each)} choices"
+                raise InputError(f"{tables.where(source, line)}: label {value!r:.60} is no choice, expected {known}")
+            targets[i] = target
+        return targets
+
+    def batch(self, task, rows, targets, count, length):
+        inputs = sum(row.about == 0 for row in rows)  # their last rows are repeated, so that each has as many
+        width = len(rows) // inputs
+        chosen = np.zeros((count, width), "bool")
+        chosen[:inputs] = np.reshape([row.about == i % width for i, row in enumerate(rows)], (inputs, width))
+        label = np.zeros(count, "int32")
+        label[:inputs] = targets[::width]
+        return {"label": label, "label_weight": (np.arange(count) < inputs).astype("float32"), "choices": chosen}
+
+    def heads(self, encoder, task):
+        return label_head(encoder, task)
+
+    def losses(self, task, logits, batch):
+        scores = ops.where(batch["choices"], ops.reshape(logits, batch["choices"].shape), -1e9)
+        label, weight = batch["label"], batch["label_weight"]
+        return {
+            "label": ops.sum(cross_entropy(scores, label) * weight),
+            "label/accuracy": ops.sum(correct(scores, label) * weight),
+        }
+
+    def metrics(self, task, outputs, targets, encoded=None):
+        scores = [outputs[at, 0].astype("float64") for at in encoded.of()]
+        right = [score.argmax() == target for score, target in zip(scores, targets)]
+        logs = [-np.log(max(softmax(score)[target], 1e-300)) for score, target in zip(scores, targets)]
+        return {"accuracy": float(np.mean(right)), "loss": float(np.mean(logs))}
+
+    def remarks(self, task, outputs, targets):
+        if len(outputs) > 1 and np.ptp(outputs) <= 1e-6 * float(np.abs(outputs).max()):
+            return [f"all {len(outputs)} choices have the score {float(outputs[0, 0]):.4g}"]
+        return []
+
+    def strings(self, task):
+        return ("context", "choices")
+
+    def probes(self, texts, parts):
+        texts = [text for text in texts if text]
+        return [(text, (texts[i - 1], texts[i - 2], text)) for i, text in enumerate(texts)]
+
+    def served(self, run, tokenizer, strings, length):
+        """The best choice of each input, `scores` [B, C]: an empty choice fills up an input that has fewer, its score is 0."""
+        import tensorflow as tf
+
+        choices = strings["choices"]
+        shape = tf.shape(choices)
+        owners = tf.repeat(tf.range(shape[0]), shape[1])
+        texts = tf.gather(strings["context"], owners), tf.reshape(choices, [-1])
+        logits = tf.reshape(run(tokenizer.pack(*texts, length=length) | {"owners": owners})["score"], shape)
+        there = tf.strings.length(choices) > 0
+        scores = tf.nn.softmax(tf.where(there, logits, -1e9), axis=-1) * tf.cast(there, logits.dtype)
+        lost = tf.logical_and(there, tf.reshape(tokenizer.truncates(*texts, length=length), shape))
+        scores = tf.pad(scores, [[0, 0], [0, tf.maximum(0, 1 - shape[1])]])  # inputs without any choice
+        index = tf.argmax(scores, axis=-1, output_type=tf.int32)
+        return {
+            "index": index,
+            "text": tf.gather(tf.pad(choices, [[0, 0], [0, 1]]), index, batch_dims=1),
+            "score": tf.reduce_max(scores, axis=-1),
+            "scores": scores[:, : shape[1]],
+            "truncated": tf.reduce_any(lost, axis=-1),
+        }
+
+    def unserved(self, served, labels):
+        answers = []
+        for i, scores in enumerate(served["scores"]):
+            index, text = int(served["index"][i]), served["text"][i].decode()
+            truncated = bool(served["truncated"][i])
+            answers.append(Choice(index, text, float(served["score"][i]), tuple(scores.tolist()), truncated).to_json())
+        return answers
+
+    def described(self):
+        return (
+            "`index` [B] int32, `text` [B] string and `score` [B] float32 of the best choice, `scores` [B, C] float32 and "
+            "`truncated` [B] bool; in `choices` [B, C] empty texts fill up"
+        )
+
+
+KIND = ChoiceTask()
