@@ -88,7 +88,7 @@ def label_tables(found: Mapping[str, Any]) -> list[tuple[str, list[str], list[li
         tables.append(("By label", header, cells))
     if confusion := found.get("confusion"):
         counts = [[label, *map(str, row)] for label, row in zip(labels, confusion)]
-        tables.append(("Confusion", ["label, and how often it is answered with", *labels], counts))
+        tables.append(("Confusion", ["label, answered as", *labels], counts))
     return tables
 
 

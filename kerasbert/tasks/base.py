@@ -328,6 +328,8 @@ class TaskKind:
 
     def check_metric(self, task: Task) -> None:
         """Refuse a metric that the kind does not have."""
+        if task.metric in self.metrics_known and task.metric in registry.METRICS:
+            raise InputError(f"{task.metric!r} is a metric of a {self.name} already: give yours another name")
         if task.metric not in self.metrics_known and task.metric not in registry.METRICS:
             known = ", ".join([*self.metrics_known, *registry.METRICS])
             raise InputError(

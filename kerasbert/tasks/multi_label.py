@@ -6,6 +6,7 @@ A cell of the label's column holds labels with `|` between them, else with comma
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -144,7 +145,7 @@ def _areas(outputs, targets):
     return [metrics.roc_auc(*columns) for columns in zip(np.asarray(outputs).T, np.asarray(targets).T > 0)]
 
 
-def split(value, source, line):
+def split(value: Any, source: Any, line: int) -> list[str]:
     """The labels of a cell, or of a json list."""
     if isinstance(value, str):
         if value.lstrip().startswith("["):

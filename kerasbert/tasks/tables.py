@@ -139,8 +139,11 @@ def _is_column(value: Any) -> bool:
 
 
 def _is_row(row: Any) -> bool:
-    """(text, label), (text_a, text_b, label) or ((text_a, text_b), label)."""
-    return isinstance(row, list | tuple) and len(row) > 1 and _is_text(row[0]) and not isinstance(row[-1], list | tuple)
+    """(text, label), (text_a, text_b, label), ((text_a, text_b), label) or (text, [label, label])."""
+    if not isinstance(row, list | tuple) or len(row) < 2 or not _is_text(row[0]):
+        return False
+    # a list of rows, which is the first of (train, dev), begins with a row
+    return not isinstance(row[-1], list | tuple) or (isinstance(row[0], str) and _is_text(row[-1]))
 
 
 def _is_text(value: Any) -> bool:

@@ -126,6 +126,12 @@ def test_a_metric_of_ones_own_chooses_the_best_weights(judged):
     assert found["accuracy"] == pytest.approx(1 + told["metrics"]["mistakes"] / 20)
     with pytest.raises(InputError, match="no metric 'mistakes' for a classification.*register_metric in a --plugin"):
         find("classification").check_metric(kb.load(judged).task)
+    with forgotten():
+        registry.register_metric("accuracy", mistakes)
+        with pytest.raises(
+            InputError, match="'accuracy' is a metric of a classification already: give yours another name"
+        ):
+            find("classification").check_metric(task())
     with pytest.raises(InputError, match="has no name, which the run is to record"):
         registry.metric_name(lambda outputs, targets: 0.0)
 

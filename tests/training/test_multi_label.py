@@ -15,6 +15,7 @@ from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task, find
 from kerasbert.tasks.multi_label import best_threshold
 from kerasbert.tasks.task import find_labels, find_task, read_rows
+from kerasbert.training.splits import split
 from tests import tiny
 from tests.support import once
 
@@ -68,8 +69,9 @@ def test_a_table_gets_the_labels(run, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_python_savedmodel_and_phone_answer_alike(run, tmp_path):
+def test_python_savedmodel_and_phone_answer_alike(run, tmp_path, monkeypatch):
     from kerasbert import mobile
+    from kerasbert.mobile.pipeline import ledger
     from kerasbert.mobile.runtime import load
 
     texts = ["the happy cat", "a sad film", "a film", ""]
@@ -85,6 +87,10 @@ def test_python_savedmodel_and_phone_answer_alike(run, tmp_path):
     report = mobile.compress(run, "dynamic_int8", tmp_path / "x.tflite", data=run.parent / "dev.tsv")
     assert report["agreement"] > 0.95
     runner = load(tmp_path / "x.tflite", cache=False)
+    monkeypatch.setattr(ledger, "_times", lambda path, texts: dict.fromkeys(ledger.TIMES, 1.0))
+    task, dev = ledger.labelled(run, run.parent / "dev.tsv")
+    columns = [ledger.measure(file, task, dev)["f1_micro"] for file in (run, tmp_path / "x.tflite")]
+    assert columns == pytest.approx([kb.evaluate(run, run.parent / "dev.tsv")["metrics"]["f1_micro"]] * 2, abs=0.02)
     received = [answer.to_json() for answer in runner(texts)]
     assert [answer["labels"] for answer in received] == [answer["labels"] for answer in expected]
 
@@ -112,6 +118,14 @@ def test_cells_of_labels(tmp_path):
     path.write_text('{"text": "x", "label": [["a"]]}\n')
     with pytest.raises(InputError, match=r"a.jsonl, line 1: \[\['a'\]\] are no labels, expected a list of texts"):
         find_labels(find_task("multi_label"), path)
+
+
+def test_rows_in_memory_hold_lists():
+    rows = [("the cat", ["a", "b"]), ("a dog", []), ("the film", "b")]
+    for data in (rows, {"train": rows}, [dict(zip(("text", "label"), row)) for row in rows], (rows, rows)):
+        known = split(find_task("multi_label"), data, dev=False)
+        assert known.train.texts == ["the cat", "a dog", "the film"]
+        assert known.train.targets.tolist() == [[1, 1], [0, 0], [0, 1]]
 
 
 def test_the_loss_is_torchs_mean_and_what_fills_up_weighs_nothing():
