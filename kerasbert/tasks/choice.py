@@ -76,7 +76,7 @@ class ChoiceTask(TaskKind):
         texts = [text for text in texts if text]
         return [(text, (texts[i - 1], texts[i - 2], text)) for i, text in enumerate(texts)]
 
-    def served(self, run, tokenizer, strings, length):
+    def served(self, run, tokenizer, strings, length, labels):
         """The best choice of each input, `scores` [B, C]: an empty choice fills up an input that has fewer, its score is 0."""
         import tensorflow as tf
 

@@ -1,6 +1,7 @@
 """A label for every word: entities in BIO or IOBES, parts of speech (Devlin et al., 2019, section 5.3)."""
 
 import dataclasses
+import operator
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.heads import LabelHead
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.metrics import precision_recall_f1
 from kerasbert.text.words import split_words
 
 OF_SPANS = ("f1", "precision", "recall")
@@ -92,30 +94,38 @@ class Tags(TaskKind):
         return {"classifier": head}, {"classifier": (None, None, spec.hidden)}
 
     def metrics(self, task, outputs, targets, encoded=None):
-        names, log = list(task.labels.values()), []
-        total = dict.fromkeys(("words", "right", "gold", "predicted", "both", "mended", "without_token"), 0)
-        for target, at in zip(targets, encoded.of()):
-            rows, values = encoded.rows[at], outputs[at]
-            numbers = best_labels(rows, values)[0]
-            log += [_log_of(value[row.about.tokens], target[row.about.words]) for row, value in zip(rows, values)]
-            total["words"] += len(target)
-            total["without_token"] += int((numbers < 0).sum())
-            outside = names.index(OUTSIDE) if OUTSIDE in names else -1
-            total["right"] += int((np.where(numbers < 0, outside, numbers) == target).sum())
-            if has_spans(names):
-                predicted = [names[number] if number >= 0 else OUTSIDE for number in numbers]
-                gold, found = (set(entities_of(each)) for each in ([names[i] for i in target], predicted))
-                for name, count in (("gold", gold), ("predicted", found), ("both", gold & found)):
-                    total[name] += len(count)
-                total["mended"] += mended(predicted)
-        log = np.concatenate([np.zeros(0), *log])
-        result = {"accuracy": _share(total["right"], total["words"]), "loss": float(log.mean()) if len(log) else 0.0}
-        result["without_token"] = float(total["without_token"])
+        names = list(task.labels.values())
+        words, right, illegal, spans = 0, 0, 0, Counter()
+        for gold, predicted in answered(names, outputs, targets, encoded):
+            words, right = words + len(gold), right + sum(map(operator.eq, gold, predicted))
+            one, two = (set(entities_of(labels)) for labels in (gold, predicted))
+            spans.update(gold=len(one), predicted=len(two), both=len(one & two))
+            illegal += mended(predicted)
+        rows = [(row.about, output, targets[i]) for row, output, i in zip(encoded.rows, outputs, encoded.owners)]
+        nats = [_nats(output[about.tokens], target[about.words]) for about, output, target in rows]
+        nats = np.concatenate([np.zeros(0), *nats])
+        result = {"accuracy": _share(right, words), "loss": float(nats.mean()) if len(nats) else 0.0}
+        result["without_token"] = float(words - len(nats))
         if not has_spans(names):
             return result
-        precision, recall = _share(total["both"], total["predicted"]), _share(total["both"], total["gold"])
-        f1 = 2 * precision * recall / (precision + recall) if total["both"] else 0.0
-        return {"f1": f1, "precision": precision, "recall": recall} | result | {"mended": float(total["mended"])}
+        precision, recall = _share(spans["both"], spans["predicted"]), _share(spans["both"], spans["gold"])
+        f1 = 2 * precision * recall / (precision + recall) if spans["both"] else 0.0
+        return {"f1": f1, "precision": precision, "recall": recall} | result | {"mended": float(illegal)}
+
+    def details(self, task, outputs, targets, encoded=None):
+        """By type of span, or by tag, what is right of how many."""
+        names = list(task.labels.values())
+        what, items = ("spans", entities_of) if has_spans(names) else ("words", _each)
+        wanted, told, hits = Counter(), Counter(), Counter()
+        for pair in answered(names, outputs, targets, encoded):
+            gold, predicted = (set(items(labels)) for labels in pair)
+            for counter, found in ((wanted, gold), (told, predicted), (hits, gold & predicted)):
+                counter.update(item[0] for item in found)
+        kinds = sorted(wanted | told)
+        counts = [np.array([counter[kind] for kind in kinds], float) for counter in (hits, told, wanted)]
+        columns = zip(kinds, *precision_recall_f1(*counts))
+        keys = ("precision", "recall", "f1")
+        return {"labels": {kind: dict(zip(keys, map(float, row))) | {what: wanted[kind]} for kind, *row in columns}}
 
     def strings(self, task):
         return ("text",)
@@ -175,12 +185,23 @@ def check_tags(names, source, lines, values):
                 )
 
 
+def answered(names, outputs, targets, encoded):
+    """The tags of each input and those that it gets, by name; O for a word that no token stands for."""
+    for target, at in zip(targets, encoded.of()):
+        numbers = best_labels(encoded.rows[at], outputs[at])[0].tolist()
+        yield [names[i] for i in target], [names[i] if i >= 0 else OUTSIDE for i in numbers]
+
+
+def _each(labels):
+    return [(label, place) for place, label in enumerate(labels)]
+
+
 def _share(part, whole):
     return part / whole if whole else 0.0
 
 
-def _log_of(logits, target):
-    """Nats of each word: [n, L], [n] -> [n]."""
+def _nats(logits, target):
+    """Cross-entropy of each word: [n, L], [n] -> [n]."""
     logits = logits.astype("float64")
     shifted = logits - logits.max(-1, keepdims=True)
     return np.log(np.exp(shifted).sum(-1)) - shifted[np.arange(len(target)), target]

@@ -27,8 +27,8 @@ def labelled(task, names):
     return dataclasses.replace(task, labels={name: name for name in names})
 
 
-def judged(corpus, predicted, names):
-    """Metrics where a word is a token of its own, whose logits say the predicted label."""
+def judged(corpus, predicted, names, asked="metrics"):
+    """Metrics, or details, where a word is a token of its own, whose logits say the predicted label."""
     how = find("tags")
     encoded = encode_texts(tiny.tokenizer(), [(("cat",) * len(tags),) for tags in corpus], 16, kind=how)
     targets = [np.array([names.index(tag) for tag in tags], "int32") for tags in corpus]
@@ -38,7 +38,7 @@ def judged(corpus, predicted, names):
         output = np.random.default_rng(0).normal(size=(row.length, len(names))).astype("float32")
         output[row.about.tokens] = 9 * np.eye(len(names))[said[owner][row.about.words]]
         outputs.append(output)
-    return how.metrics(labelled(NER, names), outputs, targets, encoded)
+    return getattr(how, asked)(labelled(NER, names), outputs, targets, encoded)
 
 
 def test_spans_are_judged_as_seqeval_does_on_200_random_corpora():
@@ -53,6 +53,12 @@ def test_spans_are_judged_as_seqeval_does_on_200_random_corpora():
             assert found[name] == theirs(corpus, predicted)
         assert found["recall"] == seqeval.recall_score(corpus, predicted)
         assert found["accuracy"] == seqeval.accuracy_score(corpus, predicted)
+        if number % 20 == 0:
+            report = seqeval.classification_report(corpus, predicted, output_dict=True, zero_division=0)
+            theirs = {kind: list(map(float, report[kind].values())) for kind in list(report)[:-3]}
+            assert {
+                kind: list(row.values()) for kind, row in judged(corpus, predicted, names, "details")["labels"].items()
+            } == {kind: pytest.approx(row) for kind, row in theirs.items()}
         other += found["f1"] != seqeval.f1_score(corpus, predicted, mode="strict", scheme=(IOB2, IOBES)[number % 2])
     assert other > 150
 
@@ -67,6 +73,8 @@ def test_constant_predictions_are_judged_without_a_warning():
         assert (nothing["f1"], nothing["precision"], nothing["accuracy"]) == (0.0, 0.0, 1.0)
         assert judged([[]], [[]], names)["accuracy"] == 0.0
     assert judged([["O", "O"]], [["I-X", "I-X"]], names)["mended"] == 1.0
+    by_tag = judged([["DET", "NOUN"]], [["DET", "DET"]], ["DET", "NOUN"], "details")["labels"]
+    assert by_tag["DET"] == {"precision": 0.5, "recall": 1.0, "f1": pytest.approx(2 / 3), "words": 1}
     assert "f1" not in judged([["DET", "NOUN"]], [["DET", "DET"]], ["DET", "NOUN"])
 
 
