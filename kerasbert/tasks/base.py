@@ -222,6 +222,10 @@ class TaskKind:
         """The task with what it takes from the targets of the training rows."""
         return task
 
+    def started(self, task: Task, held: Mapping[str, Any]) -> Task:
+        """The task with what the model that it begins from says of itself; `held` is the json of that model's task."""
+        return task
+
     def continued(self, task: Task, begun: Mapping[str, Any]) -> Task:
         """The task with what the run that goes on has taken from its rows; `begun` is the task's json."""
         return task

@@ -39,6 +39,15 @@ class Vector(TaskKind):
             known = ", ".join(METRICS[loss])
             raise InputError(f"no metric {task.metric!r} for a {self.name} with the loss {loss!r}. All: {known}")
 
+    def started(self, task, held):
+        """With the pooling and the norm that the model has, where the task names none."""
+        if held.get("kind") not in (self.name, *self.answers.aliases):
+            return task
+        options = {
+            name: held.get("options", {}).get(name) for name in ("pooling", "normalize") if name not in task.options
+        }
+        return task.optioned({name: value for name, value in options.items() if value is not None})
+
     # Rows of a file
 
     def targets(self, task, source, lines, values, texts):

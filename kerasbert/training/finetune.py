@@ -76,6 +76,8 @@ class FineTuning(Job):
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
+        held = checkpoints.read_model_json(self.source).task if isinstance(self.source, Path) else None
+        task = task.how.started(task, held or {})
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)
         self.old = None if config.overwrite else run_in(config.out)

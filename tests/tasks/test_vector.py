@@ -287,7 +287,7 @@ def test_a_file_of_scored_pairs_to_the_phone(tmp_path, capsys):
     np.testing.assert_allclose([answer.values for answer in kb.predict(tmp_path / "back", texts)], vectors, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_genuine_weights_come_with_their_pooling(tmp_path):
     """all-MiniLM-L6-v2's directory: mean and normalize; cosines as sentence-transformers' formula gives them in torch."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -323,3 +323,15 @@ def test_genuine_weights_come_with_their_pooling(tmp_path):
         json.loads((place / "1_Pooling" / "config.json").read_text()) for place in (tmp_path / "theirs", folder)
     )
     assert said | held == said
+
+
+def test_a_task_takes_over_the_pooling_of_the_model_it_begins_from():
+    task, held = (
+        find_task("sts"),
+        {"kind": "vector", "options": {"pooling": "first", "normalize": True, "loss": "ranking"}},
+    )
+    assert task.how.started(task, held).options == {"loss": "cosine", "pooling": "first", "normalize": True}
+    chosen = task.optioned({"pooling": "max"})
+    assert chosen.how.started(chosen, held).options == {"loss": "cosine", "pooling": "max", "normalize": True}
+    for other in ({}, {"kind": "classification", "options": {}}, {"kind": "vector"}):
+        assert task.how.started(task, other) == task
