@@ -12,7 +12,13 @@ OURS = set(base.OURS)
 NAMES = OURS | {alias for name in OURS for alias in answers.find(name).aliases}
 OBJECTS = {name for name in answers.__all__ if name.lower() in NAMES}
 THEIRS = "kerasbert/checkpoints/config.py"  # Hugging Face's problem types, which have names of ours
-HOMES = {THEIRS, *(f"kerasbert/answers/{name}.py" for name in OURS), *(f"kerasbert/tasks/{name}.py" for name in OURS)}
+MASKS = "kerasbert/objectives/masked_lm.py"  # how a masked span is rendered (SpanBERT's word)
+HOMES = {
+    THEIRS,
+    MASKS,
+    *(f"kerasbert/answers/{name}.py" for name in OURS),
+    *(f"kerasbert/tasks/{name}.py" for name in OURS),
+}
 
 
 def constants(node: ast.AST | None) -> set[str]:

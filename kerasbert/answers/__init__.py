@@ -12,6 +12,8 @@ from kerasbert.answers.multi_label import KIND as _MULTI_LABEL
 from kerasbert.answers.multi_label import MultiLabel
 from kerasbert.answers.regression import KIND as _REGRESSION
 from kerasbert.answers.regression import Regression
+from kerasbert.answers.span import KIND as _SPAN
+from kerasbert.answers.span import Span
 from kerasbert.answers.tags import KIND as _TAGS
 from kerasbert.answers.tags import Entity, Tags
 from kerasbert.answers.vector import KIND as _VECTOR
@@ -25,6 +27,7 @@ __all__ = [
     "Kind",
     "MultiLabel",
     "Regression",
+    "Span",
     "Tags",
     "Vector",
     "find",
@@ -56,5 +59,5 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-for _kind in (_CHOICE, _CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _TAGS, _VECTOR):
+for _kind in (_CHOICE, _CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _SPAN, _TAGS, _VECTOR):
     register(_kind)

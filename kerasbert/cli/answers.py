@@ -105,11 +105,15 @@ class _Answers:
 
 def check_out(out: str, overwrite: bool) -> str:
     """The format of a table to write, by the end of its name; refuse another, or one that is there."""
-    from kerasbert.tasks.answer_tables import KINDS
+    from kerasbert.tasks.answer_tables import BY_ID, KINDS
 
-    kind = KINDS.get(os.path.splitext(out)[1].lower())
+    ending = os.path.splitext(out)[1].lower()
+    kind = BY_ID if ending == BY_ID else KINDS.get(ending)
     if kind is None:
-        raise InputError(f"--out {out}: cannot tell the format, expected a name ending in .csv, .tsv or .jsonl")
+        raise InputError(
+            f"--out {out}: cannot tell the format, expected a name ending in .csv, .tsv or .jsonl, or in .json for the "
+            "answers by the rows' id"
+        )
     if os.path.exists(out) and not overwrite:
         raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
     return kind

@@ -41,5 +41,5 @@ model.signatures["serving_default"]({call})
 
 `serving_default` returns {outputs or kind_of(model).described()}.
 The signature `ids` takes {listed}, {axes}, instead of text.
-Texts are truncated after {longest} tokens.
+{kind_of(model).longer(longest)}
 {labels}"""

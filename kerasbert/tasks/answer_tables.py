@@ -15,6 +15,8 @@ from kerasbert.tasks.task import one, table
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """Ending of a name -> how a table of answers is written."""
+BY_ID = ".json"
+"""The ending of what benchmarks take: a json object of the rows' `id` -> the first field of the answer."""
 
 
 def read(path: str, columns: Sequence[str], task: Task) -> tuple[str, list[dict[str, Any]], list[Any]]:
@@ -74,12 +76,14 @@ def text(
     """The table with the answers as a file's content.
 
     Args:
-        kind: one of KINDS. rows: column -> value. answers: json of each; None where there is none.
+        kind: a value of KINDS, or BY_ID. rows: column -> value. answers: json of each; None where there is none.
         fields: of an answer, which become columns.
 
     Raises:
         InputError: a text that a tsv cannot hold.
     """
+    if kind == BY_ID:
+        return _by_id(rows, answers, fields[0])
     columns = list(dict.fromkeys(column for row in rows for column in row))
     added = names(fields if any(answer is not None for answer in answers) else (), columns)
     made = [
@@ -100,6 +104,16 @@ def text(
                 f"row {i} holds a tab or a line break, which a tsv cannot: name --out a .csv or .jsonl file"
             )
     return "".join("\t".join(row) + "\n" for row in cells)
+
+
+def _by_id(rows: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any] | None], field: str) -> str:
+    absent = next((i for i, row in enumerate(rows, 1) if not str(row.get("id") or "")), None)
+    if absent is not None:
+        raise InputError(
+            f"row {absent} has no id, which a .json file of answers is made by: name --out a .csv or .jsonl file"
+        )
+    made = {str(row["id"]): "" if answer is None else answer[field] for row, answer in zip(rows, answers)}
+    return json.dumps(made, ensure_ascii=False, indent=1) + "\n"
 
 
 def _cell(value: Any) -> str:

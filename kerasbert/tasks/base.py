@@ -19,7 +19,7 @@ from kerasbert import answers, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
 
-OURS = ("choice", "classification", "multi_label", "regression", "tags", "vector")
+OURS = ("choice", "classification", "multi_label", "regression", "span", "tags", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
 _KINDS: dict[str, "TaskKind"] = {}
 
@@ -356,6 +356,10 @@ class TaskKind:
     def described(self) -> str:
         """What a SavedModel returns, for its README."""
         return f"`{self.answers.output}`"
+
+    def longer(self, longest: int) -> str:
+        """What becomes of texts of more than so many tokens, for a SavedModel's README."""
+        return f"Texts are truncated after {longest} tokens."
 
     def strings(self, task: Task) -> tuple[str, ...]:
         """Names of the texts that a SavedModel takes: one for each part of an input."""

@@ -39,6 +39,11 @@ class GraphTokenizer(tf.Module):
             self.raw = GraphMatcher(raw) if raw.forms else None
             self.normal = GraphMatcher(normal) if normal.forms else None
 
+    @property
+    def pair(self) -> tuple[Item, ...]:
+        """The template of two texts."""
+        return tuple([Item(*item) for item in self._pair])
+
     @tf.autograph.experimental.do_not_convert
     def encode(self, strings: Any) -> tf.RaggedTensor:
         """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""

@@ -93,7 +93,7 @@ class FineTuning(Job):
             )
         else:
             self.task = self.split.task
-        self.config = config.settled(-(-len(self.split.train.texts) // config.batch))
+        self.config = config
 
     def build(self):
         config, old = self.config, self.old
@@ -114,6 +114,9 @@ class FineTuning(Job):
         encode = functools.partial(encode_texts, self.encoder.tokenizer, longest=self.longest, **reads)
         self.train, self.dev = [encode(part.texts) for part in parts]
         self.task.how.check_batch(config.batch, self.devices.num_replicas_in_sync * config.accumulate)
+        # an epoch is of rows: a text may be several, which stay together for some kinds
+        epoch = len(self.train.units(self.task.how.together))
+        self.config = config = config.settled(-(-epoch // config.batch))
         keras.utils.set_random_seed(config.seed)
         with precision(config.precision):
             program = TaskObjective(self.encoder, self.task)

@@ -102,11 +102,12 @@ def run(job: Job) -> keras.Model:
         InputError: before anything is written: what does not fit the devices, another run at `out`.
         NonFinite: loss or gradient is not finite.
     """
-    config, quiet = job.config, job.config.quiet
+    quiet = job.config.quiet
     with job.devices.scope():
         for rows, accumulate in job.batches():
             check_batch(rows, accumulate, job.devices.num_replicas_in_sync)
         program = job.build()
+        config = job.config  # what is built may settle its steps
         opened = _open(job, program)
     if opened.finished:
         results.say(f"{opened.directory} is finished: {config.steps} steps were made", quiet)

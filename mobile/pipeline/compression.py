@@ -186,7 +186,12 @@ def _references(model: Any, cases: Texts, own: int, longest: int, reader: Any) -
     expected = said = reference(model, cases, own)
     if any(lost.values()) or longest > own:
         said = reference(model, cases, longest, reader)
-    if len(expected) != len(said):  # of long texts other rows are made
+    if len(comparison.encoded(model, cases, longest, reader).rows) != len(
+        cases
+    ):  # windows: other rows at another length
+        said = reference(model, cases, longest, reader)
+        return lost, said, said, longest
+    if len(expected) != len(said):
         return lost, said, said, longest
     return lost, expected, said, own
 

@@ -1,0 +1,330 @@
+"""A question and a text -> the part of the text that answers it (Devlin et al., 2019, sections 4.2 and 4.3)."""
+
+import dataclasses
+import functools
+import re
+import weakref
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasbert import inputs
+from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.errors import InputError
+
+BLANKS = (
+    *(*range(0x9, 0xE), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680),
+    *(*range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000),
+)
+"""The code points that str.strip() takes away; the graph has the same."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")  # no file can hold one
+
+# tokenizer -> the context that it tokenized last: files ask several questions about one context after the other
+_last: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """A part of a context.
+
+    Args:
+        text: str, context[start:end] without blanks around it; empty where the context holds no answer.
+        start, end: int, in characters (code points) of the context; 0, 0 of the empty answer.
+        score: float, its probability among all spans that were considered; 0 where there was none.
+        alternatives: the next best, best first, at most `n_best` - 1 of them.
+        truncated: bool, whether the question lost tokens; a context never does.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+    alternatives: tuple["Span", ...] = ()
+    truncated: bool = False
+
+    def to_json(self) -> dict:
+        """A plain dict; `alternatives` only where there are any."""
+        own = {"text": self.text, "start": int(self.start), "end": int(self.end), "score": float(self.score)}
+        others = {"alternatives": [each.to_json() for each in self.alternatives]} if self.alternatives else {}
+        return own | others | truncated_json(self)
+
+
+class Context(NamedTuple):
+    """A tokenized context.
+
+    Args:
+        text: str. ids: of its N tokens.
+        starts, ends: int64 [N], characters of each token without the blanks around it, `ends` exclusive; starts >= ends
+            of a token that is empty or blank.
+    """
+
+    text: str
+    ids: list[int]
+    starts: np.ndarray
+    ends: np.ndarray
+
+    def covering(self, start: int, end: int) -> tuple[int, int]:
+        """The first and the last token of those that cover some characters; first > last where none does.
+
+        Several tokens may be of one character (byte-level BPE), and a token may reach beyond the characters.
+        """
+        return int(np.searchsorted(self.ends, start, "right")), int(np.searchsorted(self.starts, end, "left")) - 1
+
+
+class Window(NamedTuple):
+    """The part of a context that stands in a row.
+
+    Args:
+        context: Context. begin: int, its first token in the context. count: int, tokens.
+        place: int, of its first token in the row. null: int, place of the token that stands for no answer.
+        own: slice, tokens of the context of which no other window has more context.
+        asked: bool, whether there is a question.
+    """
+
+    context: Context
+    begin: int
+    count: int
+    place: int
+    null: int
+    own: slice
+    asked: bool
+
+
+class SpanKind(Kind):
+    """Logits [S, 2] of where an answer begins and ends, over windows of the context.
+
+    Options:
+        stride: int, tokens that a window moves on (BERT's doc_stride; in Hugging Face's run_qa it is the overlap).
+            Differs: at most so many that two windows share twice `max_answer` tokens, or half a window where that is
+            less, so that no answer is lost between short windows.
+        question: int, most tokens of the question, which never has more than half of the room.
+        max_answer: int, most tokens of an answer.
+        unanswerable: bool, whether the empty answer is one (SQuAD 2.0).
+        null_threshold: float, the empty answer wins by more than that, in logits; found on the dev rows.
+        n_best: int, answers that are told, the best one among them.
+        rules: str, by which answers are compared with those of a file: a name in `tasks.span_metrics.RULES`.
+    """
+
+    name = "span"
+    output = "logits"
+    per_token = True
+    agrees_by = "overlap"
+    columns = ("text", "start", "end", "score")
+    defaults = MappingProxyType(
+        {
+            "stride": 128,
+            "question": 64,
+            "max_answer": 30,
+            "unanswerable": False,
+            "null_threshold": 0.0,
+            "n_best": 5,
+            "rules": "squad",
+        }
+    )
+
+    def configured(self, options):
+        kind = super().configured(options)
+        for name in ("stride", "question", "max_answer", "n_best"):
+            if kind.options[name] < 1:
+                raise InputError(f"{name} is {kind.options[name]}, expected at least 1")
+        return kind
+
+    def width(self, labels):
+        return 2
+
+    def rows(self, tokenizer, parts, length):
+        question, text = (_SURROGATE.sub("\ufffd", tokenizer.to_text(part)) for part in parts)
+        items = tokenizer.pair
+        asked, room = tokenizer.encode(question), self.room(tokenizer, length)
+        kept = asked[: min(self.options["question"], room // 2)]
+        context, room = tokenized(tokenizer, text), room - len(kept)
+        begins = windows(len(context.ids), room, self.step(room))
+        rows = []
+        for begin, own in zip(begins, owned(len(context.ids), room, begins)):
+            ids = context.ids[begin : begin + room]
+            packed, segments, places = _packed(items, {"A": kept, "B": ids})
+            null = places[null_item(items, tokenizer.cls_id)]
+            about = Window(context, begin, len(ids), places["B"], null, own, bool(question.strip()))
+            rows.append(inputs.row(packed, segments, len(kept) < len(asked), about))
+        return rows
+
+    def room(self, tokenizer: Any, length: int) -> int:
+        """Tokens that the question and a window share.
+
+        Raises:
+            InputError: no room for one of each.
+        """
+        specials = sum(not item.text for item in tokenizer.pair)
+        if length < specials + 2:
+            raise InputError(
+                f"length is {length}, expected at least {specials + 2}: the special tokens, a token of the question and "
+                "one of the context"
+            )
+        return length - specials
+
+    def step(self, room: int) -> int:
+        """Tokens that a window of so many tokens moves on."""
+        return min(self.options["stride"], max(room - 2 * self.options["max_answer"], (room + 1) // 2))
+
+    def scores(self, rows: Sequence[inputs.Row], outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, float]:
+        """What each span of a context scores, and the empty answer: the least over the windows.
+
+        Args:
+            rows: of one input. outputs: of each, [S, 2].
+
+        Returns:
+            float32 [N, A]: of the spans that begin at token n and have a + 1 tokens, the sum of both logits in the window
+            where token n has most context; -inf where it is no answer. float.
+        """
+        context = rows[0].about.context
+        most = max(1, min(self.options["max_answer"], len(context.ids)))
+        result = np.full((len(context.ids), most), -np.inf, "float32")
+        after = _following(context.ends, most, 0)
+        for row, output in zip(rows, outputs):
+            window = row.about
+            begin, own = window.begin, window.own
+            at = slice(window.place, window.place + window.count)
+            starts, ends = output[at, 0], _following(output[at, 1].astype("float32"), most, -np.inf)
+            local = slice(own.start - begin, own.stop - begin)
+            result[own] = starts[local, None] + ends[local]
+        result[after <= context.starts[:, None]] = -np.inf
+        if not rows[0].about.asked:
+            result[:] = -np.inf
+        null = min(float(output[row.about.null].sum()) for row, output in zip(rows, outputs))
+        return result, null
+
+    def decode(self, parts, rows, outputs, labels):
+        scores, null = self.scores(rows, outputs)
+        context, truncated = rows[0].about.context, rows[0].truncated
+        best = _best(scores, context, self.options["n_best"])
+        if not best:
+            return Span("", 0, 0, 0.0, (), truncated)
+        top = best[0][0]
+        chosen = 0
+        if self.options["unanswerable"]:
+            place = sum(score >= null for score, _, _ in best)
+            best.insert(place, (null, 0, 0))
+            chosen = place if null - top > self.options["null_threshold"] else int(place == 0)
+            top = max(top, null)
+        total = np.exp(scores[np.isfinite(scores)].astype("float64") - top).sum()
+        total += np.exp(null - top) if self.options["unanswerable"] else 0.0
+        spans = [Span(context.text[a:b], a, b, float(np.exp(score - top) / total)) for score, a, b in best]
+        answer = spans.pop(chosen)
+        others = tuple(spans[: self.options["n_best"] - 1])
+        return dataclasses.replace(answer, alternatives=others, truncated=truncated)
+
+    def agreement(self, expected, received, owners=None, rows=()):
+        """How far the answers overlap: the mean F1 of their characters, 1.0 where they are the same."""
+        if not all(np.isfinite(row).all() for row in received):
+            return 0.0
+        owners = np.arange(len(rows)) if owners is None else np.asarray(owners)
+        shares = []
+        for owner in np.unique(owners):
+            places = np.flatnonzero(owners == owner)
+            packed = [rows[i] for i in places]
+            answers = [self.decode((), packed, [each[i] for i in places], ()) for each in (expected, received)]
+            shares.append(_overlap(*answers))
+        return float(np.mean(shares)) if shares else 1.0
+
+    def text(self, answer):
+        return f"{' '.join(answer['text'].split())}\t{answer['score']:.4f}"
+
+
+def tokenized(tokenizer: Any, text: str) -> Context:
+    """A context's tokens; the last one of a tokenizer is remembered."""
+    context = _last.get(tokenizer)
+    if context is None or context.text != text:
+        tokens = tokenizer.tokenize(text)
+        filled = np.flatnonzero(~np.isin(np.frombuffer(text.encode("utf-32-le"), "<u4"), BLANKS))
+        filled = np.concatenate([[-1], filled, [len(text)]])
+        # the first character at or after a token's start that is no blank, and the last before its end
+        starts = filled[np.searchsorted(filled, tokens.starts, "left")].astype("int64")
+        ends = filled[np.searchsorted(filled, tokens.ends, "left") - 1].astype("int64") + 1
+        context = _last[tokenizer] = Context(text, tokens.ids, starts, ends)
+    return context
+
+
+@functools.lru_cache(maxsize=64)
+def windows(count: int, room: int, step: int) -> tuple[int, ...]:
+    """The first token of each window of `room` tokens; there is one of an empty context too.
+
+    >>> windows(10, 4, 3), windows(4, 4, 3), windows(0, 4, 3)
+    ((0, 3, 6), (0,), (0,))
+    """
+    return tuple(range(0, max(0, count - room) + step, step)) if count > room else (0,)
+
+
+@functools.lru_cache(maxsize=64)
+def owned(count: int, room: int, begins: tuple[int, ...]) -> tuple[slice, ...]:
+    """The tokens of which each window has most context: the smaller number of tokens beside them, as BERT counts.
+
+    A full window is worth 0.01 a token more than the short one at the end; of equal ones the first counts.
+
+    >>> owned(10, 4, (0, 3, 6))
+    (slice(0, 4, None), slice(4, 7, None), slice(7, 10, None))
+    """
+    best, number = np.full(count, -1), np.zeros(count, int)
+    for i, begin in enumerate(begins):
+        size = min(room, count - begin)
+        place = np.arange(size)
+        context = 100 * np.minimum(place, size - 1 - place) + size
+        better = np.flatnonzero(context > best[begin : begin + size]) + begin
+        best[better], number[better] = context[better - begin], i
+    ends = np.searchsorted(number, np.arange(len(begins)), "right").tolist()
+    return tuple(slice(low, high) for low, high in zip([0, *ends], ends))
+
+
+def null_item(items: Sequence[Any], cls_id: int | None) -> int:
+    """Which item of a template stands for no answer: its cls token, else its first special token."""
+    specials = [i for i, item in enumerate(items) if not item.text]
+    return next((i for i in specials if items[i].id == cls_id), specials[0] if specials else 0)
+
+
+def _packed(items: Sequence[Any], texts: dict[str, list[int]]) -> tuple[list[int], list[int], dict[Any, int]]:
+    """Token and segment ids of a row, and where each item of the template begins, by its number and by its text."""
+    token_ids: list[int] = []
+    segment_ids: list[int] = []
+    places: dict[Any, int] = {}
+    for i, (text, special, segment) in enumerate(items):
+        added = texts[text] if text else [special]
+        places |= {i: len(token_ids), text: len(token_ids)}
+        token_ids += added
+        segment_ids += [segment] * len(added)
+    return token_ids, segment_ids, places
+
+
+def _following(values: np.ndarray, count: int, filling: float) -> np.ndarray:
+    """[n] -> [n, count]: each value and those after it."""
+    padded = np.concatenate([values, np.full(count - 1, filling, values.dtype)])
+    return (
+        np.lib.stride_tricks.sliding_window_view(padded, count) if len(values) else np.zeros((0, count), values.dtype)
+    )
+
+
+def _best(scores: np.ndarray, context: Context, count: int) -> list[tuple[float, int, int]]:
+    """(score, start, end) of the best spans of different characters, best first; of equal scores the first in the text."""
+    flat, width = scores.ravel(), scores.shape[1]
+    most = 8 * count
+    order = np.argpartition(-flat, most - 1)[:most] if len(flat) > most else np.arange(len(flat))
+    if len(flat):
+        order = np.append(order, flat.argmax())  # the first of equals, wherever the partition put it
+    spans: dict[tuple[int, int], float] = {}
+    for i in sorted(set(order.tolist()), key=lambda i: (-flat[i], i)):
+        if np.isfinite(flat[i]) and len(spans) < count:
+            first, more = divmod(i, width)
+            spans.setdefault((int(context.starts[first]), int(context.ends[first + more])), float(flat[i]))
+    return [(score, *place) for place, score in spans.items()]
+
+
+def _overlap(one: Span, other: Span) -> float:
+    """F1 of the characters of two answers."""
+    if (one.start, one.end) == (other.start, other.end):
+        return 1.0
+    shared = max(0, min(one.end, other.end) - max(one.start, other.start))
+    return 2 * shared / max(1, one.end - one.start + other.end - other.start)
+
+
+KIND = SpanKind()

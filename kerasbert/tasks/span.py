@@ -1,0 +1,233 @@
+"""The part of a text that answers a question: where it begins and ends (Devlin et al., 2019, sections 4.2 and 4.3)."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras import ops
+
+from kerasbert import spec as specs
+from kerasbert.errors import InputError
+from kerasbert.layers.heads import LabelHead
+from kerasbert.objectives.base import correct, cross_entropy
+from kerasbert.tasks import span_metrics, tables
+from kerasbert.tasks.base import TaskKind
+
+
+class Target(NamedTuple):
+    """What answers a question.
+
+    Args:
+        golds: all the texts that count as right; none where the question has no answer.
+        start, end: characters of the answer that is trained on, -1 where there is none.
+        where: "" as in the file, "moved" to the one place where the text stands, "first" of several places without an
+            offset, "absent" from the context.
+        row: str, file, line and id of an absent one.
+    """
+
+    golds: tuple[str, ...]
+    start: int = -1
+    end: int = -1
+    where: str = ""
+    row: str = ""
+
+
+class Span(TaskKind):
+    """Cross-entropies of the first and the last token; exact match and F1 by the rules of the task's benchmark."""
+
+    name = "span"
+    head = "span"
+    pooler = False
+    metrics_known = ("f1", "exact_match")
+
+    # Rows of a file
+
+    def targets(self, task, source, lines, values, texts):
+        targets = []
+        for line, value, (question, context) in zip(lines, values, texts, strict=True):
+            name, golds = _golds(source, line, value)
+            where = f"{tables.where(source, line)}{name}"
+            for part, text in zip(task.parts, (question, context)):
+                if not text.strip():
+                    raise InputError(f"{where}: the {part} is empty, expected a text. Drop the row")
+            if not golds and not self.options["unanswerable"]:
+                raise InputError(
+                    f"{where} has no answer: drop it, or train with --task squad2 or --set task.unanswerable=true"
+                )
+            targets.append(_placed(golds, context, where))
+        return targets
+
+    def told(self, source, rows):
+        absent = [target for target in rows.targets if target.where == "absent"]
+        if absent:
+            raise InputError(
+                f"{absent[0].row}: the answer {absent[0].golds[0]!r:.80} does not stand at its offset, nor once in its "
+                f"context, as in {len(absent)} of {len(rows.texts)} rows. Training needs its place: mend or drop these rows"
+            )
+        said = {
+            "moved": "answers do not stand at their offset; they stand once in their context, and that place is taken",
+            "first": "answers have no offset and stand several times in their context: the first place is taken",
+        }
+        counts = {where: sum(target.where == where for target in rows.targets) for where in said}
+        total = len(rows.texts)
+        return [f"{source}: {count} of {total} {said[where]}" for where, count in counts.items() if count]
+
+    def group(self, target):
+        return bool(target.golds)
+
+    # Batches and network
+
+    def batch(self, task, rows, targets, count, length):
+        label = np.zeros((count, 2), "int32")
+        for i, (row, target) in enumerate(zip(rows, targets)):
+            label[i] = places(row.about, target)
+        return {"label": label, "label_weight": (np.arange(count) < len(rows)).astype("float32")}
+
+    def heads(self, encoder, task):
+        # no dropout, as in BERT's run_squad and transformers
+        policy = {"name": self.head, "dtype": encoder.dtype_policy}
+        head = LabelHead(2, specs.maybe(encoder.spec, "initializer", 0.02), **policy)
+        return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
+
+    def losses(self, task, logits, batch):
+        seen = ops.expand_dims(ops.cast(batch["padding_mask"], "bool"), -1)
+        logits, label = ops.where(seen, logits, -1e4), batch["label"]
+        ends = [(logits[..., i], label[:, i]) for i in (0, 1)]
+        hits = correct(*ends[0]) * correct(*ends[1])
+        loss = (cross_entropy(*ends[0]) + cross_entropy(*ends[1])) / 2
+        weights = batch["label_weight"]
+        return {"label": ops.sum(loss * weights), "label/accuracy": ops.sum(hits * weights)}
+
+    # Evaluation
+
+    def metrics(self, task, outputs, targets, encoded=None):
+        decode, rows = self.answers.decode, encoded.rows
+        answers = [decode((), rows[at], outputs[at], ()).text for at in encoded.of()]
+        return means(answers, [target.golds for target in targets], self.options)
+
+    def tuned(self, task, outputs, targets, encoded):
+        """The threshold of the empty answer that is best on the dev rows (SQuAD 2.0's script)."""
+        if not self.options["unanswerable"]:
+            return task
+        kind = self.answers.configured({**self.options, "unanswerable": False, "n_best": 1})
+        answers, margins, golds = [], [], []
+        for at, target in zip(encoded.of(), targets):
+            rows, values = encoded.rows[at], outputs[at]
+            scores, null = kind.scores(rows, values)
+            if np.isfinite(scores).any():
+                answers.append(kind.decode((), rows, values, ()).text)
+                margins.append(null - float(scores.max()))
+                golds.append(target.golds)
+        scored = span_metrics.compared(answers, golds, self.options["rules"])[:, int(task.metric == "f1")]
+        threshold = span_metrics.best_threshold(
+            scores=scored, margins=margins, has_answer=[bool(each) for each in golds]
+        )
+        return dataclasses.replace(task, options={**task.options, "null_threshold": round(threshold, 4)})
+
+    # Export
+
+    def strings(self, task):
+        return ("question", "context")
+
+    def served(self, run, tokenizer, strings, length, labels):
+        from kerasbert.tasks import span_graph
+
+        return span_graph.served(self.answers, run, tokenizer, tuple(strings.values()), length)
+
+    def probes(self, texts, parts):
+        # numbers before the texts: windows with the same tokens would have the same best answer several times
+        long = " ".join(f"{i} {text}" for i in range(60) for text in texts if len(text) < 80)
+        return [*zip(texts, (*texts[1:], long)), (texts[0], long), (texts[-1], texts[0])]
+
+    def unserved(self, served, labels):
+        values = zip(*(served[name].tolist() for name in ("text", "start", "end", "score")))
+        # without its alternatives, which the graph does not give
+        return [
+            {"text": text.decode(), "start": start, "end": end, "score": score} for text, start, end, score in values
+        ]
+
+    def longer(self, longest):
+        most = self.options["question"]
+        return f"A context of any length is read, in windows of {longest} tokens; a question has at most {most}."
+
+    def described(self):
+        return "`text` [B] string, `start` and `end` [B] int32 (characters of the context), `score` [B] float32"
+
+
+def places(window: Any, target: Target) -> tuple[int, int]:
+    """The first and the last token of an answer in a row; those of no answer where the window does not hold all of it."""
+    if target.start >= 0:
+        first, last = window.context.covering(target.start, target.end)
+        if window.begin <= first <= last < window.begin + window.count:
+            return window.place + first - window.begin, window.place + last - window.begin
+    return window.null, window.null
+
+
+def means(answers: Sequence[str], golds: Sequence[Sequence[str]], options: Any) -> dict[str, float]:
+    """The metrics of some answers; of those with and without a gold apart where a question may have none."""
+    scored = span_metrics.compared(answers, golds, options["rules"])
+    names = ("exact_match", "f1")
+    result = dict(zip(names, scored.mean(0).tolist())) if len(scored) else dict.fromkeys(names, 0.0)
+    there = np.array([bool(each) for each in golds], bool)
+    if options["unanswerable"] and there.any():
+        result |= {f"has_answer_{name}": float(value) for name, value in zip(names, scored[there].mean(0))}
+    if options["unanswerable"] and not there.all():
+        result["no_answer"] = float(scored[~there, 0].mean())
+    return result
+
+
+def _golds(source: Any, line: int, value: Any) -> tuple[str, list[tuple[str, int | None]]]:
+    """The question's name for an error, and (text, offset) of each answer that is not empty.
+
+    Args:
+        value: {"text": [...], "answer_start": [...]} as in `datasets`, a list of {"text", "answer_start"} as in SQuAD,
+            a text, or a list of texts.
+    """
+    name = ""
+    if isinstance(value, dict) and "text" in value:
+        name = f", question {value['id']!r}" if value.get("id") else ""
+        starts = value.get("answer_start")
+        value = (
+            [value]
+            if isinstance(value["text"], str)
+            else [
+                {"text": text, "answer_start": start}
+                for text, start in zip(value["text"], starts or [None] * len(value["text"]), strict=True)
+            ]
+        )
+    items = [value] if isinstance(value, str) else value
+    golds = []
+    for item in items if isinstance(items, list | tuple) else [None]:
+        text, start = (
+            (item, None)
+            if isinstance(item, str)
+            else ((item.get("text"), item.get("answer_start")) if isinstance(item, dict) else (None, None))
+        )
+        if not isinstance(text, str) or not (start is None or type(start) is int):
+            raise InputError(
+                f"{tables.where(source, line)}{name}: the answer is {str(value)[:80]!r}, expected a text, or text and "
+                "answer_start"
+            )
+        if text.strip():
+            golds.append((text, start))
+    return name, golds
+
+
+def _placed(golds: Sequence[tuple[str, int | None]], context: str, row: str) -> Target:
+    """The target of a question: the first of its answers whose place is known."""
+    texts = tuple(text for text, _ in golds)
+    if not golds:
+        return Target(())
+    for text, start in golds:
+        if start is not None and start >= 0 and context.startswith(text, start):
+            return Target(texts, start, start + len(text))
+        first = context.find(text)
+        several = first >= 0 and context.find(text, first + 1) >= 0
+        if first >= 0 and (start is None or not several):
+            where = "moved" if start is not None else "first" if several else ""
+            return Target(texts, first, first + len(text), where)
+    return Target(texts, where="absent", row=row)
+
+
+KIND = Span()

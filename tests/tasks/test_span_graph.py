@@ -1,0 +1,66 @@
+"""Windows and the choice of a span in the graph = in Python, on real questions in five languages, with numbers for a network."""
+
+import numpy as np
+import pytest
+
+from kerasbert.answers.span import SpanKind
+from tests.answers.test_span import TOKENIZERS, questions
+
+LENGTHS = (40, 256)
+PAIRS = [("", ""), ("where", ""), ("", "a b"), (" ", "a b"), ("where", " \n "), ("where", "x"), ("w " * 100, "a b c")]
+BYTES = (b"where\xff?", "café ".encode() + b"\xff\xfe is here \xe2\x82 and there")
+
+
+def numbers():
+    """What a network would say of a token at its place."""
+    return np.random.default_rng(0).normal(0, 3, (40_000, 2)).astype("float32")
+
+
+def asked():
+    pairs = list(PAIRS)
+    for name in (
+        "squad/dev_slice-v1.1.json",
+        *(f"xquad/xquad.{language}.json" for language in ("ar", "de", "es", "zh")),
+    ):
+        pairs += [(question, context) for question, context, _ in list(questions(name, 1))[::120]]
+    long = " ".join(context for _, context, _ in list(questions("xquad/xquad.de.json", 1))[::9])
+    return [*pairs, ("where is it?", long), BYTES]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", [{}, {"unanswerable": True, "null_threshold": 0.5, "stride": 20, "max_answer": 7}])
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_the_graph_answers_as_python(name, options):
+    import tensorflow as tf
+
+    from kerasbert.tasks import span_graph
+    from kerasbert.text.graph import graph_tokenizer
+
+    tokenizer, kind, table = TOKENIZERS[name](), SpanKind().configured(options), numbers()
+    graph, pairs = graph_tokenizer(tokenizer), asked()
+
+    def run(packed):
+        places = packed["token_ids"] * 31 + tf.range(tf.shape(packed["token_ids"])[1]) * 7
+        return {"logits": tf.gather(table, places % 40_000)}
+
+    for length in LENGTHS:
+        strings = [
+            tf.constant([each if isinstance(each, bytes) else each.encode() for each in part]) for part in zip(*pairs)
+        ]
+        served = span_graph.served(kind, run, graph, strings, length)
+        served = {name: value.numpy().tolist() for name, value in served.items()}
+        windows = 0
+        for i, pair in enumerate(pairs):
+            rows = kind.rows(tokenizer, pair, length)
+            windows = max(windows, len(rows))
+            values = [table[(np.array(row.token_ids) * 31 + np.arange(row.length) * 7) % 40_000] for row in rows]
+            answer = kind.decode(pair, rows, values, ())
+            assert (served["text"][i].decode(), served["start"][i], served["end"][i]) == (
+                answer.text,
+                answer.start,
+                answer.end,
+            )
+            assert abs(served["score"][i] - answer.score) < 1e-5
+        assert windows > 50
+        empty = span_graph.served(kind, run, graph, [tf.constant([], tf.string)] * 2, length)
+        assert all(value.shape == (0,) for value in empty.values())
