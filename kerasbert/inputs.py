@@ -194,6 +194,7 @@ def arrays(
         filled_by, name = each.filled_by, each.name
         for i, packed in enumerate(rows):
             if filled_by == "maker":
+                assert each.make is not None
                 values = each.make(packed.values)
             else:
                 values = settings[name] if filled_by == "setting" else packed.values[name]
@@ -209,5 +210,9 @@ def arrays(
 
 def with_makers(declared: Iterable[Input], packed: Mapping[str, Any]) -> dict[str, Any]:
     """A batch that a graph packed, and what its makers add."""
-    made = {each.name: each.graph(packed) for each in declared if each.filled_by == "maker"}
-    return {**packed, **made}
+    result = dict(packed)
+    for each in declared:
+        if each.filled_by == "maker":
+            assert each.graph is not None
+            result[each.name] = each.graph(packed)
+    return result

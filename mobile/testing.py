@@ -90,7 +90,7 @@ def check_int8(model, texts: list[str], out: Path) -> float:
     assert len(set(logits.argmax(-1))) == 2
     logits = logits[:, 1] - logits[:, 0]
     compress(model, out=out, lengths=[32], texts=texts, min_agreement=0.9)
-    received = load(out).outputs(texts)
+    received = np.asarray(load(out).outputs(texts))
     assert len(set(received.argmax(-1))) == 2
     share = float(np.abs(margins(received) - logits).max() / np.ptp(logits))
     assert share <= 0.02, share

@@ -139,7 +139,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     settings = read_json(folder / "tokenizer.json").get("config", {})
     if (assets / "vocabulary.txt").is_file():
         pieces = (assets / "vocabulary.txt").read_text("utf-8").split("\n")
-        flags = {name: bool(settings.get(name, False)) for name in ("lowercase", "strip_accents")}
+        flags: dict[str, Any] = {name: bool(settings.get(name, False)) for name in ("lowercase", "strip_accents")}
         return WordPiece([piece for piece in pieces if piece], **flags)
     if (assets / "vocabulary.json").is_file():
         lines = (assets / "merges.txt").read_text("utf-8").split("\n")

@@ -139,7 +139,7 @@ def find(source: str) -> Segmenter:
 def _source_digest(function: Any) -> str:
     """sha256 of the file that holds a function; of its name where there is none."""
     try:
-        content = Path(inspect.getsourcefile(function)).read_bytes()
+        content = Path(inspect.getsourcefile(function) or "").read_bytes()
     except (TypeError, OSError):
         content = getattr(function, "__qualname__", repr(type(function))).encode()
     return hashlib.sha256(content).hexdigest()

@@ -18,6 +18,10 @@ from kerasbert.storage import remote
 ROWS = 64 * BLOCK  # rows that are rendered at once
 
 
+def _none() -> np.ndarray:
+    return np.zeros((), np.int64)
+
+
 @dataclasses.dataclass(frozen=True)
 class Report:
     """What was written: nothing, one shard, or several added up.
@@ -34,10 +38,10 @@ class Report:
     documents: int = 0
     duplicates: int = 0
     random_next: int = 0
-    unigrams: np.ndarray | int = 0
+    unigrams: np.ndarray = dataclasses.field(default_factory=_none)
     source_tokens: int = 0
     kept_tokens: int = 0
-    labels: np.ndarray | int = 0
+    labels: np.ndarray = dataclasses.field(default_factory=_none)
 
     def __add__(self, other: "Report") -> "Report":
         values = (getattr(self, field.name) + getattr(other, field.name) for field in dataclasses.fields(self))
@@ -79,7 +83,7 @@ class ShardWriter:
     seed: int
     dupe_factor: int
     vocabulary: int
-    cls_id: int
+    cls_id: int | None
     sep_id: int
     pad_id: int
     separators: int = 1
@@ -121,6 +125,7 @@ class ShardWriter:
         head = hashlib.sha256().hexdigest()
         with remote.opened(remote.join(self.directory, name), "wb") as file:
             for begin in range(0, len(examples) if examples else 0, ROWS):
+                assert examples is not None
                 part = examples.slice(begin, begin + ROWS)
                 rows = part.render(length=self.length, **special)
                 if self.joined:

@@ -9,6 +9,7 @@ from kerasbert.layers.backend import in_own_type, project
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
+from kerasbert.spec import Spec
 
 
 class MaskedLM(keras.layers.Layer):
@@ -46,7 +47,7 @@ class GeluMaskedLM(MaskedLM):
     own_activation = "gelu"
 
 
-def token_head(kind: type, spec: Any, name: str = "mlm", **kwargs: Any) -> Any:
+def token_head(kind: type, spec: Spec, name: str = "mlm", **kwargs: Any) -> Any:
     """A head of that class which predicts the tokens of a Spec's vocabulary: MaskedLM, or one with its arguments."""
     width = spec.embeddings.width or spec.hidden
     sizes = spec.embeddings.vocabulary, width, spec.feedforward.activation, spec.epsilon, spec.initializer
@@ -77,7 +78,7 @@ class HeadedModel(keras.Model):
 
     def build(self, shape=None):
         if not self.body.built:
-            self.body.build()
+            self.body.build()  # pyright: ignore[reportCallIssue]  # an Encoder builds without a shape
         with keras.name_scope("heads"):
             for name, head in self.heads.items():
                 if not head.built:

@@ -119,6 +119,8 @@ class Trigrams(Embeddings):
     Trainable weights: V*E + 3*E*H + H + (positions + segments)*H + 2*H.
     """
 
+    spec: MobileSpec
+
     def build(self, shape=None):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         parts, width = spec.embeddings, spec.embeddings.width or spec.hidden
@@ -318,7 +320,7 @@ _NORMS = (
     ("block_{i}/bottleneck_output/norm", "bert.encoder.layer.{i}.output.bottleneck.LayerNorm"),
     ("block_{i}/feedforward_norm_{j}", "bert.encoder.layer.{i}.ffn.{j}.output.LayerNorm"),
 )
-_MLM = BERT_HF.heads["mlm"] | {"transform/kernel": "H H", "extra": "V R"}
+_MLM = {**BERT_HF.heads["mlm"], "transform/kernel": "H H", "extra": "V R"}
 _MLM |= dict.fromkeys(("transform/bias", "norm/gamma", "norm/beta"), "H")
 _CONFIG = {
     "config": (
@@ -330,7 +332,7 @@ _CONFIG = {
         ("bottleneck.networks", "num_feedforward_networks"),
         ("bottleneck.norm", "normalization_type"),
     ),
-    "heads": BERT_HF.heads | {"mlm": _MLM},
+    "heads": {**BERT_HF.heads, "mlm": _MLM},
 }
 FIXED = {"trigram_input": True, "use_bottleneck": True}
 

@@ -16,6 +16,7 @@ from kerasbert import data, text
 from kerasbert.errors import InputError
 from kerasbert.quickstart import books, measure, story
 from kerasbert.storage import files
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.train import train_wordpiece
 
 MARKER = "quickstart.json"
@@ -198,7 +199,7 @@ def _tokenizer(folder: Path, plan: Plan) -> Any:
     return text.load_tokenizer(folder / "tokenizer")
 
 
-def _random_encoder(tokenizer: Any, plan: Plan) -> Any:
+def _random_encoder(tokenizer: Tokenizer, plan: Plan) -> Any:
     keras.utils.set_random_seed(plan.seed)
     encoder = kerasbert.build("bert/tiny", **plan.changes(), **{"embeddings.vocabulary": tokenizer.size})
     encoder.tokenizer = tokenizer

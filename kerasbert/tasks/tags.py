@@ -93,7 +93,8 @@ class Tags(TaskKind):
 
     def metrics(self, task, outputs, targets, encoded=None):
         names, log = list(task.labels.values()), []
-        total = dict.fromkeys(("words", "right", "gold", "predicted", "both", "mended", "without_token"), 0)
+        counted = ("words", "right", "gold", "predicted", "both", "mended", "without_token")
+        total: dict[str, int] = dict.fromkeys(counted, 0)
         for target, at in zip(targets, encoded.of()):
             rows, values = encoded.rows[at], outputs[at]
             numbers = best_labels(rows, values)[0]

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,8 +127,9 @@ class Tokenizer:
                 for piece in (*self.specials.values(), *(token.content for token in self.added if token.special))
             )
         )
-        found = (self._ids.get(self.specials.get(part, "")) if part in self.specials else None for part in PARTS)
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = found
+        numbers = {part: self._ids[piece] for part, piece in self.specials.items()}
+        self.pad_id, self.unk_id, self.sep_id = (numbers[part] for part in ("pad", "unk", "sep"))
+        self.cls_id, self.mask_id = numbers.get("cls"), numbers.get("mask")
         if not isinstance(template, Sequence) or [type(text) for text in template] != [str, str]:
             raise InputError(
                 f"template must be two strings, for one text and for two. Received: {str(template)[:60]!r}"
@@ -166,6 +168,14 @@ class Tokenizer:
         """Refuse added tokens that nothing can match, when everything that normalises is there."""
         if self.added:
             self.matchers  # noqa: B018
+
+    def save(self, directory: str | os.PathLike) -> None:
+        """Write the tokenizer's files."""
+        raise NotImplementedError
+
+    def continues(self, token_id: int) -> bool:
+        """Whether a token goes on where the one before ends, within a word."""
+        raise NotImplementedError
 
     def renumbered(self, ids: Iterable[int]) -> "Tokenizer":
         """The tokenizer with these pieces alone, in this order."""

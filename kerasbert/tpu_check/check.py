@@ -43,6 +43,7 @@ class Check:
     def roofline(self) -> chips.Roofline:
         """The bound of one step."""
         at = self.compiled
+        assert at is not None  # a problem has no bound
         return chips.roofline(self.where, flops=at.flops, accessed=at.accessed, reduced=self.lowered.reduced)
 
     def to_json(self) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class Checkpoints:
                 problem, manifest = _verify(path)
             except folders.ERRORS as error:
                 problem, manifest = f"{type(error).__name__}: {error}", {}
-            if not problem:
+            if not problem and path is not None:
                 found = Checkpoint(step, path, manifest["state"])
                 if self.remote:
                     weakref.finalize(found, shutil.rmtree, path, ignore_errors=True)

@@ -35,8 +35,8 @@ def evaluate(
         InputError: no task, files, columns, labels; a folder with training rows alone.
     """
     model = predict.as_model(model)
-    task = getattr(model, "task", None)
     predict.check_task(model)
+    task = model.task
     rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)
     longest = predict.longest(model, length)
     encoded = predict.encoded_rows(model, rows.texts, length, {"language": language})

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.data.records import Records
+from kerasbert.objectives.base import Objective
 from kerasbert.training import results
 from kerasbert.training.phases import Phase, phase_at, stream_step
 
@@ -70,7 +71,7 @@ class RecordsFeed(Feed):
         self,
         phases: Sequence[Phase],
         records: Sequence[Records],
-        program: Any,
+        program: Objective,
         *,
         steps: int,
         seed: int,

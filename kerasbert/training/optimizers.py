@@ -6,7 +6,7 @@ The step core reduces and clips the gradients; what is here only makes the updat
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -33,7 +33,10 @@ class ByPath:
         ema: float, factor of the moving average of the weights, 0 for none (see `take_average`).
     """
 
-    defaults: ClassVar[Mapping[str, float]] = MappingProxyType({})
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    built: bool  # these three are Keras'
+    weight_decay: float | None
+    _get_variable_index: Callable[[Any], int]
 
     def __init__(
         self,
@@ -44,17 +47,19 @@ class ByPath:
         ema: float = 0.0,
         **options: Any,
     ):
-        super().__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
+        parent: Any = super()  # a Keras optimizer
+        parent.__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
         self.not_decayed, self.layer_decay = None if not_decayed is None else tuple(not_decayed), layer_decay
 
     def build(self, variables: Sequence[Any]) -> None:
         """Make the slots; settle which rules hold for which weight."""
+        parent: Any = super()
         if self.built:
             return
         paths = [variable.path for variable in variables]
         self._decayed = tuple(decayed(paths, self.not_decayed))
         self._factors = tuple(layer_factors(paths, self.layer_decay))
-        super().build(variables)
+        parent.build(variables)
 
     def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
         """`update_step` does it."""

@@ -11,7 +11,7 @@ import subprocess
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
@@ -23,7 +23,7 @@ from kerasbert.training.strategy import Place, parse
 
 
 def preflight(
-    strategy: str, *, data: Sequence[str | os.PathLike], out: str | os.PathLike, batches: Sequence[tuple[int, int]]
+    strategy: str, *, data: Iterable[str | os.PathLike], out: str | os.PathLike, batches: Sequence[tuple[int, int]]
 ) -> Place:
     """Refuse what cannot work on a strategy, before it is connected.
 
@@ -122,7 +122,7 @@ def kept_by(family: Family) -> Callable[[Any, int, int, float], float]:
 
 
 def estimate_hbm(
-    spec: Any,
+    spec: Spec,
     parameters: int,
     rows: int,
     length: int,
@@ -165,7 +165,7 @@ def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
 
 def warn_of_memory(
     place: Place,
-    spec: Any,
+    spec: Spec,
     parameters: int,
     rows: int,
     length: int,

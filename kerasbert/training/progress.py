@@ -75,7 +75,7 @@ class Meter:
 
     def read(self, again: bool = True) -> dict[str, float]:
         """Rates by name, and, with `again`, start again; nothing before there are two updates."""
-        if not self.updates:
+        if not self.updates or self.since is None:
             return {}
         now = time.monotonic()
         seconds = max(now - self.since, 1e-9)

@@ -94,6 +94,7 @@ def strategy(name: str = "auto") -> tf.distribute.Strategy:
         return _tpu(place)
     if place.kind == "multiworker":
         return multiworker.connect()
+    assert place.count is not None  # of a CPU or GPUs
     if place.kind == "cpu":
         if place.count == 1:
             gpus = tf.config.list_physical_devices("GPU")  # which TensorFlow would take

@@ -11,11 +11,13 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile.distill.recipes import spread
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
+from kerasbert.text.base import Tokenizer
 from kerasbert.training import results
 
 OBJECTIVE = "bert"  # on records; without a feature that asks about pairs it predicts tokens alone
@@ -60,7 +62,7 @@ def _tokenizer(directory: Path, who: str) -> Any:
 def find_student(
     student: str | int | os.PathLike,
     teacher: Source,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     *,
     changes: Mapping[str, Any] | None = None,
     copy_layers: bool = False,
@@ -84,7 +86,7 @@ def find_student(
     if type(student) is int:
         family, name, copy_layers = teacher.family, teacher.name, True
         spec = fewer(teacher.spec, spread(student, teacher.spec.blocks.layers)).derive(changes)
-    elif os.path.isdir(student):
+    elif not isinstance(student, int) and os.path.isdir(student):
         path = Path(student)
         info = checkpoints.read_model_json(path)
         theirs = _tokenizer(path, "the student")
@@ -124,7 +126,7 @@ def fewer(spec: specs.Spec, layers: tuple[int, ...]) -> specs.Spec:
     return spec.derive(changes)
 
 
-def build_encoder(source: Source, tokenizer: Any) -> Any:
+def build_encoder(source: Source, tokenizer: Tokenizer) -> Any:
     """A built encoder, with the weights of its directory if it has one; in the precision and scope that are open."""
     encoder = built(registry.family(source.family), source.spec)
     encoder.tokenizer = tokenizer
@@ -133,7 +135,7 @@ def build_encoder(source: Source, tokenizer: Any) -> Any:
     return encoder
 
 
-def with_head(encoder: Any, task: Task | None, answers: bool, tokenizer: Any) -> HeadedModel:
+def with_head(encoder: Encoder, task: Task | None, answers: bool, tokenizer: Tokenizer) -> HeadedModel:
     """The encoder with the head that answers: a task's, or the masked LM's; without one where nothing reads it."""
     if not answers:
         model = HeadedModel(encoder, {}, {}, name="headless")
@@ -152,6 +154,7 @@ def load_heads(source: Source, model: HeadedModel) -> None:
     Raises:
         InputError: the directory does not hold them.
     """
+    assert source.directory is not None  # a teacher has weights
     held = checkpoints.head_names(checkpoints.read_tensors(source.directory))
     for name, head in model.heads.items():
         if name not in held:

@@ -53,8 +53,9 @@ class Imitation(Objective):
         InputError: a map of layers that does not fit, heads that differ where attentions are compared.
     """
 
-    def __init__(self, student: Any, teacher: Any, recipe: Distillation):
-        self.student, self.teacher, self.recipe = student, teacher, recipe
+    def __init__(self, student: HeadedModel, teacher: HeadedModel, recipe: Distillation):
+        self.teacher: HeadedModel | None = teacher
+        self.student, self.recipe = student, recipe
         self.scales = dict(recipe.losses)
         self.layers = layer_map(student.spec.blocks.layers, teacher.spec.blocks.layers, recipe.layers)
         if any(name in HEADED for name in self.scales):
@@ -147,6 +148,7 @@ class Imitation(Objective):
         if "scores" in self.scales or "attention" in self.scales:
             pairs = [(mine["attention"][m - 1], theirs["attention"][g - 1]) for m, g in mapped[1:]]
             if "scores" in self.scales:
+                assert self.teacher is not None  # no batch brings scores
                 visible = self.teacher.encoder.visible(batch)
                 found["scores"] = sum(losses.score_error(*pair, visible) for pair in pairs)
             if "attention" in self.scales:
@@ -191,7 +193,7 @@ class TokenImitation(Imitation):
         return True
 
 
-def check_heads(student: Any, teacher: Any, layers: tuple[int, ...]) -> None:
+def check_heads(student: HeadedModel, teacher: HeadedModel, layers: tuple[int, ...]) -> None:
     """Refuse to compare attentions of different numbers of heads.
 
     Args:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.sources import file_format, read_documents
 from kerasbert.errors import InputError
+from kerasbert.layers.heads import HeadedModel
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
@@ -32,7 +33,7 @@ def read_unlabelled(task: Task, paths: Sequence[str | os.PathLike]) -> list[Any]
     texts: list[Any] = []
     for path in paths:
         if file_format(path) != "text":
-            texts += read_rows(task, path, targets=False).texts
+            texts += read_rows(task, Path(path), targets=False).texts
         elif task.pair:
             raise InputError(f"{path} is plain text, the task {task.name} reads pairs: give a tsv, csv or jsonl file")
         else:
@@ -50,7 +51,9 @@ def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[R
     return Rows(texts, targets), (np.arange(len(texts)) < len(rows.texts)).astype("float32")
 
 
-def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path, digest: str) -> np.ndarray | None:
+def teachers_answers(
+    teacher: HeadedModel, encoded: Encoded, longest: int, folder: Path, digest: str
+) -> np.ndarray | None:
     """What the teacher's head says of every text: float32 [n, L]; None where they are over KEPT bytes.
 
     Args:
@@ -99,9 +102,10 @@ class TextsFeed(Feed):
         devices: tf.distribute.Strategy,
     ):
         self.encoded, self.targets, self.labelled, self.answers = encoded, rows.targets, labelled, answers
-        self.devices, self.arguments = devices, {"batch": settings.batch, "longest": longest, "seed": settings.seed}
+        self.devices = devices
+        self.arguments: dict[str, Any] = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
         mean = float(np.mean([row.length for row in encoded.rows]))
-        self.parts = [Part(settings.steps, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
+        self.parts = [Part(settings.updates, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
 
     def made(self, step: int) -> Iterator[dict[str, np.ndarray]]:
         """Global batches from update `step` on."""

@@ -47,7 +47,7 @@ def encoded(model: Any, texts: Texts, length: int, tokenizer: Tokenizer | None =
 
 
 @contextlib.contextmanager
-def _reading(model: Any, tokenizer: Any) -> Iterator[None]:
+def _reading(model: Any, tokenizer: Tokenizer) -> Iterator[None]:
     """Let a model and its encoder read by a tokenizer."""
     owners = [model, getattr(model, "encoder", model)]
     kept = [owner.tokenizer for owner in owners]
@@ -60,7 +60,7 @@ def _reading(model: Any, tokenizer: Any) -> Iterator[None]:
             owner.tokenizer = own
 
 
-def reading(kind: Kind, tokenizer: Any, reader: Any, texts: Texts, length: int) -> dict[str, int]:
+def reading(kind: Kind, tokenizer: Tokenizer, reader: Any, texts: Texts, length: int) -> dict[str, int]:
     """What a file's reader loses of the texts.
 
     Args:
@@ -117,9 +117,10 @@ def compare(
     result: dict[str, Any] = {"agreement": agreement}
     result |= {"max_difference": float(difference.max()), "mean_difference": float(difference.mean())}
     if targets is not None and "accuracy" in how.metrics_known:
+        theirs: Any = task
         both = {"keras": (expected, read[0]), "tflite": (received, read[1])}
         result["accuracy"] = {
-            who: float(how.metrics(task, how.from_exported(rows), targets, packed)["accuracy"])
+            who: float(how.metrics(theirs, how.from_exported(rows), targets, packed)["accuracy"])
             for who, (rows, packed) in both.items()
         }
     return result

@@ -27,6 +27,7 @@ from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.task import answerable
+from kerasbert.text.base import Tokenizer
 from kerasbert.training.runs import data_of
 from kerasbert.training.splits import measured
 
@@ -115,9 +116,10 @@ def compress(
     sizes = buckets.choose(predict.positions(model), target, length, lengths, trained)
     _check_target(model, target)
 
+    rows: Any = data
     if max_drop is not None and texts is None and data is None:
-        data = data_of(run) if isinstance(run, str | os.PathLike) else None
-    cases, targets, source = _cases(model, pair, texts, data or None, sizes[-1])
+        rows = data_of(run) if isinstance(run, str | os.PathLike) else None
+    cases, targets, source = _cases(model, pair, texts, rows or None, sizes[-1])
     wanted = calibration, calibration_size, embedding_codes, max_drop
     learned, drawn, frequencies = real_texts(run, model, pair, quantize, *wanted)
     if max_drop is not None:
@@ -137,7 +139,7 @@ def compress(
         litert=scheme.runtimes.get(LITERT, ""),
         recipe=dict(recipe or {}),
     )
-    converted = {None: ANY_LENGTH} if any_length else signatures
+    converted: dict[int | None, str] = {None: ANY_LENGTH} if any_length else {**signatures}
     own, reader = predict.longest(model), metadata.tokenizer(model.tokenizer) if target == "mediapipe" else None
     lost, expected, said, compared = _references(model, cases, own, sizes[-1], reader)
 
@@ -213,7 +215,7 @@ def _file(
     if SCHEMES[quantize].converter and max_drop is None and coding[0] is None:
         return finish(convert.convert(model, function, signatures, reads, quantize)), {}
     floats = convert.named(model, function, signatures, reads, "float32")
-    if judge is not None:
+    if judge is not None and max_drop is not None:
         return budget.meet(floats, quantize, names, feeds(), max_drop, judge)
     blob, record = forms.quantized(floats, quantize, names, feeds(), *coding)
     return finish(blob), record
@@ -288,7 +290,7 @@ def about(
     for each in inputs.used(predict.declared(built), numbers):
         theirs = metadata.INPUTS[each.name] if target == "mediapipe" else each.name
         choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
-        default = task.settings[each.setting] if each.filled_by == "setting" else ""
+        default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
         # what is padded is masked: 0 as ever, and so the same files
         pad = 0 if each.pad == inputs.PAD else int(each.pad)
         filled = (each.filled_by, each.setting, choices, default)
@@ -351,6 +353,7 @@ def _cases(
     if isinstance(texts, os.PathLike):
         name = Path(texts).name
         if pair and kind.lists:
+            assert task is not None  # its kind reads lists
             lines = enumerate(samples.read(texts), 1)
             return [kind.from_line(line, task.asked, f"{name}, text {i}") for i, line in lines], None, name
         return samples.read(texts, pair), None, name
@@ -362,7 +365,7 @@ def _cases(
     return list(map(kind.example, made)), None, comparison.MADE
 
 
-def _tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
+def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as directory:
         tokenizer.save(directory)
         return {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}

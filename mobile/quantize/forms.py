@@ -79,7 +79,7 @@ def _coded(
     if not 1 <= codes < max(widths, default=0):
         wide = " and ".join(map(str, widths)) or "none"
         raise InputError(f"embedding_codes is {codes}, expected at least 1 and fewer than the tables are wide ({wide})")
-    chosen = {buffer: x for buffer, x in tables.items() if product.size(*x.shape, codes) < x.size}
+    chosen = {buffer: x for buffer, x in tables.items() if product.size(x.shape[0], x.shape[1], codes) < x.size}
     if not chosen:
         raise InputError(
             f"embedding_codes is {codes}, with which no table of {', '.join(str(len(x)) for x in tables.values())} rows becomes "

@@ -7,9 +7,10 @@ encoder, and int8 takes one byte a number; here three or four numbers share a by
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+
+from kerasbert.text.base import Tokenizer
 
 CENTROIDS = 256  # a byte
 ROUNDS = 20  # of k-means
@@ -69,7 +70,7 @@ def coded(x: np.ndarray, codes: int, weights: np.ndarray | None = None, seed: in
     return Coded(found, whole.reshape(-1, widest), scale, columns.astype("int32"))
 
 
-def frequencies(tokenizer: Any, texts: Sequence) -> np.ndarray:
+def frequencies(tokenizer: Tokenizer, texts: Sequence) -> np.ndarray:
     """Weights of a vocabulary's pieces: (count in the texts + 1) ** POWER, float [V]."""
     counts = np.zeros(tokenizer.size)
     for text in texts:
