@@ -96,8 +96,10 @@ class Tokenizer:
         template: (for one text, for two), see `parse_template`.
         added: tokens that are found in a text before the model reads the rest, see `added.AddedToken`.
     Attributes:
-        pad_id, unk_id, cls_id, sep_id, mask_id. special_ids: ids that no text gives and no objective selects, in the
-        order of PARTS, each once. languages: the table beside its files (`text.languages`), or None.
+        pad_id, unk_id, cls_id, sep_id, mask_id.
+        special_ids: ids that no text gives and no objective selects, in the
+        order of PARTS, each once.
+        languages: the table beside its files (`text.languages`), or None.
     Raises:
         InputError: empty vocabulary, a special token is missing, a piece occurs twice.
     """
@@ -290,16 +292,15 @@ class Tokenizer:
 
         The longer text loses tokens at its end first, as BERT's `_truncate_seq_pair` does.
         """
-        items = self.single if text_b is None else self.pair
-        texts = {"A": self.encode(text_a), "B": [] if text_b is None else self.encode(text_b)}
-        if length is not None:
-            budget = room(items, length)
-            kept = kept_tokens(budget, len(texts["A"]), len(texts["B"]))
-            texts = {name: ids[:count] for (name, ids), count in zip(texts.items(), kept)}
+        items, texts = (self.single, 1) if text_b is None else (self.pair, 2)
+        ids_a, ids_b = self.encode(text_a), [] if text_b is None else self.encode(text_b)
+        if length is not None and len(ids_a) + len(ids_b) + len(items) - texts > length:
+            a, b = kept_tokens(room(items, length), len(ids_a), len(ids_b))
+            ids_a, ids_b = ids_a[:a], ids_b[:b]
         token_ids: list[int] = []
         segment_ids: list[int] = []
         for text, special, segment in items:
-            ids = texts[text] if text else (special,)
+            ids = (special,) if not text else ids_a if text == "A" else ids_b
             token_ids += ids
             segment_ids += [segment] * len(ids)
         return token_ids, segment_ids
