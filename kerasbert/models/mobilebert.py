@@ -31,6 +31,7 @@ from kerasbert.layers.feedforward import FeedForward, Linear
 from kerasbert.layers.heads import MaskedLM, Pooler
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout, drop
+from kerasbert.layers.readout import first
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import TF1 as BERT_TF1
 from kerasbert.models.bert import Encoder
@@ -153,7 +154,9 @@ class Narrowed(Linear):
     """norm(x @ kernel + bias), or with another y norm(y + dropout(x @ kernel + bias)): the ends of a bottleneck (figure 1).
 
     Args:
-        width, initializer: as in Linear. norm: a class of NORMS. epsilon, dropout: float.
+        width, initializer: as in Linear.
+        norm: a class of NORMS.
+        epsilon, dropout: float.
     Call: x [..., A], y [..., width] or None -> [..., width]. Trainable weights: A*width + 3*width.
     """
 
@@ -260,7 +263,7 @@ class FirstToken(Pooler):
         self.built = True
 
     def call(self, x):
-        return x[:, 0]
+        return first(x)
 
 
 class TokenHead(MaskedLM):

@@ -12,6 +12,7 @@ from kerasbert import answers, inputs, registry
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row
+from kerasbert.layers.readout import readout
 from kerasbert.tasks.base import Task, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
 from kerasbert.tasks.load import load
@@ -264,7 +265,7 @@ def encode(
 
     kinds = {
         "mean": mean,
-        "first": lambda model, inputs: model(inputs, queries="first")["sequence"][:, 0],
+        "first": lambda model, inputs: readout(model(inputs, queries="first")["sequence"], None, "first"),
         "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
     }
     if pooling not in kinds:
