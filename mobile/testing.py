@@ -33,7 +33,9 @@ def check_journey(name: str, folder: Path, data: Path | None = None) -> dict[str
     """Fine-tuning, a SavedModel that takes text, an int8 .tflite; the train step lowers for a TPU.
 
     Args:
-        name: str, the family. folder: Path. data: SST-2; without it texts of the tiny world, of the same length.
+        name: str, the family.
+        folder: Path.
+        data: SST-2; without it texts of the tiny world, of the same length.
 
     Returns:
         int8: largest difference of the int8 file's logits, as a share of the range of the float model's.

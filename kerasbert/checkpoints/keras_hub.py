@@ -48,7 +48,8 @@ def dialect(
 
     Args:
         backbone: its class, BertBackbone.
-        rows: the rows of its own. config: its own keys, in place of those with the same path.
+        rows: the rows of its own.
+        config: its own keys, in place of those with the same path.
         joined: whether it has one layer for the tables of tokens and positions.
         spec: what the family's Spec is in these files, `feedforward__activation="gelu_tanh"`.
     """

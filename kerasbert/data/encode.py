@@ -23,7 +23,8 @@ def entries(documents: Iterable[list[str]], language: int, encode: Encode, fit: 
     """Documents, tokenized by `encode` (see `batch_encoder`), as a shard takes them.
 
     Args:
-        documents: lists of lines. language: number of their language.
+        documents: lists of lines.
+        language: number of their language.
         fit: what a segment may hold where the packing makes pairs; None leaves lines as they are. Then a document of one
             line is running text and is split into sentences, as is every other line of more than `fit.line` tokens; a
             sentence of more than `fit.most` is cut into pieces of `fit.piece`. A document's hash is that of its lines before.

@@ -27,8 +27,11 @@ class Report:
     """What was written: nothing, one shard, or several added up.
 
     Args:
-        shards: their files. documents: number of different ones. duplicates: number of exact repetitions left out.
-        random_next: number of pairs with a random next sentence. unigrams: int64 [V], how often each token occurs.
+        shards: their files.
+        documents: number of different ones.
+        duplicates: number of exact repetitions left out.
+        random_next: number of pairs with a random next sentence.
+        unigrams: int64 [V], how often each token occurs.
         source_tokens: of a packing that may lose some, tokens that it was given.
         kept_tokens: how many of them stand in an example.
         labels: int64 [C], how often each answer about a pair occurs.
@@ -70,7 +73,9 @@ class ShardWriter:
     Args:
         directory: where the shards go, a local path or an address.
         shards, length, packing, seed, dupe_factor: see `write_records`.
-        vocabulary: int V. cls_id, sep_id, pad_id: int. separators: int, between the two parts of a pair.
+        vocabulary: int V.
+        cls_id, sep_id, pad_id: int.
+        separators: int, between the two parts of a pair.
         joined: bool, whether the ids are marked (`data.joins`).
         columns: of translations, by the number of the pair of languages the two numbers of its columns' languages.
         language_ids: the number in rows of each language, by the number of the documents' language; none without.

@@ -92,7 +92,9 @@ class Generator(keras.layers.Layer):
     """The masked language model whose samples replace tokens (section 2): projection, blocks and token head.
 
     Args:
-        spec: Spec, the generator's own. block_class: a family's own blocks, or None. token_head: class of the head.
+        spec: Spec, the generator's own.
+        block_class: a family's own blocks, or None.
+        token_head: class of the head.
     Call: x [B, S, E], the embeddings; bias [B, 1, Q or 1, S] or None; positions [B, P]; table [V, E]
         -> logits [B, P, V] float32.
     """

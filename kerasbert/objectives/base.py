@@ -40,7 +40,8 @@ class Objective:
         model: keras.Model with names of weights as `layers.naming` gives them.
         scales: loss name -> factor. Other keys that `losses` returns are metrics, `<loss>/<metric>`, divided by
             the count of their loss.
-        settings: an instance of `settings_class`. tokenizer, seed: what `prepare` needs too.
+        settings: an instance of `settings_class`.
+        tokenizer, seed: what `prepare` needs too.
         packing: name of the packing that its paper uses.
         settings_class: a frozen dataclass, nested where paths are to have dots; it checks its own values.
         defaults: settings that differ from those of the class, by dotted path.

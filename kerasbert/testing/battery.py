@@ -69,8 +69,10 @@ class Subject:
     """A family made tiny, with what its pretraining needs.
 
     Args:
-        name: str, of a registered family. folder: where records are made, shared by the families that pack alike.
-        hidden: int, H. changes: Spec fields over the tiny ones.
+        name: str, of a registered family.
+        folder: where records are made, shared by the families that pack alike.
+        hidden: int, H.
+        changes: Spec fields over the tiny ones.
     """
 
     def __init__(self, name: str, folder: Path, hidden: int = 16, **changes):

@@ -33,8 +33,10 @@ class Model(NamedTuple):
     Attributes:
         pieces, scores, types: one per id; scores are float32 values.
         charsmap: bytes, the compiled normalisation rules; empty for none.
-        dummy_prefix: bool, a blank is put before the text. remove_extra: bool, blanks are trimmed and runs are one.
-        escape: bool, a blank becomes U+2581. byte_fallback: bool, an unknown character becomes its bytes' pieces.
+        dummy_prefix: bool, a blank is put before the text.
+        remove_extra: bool, blanks are trimmed and runs are one.
+        escape: bool, a blank becomes U+2581.
+        byte_fallback: bool, an unknown character becomes its bytes' pieces.
     """
 
     pieces: tuple[str, ...]

@@ -29,7 +29,8 @@ class Compiled:
 
     Args:
         arguments, temporaries, code: bytes of HBM; arguments are the state and the batch, updated in place.
-        flops: FLOPs of one step. accessed: bytes that its instructions read and write.
+        flops: FLOPs of one step.
+        accessed: bytes that its instructions read and write.
         cycles: the compiler's own estimate for all instructions outside of loops.
         text: the compiled module.
     """

@@ -55,8 +55,10 @@ class Lowered:
     """A train step before the compiler.
 
     Args:
-        module: HloModuleProto, serialized. text: the same to read.
-        state: bytes of weights, optimizer and counters. reduced: bytes that are summed over the replicas.
+        module: HloModuleProto, serialized.
+        text: the same to read.
+        state: bytes of weights, optimizer and counters.
+        reduced: bytes that are summed over the replicas.
         problems: what a TPU cannot run of it.
     """
 

@@ -32,7 +32,9 @@ class Checkpoint:
     """One complete checkpoint.
 
     Attributes:
-        step: int, updates that were made. path: its folder, or a local copy of it. state: json, what else the run needs.
+        step: int, updates that were made.
+        path: its folder, or a local copy of it.
+        state: json, what else the run needs.
     """
 
     step: int

@@ -18,7 +18,9 @@ class Part:
     """Updates whose batches are of one shape: a phase.
 
     Attributes:
-        until: int, the update after its last. batch: int, rows. accumulate: int, micro-batches.
+        until: int, the update after its last.
+        batch: int, rows.
+        accumulate: int, micro-batches.
         tokens, flops: useful tokens of an update and its arithmetic, on average; 0 where they are not known.
     """
 
@@ -61,8 +63,13 @@ class RecordsFeed(Feed):
     """Records, one set for each phase.
 
     Args:
-        phases: the run's phases. records: of each phase. program: Objective.
-        steps: int, updates of the run. seed: int. devices: tf.distribute.Strategy. flops: of an update, by phase.
+        phases: the run's phases.
+        records: of each phase.
+        program: Objective.
+        steps: int, updates of the run.
+        seed: int.
+        devices: tf.distribute.Strategy.
+        flops: of an update, by phase.
     """
 
     fixed = True

@@ -241,7 +241,9 @@ def _longest(encoder: Encoder, length: int | None, old: Mapping[str, Any] | None
     """Tokens of the longest text of a run.
 
     Args:
-        length: as asked for, or None. old: run.json of the run that goes on. before: of the head that is kept.
+        length: as asked for, or None.
+        old: run.json of the run that goes on.
+        before: of the head that is kept.
     """
     most, own = predict.positions(encoder), old["settings"].get("length") if old else None
     if length is None:

@@ -29,7 +29,10 @@ def update_flops(spec: Spec, tokens: float, sequences: float, predictions: float
     """FLOPs of one update of an encoder with a masked-LM head.
 
     Args:
-        spec: Spec. tokens: useful tokens of the batch. sequences: rows. predictions: masked tokens of the batch.
+        spec: Spec.
+        tokens: useful tokens of the batch.
+        sequences: rows.
+        predictions: masked tokens of the batch.
 
     >>> from kerasbert.spec import Spec
     >>> round(update_flops(Spec(), 128.0, 1.0, 20.0) / 1e9, 1)

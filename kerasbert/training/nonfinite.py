@@ -26,7 +26,8 @@ def dump(
     """Write `dumps/step_N` into the run's directory: the batch, the weights before the update, the settings.
 
     Args:
-        step: int, updates made before this one. logs: of this one.
+        step: int, updates made before this one.
+        logs: of this one.
         state: what else the update depends on: iterations, scale, and the checkpoint to go on from.
 
     Returns:

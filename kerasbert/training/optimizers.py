@@ -125,8 +125,9 @@ class Adafactor(ByPath, keras.optimizers.Optimizer):
     weight decay, rate * decay * x, where it is asked for; the paper has none.
 
     Args:
-        beta_2_decay: float, beta_2 is 1 - n^beta_2_decay. epsilon_1, epsilon_2: float, of the squared gradient and of the
-            weights' scale. clip_threshold: float d, largest RMS of an update.
+        beta_2_decay: float, beta_2 is 1 - n^beta_2_decay.
+        epsilon_1, epsilon_2: float, of the squared gradient and of the weights' scale.
+        clip_threshold: float d, largest RMS of an update.
     """
 
     defaults = MappingProxyType({"beta_2_decay": -0.8, "epsilon_1": 1e-30, "epsilon_2": 1e-3, "clip_threshold": 1.0})

@@ -33,7 +33,8 @@ class Run:
     """A run and its place.
 
     Attributes:
-        directory: Path, or str where it is an address. description: what run.json holds.
+        directory: Path, or str where it is an address.
+        description: what run.json holds.
         finished: whether it had done all its steps when opened.
     """
 

@@ -35,7 +35,8 @@ class Split:
 
     Attributes:
         task: with its labels.
-        sources: split -> file or rows in memory. digests: split -> sha256.
+        sources: split -> file or rows in memory.
+        digests: split -> sha256.
         train, dev: Rows; None where the data have none.
         held_out: numbers of the rows that were held out, as run.json has them; None with dev rows of their own.
         lines: what a user should know of them.

@@ -25,8 +25,10 @@ class Place:
     """A strategy's name, taken apart.
 
     Attributes:
-        kind: "cpu", "gpu", "tpu" or "multiworker". count: int, devices; None where only the devices themselves can tell.
-        tpu: "local" or a name. zone: of the TPU, None for this machine's own.
+        kind: "cpu", "gpu", "tpu" or "multiworker".
+        count: int, devices; None where only the devices themselves can tell.
+        tpu: "local" or a name.
+        zone: of the TPU, None for this machine's own.
     """
 
     kind: str

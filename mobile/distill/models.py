@@ -28,8 +28,9 @@ class Source:
     """What is known of a model before it is built.
 
     Attributes:
-        family, name: str, as in `tinybert` and `tinybert/4x312`. spec: Spec.
-        directory: where its weights come from, or None. layers: of the teacher's (from 0), copied, or None.
+        family, name: str, as in `tinybert` and `tinybert/4x312`.
+        directory: where its weights come from, or None.
+        layers: of the teacher's (from 0), copied, or None.
         digest: of the weights that it starts from, or None for a random start.
     """
 
@@ -45,11 +46,8 @@ def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.Mode
     """Where the teacher lies, what its model.json says, its tokenizer."""
     path = source.directory(directory)
     info = checkpoints.read_model_json(path)
-    return (
-        Source(info.family, info.name, info.spec, path, digest=results.digest(path)),
-        info,
-        _tokenizer(path, "the teacher"),
-    )
+    teacher = Source(info.family, info.name, info.spec, path, digest=results.digest(path))
+    return teacher, info, _tokenizer(path, "the teacher")
 
 
 def _tokenizer(directory: Path, who: str) -> Any:
@@ -139,12 +137,11 @@ def with_head(encoder: Encoder, task: Task | None, answers: bool, tokenizer: Tok
     """The encoder with the head that answers: a task's, or the masked LM's; without one where nothing reads it."""
     if not answers:
         model = HeadedModel(encoder, {}, {}, name="headless")
-        model.build()
     elif task is None:
-        model = registry.objective(OBJECTIVE)(encoder, tokenizer).model
+        return registry.objective(OBJECTIVE)(encoder, tokenizer).model
     else:
         model = TaskModel(encoder, task, name="label_model")
-        model.build()
+    model.build()
     return model
 
 

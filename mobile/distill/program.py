@@ -12,6 +12,7 @@ from kerasbert.layers.heads import HeadedModel
 from kerasbert.mobile.distill import losses
 from kerasbert.mobile.distill.recipes import HEADED, Distillation, layer_map
 from kerasbert.objectives.base import Objective, correct, cross_entropy
+from kerasbert.spec import Spec
 
 # of vectors: (loss, whether the layers are summed as in TinyBERT's equation 11 or averaged as in MobileBERT's code)
 BY_LAYER = {
@@ -193,11 +194,11 @@ class TokenImitation(Imitation):
         return True
 
 
-def check_heads(student: HeadedModel, teacher: HeadedModel, layers: tuple[int, ...]) -> None:
+def check_heads(student: Spec, teacher: Spec, layers: tuple[int, ...]) -> None:
     """Refuse to compare attentions of different numbers of heads.
 
     Args:
-        student, teacher: Specs. layers: the teacher's layer, from 1, for each of the student's.
+        layers: the teacher's layer, from 1, for each of the student's.
     """
     for mine, theirs in enumerate(layers):
         heads = student.per_layer(student.attention.heads, mine), teacher.per_layer(teacher.attention.heads, theirs - 1)

@@ -57,7 +57,7 @@ def narrowed(weights: dict[str, np.ndarray], width: int, epsilon: float) -> dict
     Acharya et al., 2019, begin with); the projection is the least-squares fit behind the narrow norm.
 
     Args:
-        weights: the teacher's, by name. width: int E. epsilon: float, of the norm.
+        epsilon: float, of the norm.
 
     Returns:
         weights by name, float32: embeddings/<table>/table [rows, E], norm [E], projection [E, H].

@@ -106,13 +106,11 @@ class Distilling(Job):
         self.student = models.find_student(
             student, self.teacher, self.tokenizer, changes=config.changes, copy_layers=config.copy_layers
         )
-        self.longest = min(
-            registry.family(each.family).longest(each.spec) or math.inf for each in (self.student, self.teacher)
-        )
+        longest = (registry.family(each.family).longest(each.spec) or math.inf for each in (self.student, self.teacher))
+        self.longest = min(longest)
         self.strategy = on_one_machine("distill", config.strategy)
-        self.devices = find_strategy(
-            self.strategy
-        )  # before the data: rows are held out by TensorFlow, which fixes the devices
+        # before the data: rows are held out by TensorFlow, which fixes the devices
+        self.devices = find_strategy(self.strategy)
         self.config = self.read(data, teacher, config)
 
     def read(self, data: Any, teacher: str | os.PathLike, config: DistillConfig) -> DistillConfig:
@@ -287,9 +285,8 @@ class OnRecords(Distilling):
     def feed(self, program, run):
         config, data = self.config, str(self.records.directory)
         phases = make_phases([{}], data=data, batch=config.batch, accumulate=config.accumulate)
-        return RecordsFeed(
-            phases, [self.records], program, steps=config.updates, seed=config.seed, devices=self.devices
-        )
+        settings = {"steps": config.updates, "seed": config.seed, "devices": self.devices}
+        return RecordsFeed(phases, [self.records], program, **settings)
 
 
 def _task(info: ModelInfo, metric: str | None) -> Task:

@@ -12,7 +12,6 @@ import tensorflow as tf
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.sources import file_format, read_documents
 from kerasbert.errors import InputError
-from kerasbert.layers.heads import HeadedModel
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
@@ -51,13 +50,11 @@ def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[R
     return Rows(texts, targets), (np.arange(len(texts)) < len(rows.texts)).astype("float32")
 
 
-def teachers_answers(
-    teacher: HeadedModel, encoded: Encoded, longest: int, folder: Path, digest: str
-) -> np.ndarray | None:
+def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path, digest: str) -> np.ndarray | None:
     """What the teacher's head says of every text: float32 [n, L]; None where they are over KEPT bytes.
 
     Args:
-        teacher: TaskModel. encoded: the texts. longest: int, tokens.
+        teacher: TaskModel, which reads `longest` tokens.
         folder: where they are kept, by teacher and texts, so that a run that goes on, or another student, finds them.
         digest: str, of the teacher's weights and how it computes.
     """
@@ -87,7 +84,7 @@ class TextsFeed(Feed):
     """Batches of texts with what is known of each.
 
     Args:
-        encoded: the texts. rows: with their targets. labelled: float32 [n], 1 where the target is one.
+        labelled: float32 [n], 1 where the target is one.
         answers: the teacher's, float32 [n, L], or None where it runs beside the student.
     """
 
@@ -102,9 +99,8 @@ class TextsFeed(Feed):
         devices: tf.distribute.Strategy,
     ):
         self.encoded, self.targets, self.labelled, self.answers = encoded, rows.targets, labelled, answers
-        self.devices = devices
         self.arguments: dict[str, Any] = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
-        mean = float(np.mean([row.length for row in encoded.rows]))
+        self.devices, mean = devices, float(np.mean([row.length for row in encoded.rows]))
         self.parts = [Part(settings.updates, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
 
     def made(self, step: int) -> Iterator[dict[str, np.ndarray]]:

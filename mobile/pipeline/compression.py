@@ -69,7 +69,7 @@ def compress(
         out: path of the file.
         target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
             length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
-        length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts lose their end. By default what the
+        length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts are truncated. By default what the
             task was trained with, else 128 at most.
         lengths: the buckets; by default those of `buckets.LENGTHS` up to `length`. "any": one signature that takes every length
             up to `length`, for the least memory.
@@ -81,8 +81,9 @@ def compress(
         data: in the place of `texts` rows in the task's format, as `evaluate` takes them, whose labels give the accuracies
             too.
         calibration: real texts that static_int8 and full_int8 take the ranges of activations from: a list, a file with
-            one text a line (a tab within a pair) or a .tsv, .csv or .jsonl of the task; by default what the run was trained
-            on, if it still lies there. calibration_size: int, how many of them; by default 200, or all if there are fewer.
+            one text a line (a tab within a pair) or a .tsv, .csv or .jsonl of the task; by default what the run was
+            trained on, if it still lies there.
+        calibration_size: int, how many of them; by default 200, or all if there are fewer.
         embedding_codes: int, bytes that a row of a large embedding table takes, by product quantization (`quantize.product`):
             a quarter of its width makes it a quarter of int8's size. With dynamic_int8 and int8_embeddings. The pieces of
             `calibration`, here all of it, come out best; without it all count alike.
@@ -93,7 +94,7 @@ def compress(
 
     Returns:
         report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), model_length (what the
-            model reads), texts, cut (how many of them are longer than the longest length and lose their end), agreement,
+            model reads), texts, cut (how many of them are longer than the longest length and are truncated), agreement,
             max_difference, mean_difference, seconds, and accuracy of both where the data has labels. For mediapipe
             other_ids (how many texts get other ids from it). For static_int8 and full_int8 float_operators and dynamic
             (`quantize.forms`), with max_drop budget (`quantize.budget`).
@@ -281,7 +282,8 @@ def about(
 
     Args:
         built: the model.
-        signatures: length -> name. said: further fields of the Bundle.
+        signatures: length -> name.
+        said: further fields of the Bundle.
     Raises:
         InputError: an input that a phone cannot fill, or a maker that is not registered.
     """

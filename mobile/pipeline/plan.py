@@ -183,7 +183,8 @@ def run_plan(
     """Make every stage of a plan that is not made yet, then measure each artefact.
 
     Args:
-        plan: a Plan, or a file of YAML. out: the .tflite.
+        plan: a Plan, or a file of YAML.
+        out: the .tflite.
         work: folder of the stages' directories and of the ledger; `<out>.plan` by default.
         overwrite: bool, begin anew in the place of another plan and of another file.
 

@@ -47,7 +47,8 @@ class Magnitude:
 
     Args:
         sparsity: float in [0, 1), share of the chosen kernels' weights; None for "2:4", which takes half.
-        structure: "none", "4x1" or "2:4", see `masks`. scope: "layer" or "global".
+        structure: "none", "4x1" or "2:4", see `masks`.
+        scope: "layer" or "global".
         schedule: "polynomial" or "constant"; "2:4" is made once, as "constant".
         begin, end, frequency: int, updates, see `schedule.make_schedule`.
         patterns: regular expressions searched in the names of the weights; attention and feed-forward kernels by default.

@@ -41,8 +41,8 @@ def heads(
     """Take attention heads out of a model: those without which its loss changes least, or those that are named.
 
     Args:
-        run: directory of a fine-tuned model (with `remove` of any). data: labelled rows as for `finetune`; of a folder the
-            train file's first `rows`.
+        run: directory of a fine-tuned model (with `remove` of any).
+        data: labelled rows as for `finetune`; of a folder the train file's first `rows`.
         out: the model directory to write.
         share: float in (0, 1), of all heads; each layer keeps one at least. Layers that share weights lose equally many.
         rounds: int, the share goes in so many parts, the importance measured anew after each.
@@ -105,7 +105,9 @@ def layers(
     """Drop layers (Fan et al., 2020, section 3.2; Sanh et al., 2019, start their student from every second layer).
 
     Args:
-        run: a model directory. out: the model directory to write. keep: the layers that stay, 0 to L-1.
+        run: a model directory.
+        out: the model directory to write.
+        keep: the layers that stay, 0 to L-1.
 
     Returns:
         {"out", "kept", "heads", "parameters": (before, after)}.

@@ -43,8 +43,10 @@ def trim(
     text stays readable; of byte-level BPE the 256 bytes) and the pieces that the corpus uses.
 
     Args:
-        run: a model directory. texts: the corpus: str, or pairs.
-        out: the model directory to write. data: in the place of `texts` a file or folder in the format of the model's task.
+        run: a model directory.
+        texts: the corpus: str, or pairs.
+        out: the model directory to write.
+        data: in the place of `texts` a file or folder in the format of the model's task.
         size: int, the largest vocabulary: the most frequent pieces stay; None for all that the corpus uses.
 
     Returns:
@@ -114,8 +116,8 @@ def keep(tokenizer: Tokenizer, counts: Counter[int], size: int | None = None) ->
     """Ids that stay, ascending.
 
     Args:
-        counts: id -> occurrences in the corpus. size: int, at most so many, the most frequent; of equally frequent ones the
-            first of the vocabulary.
+        counts: id -> occurrences in the corpus.
+        size: int, at most so many, the most frequent; of equally frequent ones the first of the vocabulary.
     """
     if tokenizer.kind not in KINDS:
         raise InputError(

@@ -48,7 +48,9 @@ def read(calibration: Any, task: Task | None, pair: bool) -> list:
     """The texts that were given: a list, a file with one text a line, or rows of the task (a folder: of its train file).
 
     Args:
-        calibration: list of str or of pairs, or a path. task: Task or None. pair: bool, whether a text is two.
+        calibration: list of str or of pairs, or a path.
+        task: Task or None.
+        pair: bool, whether a text is two.
     Raises:
         InputError: no such file, or a line that is not a pair.
     """
