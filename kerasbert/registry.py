@@ -356,6 +356,8 @@ def load_plugin(path: str | os.PathLike) -> dict[str, str]:
     name = f"kerasbert_plugin_{digest[:12]}"
     if name not in sys.modules:
         module_spec = importlib.util.spec_from_file_location(name, path)
+        if module_spec is None or module_spec.loader is None:
+            raise InputError(f"{path} is no plug-in, expected a Python file (.py)")
         sys.modules[name] = module = importlib.util.module_from_spec(module_spec)
         _loading.append(name)
         try:

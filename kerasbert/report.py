@@ -51,7 +51,7 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(["<table>", line(header, "th"), *(line(row, "td") for row in rows), "</table>"])
 
 
-def curves(run: str | os.PathLike) -> dict[str, Curve]:
+def curves(run: str | os.PathLike) -> Mapping[str, Curve]:
     """What a run logged: name -> (step, value) pairs, from metrics.jsonl.
 
     Raises:

@@ -8,7 +8,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from kerasbert.errors import InputError, nearest
 
@@ -118,7 +118,7 @@ class Spec:
 
     attended = "hidden"  # no field: the path of the width that the heads divide among themselves
 
-    def derive(self, changes: Mapping[str, Any]) -> "Spec":
+    def derive(self, changes: Mapping[str, Any]) -> Self:
         """A copy with the fields at dotted paths replaced.
 
         >>> Spec().derive({"embeddings.width": 128, "dropout": 0.0}).embeddings.width
@@ -238,7 +238,7 @@ def check(path: str, value: Any, hint: Any) -> Any:
         elif typing.get_origin(option) is tuple:
             if isinstance(value, list | tuple) and all(type(item) is int for item in value):
                 return tuple(value)
-        elif option is float and type(value) in (int, float):
+        elif option is float and (type(value) is int or type(value) is float):
             if not abs(value) <= sys.float_info.max:  # nan neither; json can hold all of these
                 raise InputError(f"{path} must be a finite number. Received: {value!r:.60}")
             return float(value)

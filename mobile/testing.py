@@ -33,7 +33,9 @@ def check_journey(name: str, folder: Path, data: Path | None = None) -> dict[str
     """Fine-tuning, a SavedModel that takes text, an int8 .tflite; the train step lowers for a TPU.
 
     Args:
-        name: str, the family. folder: Path. data: SST-2; without it texts of the tiny world, of the same length.
+        name: str, the family.
+        folder: Path.
+        data: SST-2; without it texts of the tiny world, of the same length.
 
     Returns:
         int8: largest difference of the int8 file's logits, as a share of the range of the float model's.
@@ -90,7 +92,7 @@ def check_int8(model, texts: list[str], out: Path) -> float:
     assert len(set(logits.argmax(-1))) == 2
     logits = logits[:, 1] - logits[:, 0]
     compress(model, out=out, lengths=[32], texts=texts, min_agreement=0.9)
-    received = load(out).outputs(texts)
+    received = np.asarray(load(out).outputs(texts))
     assert len(set(received.argmax(-1))) == 2
     share = float(np.abs(margins(received) - logits).max() / np.ptp(logits))
     assert share <= 0.02, share

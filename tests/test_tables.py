@@ -63,6 +63,12 @@ def test_old_names_and_new_ones():
     assert all(registry.PACKINGS[new] is registry.PACKINGS[old] for new, old in names.items())
 
 
+def test_a_plug_in_is_a_python_file(tmp_path):
+    (tmp_path / "plugin.txt").touch()
+    with pytest.raises(InputError, match=r"plugin\.txt is no plug-in, expected a Python file \(\.py\)"):
+        registry.load_plugin(tmp_path / "plugin.txt")
+
+
 def test_a_plug_ins_rows_work_by_name(plugin, tmp_path, capsys):
     """vocab, data and pretrain with a third party's tokenizer, segmenter, packing, selection, optimizer and schedule."""
     from kerasbert import cli

@@ -16,6 +16,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
 
 Text = str | bytes
+Outputs = np.ndarray | Sequence[np.ndarray]  # of rows: [rows, C], or of tokens [S, C] a row
 Parts = tuple[Text | tuple[Text, ...], ...]  # of one input: a text, a pair, a text and its choices
 
 
@@ -149,7 +150,7 @@ class Kind:
         """What a task's model gives for a row -> what an exported file gives: softmax where the numbers are logits."""
         return softmax(outputs) if self.labelled else outputs
 
-    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Sequence[np.ndarray], labels: Sequence[str]) -> Any:
+    def decode(self, parts: Parts, rows: Sequence[Row], outputs: Outputs, labels: Sequence[str]) -> Any:
         """The answer object of one input.
 
         Args:
@@ -176,8 +177,8 @@ class Kind:
 
     def agreement(
         self,
-        expected: Sequence[np.ndarray],
-        received: Sequence[np.ndarray],
+        expected: Outputs,
+        received: Outputs,
         owners: np.ndarray | None = None,
         rows: Sequence[Row] = (),
     ) -> float:
@@ -193,7 +194,7 @@ class Kind:
         same = [np.mean(a.argmax(-1) == b.argmax(-1)) for a, b in zip(expected, received)]
         return float(np.mean(same)) if same else 1.0
 
-    def differences(self, expected: Sequence[np.ndarray], received: Sequence[np.ndarray]) -> np.ndarray:
+    def differences(self, expected: Outputs, received: Outputs) -> np.ndarray:
         """|received - expected| of all numbers; of tokens those that both have.
 
         Args:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.answers.base import Kind, Outputs, truncated_json
 from kerasbert.errors import InputError
 from kerasbert.inputs import Row
 
@@ -109,7 +109,7 @@ class TagsKind(Kind):
     def decode(self, parts, rows, outputs, labels):
         sentence = rows[0].about.sentence
         numbers, scores = best_labels(rows, outputs)
-        names = tuple(labels[number] if number >= 0 else OUTSIDE for number in numbers.tolist())
+        names: tuple[Any, ...] = tuple(labels[number] if number >= 0 else OUTSIDE for number in numbers.tolist())
         spans = entities_of(names) if has_spans(labels) else []
         text, starts, ends = sentence.text, sentence.starts, sentence.ends
         entities = [Entity(kind, starts[a], ends[b], text[starts[a] : ends[b]]) for kind, a, b in spans]
@@ -157,7 +157,7 @@ def valid(text: str | bytes) -> str:
     return text if text.isascii() else SURROGATE.sub("\ufffd", text)
 
 
-def first_tokens(joined: Sentence, starts: Sequence[int], ends: Sequence[int]) -> np.ndarray:
+def first_tokens(joined: Sentence, starts: Sequence[int] | np.ndarray, ends: Sequence[int] | np.ndarray) -> np.ndarray:
     """The first token of each word, int [W]; -1 where it has none.
 
     Args:
@@ -235,7 +235,7 @@ def window_of(tokens: np.ndarray, count: int, room: int, stride: int = 0) -> np.
     return number[:, 0] + poorer.argmax(1)
 
 
-def best_labels(rows: Sequence[Row], outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def best_labels(rows: Sequence[Row], outputs: Outputs) -> tuple[np.ndarray, np.ndarray]:
     """The best label of each word of an input, int [W], and its number in the outputs, float32 [W]; -1 and 0 without token."""
     count = len(rows[0].about.sentence.words)
     numbers, scores = np.full(count, -1), np.zeros(count, "float32")

@@ -58,7 +58,7 @@ class VectorKind(Kind):
         return Vector([float(value) for value in outputs[0]], rows[0].truncated)
 
     def agreement(self, expected, received, owners=None, rows=()):
-        one, other = np.stack(expected), np.stack(received)
+        one, other = np.stack(list(expected)), np.stack(list(received))
         if not np.isfinite(other).all():
             return 0.0
         return float(cosines(one, other).mean())

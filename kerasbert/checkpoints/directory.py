@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,11 @@ from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import write_languages
+
+if TYPE_CHECKING:  # command lines read model.json without Keras
+    from kerasbert.layers.encoder import Encoder
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
@@ -54,7 +58,8 @@ class Weights:
     """An encoder that is only written: no device is touched for it.
 
     Args:
-        spec: Spec. arrays: weight name -> float32 array.
+        spec: Spec.
+        arrays: weight name -> float32 array.
     """
 
     spec: specs.Spec
@@ -83,10 +88,10 @@ def save_model(directory: str | os.PathLike, *, replace: bool = False, **parts: 
 def write_model(
     folder: str | os.PathLike,
     *,
-    encoder: Any,
+    encoder: "Encoder",
     name: str,
     heads: Mapping[str, Any] | None = None,
-    tokenizer: Any = None,
+    tokenizer: Tokenizer | None = None,
     task: Mapping[str, Any] | None = None,
     labels: Sequence[str] | None = None,
     plugin: Mapping[str, str] | None = None,

@@ -67,7 +67,7 @@ def fetch(name: str, revision: str | None = None) -> tuple[Path, str]:
             f"{name} at {info.sha} has no config.json and model.safetensors, expected both: pickles are not fetched. "
             "Take a revision that was converted (--revision refs/pr/N), or convert it and import the folder"
         )
-    folder = None
+    folder = Path()
     for file in wanted:
         try:
             path = huggingface_hub.hf_hub_download(name, file, revision=info.sha, endpoint=endpoint)
@@ -75,7 +75,7 @@ def fetch(name: str, revision: str | None = None) -> tuple[Path, str]:
             reason = " ".join(str(error).split())[:160] or type(error).__name__
             raise InputError(f"cannot fetch {file} of {name}: {reason}. {_by_hand(name, revision)}") from error
         folder = folder if "/" in file else Path(path).parent
-    return folder, info.sha
+    return folder, info.sha or ""
 
 
 def looks_like_name(name: str) -> bool:

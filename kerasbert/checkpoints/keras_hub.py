@@ -48,7 +48,8 @@ def dialect(
 
     Args:
         backbone: its class, BertBackbone.
-        rows: the rows of its own. config: its own keys, in place of those with the same path.
+        rows: the rows of its own.
+        config: its own keys, in place of those with the same path.
         joined: whether it has one layer for the tables of tokens and positions.
         spec: what the family's Spec is in these files, `feedforward__activation="gelu_tanh"`.
     """
@@ -139,7 +140,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     settings = read_json(folder / "tokenizer.json").get("config", {})
     if (assets / "vocabulary.txt").is_file():
         pieces = (assets / "vocabulary.txt").read_text("utf-8").split("\n")
-        flags = {name: bool(settings.get(name, False)) for name in ("lowercase", "strip_accents")}
+        flags: dict[str, Any] = {name: bool(settings.get(name, False)) for name in ("lowercase", "strip_accents")}
         return WordPiece([piece for piece in pieces if piece], **flags)
     if (assets / "vocabulary.json").is_file():
         lines = (assets / "merges.txt").read_text("utf-8").split("\n")

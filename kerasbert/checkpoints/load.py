@@ -15,6 +15,7 @@ from kerasbert.checkpoints.directory import Weights, built, named_weights, save_
 from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
 from kerasbert.checkpoints.readers import Reader, open_checkpoint
 from kerasbert.errors import InputError, unknown
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
 
 
@@ -81,6 +82,7 @@ def import_checkpoint(
     found = {name: reader.shape(name) for name in reader.names()}
     kept = {name: shape for name, shape in found.items() if not matches(name, (*dialect.ignore, *ignore))}
     spec = configs.to_spec(content, dialect, family.spec.derive(dialect.spec), folder) if content else named
+    assert spec is not None  # `_family` refuses a folder with neither
     if content and named:
         _agree(named, spec, model, folder)
     if spec.blocks.layers > len(found):
@@ -270,7 +272,7 @@ def _tokenizer(place: Path, spec: specs.Spec, required: bool) -> Any:
     return _fitting(text.load_tokenizer(place), place, spec)
 
 
-def _fitting(tokenizer: Any, place: Path, spec: specs.Spec) -> Any:
+def _fitting(tokenizer: Tokenizer | None, place: Path, spec: specs.Spec) -> Any:
     if tokenizer is not None and tokenizer.size > spec.embeddings.vocabulary:
         raise InputError(
             f"the tokenizer in {place} has {tokenizer.size} pieces, the checkpoint only {spec.embeddings.vocabulary}: "

@@ -18,12 +18,15 @@ class Reader(Protocol):
 
     def names(self) -> list[str]:
         """Names of all tensors, sorted."""
+        ...
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of one tensor."""
+        ...
 
     def read(self, name: str) -> np.ndarray:
         """One tensor as float32."""
+        ...
 
 
 def open_checkpoint(path: str | os.PathLike, source: str, allow_pickle: bool = False) -> tuple[Reader, Path]:
@@ -117,7 +120,7 @@ class Torch:
 
     def __init__(self, path: Path):
         try:
-            import torch
+            import torch  # pyright: ignore[reportMissingImports]  # for pickles alone, and no extra
         except ImportError as error:
             raise InputError(f"reading {path} needs torch: pip install torch, or convert it to safetensors") from error
         self._torch, self.path = torch, path

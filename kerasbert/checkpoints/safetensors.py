@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -44,8 +45,8 @@ class Safetensors:
         self._start = 8 + length
         try:
             header.pop("__metadata__", None)
-            self._entries = {
-                name: (entry["dtype"], tuple(map(int, entry["shape"])), *map(int, entry["data_offsets"]))
+            self._entries: dict[str, tuple[str, tuple[int, ...], int, int]] = {
+                name: (entry["dtype"], tuple(map(int, entry["shape"])), *_offsets(entry["data_offsets"]))
                 for name, entry in header.items()
             }
             broken = [n for n, entry in self._entries.items() if not _consistent(*entry, size - self._start)]
@@ -81,6 +82,11 @@ class Safetensors:
         return values.astype(np.float32, copy=False)
 
 
+def _offsets(entry: Any) -> tuple[int, int]:
+    begin, end = map(int, entry)
+    return begin, end
+
+
 def _consistent(dtype: str, shape: tuple[int, ...], begin: int, end: int, room: int) -> bool:
     if any(size < 0 for size in shape) or not 0 <= begin <= end <= room:
         return False
@@ -101,7 +107,8 @@ def write_safetensors(
         read: gives one tensor by its name; called once for each, in order.
         metadata: text to text, for the header.
     """
-    header, offset = ({"__metadata__": dict(metadata)} if metadata else {}), 0
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    offset = 0
     for name in sorted(shapes):
         end = offset + 4 * math.prod(shapes[name])
         header[name] = {"dtype": "F32", "shape": list(shapes[name]), "data_offsets": [offset, end]}

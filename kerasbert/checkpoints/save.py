@@ -14,6 +14,7 @@ from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError, unknown
 from kerasbert.storage import files
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.hf_save import added_tokens
 from kerasbert.text.languages import read_languages
 
@@ -156,21 +157,22 @@ def _write_hf(folder: Path, config: dict, shapes: dict, read: Any) -> None:
     write_safetensors(folder / "model.safetensors", shapes, read, metadata={"format": "pt"})
 
 
-def _write_vocabulary(folder: Path, tokenizer: Any) -> None:
+def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> None:
     """vocab.txt, vocab.json and merges.txt, or spiece.model: the files of the tokenizer's kind, by their usual names."""
     tokenizer.save(folder)
     (folder / "tokenizer.json").unlink()  # ours; Hugging Face has another under this name
 
 
-def _write_hf_tokenizer(folder: Path, tokenizer: Any, positions: int) -> None:
+def _write_hf_tokenizer(folder: Path, tokenizer: Tokenizer, positions: int) -> None:
     text.save_hf(tokenizer, folder / "tokenizer.json")
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": positions}
+    own = tokenizer.settings()
     if tokenizer.kind == "wordpiece":
         settings |= {
             "tokenizer_class": "BertTokenizer",
-            "do_lower_case": tokenizer.lowercase,
-            "strip_accents": tokenizer.strip_accents,
-            "tokenize_chinese_chars": tokenizer.split_cjk,
+            "do_lower_case": own["lowercase"],
+            "strip_accents": own["strip_accents"],
+            "tokenize_chinese_chars": own["split_cjk"],
         }
     if tokenizer.added:
         settings["added_tokens_decoder"] = {str(i): token for i, token in added_tokens(tokenizer).items()}

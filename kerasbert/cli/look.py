@@ -52,8 +52,9 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     row = registry.shipped_model(name)
     if row and not changes:
         return row
-    for path in changes if row else ():
-        specs.check_path(path, specs.leaves(row["spec"]))
+    if row:
+        for path in changes:
+            specs.check_path(path, specs.leaves(row["spec"]))
     from kerasbert import models
 
     family, spec = registry.find(name)

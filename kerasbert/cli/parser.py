@@ -15,7 +15,7 @@ from kerasbert.errors import InputError, missing, nearest
 
 NOTHING = (None, False, argparse.SUPPRESS, "", [])  # defaults that say nothing
 # (name of a command, the function that runs it, one line of help) -> its parser
-Declare = Callable[[str, Callable[[argparse.Namespace], Any], str], argparse.ArgumentParser]
+Declare = Callable[[str, Callable[[argparse.Namespace], Any], str], "Parser"]
 
 
 class Parser(argparse.ArgumentParser):
@@ -123,14 +123,14 @@ def command_line(
     """
     top = Parser(prog=program, description=description)
     top.add_argument("--version", action="version", version=__version__)
-    shared = argparse.ArgumentParser(add_help=False)
+    shared = Parser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show a traceback on errors")
     shared.add_argument("--plugin", action="append", default=[], metavar="FILE", help="a file that registers more")
     if json_option:
         shared.add_argument("--json", action="store_true", help="print json")
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
 
-    def declare(name: str, function: Callable[[argparse.Namespace], Any], text: str) -> argparse.ArgumentParser:
+    def declare(name: str, function: Callable[[argparse.Namespace], Any], text: str) -> Parser:
         command = commands.add_parser(
             name, help=text, description=text, parents=[shared], epilog=f"example:\n  {examples[name]}"
         )

@@ -95,7 +95,7 @@ def _keep_languages(directory: Path, known: Mapping[str, int] | None, names: lis
     """Write a table that has grown beside the tokenizer, so that the next records number the languages alike."""
     from kerasbert.text.languages import write_languages
 
-    table = {name: number for number, name in enumerate(names or [])} | (known or {})
+    table = {name: number for number, name in enumerate(names or [])} | dict(known or {})
     if table == (known or {}):
         return
     table = dict(sorted(table.items(), key=lambda item: item[1]))

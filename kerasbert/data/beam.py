@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+# pyright: reportMissingImports=false, reportUnusedExpression=false
+# an extra of its own (kerasbert[beam]), whose pipelines are built by operators
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsSingleton

@@ -12,6 +12,7 @@ from kerasbert.data import joins, spool
 from kerasbert.data.packing import Fit
 from kerasbert.data.sentences import split_sentences
 from kerasbert.registry import TOKENIZERS
+from kerasbert.text.base import Tokenizer
 
 LINES = 4096  # lines that the tokenizer gets at once: a call costs about 1 ms (2.9M tokens/s with 512, 5.0M with 4096)
 
@@ -22,7 +23,8 @@ def entries(documents: Iterable[list[str]], language: int, encode: Encode, fit: 
     """Documents, tokenized by `encode` (see `batch_encoder`), as a shard takes them.
 
     Args:
-        documents: lists of lines. language: number of their language.
+        documents: lists of lines.
+        language: number of their language.
         fit: what a segment may hold where the packing makes pairs; None leaves lines as they are. Then a document of one
             line is running text and is split into sentences, as is every other line of more than `fit.line` tokens; a
             sentence of more than `fit.most` is cut into pieces of `fit.piece`. A document's hash is that of its lines before.
@@ -102,7 +104,7 @@ def _split_long(
 
 
 def batch_encoder(
-    tokenizer: Any, units: Sequence[joins.Segmenter | None] = ()
+    tokenizer: Tokenizer, units: Sequence[joins.Segmenter | None] = ()
 ) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray]]:
     """Lines -> (ids of all, number of ids in each line), the ids marked where there are units.
 
@@ -121,21 +123,21 @@ def batch_encoder(
     return encode
 
 
-def _one_by_one(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
+def _one_by_one(tokenizer: Tokenizer, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
     """Lines -> ids, counts and, where asked for, the first character of each token."""
 
     def tokenize(lines: list[str]) -> tuple[np.ndarray, np.ndarray, Any]:
-        tokens = [tokenizer.tokenize(line) for line in lines] if offsets else None
+        tokens = [tokenizer.tokenize(line) for line in lines] if offsets else []
         pieces = [found.ids for found in tokens] if offsets else [tokenizer.encode(line) for line in lines]
         ids = np.fromiter(itertools.chain.from_iterable(pieces), np.int32)
         counts = np.fromiter(map(len, pieces), np.int64)
-        starts = itertools.chain.from_iterable(found.starts for found in tokens) if offsets else None
+        starts = itertools.chain.from_iterable(found.starts for found in tokens)
         return ids, counts, np.fromiter(starts, np.int64) if offsets else None
 
     return tokenize
 
 
-def _in_graph(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
+def _in_graph(tokenizer: Tokenizer, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
     """As `_one_by_one`, with tensorflow-text."""
     import tensorflow as tf
 
@@ -144,8 +146,10 @@ def _in_graph(tokenizer: Any, offsets: bool) -> Callable[[list[str]], tuple[np.n
     graph = graph_tokenizer(tokenizer)
 
     def both(lines: Any) -> tuple[Any, Any]:
-        ids, starts, _ = graph.tokenize(lines) if offsets else (graph.encode(lines), None, None)
-        return ids, starts.flat_values if offsets else ()
+        if not offsets:
+            return graph.encode(lines), ()
+        ids, starts, _ = graph.tokenize(lines)
+        return ids, starts.flat_values
 
     run = tf.function(both, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 

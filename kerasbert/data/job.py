@@ -41,7 +41,7 @@ class Job:
         if self.smoothing is None:
             return {}
         repeats = language_repeats({number: tokens for number, (_, tokens) in counts.items()}, self.smoothing)
-        names = {source.number: source.language for source in self.sources}
+        names = {source.number: source.language or "" for source in self.sources}
         return {
             names[number]: {"documents": counts[number][0], "tokens": counts[number][1], "repeats": repeats[number]}
             for number in sorted(counts)

@@ -93,7 +93,8 @@ class Segmenter:
     """What finds the units of one level.
 
     Args:
-        name: str, as the manifest says it. sha256: of the lexicon, or of the file that holds the function.
+        name: str, as the manifest says it.
+        sha256: of the lexicon, or of the file that holds the function.
         spans: text -> [(start, end)], characters; they ascend and do not overlap.
     """
 
@@ -139,7 +140,7 @@ def find(source: str) -> Segmenter:
 def _source_digest(function: Any) -> str:
     """sha256 of the file that holds a function; of its name where there is none."""
     try:
-        content = Path(inspect.getsourcefile(function)).read_bytes()
+        content = Path(inspect.getsourcefile(function) or "").read_bytes()
     except (TypeError, OSError):
         content = getattr(function, "__qualname__", repr(type(function))).encode()
     return hashlib.sha256(content).hexdigest()
@@ -151,8 +152,11 @@ def mark(
     """Ids with a bit set where a token goes on with the unit of the one before it.
 
     Args:
-        ids: int32 [T], of all texts. counts: int [G], tokens of each. starts: int [T], each token's first character.
-        texts: G strings. units: of each of LEVELS, or None.
+        ids: int32 [T], of all texts.
+        counts: int [G], tokens of each.
+        starts: int [T], each token's first character.
+        texts: G strings.
+        units: of each of LEVELS, or None.
     """
     offsets = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.int64)
     starts = starts + np.repeat(offsets[:-1], counts)  # characters of all texts counted through

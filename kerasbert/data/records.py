@@ -20,6 +20,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.storage import remote
+from kerasbert.text.base import Tokenizer
 
 FORMAT = 2
 BLOCK = 256
@@ -151,7 +152,7 @@ class Records:
                     )
         return self
 
-    def check(self, tokenizer: Any, vocabulary_size: int) -> None:
+    def check(self, tokenizer: Tokenizer, vocabulary_size: int) -> None:
         """Refuse records that do not go with a tokenizer and a model.
 
         Args:

@@ -58,10 +58,10 @@ def split_sentences(text: str) -> list[str]:
         if end == size:
             break
         if match[1] is None:
-            after = _BLANK.match(text, end).end()
+            after = _BLANK.match(text, end).end()  # pyright: ignore[reportOptionalMemberAccess]  # the empty text matches
             if after == end:
                 continue
-            first = _OPEN.match(text, after).end()
+            first = _OPEN.match(text, after).end()  # pyright: ignore[reportOptionalMemberAccess]  # the empty text matches
             if text[first : first + 1].islower() or (text[match.start()] == "." and _abbreviated(text, match.start())):
                 continue
         if sentence := text[begin:end].strip():

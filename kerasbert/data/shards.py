@@ -18,13 +18,20 @@ from kerasbert.storage import remote
 ROWS = 64 * BLOCK  # rows that are rendered at once
 
 
+def _none() -> np.ndarray:
+    return np.zeros((), np.int64)
+
+
 @dataclasses.dataclass(frozen=True)
 class Report:
     """What was written: nothing, one shard, or several added up.
 
     Args:
-        shards: their files. documents: number of different ones. duplicates: number of exact repetitions left out.
-        random_next: number of pairs with a random next sentence. unigrams: int64 [V], how often each token occurs.
+        shards: their files.
+        documents: number of different ones.
+        duplicates: number of exact repetitions left out.
+        random_next: number of pairs with a random next sentence.
+        unigrams: int64 [V], how often each token occurs.
         source_tokens: of a packing that may lose some, tokens that it was given.
         kept_tokens: how many of them stand in an example.
         labels: int64 [C], how often each answer about a pair occurs.
@@ -34,10 +41,10 @@ class Report:
     documents: int = 0
     duplicates: int = 0
     random_next: int = 0
-    unigrams: np.ndarray | int = 0
+    unigrams: np.ndarray = dataclasses.field(default_factory=_none)
     source_tokens: int = 0
     kept_tokens: int = 0
-    labels: np.ndarray | int = 0
+    labels: np.ndarray = dataclasses.field(default_factory=_none)
 
     def __add__(self, other: "Report") -> "Report":
         values = (getattr(self, field.name) + getattr(other, field.name) for field in dataclasses.fields(self))
@@ -66,7 +73,9 @@ class ShardWriter:
     Args:
         directory: where the shards go, a local path or an address.
         shards, length, packing, seed, dupe_factor: see `write_records`.
-        vocabulary: int V. cls_id, sep_id, pad_id: int. separators: int, between the two parts of a pair.
+        vocabulary: int V.
+        cls_id, sep_id, pad_id: int.
+        separators: int, between the two parts of a pair.
         joined: bool, whether the ids are marked (`data.joins`).
         columns: of translations, by the number of the pair of languages the two numbers of its columns' languages.
         language_ids: the number in rows of each language, by the number of the documents' language; none without.
@@ -79,7 +88,7 @@ class ShardWriter:
     seed: int
     dupe_factor: int
     vocabulary: int
-    cls_id: int
+    cls_id: int | None
     sep_id: int
     pad_id: int
     separators: int = 1
@@ -121,6 +130,7 @@ class ShardWriter:
         head = hashlib.sha256().hexdigest()
         with remote.opened(remote.join(self.directory, name), "wb") as file:
             for begin in range(0, len(examples) if examples else 0, ROWS):
+                assert examples is not None
                 part = examples.slice(begin, begin + ROWS)
                 rows = part.render(length=self.length, **special)
                 if self.joined:

@@ -105,7 +105,7 @@ def check_files(files: Sequence[str | os.PathLike]) -> list[Path | str]:
         raise InputError("no files given, expected at least one text, jsonl, json, tsv, csv or parquet file")
     paths = [os.fspath(file) if is_remote(file) else Path(file) for file in files]
     for path in paths:
-        if not is_remote(path) and path.is_dir():
+        if isinstance(path, Path) and path.is_dir():
             raise InputError(f"{path} is a directory, expected a file. Name its files, for instance {path}/*.txt")
         if size(path) is None:
             raise InputError(f"no file {path}. Check the path")
@@ -169,7 +169,7 @@ def _segments(lines: Iterable[str]) -> list[str]:
     return [line for line in map(str.strip, lines) if line]
 
 
-def _text_documents(path: Path | str, encoding: str | None) -> Iterator[list[str]]:
+def _text_documents(path: str | os.PathLike, encoding: str | None) -> Iterator[list[str]]:
     document: list[str] = []
     for lines in line_lists(path, encoding):
         lines = [*map(str.strip, lines), ""]  # no Python for each line: there are five times as many as documents
@@ -185,7 +185,7 @@ def _text_documents(path: Path | str, encoding: str | None) -> Iterator[list[str
         yield document
 
 
-def _row_documents(path: Path | str, kind: str, text_field: str, encoding: str | None) -> Iterator[list[str]]:
+def _row_documents(path: str | os.PathLike, kind: str, text_field: str, encoding: str | None) -> Iterator[list[str]]:
     fields = text_field.split(",")
     for line, row in _rows(path, kind, fields, None, encoding):
         texts = [row[field] for field in fields]
@@ -198,7 +198,7 @@ def _row_documents(path: Path | str, kind: str, text_field: str, encoding: str |
 
 
 def _rows(
-    path: Path | str,
+    path: str | os.PathLike,
     kind: str,
     columns: Sequence[str],
     names: Sequence[str] | None,
@@ -237,18 +237,18 @@ def _rows(
         yield line, dict(zip(names, values))
 
 
-def _lines(path: Path | str, encoding: str | None) -> Iterator[str]:
+def _lines(path: str | os.PathLike, encoding: str | None) -> Iterator[str]:
     return itertools.chain.from_iterable(line_lists(path, encoding))
 
 
-def _tsv_fields(path: Path | str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
+def _tsv_fields(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(_lines(path, encoding), 1):
         line = line.removesuffix("\r")
         if line:
             yield number, line.split("\t")
 
 
-def _csv_fields(path: Path | str, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
+def _csv_fields(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(2**31 - 1)  # the default refuses texts above 131,072 characters
     reader = csv.reader(_csv_lines(path, encoding), strict=True)
     try:
@@ -259,7 +259,7 @@ def _csv_fields(path: Path | str, encoding: str | None) -> Iterator[tuple[int, l
         raise InputError(f"{path}, line {reader.line_num}: {error}. Mend the quoting, or name the file .tsv") from error
 
 
-def _csv_lines(path: Path | str, encoding: str | None) -> Iterator[str]:
+def _csv_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[str]:
     """Lines with their ends, as the csv module wants them; a carriage return alone ends a line too."""
     for line in _lines(path, encoding):
         line += "\n"
@@ -269,7 +269,7 @@ def _csv_lines(path: Path | str, encoding: str | None) -> Iterator[str]:
             yield line
 
 
-def _json_lines(path: Path | str, encoding: str | None) -> Iterator[tuple[int, Any]]:
+def _json_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(_lines(path, encoding), 1):
         if not line.strip():
             continue
@@ -281,13 +281,13 @@ def _json_lines(path: Path | str, encoding: str | None) -> Iterator[tuple[int, A
             ) from error
 
 
-def _json_array(path: Path | str, encoding: str | None) -> Iterator[tuple[int, Any]]:
+def _json_array(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, Any]]:
     """The elements of an array, never more than one and a chunk in memory."""
     decode, chunks = json.JSONDecoder().raw_decode, text_chunks(path, encoding)
     text = next(chunks, "")
     place, line = text.find("[") + 1, 1 + text.count("\n", 0, text.find("[") + 1)
     while True:
-        end = BETWEEN.match(text, place).end()
+        end = BETWEEN.match(text, place).end()  # pyright: ignore[reportOptionalMemberAccess]  # the empty text matches
         line += text.count("\n", place, end)
         place, failure = end, "the array has no end"
         if text[place : place + 1] == "]":
@@ -312,7 +312,7 @@ def _json_array(path: Path | str, encoding: str | None) -> Iterator[tuple[int, A
         text, place = "".join(parts), 0
 
 
-def _parquet_rows(path: Path | str) -> Iterator[tuple[int, Any]]:
+def _parquet_rows(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
     import pyarrow
     from pyarrow import parquet
 

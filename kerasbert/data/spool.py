@@ -22,8 +22,11 @@ def entries(
     """Tokenized documents as bytes, one by one: hash, language, numbers of segments and tokens, lengths, ids.
 
     Args:
-        digests: of the D documents. language: number of their language.
-        counts: int [D], segments in each. lengths: int [G], tokens in each segment. ids: int [T].
+        digests: of the D documents.
+        language: number of their language.
+        counts: int [D], segments in each.
+        lengths: int [G], tokens in each segment.
+        ids: int [T].
     """
     totals = np.add.reduceat(lengths, np.cumsum(counts) - counts)
     ends = np.cumsum(HEAD + counts + totals)

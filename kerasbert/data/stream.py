@@ -28,22 +28,37 @@ class Blocks(Protocol):
 
     block: int
     first: int
-    shards: Sequence[Any]
-    features: Mapping[str, Sequence[int]]
-    manifest: Mapping[str, Any]
     examples: int
     length: int
 
     @property
+    def shards(self) -> Sequence[Any]:
+        """Their files."""
+        ...
+
+    @property
+    def features(self) -> Mapping[str, Sequence[int]]:
+        """Feature -> shape of a row of it."""
+        ...
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """What manifest.json holds."""
+        ...
+
+    @property
     def columns(self) -> int:
         """Numbers in a row."""
+        ...
 
     @property
     def dtype(self) -> np.dtype:
         """Of a number."""
+        ...
 
     def path(self, shard: Any) -> str:
         """Of a shard's file."""
+        ...
 
 
 def _order(seed: tf.Tensor, count: int) -> tf.Tensor:

@@ -25,6 +25,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.registry import PACKINGS
 from kerasbert.storage import files as whole
 from kerasbert.storage import remote
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import number_languages, write_languages
 
 SHARD_BYTES = 64 * 2**20  # of source text, where the number of shards is not given; a shard is packed in memory
@@ -37,7 +38,7 @@ FEWEST = 20  # examples, before a share says anything
 
 def write_records(
     files: Files,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     out: str | os.PathLike,
     *,
     length: int = 128,
@@ -114,7 +115,8 @@ def write_records(
     pairs = translated(files, text_field) if packing == "translations" else {}
     if language_ids and not pairs:
         check_language_ids(files, packing)
-    names = {*itertools.chain.from_iterable(pairs.values())} if pairs else {*files} if language_ids else set()
+    named = files if isinstance(files, Mapping) else {}
+    names = {*itertools.chain.from_iterable(pairs.values())} if pairs else {*named} if language_ids else set()
     table = number_languages(names, tokenizer.languages) if names else {}
     sources = find_sources(files, text_field, pairs, encoding)
     if shards is None:
@@ -174,7 +176,7 @@ def write_records(
             separators=between,
             joined=any(units),
             columns=tuple((table[a], table[b]) for a, b in pairs.values()),
-            language_ids=tuple(table[name] for name in sorted(files)) if table and not pairs else (),
+            language_ids=tuple(table[name] for name in sorted(named)) if table and not pairs else (),
         )
         job = Job(sources, tokenizer, writer, settings.get("smoothing"), tuple(units))
         if runner == "beam":
@@ -223,7 +225,7 @@ def check_loss(report: Report, packing: str) -> None:
         )
 
 
-def separators(tokenizer: Any) -> int:
+def separators(tokenizer: Tokenizer) -> int:
     """How many separators stand between the two parts of a pair: 1, RoBERTa's 2.
 
     Raises:
@@ -240,7 +242,7 @@ def separators(tokenizer: Any) -> int:
 
 
 @contextlib.contextmanager
-def directory_for(out: str | os.PathLike, replace: bool) -> Iterator[str | Path]:
+def directory_for(out: str | os.PathLike, replace: bool) -> Iterator[str | os.PathLike]:
     """Where the files are written: a local directory appears when all are there, on gs:// the manifest comes last."""
     if not remote.is_remote(out):
         with whole.new_directory(out, replace=replace) as directory:
@@ -251,9 +253,9 @@ def directory_for(out: str | os.PathLike, replace: bool) -> Iterator[str | Path]
     yield out
 
 
-def save_tokenizer(tokenizer: Any, directory: str | os.PathLike, languages: Mapping[str, int]) -> None:
+def save_tokenizer(tokenizer: Tokenizer, directory: str | os.PathLike, languages: Mapping[str, int]) -> None:
     """The tokenizer's own directory beside the shards, with the table of languages where there is one."""
-    languages = languages or tokenizer.languages
+    languages = languages or tokenizer.languages or {}
     if not remote.is_remote(directory):
         tokenizer.save(Path(directory) / "tokenizer")
         if languages:
@@ -282,7 +284,7 @@ def find_sources(
 
 def _text_size(source: Source) -> int:
     packed = reading.packing_of(source.path) or reading.is_parquet(source.path)
-    return remote.size(source.path) * (UNPACKED if packed else 1)
+    return (remote.size(source.path) or 0) * (UNPACKED if packed else 1)
 
 
 def run(job: Job) -> tuple[Report, dict[str, Any]]:

@@ -17,6 +17,7 @@ from kerasbert.inputs import Input, used, with_makers
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import TaskKind, kind_of
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.graph import graph_tokenizer
 
 TOLERANCE = 1e-4
@@ -207,11 +208,11 @@ def _named(function: Callable[[dict], dict], names: list[str]) -> Callable:
 class _Choices(tf.Module):
     """Names of a setting [B] -> its numbers at the real tokens [B, S] int32; a name that is not known is an error."""
 
-    def __init__(self, declared: Input, tokenizer: Any):
+    def __init__(self, declared: Input, tokenizer: Tokenizer):
         super().__init__(name=declared.name)
         self.setting = declared.setting
         self.declared = declared.name
-        self.known = dict(declared.choices(tokenizer))
+        self.known = dict(declared.choices(tokenizer)) if declared.choices else {}
         keys, values = list(self.known), [int(value) for value in self.known.values()]
         initializer = tf.lookup.KeyValueTensorInitializer(keys, values, tf.string, tf.int32)
         self.table = tf.lookup.StaticHashTable(initializer, -1)

@@ -1,6 +1,7 @@
 """One transformer layer, and the one function that maps a Spec to it."""
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -123,7 +124,7 @@ class PreNormBlock(Block):
         return x + self.feedforward_dropout(y, training=training), probabilities
 
 
-def stack(spec: Spec, kind: type | None = None, **kwargs) -> list[Block]:
+def stack(spec: Spec, kind: Callable | None = None, **kwargs) -> list[Block]:
     """The built blocks of a Spec; shared weights are the first one's (ALBERT: Lan et al., 2020, section 3.1).
 
     Args:
@@ -145,7 +146,7 @@ def stack(spec: Spec, kind: type | None = None, **kwargs) -> list[Block]:
     return blocks
 
 
-def block(spec: Spec, layer: int, kind: type = Block, **kwargs) -> Block:
+def block(spec: Spec, layer: int, kind: Callable = Block, **kwargs) -> Block:
     """The block of one layer of a Spec; a family's own class is passed as `kind`."""
     attention = spec.attention
     if not spec.blocks.bias:  # an older plug-in's block does not know the argument

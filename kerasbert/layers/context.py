@@ -7,8 +7,7 @@ from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.layers.backend import gather, pick
-
-Queries = Any  # None for all, "first", int [B, P], or int [B] for one a row
+from kerasbert.layers.readout import Queries, first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +22,8 @@ class Context:
         queries: which rows of x are computed: None for all, "first" or int [B, P]; the bias has these rows (`of`).
         memory: float [B, M, H], what an earlier segment left for this layer: keys and values in front of those of x.
         positions: what `Attention.scores` is told as `positions`, whatever the paper's scores read.
-        source: float [B, T, H], what a decoder's second attention reads. cache: keys and values of earlier steps, as
-            `Attention.read` gives them. Blocks of an encoder read neither.
+        source: float [B, T, H], what a decoder's second attention reads.
+        cache: keys and values of earlier steps, as `Attention.read` gives them. Blocks of an encoder read neither.
     """
 
     bias: Any = None
@@ -77,5 +76,5 @@ class Context:
 def select(x: Any, queries: Queries) -> Any:
     """Rows of x at the queries: [B, S, H], "first" or int [B, P] -> [B, P, H]; x may be [1, S, H], alike for all rows."""
     if isinstance(queries, str):
-        return x[:, :1]
+        return first(x, keepdims=True)
     return gather(x[0], queries) if x.shape[0] == 1 else pick(x, queries)

@@ -16,7 +16,7 @@ from kerasbert.spec import Spec
 class Table(keras.layers.Layer):
     """Learned vectors by id: int [...] -> [..., width]. Trainable weights: rows*width."""
 
-    quantizer = None  # see Linear
+    quantizer: Any = None  # see Linear
 
     def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs):
         super().__init__(**kwargs)

@@ -1,5 +1,7 @@
 """Linear maps and the position-wise feed-forward network."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -30,7 +32,9 @@ class Linear(keras.layers.Layer):
     Call: x [..., H], activation: a name in ACTIVATIONS or None -> [..., width]. Trainable weights: H*width + width.
     """
 
-    quantizer = None  # what computes x @ kernel + bias instead, in a model that is trained for int8 (layers.quantizer)
+    quantizer: Any = (
+        None  # what computes x @ kernel + bias instead, in a model that is trained for int8 (layers.quantizer)
+    )
 
     def __init__(self, width: int, initializer: float = 0.02, use_bias: bool = True, **kwargs):
         super().__init__(**kwargs)

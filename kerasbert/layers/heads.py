@@ -9,13 +9,17 @@ from kerasbert.layers.backend import in_own_type, project
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
+from kerasbert.layers.readout import first
+from kerasbert.spec import Spec
 
 
 class MaskedLM(keras.layers.Layer):
     """Predict tokens with the transposed token table (Devlin et al., 2019, section 3.1; bias and transform as released).
 
     Args:
-        width: int E, of the token table. activation: str. epsilon, initializer: float.
+        width: int E, of the token table.
+        activation: str.
+        epsilon, initializer: float.
     Call: x [B, P, H], table [V, E] -> logits [B, P, V] float32. Trainable weights: H*E + 3*E + V.
     """
 
@@ -46,7 +50,7 @@ class GeluMaskedLM(MaskedLM):
     own_activation = "gelu"
 
 
-def token_head(kind: type, spec: Any, name: str = "mlm", **kwargs: Any) -> Any:
+def token_head(kind: type, spec: Spec, name: str = "mlm", **kwargs: Any) -> Any:
     """A head of that class which predicts the tokens of a Spec's vocabulary: MaskedLM, or one with its arguments."""
     width = spec.embeddings.width or spec.hidden
     sizes = spec.embeddings.vocabulary, width, spec.feedforward.activation, spec.epsilon, spec.initializer
@@ -57,7 +61,7 @@ class Pooler(Linear):
     """tanh(first @ kernel + bias) over the first token (BERT's released code): x [B, S, H] -> [B, H]."""
 
     def call(self, x):
-        return ops.tanh(super().call(x[:, 0]))
+        return ops.tanh(super().call(first(x)))
 
 
 class HeadedModel(keras.Model):
@@ -77,7 +81,7 @@ class HeadedModel(keras.Model):
 
     def build(self, shape=None):
         if not self.body.built:
-            self.body.build()
+            self.body.build()  # pyright: ignore[reportCallIssue]  # an Encoder builds without a shape
         with keras.name_scope("heads"):
             for name, head in self.heads.items():
                 if not head.built:
@@ -115,7 +119,9 @@ class LabelHead(Linear):
     """Dropout and a linear map to labels or a number (Devlin et al., 2019, section 4.1): x [B, H] -> float32 [B, L].
 
     Args:
-        width: int L. initializer: float. dropout: float, before the map.
+        width: int L.
+        initializer: float.
+        dropout: float, before the map.
         activation: of a hidden layer of H units before it (for encoders without a pooler), or None for no such layer.
     """
 

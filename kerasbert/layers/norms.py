@@ -41,7 +41,7 @@ class LayerNorm(keras.layers.Layer):
     Trainable weights: 2*H.
     """
 
-    quantizer = None  # what marks the result, see Linear
+    quantizer: Any = None  # what marks the result, see Linear
 
     def __init__(self, epsilon: float = 1e-12, **kwargs):
         super().__init__(**kwargs)

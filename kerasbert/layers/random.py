@@ -164,7 +164,7 @@ class Dropout(keras.layers.Layer):
             return None
         if _scopes:
             return _scopes[-1].key(self.path)
-        words = self.seeds.next()
+        words = self.seeds.next()  # pyright: ignore[reportOptionalMemberAccess]  # there is a rate
         return key(words[0], words[1], ops.arange(ops.shape(x)[0], dtype="int32"))
 
     def call(self, x, training=False):

@@ -6,8 +6,8 @@ from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.layers.backend import pick
-from kerasbert.layers.context import Queries
 
+Queries = Any  # None for all, "first", int [B, P], or int [B] for one a row
 READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "none")
 
 
@@ -28,7 +28,7 @@ def readout(outputs: Any, mask: Any, kind: str) -> Any:
     if kind == "none":
         return outputs
     if kind == "first" or (kind == "last" and outputs.shape[1] == 1):
-        return outputs[:, 0]
+        return first(outputs)
     if kind == "last":
         return outputs[:, -1] if mask is None else pick(outputs, last(mask))[:, 0]
     if mask is None and kind == "mean":
@@ -47,6 +47,11 @@ def queries_of(kind: str, mask: Any) -> Queries:
     if kind == "last":
         return None if mask is None else last(mask)
     return "first" if kind == "first" else None
+
+
+def first(x: Any, keepdims: bool = False) -> Any:
+    """The first token, [CLS] or <s>: [B, S, H] -> [B, H], or [B, 1, H]."""
+    return x[:, :1] if keepdims else x[:, 0]
 
 
 def last(mask: Any) -> Any:

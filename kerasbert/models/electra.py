@@ -23,7 +23,7 @@ Records with pairs are taken too, their labels are not asked for.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -92,12 +92,14 @@ class Generator(keras.layers.Layer):
     """The masked language model whose samples replace tokens (section 2): projection, blocks and token head.
 
     Args:
-        spec: Spec, the generator's own. block_class: a family's own blocks, or None. token_head: class of the head.
+        spec: Spec, the generator's own.
+        block_class: a family's own blocks, or None.
+        token_head: class of the head.
     Call: x [B, S, E], the embeddings; bias [B, 1, Q or 1, S] or None; positions [B, P]; table [V, E]
         -> logits [B, P, V] float32.
     """
 
-    def __init__(self, spec: Spec, block_class: type | None, token_head: type, **kwargs):
+    def __init__(self, spec: Spec, block_class: Callable | None, token_head: type, **kwargs):
         super().__init__(**kwargs)
         self.spec, self.block_class, self.token_head = spec, block_class, token_head
 
@@ -201,7 +203,7 @@ class ElectraPretraining(BertPretraining):
         return {**cls.defaults, **(cls.of_large if spec.hidden >= 1024 else {})}
 
     @classmethod
-    def networks(cls, spec, predictions):
+    def networks(cls, spec: ElectraSpec, predictions):
         return [(spec.of_generator(), predictions), (spec, 0.0)]
 
     def counts(self, batch):
@@ -252,7 +254,7 @@ ELECTRA_HF = HF.derive(
     ),
     heads={"mlm": HF.heads["mlm"], "rtd": _RTD, "classifier": _CLASSIFIER},
     config=_CONFIG,
-    fixed=HF.fixed | {"model_type": "electra"},
+    fixed={**HF.fixed, "model_type": "electra"},
     architectures={
         "ElectraModel": (),
         "ElectraForPreTraining": ("rtd",),

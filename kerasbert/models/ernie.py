@@ -34,7 +34,7 @@ register_objective("ernie", KnowledgeMasking)
 
 ERNIE_HF = HF.derive(
     ("bert.", "ernie."),
-    fixed=HF.fixed | {"model_type": "ernie", "use_task_id": False},
+    fixed={**HF.fixed, "model_type": "ernie", "use_task_id": False},
     architectures={name.replace("Bert", "Ernie"): heads for name, heads in HF.architectures.items()},
     without_pooler=tuple(name.replace("Bert", "Ernie") for name in HF.without_pooler),
 )

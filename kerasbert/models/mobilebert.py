@@ -31,6 +31,7 @@ from kerasbert.layers.feedforward import FeedForward, Linear
 from kerasbert.layers.heads import MaskedLM, Pooler
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout, drop
+from kerasbert.layers.readout import first
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import TF1 as BERT_TF1
 from kerasbert.models.bert import Encoder
@@ -119,6 +120,8 @@ class Trigrams(Embeddings):
     Trainable weights: V*E + 3*E*H + H + (positions + segments)*H + 2*H.
     """
 
+    spec: MobileSpec
+
     def build(self, shape=None):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         parts, width = spec.embeddings, spec.embeddings.width or spec.hidden
@@ -151,7 +154,9 @@ class Narrowed(Linear):
     """norm(x @ kernel + bias), or with another y norm(y + dropout(x @ kernel + bias)): the ends of a bottleneck (figure 1).
 
     Args:
-        width, initializer: as in Linear. norm: a class of NORMS. epsilon, dropout: float.
+        width, initializer: as in Linear.
+        norm: a class of NORMS.
+        epsilon, dropout: float.
     Call: x [..., A], y [..., width] or None -> [..., width]. Trainable weights: A*width + 3*width.
     """
 
@@ -258,7 +263,7 @@ class FirstToken(Pooler):
         self.built = True
 
     def call(self, x):
-        return x[:, 0]
+        return first(x)
 
 
 class TokenHead(MaskedLM):
@@ -318,7 +323,7 @@ _NORMS = (
     ("block_{i}/bottleneck_output/norm", "bert.encoder.layer.{i}.output.bottleneck.LayerNorm"),
     ("block_{i}/feedforward_norm_{j}", "bert.encoder.layer.{i}.ffn.{j}.output.LayerNorm"),
 )
-_MLM = BERT_HF.heads["mlm"] | {"transform/kernel": "H H", "extra": "V R"}
+_MLM = {**BERT_HF.heads["mlm"], "transform/kernel": "H H", "extra": "V R"}
 _MLM |= dict.fromkeys(("transform/bias", "norm/gamma", "norm/beta"), "H")
 _CONFIG = {
     "config": (
@@ -330,7 +335,7 @@ _CONFIG = {
         ("bottleneck.networks", "num_feedforward_networks"),
         ("bottleneck.norm", "normalization_type"),
     ),
-    "heads": BERT_HF.heads | {"mlm": _MLM},
+    "heads": {**BERT_HF.heads, "mlm": _MLM},
 }
 FIXED = {"trigram_input": True, "use_bottleneck": True}
 

@@ -4,6 +4,8 @@ Differences from BERT: besides masked tokens, the order of shuffled trigrams is 
 objective); the question about a pair has three answers: next, previous, of another document (sentence structural).
 """
 
+from typing import ClassVar
+
 import numpy as np
 from keras import ops
 
@@ -37,7 +39,7 @@ class StructBertPretraining(BertPretraining):
 
     packing = "place"
     model_class = StructBertModel
-    predicted = BertPretraining.predicted | {"wso": ("wso_labels", "wso_weights")}
+    predicted: ClassVar = {**BertPretraining.predicted, "wso": ("wso_labels", "wso_weights")}
 
     def prepare(self, features):
         batch = super().prepare(features)

@@ -54,6 +54,8 @@ class Embeddings(embeddings.Embeddings):
     Trainable weights: languages*E more than its parent where there are several.
     """
 
+    spec: Spec
+
     def build(self, shape=None):
         super().build(shape)
         parts, spec = self.spec.embeddings, self.spec

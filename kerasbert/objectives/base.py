@@ -19,6 +19,7 @@ from kerasbert.errors import InputError, nearest
 from kerasbert.layers.backend import fused, on_tpu
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.spec import Spec
+from kerasbert.text.base import Tokenizer
 
 # old name -> name; a class that defines one of them has it under both
 RENAMED = {"weights": "counts", "parts": "heads", "masking_defaults": "defaults", "masking_of": "defaults_of"}
@@ -39,7 +40,8 @@ class Objective:
         model: keras.Model with names of weights as `layers.naming` gives them.
         scales: loss name -> factor. Other keys that `losses` returns are metrics, `<loss>/<metric>`, divided by
             the count of their loss.
-        settings: an instance of `settings_class`. tokenizer, seed: what `prepare` needs too.
+        settings: an instance of `settings_class`.
+        tokenizer, seed: what `prepare` needs too.
         packing: name of the packing that its paper uses.
         settings_class: a frozen dataclass, nested where paths are to have dots; it checks its own values.
         defaults: settings that differ from those of the class, by dotted path.
@@ -74,7 +76,7 @@ class Objective:
     def __init__(
         self,
         encoder: keras.Model,
-        tokenizer: Any,
+        tokenizer: Tokenizer,
         *,
         features: Collection[str] = (),
         settings: Any = None,
@@ -109,7 +111,7 @@ class Objective:
         return settings
 
     @classmethod
-    def without_model(cls, tokenizer: Any, settings: Any, seed: int = 0) -> Self:
+    def without_model(cls, tokenizer: Tokenizer, settings: Any, seed: int = 0) -> Self:
         """What prepares batches, and nothing else: for models that learn from them in another way (distillation)."""
         made = cls.__new__(cls)
         made.tokenizer, made.features, made.settings, made.seed = tokenizer, (), settings, seed

@@ -11,10 +11,12 @@ from keras import ops
 from kerasbert.errors import InputError
 from kerasbert.layers import heads
 from kerasbert.layers.backend import pick
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.feedforward import Linear
 from kerasbert.objectives.base import Objective, label_sums
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
 from kerasbert.registry import register_objective
+from kerasbert.text.base import Tokenizer
 
 # what a feature of the records asks about a pair: (head, number of classes)
 SENTENCES = {
@@ -67,8 +69,8 @@ class BertPretraining(Objective):
 
     def __init__(
         self,
-        encoder: Any,
-        tokenizer: Any,
+        encoder: Encoder,
+        tokenizer: Tokenizer,
         *,
         features: Collection[str] = (),
         settings: Any = None,
@@ -102,7 +104,7 @@ class BertPretraining(Objective):
         width = settings.width(length)
         return width if tokens is None else min(width, settings.rate * tokens)
 
-    def heads(self, encoder: Any) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder: Encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
         """The heads by name, and the shapes they are built with."""
         spec, dtype = encoder.spec, encoder.dtype_policy
         if not hasattr(encoder, "token_head"):
@@ -110,7 +112,7 @@ class BertPretraining(Objective):
                 f"{type(encoder).__name__} has no token_head, and this objective predicts tokens: choose another (--objective)"
             )
         parts = {"mlm": heads.token_head(encoder.token_head, spec, dtype=dtype)}
-        shapes = {"mlm": (None, None, spec.hidden)}
+        shapes: dict[str, tuple] = {"mlm": (None, None, spec.hidden)}
         if self.sentences and not spec.pooler:
             raise InputError(
                 f"the records ask about pairs ({', '.join(self.sentences)}) and the model has no pooled vector to answer by: "

@@ -16,6 +16,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.layers import random
 from kerasbert.objectives import render, units
 from kerasbert.objectives.select import select
+from kerasbert.text.base import Tokenizer
 
 RENDER = ("token", "span")
 
@@ -70,7 +71,7 @@ class MaskedLM:
         return min(length, self.predictions or int(np.ceil(self.rate * length - 1e-9)))
 
 
-def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: Any, seed: int) -> dict[str, Any]:
+def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: Tokenizer, seed: int) -> dict[str, Any]:
     """A batch of the records -> the batch that the model and its losses take.
 
     Args:
@@ -128,7 +129,7 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: A
     return batch
 
 
-def _pieces(token_ids: Any, inside: Any, cls_id: int) -> tuple[Any, Any]:
+def _pieces(token_ids: Any, inside: Any, cls_id: int | None) -> tuple[Any, Any]:
     """Rows [B, S] of pieces that each begin with [CLS] -> number of a token's piece (0 = padding), its place in it."""
     size, length = tf.size(token_ids), token_ids.shape[1]
     # Every row begins with a piece, so the pieces of all rows are counted through. Without cumsum: it takes ten times as long.
@@ -141,7 +142,7 @@ def _pieces(token_ids: Any, inside: Any, cls_id: int) -> tuple[Any, Any]:
     return tuple(tf.where(inside, tf.reshape(found, tf.shape(token_ids)), 0) for found in (numbers, places))
 
 
-def ordinary(token_ids: Any, tokenizer: Any) -> Any:
+def ordinary(token_ids: Any, tokenizer: Tokenizer) -> Any:
     """Which tokens are not special. A few comparisons cost a tenth of a look-up in a table of the vocabulary."""
     return functools.reduce(tf.logical_and, [token_ids != token for token in sorted(set(tokenizer.special_ids))])
 
@@ -159,7 +160,7 @@ def row_keys(features: Mapping[str, Any], settings: MaskedLM, seed: int, name: s
     return random.key(seed, name, features["example"], features["epoch"] % settings.static)
 
 
-def masker(settings: MaskedLM, *, tokenizer: Any, seed: int) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def masker(settings: MaskedLM, *, tokenizer: Tokenizer, seed: int) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """`mask_tokens` with its settings bound, for `Records.dataset(...).map(...)`."""
     return tf.autograph.experimental.do_not_convert(
         lambda features: mask_tokens(features, settings, tokenizer=tokenizer, seed=seed)

@@ -103,7 +103,9 @@ def tile(key: Any, eligible: Any, begins: Any, law: Sequence[float]) -> Any:
     """A row's words in groups, their numbers of words drawn from a law: where a group begins, bool [B, S].
 
     Args:
-        key: uint32 [B, 2]. eligible, begins: bool [B, S]. law: probabilities of 1, 2, ... words.
+        key: uint32 [B, 2].
+        eligible, begins: bool [B, S].
+        law: probabilities of 1, 2, ... words.
 
     The groups begin up to 11 words in front of the row, so that none of its words is more likely to begin one. A group
     ends before its time where a token is not eligible; what is left of it is a group too.
@@ -123,7 +125,10 @@ def whole(key: Any, eligible: Any, starts: Any, count: Any, predictions: int) ->
     """Whole units, in random order; one that does not fit into what is left of `count` is passed over.
 
     Args:
-        key: uint32 [B, 2]. eligible: bool [B, S]. starts: bool [B, S], where units begin. count: int32 [B].
+        key: uint32 [B, 2].
+        eligible: bool [B, S].
+        starts: bool [B, S], where units begin.
+        count: int32 [B].
     """
     length = eligible.shape[1]
     columns, usable = _shuffled(key, eligible, starts)

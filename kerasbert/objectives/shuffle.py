@@ -18,9 +18,11 @@ def shuffle(key: Any, token_ids: Any, eligible: Any, count: Any, most: int) -> t
     """Shuffle trigrams that do not overlap.
 
     Args:
-        key: uint32 [B, 2]. token_ids: int32 [B, S].
+        key: uint32 [B, 2].
+        token_ids: int32 [B, S].
         eligible: bool [B, S], what may be shuffled; a trigram holds nothing else.
-        count: int32 [B], trigrams. most: T, the largest of it.
+        count: int32 [B], trigrams.
+        most: T, the largest of it.
 
     Returns:
         token_ids [B, S] shuffled; positions and labels int32 [B, 3 T], the original tokens there; chosen bool [B, 3 T].

@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from kerasbert.data.joins import GROUP, LEVELS
 from kerasbert.errors import InputError, unknown
+from kerasbert.text.base import Tokenizer
 
 
-def words(features: Mapping[str, Any], tokenizer: Any) -> Any:
+def words(features: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
     """Words, told by their pieces: "##" of WordPiece, the blank in front of byte-level BPE and unigram pieces.
 
     Where the records bring words or phrases along (`kerasbert data --words`), those; the others as their pieces say.
@@ -24,7 +25,7 @@ def words(features: Mapping[str, Any], tokenizer: Any) -> Any:
     return found & ~joined(features, "words") if "joins" in features else found
 
 
-def entities(features: Mapping[str, Any], tokenizer: Any) -> Any:
+def entities(features: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
     """Named entities that the records bring along (`kerasbert data --entities`); where there is none, words."""
     if "joins" not in features:
         raise InputError("the records bring no entities along: make them again with kerasbert data --entities SOURCE")
@@ -42,7 +43,7 @@ def joined(features: Mapping[str, Any], level: str) -> Any:
 UNITS: dict[str, Callable] = {"words": words, "entities": entities}
 
 
-def begins(name: str, features: Mapping[str, Any], tokenizer: Any) -> Any:
+def begins(name: str, features: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
     """Where units of that kind begin, bool [B, S]; an unknown kind is an error that gives the nearest."""
     if name not in UNITS:
         raise unknown("kind of unit", name, UNITS, ", ".join(UNITS))

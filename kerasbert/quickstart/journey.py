@@ -16,6 +16,7 @@ from kerasbert import data, text
 from kerasbert.errors import InputError
 from kerasbert.quickstart import books, measure, story
 from kerasbert.storage import files
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.train import train_wordpiece
 
 MARKER = "quickstart.json"
@@ -27,16 +28,23 @@ class Plan:
     """Sizes and settings of the journey, chosen to end within five minutes on two cores.
 
     Args:
-        vocabulary: int, most pieces of the WordPiece vocabulary. length: int, tokens of an example and of a sentence.
-        layers: int. hidden: int H. heads: int N. width: int F. initializer: float; the paper's 0.02 at H = 768 gives
-            queries about the scale that this gives at H = 128.
+        vocabulary: int, most pieces of the WordPiece vocabulary.
+        length: int, tokens of an example and of a sentence.
+        layers: int.
+        hidden: int H.
+        heads: int N.
+        width: int F.
+        initializer: float; the paper's 0.02 at H = 768 gives queries about the scale that this gives at H = 128.
         dropout: float; none, for no example is seen twice alike.
         dupe_factor: int, how often each chapter is packed, each time with other pairs: from a handful of fixed pairs
             next sentence is learned by heart.
         masking: float, share of tokens that is predicted. Twice the paper's 15%: so few steps need more predictions.
-        steps: int. batch: int, sequences. learning_rate: float. All of pretraining.
+        steps: int.
+        batch: int, sequences.
+        learning_rate: float. All of pretraining.
         epochs: int. One: there two minutes of pretraining show; with three, random weights had caught up (see README).
-        task_batch: int, sentences. task_learning_rate: float. Both of fine-tuning.
+        task_batch: int, sentences.
+        task_learning_rate: float. Both of fine-tuning.
         seed: int, of everything.
     """
 
@@ -198,7 +206,7 @@ def _tokenizer(folder: Path, plan: Plan) -> Any:
     return text.load_tokenizer(folder / "tokenizer")
 
 
-def _random_encoder(tokenizer: Any, plan: Plan) -> Any:
+def _random_encoder(tokenizer: Tokenizer, plan: Plan) -> Any:
     keras.utils.set_random_seed(plan.seed)
     encoder = kerasbert.build("bert/tiny", **plan.changes(), **{"embeddings.vocabulary": tokenizer.size})
     encoder.tokenizer = tokenizer

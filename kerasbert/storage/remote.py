@@ -33,7 +33,8 @@ def size(path: str | os.PathLike) -> int | None:
 
 def opened(path: str | os.PathLike, mode: str = "rb") -> BinaryIO:
     """A file opened for reading or writing bytes."""
-    return _gfile().GFile(os.fspath(path), mode) if is_remote(path) else open(path, mode)
+    opener: Any = _gfile().GFile if is_remote(path) else open
+    return opener(os.fspath(path), mode)
 
 
 class _Seekable(io.RawIOBase):

@@ -11,13 +11,16 @@ import importlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from kerasbert import answers, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
+
+if TYPE_CHECKING:  # plug-ins' kinds load on a phone
+    from kerasbert.layers.encoder import Encoder
 
 OURS = ("choice", "classification", "multi_label", "regression", "span", "tags", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
@@ -147,7 +150,7 @@ class Rows:
     targets: Any
     labels: list[Any] | None = None
 
-    def take(self, indices: Sequence[int]) -> "Rows":
+    def take(self, indices: Any) -> "Rows":
         """Some of the rows."""
         raw = None if self.labels is None else [self.labels[i] for i in indices]
         whole = isinstance(self.targets, np.ndarray)
@@ -265,7 +268,7 @@ class TaskKind:
         """Targets in the unit of the head."""
         return targets
 
-    def heads(self, encoder: Any, task: Task) -> tuple[dict[str, Any], dict[str, tuple]]:
+    def heads(self, encoder: "Encoder", task: Task) -> tuple[dict[str, Any], dict[str, tuple]]:
         """Name -> layer, and name -> the shape that it is built with. The first is called on what the kind reads."""
         raise NotImplementedError
 

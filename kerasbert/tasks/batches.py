@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from kerasbert import inputs
 from kerasbert.answers.base import Parts
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input, Row
-from kerasbert.tasks.base import TaskKind, find
+from kerasbert.tasks.base import Task, TaskKind, find
 from kerasbert.text import Tokenizer
 
 LENGTH_STEP = 16
@@ -68,7 +68,7 @@ class Encoded:
         share = f"{count} of {texts} texts ({count / max(1, texts):.1%})"
         return [f"{what}{share} have more than {longest} tokens and are truncated (--length)"] if count else []
 
-    def arrays(self, indices: Sequence[int], longest: int, rows: int | None = None) -> dict[str, np.ndarray]:
+    def arrays(self, indices: Iterable[int], longest: int, rows: int | None = None) -> dict[str, np.ndarray]:
         """Inputs [rows, S] of some rows, padded to a multiple of LENGTH_STEP and to `rows` rows."""
         chosen = [self.rows[i] for i in indices]
         length = min(longest, -(-max(row.length for row in chosen) // LENGTH_STEP) * LENGTH_STEP)
@@ -129,7 +129,7 @@ def training_batches(
     longest: int,
     seed: int,
     start: int = 0,
-    task: Any = None,
+    task: Task | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless batches from update `start` on, of exactly `batch` rows, or of `batch` texts with k rows each.
 
@@ -147,8 +147,12 @@ def training_batches(
         for numbers in order[step % per_epoch :]:
             indices = units[numbers].ravel()
             arrays = encoded.arrays(indices, longest, rows=batch * rows_each)
-            rows, wanted = [encoded.rows[i] for i in indices], [targets[encoded.owners[i]] for i in indices]
-            arrays |= kind.batch(task, rows, wanted, batch, arrays["token_ids"].shape[1])
+            rows, owners = [encoded.rows[i] for i in indices], encoded.owners[indices]
+            # of an array all at once: one by one costs a sixth of the batch
+            wanted = list(targets[owners]) if isinstance(targets, np.ndarray) else [targets[i] for i in owners]
+            width = arrays["token_ids"].shape[1]
+            # a classification does without its task
+            arrays |= kind.batch(task, rows, wanted, batch, width)  # pyright: ignore[reportArgumentType]
             yield arrays | {"row": np.arange(batch * rows_each, dtype="int32")}
             step += 1
 

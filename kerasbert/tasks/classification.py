@@ -75,7 +75,7 @@ class Classification(TaskKind):
         return task if task.labels else dataclasses.replace(task, labels=begun.get("labels") or {})
 
     def told(self, source, rows):
-        return labels.remarks(source, rows.labels)
+        return labels.remarks(source, rows.labels or ())
 
     def absent(self, task, train, dev):
         present, known = set(dev.targets.tolist()), set(train.targets.tolist())

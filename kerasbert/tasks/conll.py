@@ -149,7 +149,7 @@ def _listed(task: Task, path: Path | str, line: int, row: dict[str, Any]) -> dic
 
 
 register_reader("conll", read_conll)
-_COLUMNS = {"kind": "tags", "reader": "conll", "text": "words", "label": "tags"}
+_COLUMNS: dict[str, Any] = {"kind": "tags", "reader": "conll", "text": "words", "label": "tags"}
 _TXT = {
     "train": ("train.conll", "train.txt"),
     "dev": ("dev.conll", "valid.txt", "dev.txt"),

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+from typing import Any
 
 from kerasbert.registry import register_task
 from kerasbert.tasks.base import Task
@@ -12,8 +13,8 @@ SAME = {"0": "not_equivalent", "1": "equivalent"}
 DUPLICATE = {"0": "not_duplicate", "1": "duplicate"}
 ENTAILMENT = {name: name for name in ("entailment", "not_entailment")}
 INFERENCE = {name: name for name in ("entailment", "neutral", "contradiction")}
-SENTENCES = {"text": "sentence1", "text_b": "sentence2"}
-QUESTIONS = {"text": "question1", "text_b": "question2"}
+SENTENCES: dict[str, Any] = {"text": "sentence1", "text_b": "sentence2"}
+QUESTIONS: dict[str, Any] = {"text": "question1", "text_b": "question2"}
 SLICES = {"train": ["train.tsv", "train_slice.*"], "dev": ["dev.tsv", "dev_slice.*"]}
 PARAPHRASES = {"train": ["train.tsv", "msr_paraphrase_train.txt"], "test": ["test.tsv", "msr_paraphrase_test.txt"]}
 ADVERSARIAL = {"dev": ["dev.tsv", "*_dev.json"]}

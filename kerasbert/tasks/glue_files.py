@@ -50,7 +50,7 @@ def read(source: Path, task: Any) -> Numbered:
     Raises:
         InputError: columns that are not GLUE's, a row with too few of them, with file and line.
     """
-    (source,) = check_files([source])
+    source = Path(check_files([source])[0])
     rows = _rows(source, task)
     held = list(rows[0][1]) if rows else []
     called = {
@@ -135,7 +135,7 @@ def _numbered_labels(rows: Numbered, column: str | None, task: Any) -> Numbered:
     if column is None or not words or any(word.isdigit() for word in words):
         return rows
     numbers = {str(i): word for i, word in enumerate(words)}
-    return [(line, row | {column: numbers.get(row.get(column), row.get(column))}) for line, row in rows]
+    return [(line, row | {column: numbers.get(str(row.get(column)), row.get(column))}) for line, row in rows]
 
 
 def submission(

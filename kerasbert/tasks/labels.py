@@ -44,8 +44,8 @@ def check_classes(source: Source, column: str, values: Sequence[str]) -> None:
     classes, rows = set(values), len(values)
     if len(classes) < 2:
         raise InputError(f"{source} has one label only in column {column!r}: {min(classes)!r}; expected at least two")
-    numbers = list(map(_number, classes))
-    if len(classes) > FEW and None not in numbers:
+    numbers = [number for number in map(_number, classes) if number is not None]
+    if len(classes) > FEW and len(numbers) == len(classes):
         # 300 reals are 300 classes of a row each; whole numbers may be names of classes
         least = 2 if all(number == int(number) for number in numbers) else 5
         if rows < least * len(classes):
@@ -86,7 +86,7 @@ def absent(names: Sequence[str]) -> list[str]:
     return [f"no dev row has the label{'s' * (len(names) > 1)} {', '.join(map(repr, names[:10]))}"]
 
 
-def told(task: Any, columns: Sequence[Sequence[float]]) -> dict[str, dict[str, float]]:
+def told(task: Any, columns: Sequence[Any]) -> dict[str, dict[str, float]]:
     """What is known of each label, by its name.
 
     Args:

@@ -13,6 +13,7 @@ from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
+from kerasbert.text.base import Tokenizer
 
 
 def build(name: str, **changes: Any) -> Any:
@@ -26,7 +27,9 @@ def build(name: str, **changes: Any) -> Any:
     return built(family, specs.derive(spec, changes), name)
 
 
-def save(model: Any, directory: str | os.PathLike, *, tokenizer: Any = None, overwrite: bool = False) -> None:
+def save(
+    model: Any, directory: str | os.PathLike, *, tokenizer: Tokenizer | None = None, overwrite: bool = False
+) -> None:
     """Write a model directory, which every command and `load` take: Spec, weights, tokenizer, task and labels.
 
     Args:
@@ -78,7 +81,7 @@ def load(directory: str | os.PathLike) -> Any:
         InputError: no model there, an unfinished run, weights that do not fit.
     """
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
-        [*registry.families()]  # their classes are known to Keras once they are imported
+        _ = [*registry.families()]  # their classes are known to Keras once they are imported
         return keras.saving.load_model(directory)
     path = source.directory(directory)
     encoder, info = checkpoints.load_encoder(path)

@@ -1,9 +1,8 @@
 """The model of a task and its objective; what differs between kinds stands in their files."""
 
-from typing import Any
-
 import keras
 
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.readout import queries_of, readout
 from kerasbert.objectives.base import Objective
@@ -20,7 +19,7 @@ class TaskModel(HeadedModel):
         Where the head reads the first token alone, the last layer is computed for no other.
     """
 
-    def __init__(self, encoder: Any, task: Task, **kwargs):
+    def __init__(self, encoder: Encoder, task: Task, **kwargs):
         task_given, kind = task, task.how
         heads, shapes = kind.heads(encoder, task)
         super().__init__(encoder, heads, shapes, dtype=encoder.dtype_policy, **kwargs)
@@ -73,7 +72,7 @@ class TaskModel(HeadedModel):
 class TaskObjective(Objective):
     """A task's losses as an objective."""
 
-    def __init__(self, encoder: Any, task: Task):
+    def __init__(self, encoder: Encoder, task: Task):
         self.model = TaskModel(encoder, task, name="label_model")
         self.model.build()
         self.kind = self.model.kind

@@ -117,7 +117,8 @@ class MultiLabel(TaskKind):
         import tensorflow as tf
 
         probabilities = self.device(outputs, inputs)
-        chosen = probabilities >= self.answers.thresholds(len(model.labels))
+        kind: Any = self.answers
+        chosen = probabilities >= kind.thresholds(len(model.labels))
         names = tf.broadcast_to(tf.constant(list(model.labels)), tf.shape(chosen))
         answered = tf.ragged.boolean_mask(names, chosen)
         counts = tf.cast(answered.row_lengths(), tf.int32)
@@ -133,7 +134,8 @@ class MultiLabel(TaskKind):
         return ops.sigmoid(outputs["logits"])
 
     def _chosen(self, outputs):
-        return self.answers.chosen(self.answers.probabilities(np.asarray(outputs)))
+        kind: Any = self.answers
+        return kind.chosen(kind.probabilities(np.asarray(outputs)))
 
     def _counts(self, outputs, targets):
         """Of each label: rightly answered, answered, wanted."""

@@ -99,7 +99,7 @@ def _number(letter: Any, options: int, where: str) -> int:
 
 register_reader("swag", read_swag)
 register_reader("race", read_race)
-_PARTS = {"kind": "choice", "text": "context", "text_b": "choices"}
+_PARTS: dict[str, Any] = {"kind": "choice", "text": "context", "text_b": "choices"}
 _SPLITS = {"train": "train", "dev": "val", "test": "test"}
 register_task("choice", Task("choice", **_PARTS))
 register_task(

@@ -26,11 +26,12 @@ def read_sts(source: Path, task: Task) -> Numbered:
 
 def read_pairs(source: Path, task: Task) -> Numbered:
     """Rows of a table with anchors and positives; a column `negative` holds a text that is not to be near the anchor."""
-    rows = []
+    rows: Numbered = []
+    anchor, other = task.parts
     for line, row in numbered_table(source, columns=task.parts):
         negative = row.get(NEGATIVE)
-        positive = [row[task.text_b], negative] if negative else row[task.text_b]
-        rows.append((line, {task.text: row[task.text], task.text_b: positive}))
+        positive = [row[other], negative] if negative else row[other]
+        rows.append((line, {anchor: row[anchor], other: positive}))
     return rows
 
 
@@ -64,8 +65,14 @@ register_reader("sts", read_sts)
 register_reader("pairs", read_pairs)
 register_reader("nli_pairs", read_nli)
 _SCORES = {"train": ("stsb-en-train.csv",), "dev": ("stsb-en-dev.csv",)}
-_SENTENCES = {"text": "sentence1", "text_b": "sentence2", "label": "score", "metric": "spearman"}
-_ANCHORS = {"text": "anchor", "text_b": "positive", "label": "", "metric": "recall", "options": {"loss": "ranking"}}
+_SENTENCES: dict[str, Any] = {"text": "sentence1", "text_b": "sentence2", "label": "score", "metric": "spearman"}
+_ANCHORS: dict[str, Any] = {
+    "text": "anchor",
+    "text_b": "positive",
+    "label": "",
+    "metric": "recall",
+    "options": {"loss": "ranking"},
+}
 _SLICES = {"train": ("train_slice.csv",), "dev": ("dev_slice.csv",)}
 register_task("sts", Task("sts", "vector", **_SENTENCES, reader="sts", files=_SCORES, options={"loss": "cosine"}))
 register_task("pairs", Task("pairs", "vector", **_ANCHORS, reader="pairs"))

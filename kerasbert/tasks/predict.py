@@ -12,7 +12,8 @@ from kerasbert import answers, inputs, registry
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row
-from kerasbert.tasks.base import find, kind_of
+from kerasbert.layers.readout import readout
+from kerasbert.tasks.base import Task, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
 from kerasbert.tasks.load import load
 from kerasbert.tasks.task import one
@@ -135,8 +136,8 @@ def check_texts(model: Any, texts: Texts) -> list[Any]:
     kind, names = kind_of(model).answers, ("text",) if task is None else task.asked
     if kind.lists and kind.asked is None:
         return [one(kind.parts(text, names, f"text {i}")) for i, text in enumerate(texts)]
-    texts = [text if isinstance(text, str) else _parts(kind, text, names, i) for i, text in enumerate(texts)]
-    for i, text in enumerate(texts):
+    checked = [text if isinstance(text, str) else _parts(kind, text, names, i) for i, text in enumerate(texts)]
+    for i, text in enumerate(checked):
         pair = isinstance(text, tuple)
         if pair and len(text) != 2:
             raise InputError(f"text {i} has {len(text)} parts, expected 2: (text_a, text_b)")
@@ -146,7 +147,7 @@ def check_texts(model: Any, texts: Texts) -> list[Any]:
         if task is not None and pair != task.pair:
             received, expected = ("a pair", "one text") if pair else ("one text", "a pair (text_a, text_b)")
             raise InputError(f"text {i} is {received}, expected {expected}: the model's task is {task.name}")
-    return texts
+    return checked
 
 
 def _parts(kind: answers.Kind, text: Any, names: Sequence[str], number: int) -> Any:
@@ -156,7 +157,7 @@ def _parts(kind: answers.Kind, text: Any, names: Sequence[str], number: int) -> 
     return tuple(text) if isinstance(text, list | tuple) else text
 
 
-def _columns_of(table: Any, task: Any) -> list:
+def _columns_of(table: Any, task: Task | None) -> list:
     """The texts of a DataFrame, in the columns that the task names."""
     names = ["text"] if task is None else list(task.asked)
     for name in names:
@@ -264,7 +265,7 @@ def encode(
 
     kinds = {
         "mean": mean,
-        "first": lambda model, inputs: model(inputs, queries="first")["sequence"][:, 0],
+        "first": lambda model, inputs: readout(model(inputs, queries="first")["sequence"], None, "first"),
         "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
     }
     if pooling not in kinds:

@@ -98,5 +98,5 @@ def searched(
     for vector in vectors(model, queries, **settings).astype("float64"):
         scores = cosines(held, vector)
         nearest = np.argsort(-scores, kind="stable")[:top]
-        hits.append([Hit(int(i), texts[i], float(scores[i])) for i in nearest])
+        hits.append([Hit(int(i), texts[int(i)], float(scores[i])) for i in nearest])
     return hits

@@ -28,9 +28,9 @@ register_task("glue/sst2", Task("glue/sst2", text="sentence", labels={"0": "nega
 
 def find_task(task: str | Task, **columns: str | None) -> Task:
     """The task of that name, with other column names where given (text, text_b, label): they are of a table."""
-    task = registry.task(task) if isinstance(task, str) else task
+    known: Task = registry.task(task) if isinstance(task, str) else task
     named = {name: value for name, value in columns.items() if value}
-    return dataclasses.replace(task, **named, **({"reader": ""} if set(named) - {"metric"} else {}))
+    return dataclasses.replace(known, **named, **({"reader": ""} if set(named) - {"metric"} else {}))
 
 
 def split_files(data: Any, test: bool = False, task: Task | None = None) -> dict[str, Source]:

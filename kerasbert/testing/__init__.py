@@ -9,5 +9,5 @@ check_finetuning("mine", tmp_path, tmp_path / "run")
 
 from kerasbert import lazy
 
-_HOMES = dict.fromkeys(("check_finetuning", "check_model"), "battery")
+_HOMES: dict[str, str] = dict.fromkeys(("check_finetuning", "check_model"), "battery")
 __getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)

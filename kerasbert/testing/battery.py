@@ -9,6 +9,7 @@ import contextlib
 import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -68,8 +69,10 @@ class Subject:
     """A family made tiny, with what its pretraining needs.
 
     Args:
-        name: str, of a registered family. folder: where records are made, shared by the families that pack alike.
-        hidden: int, H. changes: Spec fields over the tiny ones.
+        name: str, of a registered family.
+        folder: where records are made, shared by the families that pack alike.
+        hidden: int, H.
+        changes: Spec fields over the tiny ones.
     """
 
     def __init__(self, name: str, folder: Path, hidden: int = 16, **changes):
@@ -152,7 +155,8 @@ def check_model(name: str, folder: Path, compiled: bool = True) -> None:
         folder: where records are made.
         compiled: bool, compare the parts that CPU training compiles too; families of one encoder need it once.
     """
-    subject = Subject(name, folder, dropout=0.0, **{"attention.dropout": 0.0})
+    still: dict[str, Any] = {"dropout": 0.0, "attention.dropout": 0.0}
+    subject = Subject(name, folder, **still)
     encoder = subject.encoder()
     program = subject.program(encoder)
     check_spec(subject)
@@ -233,7 +237,7 @@ def check_bfloat16(subject: Subject, encoder, program, batch, compiled: bool = T
         assert abs(ours - exact) < 0.05 * abs(exact), (ours, exact)
 
 
-def total(program, batch):
+def total(program, batch) -> Any:
     """The loss that is differentiated: sum(scale * sum / count)."""
     counts = program.weights(batch)
     with random.scope(tf.constant([0, 0], tf.uint32), batch["row"]):

@@ -11,12 +11,12 @@ from kerasbert.text.wordpiece import WordPiece
 
 __all__ = [
     "BytePairEncoding",
-    "Classification",
-    "Regression",
+    "Classification",  # pyright: ignore[reportUnsupportedDunderAll]  # of `__getattr__`
+    "Regression",  # pyright: ignore[reportUnsupportedDunderAll]  # of `__getattr__`
     "Tokenizer",
     "Tokens",
     "Unigram",
-    "Vector",
+    "Vector",  # pyright: ignore[reportUnsupportedDunderAll]  # of `__getattr__`
     "WordPiece",
     "held_tokenizer",
     "load_tokenizer",

@@ -20,7 +20,10 @@ class Segments(NamedTuple):
     """Tokens, and the pieces between them.
 
     Attributes:
-        ids: [S] int32, -1 for a piece. starts, ends: [S] int64, places. rows: [S] int64. splits: [B + 1] int64.
+        ids: [S] int32, -1 for a piece.
+        starts, ends: [S] int64, places.
+        rows: [S] int64.
+        splits: [B + 1] int64.
     """
 
     ids: tf.Tensor

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -95,8 +96,10 @@ class Tokenizer:
         template: (for one text, for two), see `parse_template`.
         added: tokens that are found in a text before the model reads the rest, see `added.AddedToken`.
     Attributes:
-        pad_id, unk_id, cls_id, sep_id, mask_id. special_ids: ids that no text gives and no objective selects, in the
-        order of PARTS, each once. languages: the table beside its files (`text.languages`), or None.
+        pad_id, unk_id, cls_id, sep_id, mask_id.
+        special_ids: ids that no text gives and no objective selects, in the
+        order of PARTS, each once.
+        languages: the table beside its files (`text.languages`), or None.
     Raises:
         InputError: empty vocabulary, a special token is missing, a piece occurs twice.
     """
@@ -126,8 +129,9 @@ class Tokenizer:
                 for piece in (*self.specials.values(), *(token.content for token in self.added if token.special))
             )
         )
-        found = (self._ids.get(self.specials.get(part, "")) if part in self.specials else None for part in PARTS)
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = found
+        numbers = {part: self._ids[piece] for part, piece in self.specials.items()}
+        self.pad_id, self.unk_id, self.sep_id = (numbers[part] for part in ("pad", "unk", "sep"))
+        self.cls_id, self.mask_id = numbers.get("cls"), numbers.get("mask")
         if not isinstance(template, Sequence) or [type(text) for text in template] != [str, str]:
             raise InputError(
                 f"template must be two strings, for one text and for two. Received: {str(template)[:60]!r}"
@@ -166,6 +170,14 @@ class Tokenizer:
         """Refuse added tokens that nothing can match, when everything that normalises is there."""
         if self.added:
             self.matchers  # noqa: B018
+
+    def save(self, directory: str | os.PathLike) -> None:
+        """Write the tokenizer's files."""
+        raise NotImplementedError
+
+    def continues(self, token_id: int) -> bool:
+        """Whether a token goes on where the one before ends, within a word."""
+        raise NotImplementedError
 
     def renumbered(self, ids: Iterable[int]) -> "Tokenizer":
         """The tokenizer with these pieces alone, in this order."""
@@ -280,16 +292,15 @@ class Tokenizer:
 
         The longer text loses tokens at its end first, as BERT's `_truncate_seq_pair` does.
         """
-        items = self.single if text_b is None else self.pair
-        texts = {"A": self.encode(text_a), "B": [] if text_b is None else self.encode(text_b)}
-        if length is not None:
-            budget = room(items, length)
-            kept = kept_tokens(budget, len(texts["A"]), len(texts["B"]))
-            texts = {name: ids[:count] for (name, ids), count in zip(texts.items(), kept)}
+        items, texts = (self.single, 1) if text_b is None else (self.pair, 2)
+        ids_a, ids_b = self.encode(text_a), [] if text_b is None else self.encode(text_b)
+        if length is not None and len(ids_a) + len(ids_b) + len(items) - texts > length:
+            a, b = kept_tokens(room(items, length), len(ids_a), len(ids_b))
+            ids_a, ids_b = ids_a[:a], ids_b[:b]
         token_ids: list[int] = []
         segment_ids: list[int] = []
         for text, special, segment in items:
-            ids = texts[text] if text else (special,)
+            ids = (special,) if not text else ids_a if text == "A" else ids_b
             token_ids += ids
             segment_ids += [segment] * len(ids)
         return token_ids, segment_ids

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.text.added import AddedToken, is_blank
@@ -264,7 +265,7 @@ def _to_bytes(piece: str) -> bytes:
 
 
 def _merge_of(merge: Sequence[str]) -> tuple[str, str]:
-    pieces = list(merge) if isinstance(merge, str | list | tuple) else [merge]
+    pieces: list[Any] = list(merge) if isinstance(merge, str | list | tuple) else [merge]
     if [type(piece) for piece in pieces] == [str, str]:
         return pieces[0], pieces[1]
     raise InputError(

@@ -54,14 +54,14 @@ class BytePairGraph(GraphTokenizer):
     form_is_text = True
 
     @tf.autograph.experimental.do_not_convert
-    def encode_plain(self, strings: Any) -> tf.RaggedTensor:
+    def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""
         codes, _ = self._decode(strings)
         return self._ids(codes)
 
     @tf.autograph.experimental.do_not_convert
     def tokenize_plain(
-        self, strings: Any, first: tf.Tensor | None = None
+        self, strings: tf.Tensor, first: tf.Tensor | None = None
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """`tokenize` of texts without added tokens."""
         codes, prefixed = self._decode(strings)
@@ -107,7 +107,7 @@ class BytePairGraph(GraphTokenizer):
             ends = tf.maximum(ends, starts)
         return starts - origins, ends - origins
 
-    def _decode(self, strings: Any) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    def _decode(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Strings [B] -> code points [B, (characters)] int32, and whether [B] int64 a blank was put before each."""
         strings = tf.convert_to_tensor(strings, tf.string)
         if not self._prefix:

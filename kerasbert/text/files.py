@@ -83,7 +83,7 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
             raise InputError(f"no tokenizer in {', '.join(path) or 'no files'}, expected tokenizer.json or vocab.txt")
         return _load(file, lowercase)
     path = Path(path)
-    file = path
+    file: Any = path
     if path.is_dir():
         file = tokenizer_file(path)
         if file is None:
@@ -116,7 +116,7 @@ def tokenizer_file(directory: Path | InMemory) -> Path | InMemory | None:
     return next((directory / name for name in NAMES if (directory / name).is_file()), models[0] if models else None)
 
 
-def _load(file: Path, lowercase: bool | None) -> Tokenizer:
+def _load(file: Any, lowercase: bool | None) -> Tokenizer:
     if file.suffix in SENTENCEPIECE:
         _check_class(file, "sentencepiece")
         return _from_sentencepiece(file, lowercase)

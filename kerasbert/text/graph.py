@@ -45,14 +45,14 @@ class GraphTokenizer(tf.Module):
         return tuple([Item(*item) for item in self._pair])
 
     @tf.autograph.experimental.do_not_convert
-    def encode(self, strings: Any) -> tf.RaggedTensor:
+    def encode(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Strings [B] -> ids [B, (tokens)] int32, without special tokens."""
         if self.raw is None and self.normal is None:
             return self.encode_plain(strings)
         return self.tokenize(strings)[0]
 
     @tf.autograph.experimental.do_not_convert
-    def tokenize(self, strings: Any) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+    def tokenize(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original text."""
         if self.raw is None and self.normal is None:
             return self.tokenize_plain(strings)
@@ -65,16 +65,16 @@ class GraphTokenizer(tf.Module):
         """The template of one text."""
         return tuple([Item(*item) for item in self._single])
 
-    def words(self, strings: Any) -> Words:
+    def words(self, strings: tf.Tensor) -> Words:
         """The words of raw texts [B], as `Tokenizer.words` splits them."""
         return split_words(decode(strings))
 
-    def encode_plain(self, strings: Any) -> tf.RaggedTensor:
+    def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""
         raise NotImplementedError
 
     def tokenize_plain(
-        self, strings: Any, first: tf.Tensor | None = None
+        self, strings: tf.Tensor, first: tf.Tensor | None = None
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """`tokenize` of texts without added tokens; `first` [B] bool: nothing stands before the text."""
         raise NotImplementedError

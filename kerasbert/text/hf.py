@@ -114,7 +114,9 @@ def added_beside(config: Mapping, numbers: Mapping, names: Mapping) -> list[dict
     """Added tokens of the files beside the vocabulary.
 
     Args:
-        config: tokenizer_config.json. numbers: added_tokens.json. names: special_tokens_map.json.
+        config: tokenizer_config.json.
+        numbers: added_tokens.json.
+        names: special_tokens_map.json.
     Returns:
         as `token_entry` gives them; those that only have a name (additional special tokens) without an id, at the end.
     """

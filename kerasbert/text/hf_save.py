@@ -73,7 +73,7 @@ def _post_processor(tokenizer: Tokenizer) -> dict:
         return template
     trim = {
         "type": "ByteLevel",
-        "add_prefix_space": tokenizer.add_prefix_space,
+        "add_prefix_space": tokenizer.settings()["add_prefix_space"],
         "trim_offsets": True,
         "use_regex": True,
     }

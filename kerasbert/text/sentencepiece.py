@@ -7,7 +7,7 @@ import struct
 import unicodedata
 from array import array
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kerasbert.errors import InputError
 
@@ -33,8 +33,10 @@ class Model(NamedTuple):
     Attributes:
         pieces, scores, types: one per id; scores are float32 values.
         charsmap: bytes, the compiled normalisation rules; empty for none.
-        dummy_prefix: bool, a blank is put before the text. remove_extra: bool, blanks are trimmed and runs are one.
-        escape: bool, a blank becomes U+2581. byte_fallback: bool, an unknown character becomes its bytes' pieces.
+        dummy_prefix: bool, a blank is put before the text.
+        remove_extra: bool, blanks are trimmed and runs are one.
+        escape: bool, a blank becomes U+2581.
+        byte_fallback: bool, an unknown character becomes its bytes' pieces.
     """
 
     pieces: tuple[str, ...]
@@ -54,8 +56,10 @@ def read_model(data: bytes) -> Model:
         InputError: damaged, no unigram model, or blanks at the end of words.
     """
     try:
-        fields = list(_fields(data))
-        items = [dict(_fields(value)) for number, value in fields if number == 1]
+        fields: list[tuple[int, Any]] = list(_fields(data))
+        items: list[dict[int, Any]] = [dict(_fields(value)) for number, value in fields if number == 1]
+        trainer: dict[int, Any]
+        normalizer: dict[int, Any]
         trainer, normalizer = (dict(_fields(dict(fields).get(number, b""))) for number in (2, 3))
         model = Model(
             pieces=tuple(item[1].decode() for item in items),

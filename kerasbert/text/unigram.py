@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kerasbert.errors import InputError
 from kerasbert.text.added import AddedToken
@@ -310,7 +310,7 @@ class Unigram(Tokenizer):
             a node on the path beat another way to its place.
         """
         length, scores, longest, pack, unpack = len(text), self._scores, self._longest, FLOAT.pack, FLOAT.unpack
-        best: list[float | None] = [0.0] + [None] * length
+        best: list[Any] = [0.0] + [None] * length
         begins, ids, gaps = [0] * (length + 1), [self.unk_id] * (length + 1), [1e30] * (length + 1)
         for begin in range(length):
             here = best[begin]

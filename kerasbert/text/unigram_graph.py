@@ -30,13 +30,13 @@ class UnigramGraph(GraphTokenizer):
             self._plain = tensorflow_text.SentencepieceTokenizer(plain, out_type=tf.int32, name="plain")
 
     @tf.autograph.experimental.do_not_convert
-    def encode_plain(self, strings: Any) -> tf.RaggedTensor:
+    def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""
         return self._sentencepiece.tokenize(_valid(strings))
 
     @tf.autograph.experimental.do_not_convert
     def tokenize_plain(
-        self, strings: Any, first: tf.Tensor | None = None
+        self, strings: tf.Tensor, first: tf.Tensor | None = None
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """`tokenize` of texts without added tokens."""
         return _in_characters(self._sentencepiece, _valid(strings))
@@ -85,7 +85,7 @@ def _in_characters(sentencepiece: Any, strings: tf.Tensor) -> tuple[tf.RaggedTen
     return ids, characters(starts), characters(ends)
 
 
-def _valid(strings: Any) -> tf.Tensor:
+def _valid(strings: tf.Tensor) -> tf.Tensor:
     """What is invalid UTF-8 becomes U+FFFD: sentencepiece would give one for each byte."""
     strings = tf.convert_to_tensor(strings, tf.string)
     return tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)

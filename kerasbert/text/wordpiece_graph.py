@@ -6,7 +6,6 @@ needs nothing of this but lower-casing. A SavedModel holds tables as constants a
 """
 
 import functools
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -134,7 +133,7 @@ class WordPieceGraph(GraphTokenizer):
             self._stand_ins, self._stood_for = (tf.constant(column, tf.int32) for column in zip(*back))
 
     @tf.autograph.experimental.do_not_convert
-    def encode_plain(self, strings: Any) -> tf.RaggedTensor:
+    def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""
         strings = tf.convert_to_tensor(strings, tf.string)
         simple = tf.strings.regex_full_match(strings, self._simple)
@@ -150,7 +149,7 @@ class WordPieceGraph(GraphTokenizer):
 
     @tf.autograph.experimental.do_not_convert
     def tokenize_plain(
-        self, strings: Any, first: tf.Tensor | None = None
+        self, strings: tf.Tensor, first: tf.Tensor | None = None
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """`tokenize` of texts without added tokens."""
         strings = tf.convert_to_tensor(strings, tf.string)

@@ -22,8 +22,13 @@ class Check:
     """A train step on one device of a slice.
 
     Args:
-        name: str, the model. where: Slice. batch: rows per replica. length: int. precision: str.
-        lowered: Lowered. compiled: Compiled, None with `lower_only`.
+        name: str, the model.
+        where: Slice.
+        batch: rows per replica.
+        length: int.
+        precision: str.
+        lowered: Lowered.
+        compiled: Compiled, None with `lower_only`.
     """
 
     name: str
@@ -43,6 +48,7 @@ class Check:
     def roofline(self) -> chips.Roofline:
         """The bound of one step."""
         at = self.compiled
+        assert at is not None  # a problem has no bound
         return chips.roofline(self.where, flops=at.flops, accessed=at.accessed, reduced=self.lowered.reduced)
 
     def to_json(self) -> dict[str, Any]:
@@ -131,9 +137,12 @@ def check_tpu(
     """Prove that a model's pretraining step runs on a TPU slice that is not here.
 
     Args:
-        model: `family/size`. topology: `v5e:2x2`, `v4:2x2x1`.
-        batch: rows per replica, which is a chip (on v4 one of its two cores). length: int S.
-        precision: "mixed_bfloat16" or "float32". accumulate: int, micro-batches per update.
+        model: `family/size`.
+        topology: `v5e:2x2`, `v4:2x2x1`.
+        batch: rows per replica, which is a chip (on v4 one of its two cores).
+        length: int S.
+        precision: "mixed_bfloat16" or "float32".
+        accumulate: int, micro-batches per update.
         changes: Spec fields at dotted paths.
         objective: as of `kb.pretrain`: name of another than the family's, or settings with the name as `name` among them.
         lower_only: do not compile, for slices that libtpu takes long for. It needs no extra.
@@ -218,7 +227,10 @@ def largest(
     largest that fits, and the smallest that does not.
 
     Args:
-        used: batch -> bytes, or TooLarge. batch: that does not fit. error: how it did not. state: bytes at batch 0.
+        used: batch -> bytes, or TooLarge.
+        batch: that does not fit.
+        error: how it did not.
+        state: bytes at batch 0.
         multiple: the answer is a multiple of it, and of 8 from 8 on.
 
     Returns:

@@ -81,7 +81,9 @@ def roofline(where: Slice, *, flops: float, accessed: float, reduced: float) -> 
     """The bound of one step on one device.
 
     Args:
-        where: Slice. flops: FLOPs. accessed: bytes from and to memory.
+        where: Slice.
+        flops: FLOPs.
+        accessed: bytes from and to memory.
         reduced: bytes that are summed over the replicas; a ring sends and receives 2 (n - 1) / n of them
             (Patarasu and Yuan, 2009), over links that carry half their bandwidth each way.
     """

@@ -1,5 +1,8 @@
 """libtpu as a compiler: it compiles for a topology that is not here. Needs the extra `tpu-check`."""
 
+# pyright: reportMissingImports=false
+# jax, jaxlib and libtpu are that extra's
+
 import dataclasses
 import os
 import re
@@ -26,7 +29,8 @@ class Compiled:
 
     Args:
         arguments, temporaries, code: bytes of HBM; arguments are the state and the batch, updated in place.
-        flops: FLOPs of one step. accessed: bytes that its instructions read and write.
+        flops: FLOPs of one step.
+        accessed: bytes that its instructions read and write.
         cycles: the compiler's own estimate for all instructions outside of loops.
         text: the compiled module.
     """
@@ -76,7 +80,7 @@ def compile_for(where: Slice, module: bytes) -> Compiled:
     import jax
     import numpy as np
     from jax._src import compiler
-    from jax._src.lib import xla_client
+    from jax._src.lib import xla_client  # pyright: ignore[reportPrivateImportUsage]
     from jax.experimental import topologies
 
     try:
@@ -108,7 +112,7 @@ def compile_for(where: Slice, module: bytes) -> Compiled:
 def _stablehlo(module: bytes) -> Any:
     """HLO as StableHLO, without the mhlo.copy that TensorFlow leaves at the results and libtpu does not read."""
     from jax._src.interpreters import mlir
-    from jaxlib import _jax
+    from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]  # compiled
     from jaxlib.mlir import ir
 
     with mlir.make_ir_context():

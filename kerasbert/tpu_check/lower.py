@@ -13,6 +13,7 @@ from kerasbert import spec as specs
 from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
 from kerasbert.layers import backend
+from kerasbert.objectives.base import Objective
 from kerasbert.spec import Spec
 from kerasbert.tpu_check import hlo
 from kerasbert.training.chips import GB
@@ -34,7 +35,7 @@ class ReplicaStep(StepCore):
         replicas: int. The others are StepCore's.
     """
 
-    def __init__(self, program: Any, optimizer: Any, replicas: int, **settings: Any):
+    def __init__(self, program: Objective, optimizer: Any, replicas: int, **settings: Any):
         super().__init__(program, optimizer, tf.distribute.get_strategy(), **settings)
         self.replicas = replicas
         self.reduced = 0
@@ -54,8 +55,10 @@ class Lowered:
     """A train step before the compiler.
 
     Args:
-        module: HloModuleProto, serialized. text: the same to read.
-        state: bytes of weights, optimizer and counters. reduced: bytes that are summed over the replicas.
+        module: HloModuleProto, serialized.
+        text: the same to read.
+        state: bytes of weights, optimizer and counters.
+        reduced: bytes that are summed over the replicas.
         problems: what a TPU cannot run of it.
     """
 
@@ -99,6 +102,12 @@ class Step:
             raise InputError(f"length {length}, expected at most {most} (embeddings.positions): lower --length")
         if precision not in PRECISIONS:
             raise InputError(f"precision {precision!r}, expected one that a TPU has: {', '.join(PRECISIONS)}")
+        vocabulary = specs.maybe(spec, "embeddings.vocabulary")
+        if vocabulary is None:
+            raise InputError(
+                f"the family {family.name} has no embeddings.vocabulary, which the shapes of a step depend on: name its "
+                "number of tokens so"
+            )
         kind = registry.objective(objective or family.objective)
         self.feature = PACKINGS[kind.packing].feature if specs.maybe(spec, "pooler") else None
         self.kept = kept_by(family)
@@ -107,7 +116,7 @@ class Step:
             encoder = family.encoder(spec)
             encoder.build()
             features = [self.feature] if self.feature else []
-            self.program = kind(encoder, _tokenizer(spec), features=features, settings=settings, seed=0)
+            self.program = kind(encoder, _tokenizer(vocabulary), features=features, settings=settings, seed=0)
         self.core = ReplicaStep(
             self.program,
             adamw(learning_rate=1e-4, steps=1000, warmup=100),
@@ -171,8 +180,6 @@ def lower(function: Callable, signature: Mapping[str, tf.TensorSpec]) -> tuple[b
     return module, text, hlo.problems(text)
 
 
-def _tokenizer(spec: Spec) -> Any:
+def _tokenizer(size: int) -> Any:
     """Stands for a tokenizer: the step's shapes depend on the vocabulary's size alone."""
-    return types.SimpleNamespace(
-        size=spec.embeddings.vocabulary, mask_id=4, special_ids=(0, 1, 2, 3, 4), continues=lambda token: False
-    )
+    return types.SimpleNamespace(size=size, mask_id=4, special_ids=(0, 1, 2, 3, 4), continues=lambda token: False)

@@ -32,7 +32,9 @@ class Checkpoint:
     """One complete checkpoint.
 
     Attributes:
-        step: int, updates that were made. path: its folder, or a local copy of it. state: json, what else the run needs.
+        step: int, updates that were made.
+        path: its folder, or a local copy of it.
+        state: json, what else the run needs.
     """
 
     step: int
@@ -129,7 +131,7 @@ class Checkpoints:
                 problem, manifest = _verify(path)
             except folders.ERRORS as error:
                 problem, manifest = f"{type(error).__name__}: {error}", {}
-            if not problem:
+            if not problem and path is not None:
                 found = Checkpoint(step, path, manifest["state"])
                 if self.remote:
                     weakref.finalize(found, shutil.rmtree, path, ignore_errors=True)

@@ -10,7 +10,10 @@ class Chip:
     """What one chip can do.
 
     Args:
-        hbm: bytes of memory. peak: bf16 FLOP/s. bandwidth: bytes/s of that memory. links: bytes/s between chips.
+        hbm: bytes of memory.
+        peak: bf16 FLOP/s.
+        bandwidth: bytes/s of that memory.
+        links: bytes/s between chips.
         devices: what XLA compiles for: one program a chip, on v4 one a core, which has half of everything.
     """
 

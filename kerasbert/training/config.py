@@ -101,14 +101,20 @@ class TrainConfig:
         from kerasbert.training.optimizers import check_optimizer
         from kerasbert.training.schedules import make_schedule
 
-        check_optimizer(self.optimizer, self.optimizer_options)
+        check_optimizer(self.optimizer, self.optimizer_options or {})
         if self.steps is not None:
             make_schedule(self.schedule, self.learning_rate, self.steps, self.warmup_steps, self.schedule_options)
 
     @property
+    def updates(self) -> int:
+        """The steps, once they are settled."""
+        assert self.steps is not None
+        return self.steps
+
+    @property
     def warmup_steps(self) -> int:
         """Updates of the warm-up: those asked for, or a tenth of the steps, which grows with them."""
-        return self.steps // 10 if self.warmup is None else self.warmup
+        return self.updates // 10 if self.warmup is None else self.warmup
 
     def to_json(self) -> dict[str, Any]:
         """What run.json holds of it: the fields of this class as they were asked for."""
@@ -152,7 +158,7 @@ class RunConfig(TrainConfig):
 class PretrainConfig(RunConfig):
     """Of `kerasbert.pretrain`."""
 
-    steps: int
+    steps: int  # pyright: ignore[reportGeneralTypeIssues]  # `option` gives it no default
     batch: int = 256
     learning_rate: float = 1e-4
     strategy: str = option("auto", STRATEGIES.format(",", " or multiworker"))
@@ -248,10 +254,10 @@ def options(config: Any) -> dict[str, dataclasses.Field]:
     found = getattr(config, "options", {}) if not dataclasses.is_dataclass(config) else {}
     for field in dataclasses.fields(config) if dataclasses.is_dataclass(config) else ():
         about = {}
-        for base in reversed(config.__mro__):
+        for base in reversed(config.__mro__):  # pyright: ignore[reportAttributeAccessIssue]  # it is a class
             said = vars(base).get("__dataclass_fields__", {}).get(field.name)
             about |= said.metadata if said is not None else {}
-        whole = dataclasses.field(default=field.default, metadata=about)
+        whole: Any = dataclasses.field(default=field.default, metadata=about)  # typeshed: the default's type
         whole.name, whole.type = field.name, field.type
         found[field.name] = whole
     return found
@@ -282,7 +288,8 @@ def _check(config: Any) -> None:
             continue
         whole = int in types_of(field)
         fits = isinstance(value, int if whole else numbers.Real) and not isinstance(value, bool)
-        if not (fits and math.isfinite(value) and value >= least):
+        number: Any = value if fits else math.nan
+        if not (math.isfinite(number) and number >= least):
             kind = "whole number" if whole else "number"
             raise InputError(f"{name} must be a {kind} of at least {least}. Received: {value!r}")
 
@@ -333,7 +340,6 @@ def _taking(function: Callable[..., Any], call: Callable[..., Any], *sources: Ca
     more = [p.replace(kind=p.KEYWORD_ONLY) for p in named.values() if p.name not in plain.parameters]
     signature = plain.replace(parameters=own + more)
 
-    @functools.wraps(function)
     def checked(*positional: Any, **given: Any) -> Any:
         given = {OLD_NAMES.get(name, name): value for name, value in given.items()}
         for name in given:
@@ -346,8 +352,9 @@ def _taking(function: Callable[..., Any], call: Callable[..., Any], *sources: Ca
                 bound.arguments.setdefault(parameter.name, parameter.default)
         return call(**bound.arguments)
 
-    checked.__signature__ = signature
-    checked.options = {name: field for source in reversed(sources) for name, field in options(source).items()}
+    whole: Any = functools.wraps(function)(checked)
+    whole.__signature__ = signature
+    whole.options = {name: field for source in reversed(sources) for name, field in options(source).items()}
     if function.__doc__:  # not under -OO
-        checked.__doc__ = function.__doc__.replace("{options}", described(checked.options))
-    return checked
+        whole.__doc__ = function.__doc__.replace("{options}", described(whole.options))
+    return whole

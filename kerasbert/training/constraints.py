@@ -23,6 +23,7 @@ class Constraint(Protocol):
         Raises:
             InputError: it does not fit the weights or the number of updates.
         """
+        ...
 
     def install(self, model: Any, steps: int) -> None:
         """Set the constraints of a built model; called under the strategy's scope."""
@@ -32,12 +33,15 @@ class Constraint(Protocol):
 
     def until(self, step: int) -> int | None:
         """The next update after `step` before which `begin` must be called; None for no other."""
+        ...
 
     def complete(self, step: int) -> bool:
         """Whether the weights after `step` updates are what was asked for, so that an evaluation of them counts."""
+        ...
 
     def tensors(self) -> "Mapping[str, np.ndarray]":
         """What a checkpoint must hold beside the weights: float32 by name, which nobody changes afterwards."""
+        ...
 
     def restore(self, tensors: "Safetensors") -> None:
         """Take them back; the weights are already the checkpoint's."""

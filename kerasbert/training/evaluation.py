@@ -22,7 +22,8 @@ def evaluate(
         model: a run's directory or a loaded model.
         data: a file with the task's columns, a folder, or rows in memory as `finetune` takes them. Of the file that a run
             held rows out of these rows count; of a folder its dev file, else what the run held out, else its test file.
-        length: int, tokens a text may have; the length of the task's training by default. batch: int, texts at once.
+        length: int, tokens a text may have; the length of the task's training by default.
+        batch: int, texts at once.
         split: "train", "dev" or "test", where another part of the data is wanted.
         language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
 
@@ -35,8 +36,8 @@ def evaluate(
         InputError: no task, files, columns, labels; a folder with training rows alone.
     """
     model = predict.as_model(model)
-    task = getattr(model, "task", None)
     predict.check_task(model)
+    task = model.task
     rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)
     longest = predict.longest(model, length)
     encoded = predict.encoded_rows(model, rows.texts, length, {"language": language})

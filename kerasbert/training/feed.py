@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.data.records import Records
+from kerasbert.objectives.base import Objective
 from kerasbert.training import results
 from kerasbert.training.phases import Phase, phase_at, stream_step
 
@@ -17,7 +18,9 @@ class Part:
     """Updates whose batches are of one shape: a phase.
 
     Attributes:
-        until: int, the update after its last. batch: int, rows. accumulate: int, micro-batches.
+        until: int, the update after its last.
+        batch: int, rows.
+        accumulate: int, micro-batches.
         tokens, flops: useful tokens of an update and its arithmetic, on average; 0 where they are not known.
     """
 
@@ -60,8 +63,13 @@ class RecordsFeed(Feed):
     """Records, one set for each phase.
 
     Args:
-        phases: the run's phases. records: of each phase. program: Objective.
-        steps: int, updates of the run. seed: int. devices: tf.distribute.Strategy. flops: of an update, by phase.
+        phases: the run's phases.
+        records: of each phase.
+        program: Objective.
+        steps: int, updates of the run.
+        seed: int.
+        devices: tf.distribute.Strategy.
+        flops: of an update, by phase.
     """
 
     fixed = True
@@ -70,7 +78,7 @@ class RecordsFeed(Feed):
         self,
         phases: Sequence[Phase],
         records: Sequence[Records],
-        program: Any,
+        program: Objective,
         *,
         steps: int,
         seed: int,

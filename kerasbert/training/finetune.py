@@ -16,11 +16,13 @@ from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.inputs import numbers
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.model import TaskObjective
+from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task, find_task
 from kerasbert.training import results
 from kerasbert.training.best import BestWeights
@@ -64,6 +66,7 @@ class FineTuning(Job):
     """A task's rows and the encoder that learns it."""
 
     kind = "finetune"
+    config: FinetuneConfig
 
     def __init__(self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig):
         check_local("finetune", config.out)
@@ -85,11 +88,13 @@ class FineTuning(Job):
         if self.split.train is None:
             where = data if isinstance(data, str | os.PathLike) else "data"
             raise InputError(f"{where} has no train file, expected train.tsv, train.csv or train.jsonl")
+        assert self.split.dev is not None  # `split` holds rows out
+        self.train_rows, self.dev_rows = self.split.train, self.split.dev
         if config.keep_head:
             self.task = _with_head_of(self.source, self.split.task)
         elif self.old is None or "held_out" in self.old:  # older runs go on with their numbers as they are
             self.task = self.split.task.how.fitted(
-                self.split.task, self.split.sources["train"], self.split.train.targets
+                self.split.task, self.split.sources["train"], self.train_rows.targets
             )
         else:
             self.task = self.split.task
@@ -108,11 +113,10 @@ class FineTuning(Job):
         if self.new_pooler:
             self.encoder = _with_pooler(self.encoder, self.name, config)
         self.longest = _longest(self.encoder, config.length, old, self.task.length if config.keep_head else None)
-        parts = (self.split.train, self.split.dev)
-        reads = {"kind": self.task.how, "declared": predict.declared(self.encoder)}
+        reads: dict[str, Any] = {"kind": self.task.how, "declared": predict.declared(self.encoder)}
         reads["settings"] = numbers(reads["declared"], self.encoder.tokenizer, self.task.settings)
         encode = functools.partial(encode_texts, self.encoder.tokenizer, longest=self.longest, **reads)
-        self.train, self.dev = [encode(part.texts) for part in parts]
+        self.train, self.dev = encode(self.train_rows.texts), encode(self.dev_rows.texts)
         self.task.how.check_batch(config.batch, self.devices.num_replicas_in_sync * config.accumulate)
         # an epoch is of rows: a text may be several, which stay together for some kinds
         epoch = len(self.train.units(self.task.how.together))
@@ -156,10 +160,10 @@ class FineTuning(Job):
 
     def feed(self, program, run):
         source = self.split.sources["train"]
-        return _Texts(self.train, self.task, self.split.train.targets, self.config, self.longest, self.devices, source)
+        return _Texts(self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source)
 
     def evaluation(self, program, run):
-        held = self.dev, self.split.dev, self.longest, run.directory, self.config.patience, self.constraint
+        held = self.dev, self.dev_rows, self.longest, Path(run.directory), self.config.patience, self.constraint
         return BestWeights(program.model, self.task, *held)
 
     def trained(self, evaluation):
@@ -198,7 +202,7 @@ def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str,
 def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tuple[Any, str, str]:
     """The encoder to train, its name, and the hash of its weights."""
     if set(changes or {}) - {"dropout", "attention.dropout"}:
-        raise InputError(f"cannot change {', '.join(changes)} of trained weights: only dropout may change")
+        raise InputError(f"cannot change {', '.join(changes or ())} of trained weights: only dropout may change")
     if not isinstance(model, str | os.PathLike):
         encoder = getattr(model, "encoder", model)
         if changes or policy != "float32":
@@ -219,13 +223,13 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
     return encoder, info.name, results.digest(model)
 
 
-def _lacks_pooler(encoder: Any, name: str) -> bool:
+def _lacks_pooler(encoder: Encoder, name: str) -> bool:
     """Whether the family has a pooler and this encoder, a masked LM's, has none."""
     had = registry.family(name.partition("/")[0]).spec
     return specs.maybe(had, "pooler", False) and not specs.maybe(encoder.spec, "pooler")
 
 
-def _with_pooler(encoder: Any, name: str, config: FinetuneConfig) -> Any:
+def _with_pooler(encoder: Encoder, name: str, config: FinetuneConfig) -> Any:
     """The same encoder with a pooler that starts at random: others' classifiers have one, without it none is exported."""
     keras.utils.set_random_seed(config.seed)
     with precision(config.precision):
@@ -238,11 +242,13 @@ def _with_pooler(encoder: Any, name: str, config: FinetuneConfig) -> Any:
     return made
 
 
-def _longest(encoder: Any, length: int | None, old: Mapping[str, Any] | None, before: int | None) -> int:
+def _longest(encoder: Encoder, length: int | None, old: Mapping[str, Any] | None, before: int | None) -> int:
     """Tokens of the longest text of a run.
 
     Args:
-        length: as asked for, or None. old: run.json of the run that goes on. before: of the head that is kept.
+        length: as asked for, or None.
+        old: run.json of the run that goes on.
+        before: of the head that is kept.
     """
     most, own = predict.positions(encoder), old["settings"].get("length") if old else None
     if length is None:
@@ -264,6 +270,7 @@ def _with_head_of(model: Any, task: Task) -> Task:
             f"{task.kind} with {', '.join(wanted) or 'none'}: leave keep_head out to train a new one"
         )
     kept = task_of(info)
+    assert kept is not None  # there is one in `info`
     same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer")}
     same |= {name: {**getattr(kept, name), **getattr(task, name)} for name in ("settings", "options")}
     return dataclasses.replace(task, **same)
@@ -280,14 +287,14 @@ class _Texts(Feed):
         config: FinetuneConfig,
         longest: int,
         devices: Any,
-        path: Path,
+        path: Source,
     ):
         self.encoded, self.devices, self.path = encoded, devices, path
         self.targets = task.how.scaled(task, targets)
         self.arguments = {"batch": config.batch, "longest": longest, "seed": config.seed, "task": task}
         self.together = task.how.together
         mean = sum(row.length for row in encoded.rows) / len(encoded.units(self.together))
-        self.parts = [Part(config.steps, config.batch, config.accumulate, tokens=config.batch * mean)]
+        self.parts = [Part(config.updates, config.batch, config.accumulate, tokens=config.batch * mean)]
 
     def batches(self, step):
         made = training_batches(self.encoded, self.targets, start=step, **self.arguments)

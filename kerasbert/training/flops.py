@@ -6,11 +6,11 @@ for recomputation; attention sees the mean length of a sequence (PaLM, Chowdhery
 """
 
 import os
-from typing import Any
 
 import tensorflow as tf
 
 from kerasbert.registry import Family
+from kerasbert.spec import Spec
 from kerasbert.training import chips
 from kerasbert.training.step import on_cpu
 
@@ -18,18 +18,21 @@ from kerasbert.training.step import on_cpu
 GPUS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12, "V100": 125e12, "T4": 65e12}
 
 
-def family_flops(family: Family, spec: Any, tokens: float, sequences: float, predictions: float) -> float:
+def family_flops(family: Family, spec: Spec, tokens: float, sequences: float, predictions: float) -> float:
     """`update_flops` as the family counts them; 0 where it cannot tell."""
     if family.flops is None and not family.has_blocks:
         return 0.0
     return (family.flops or update_flops)(spec, tokens, sequences, predictions)
 
 
-def update_flops(spec: Any, tokens: float, sequences: float, predictions: float) -> float:
+def update_flops(spec: Spec, tokens: float, sequences: float, predictions: float) -> float:
     """FLOPs of one update of an encoder with a masked-LM head.
 
     Args:
-        spec: Spec. tokens: useful tokens of the batch. sequences: rows. predictions: masked tokens of the batch.
+        spec: Spec.
+        tokens: useful tokens of the batch.
+        sequences: rows.
+        predictions: masked tokens of the batch.
 
     >>> from kerasbert.spec import Spec
     >>> round(update_flops(Spec(), 128.0, 1.0, 20.0) / 1e9, 1)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -122,7 +123,7 @@ def run(job: Job) -> keras.Model:
     trainer.train()
     job.trained(evaluation)
     if isinstance(evaluation, BestWeights):
-        evaluation.take(opened.directory)
+        evaluation.take(Path(opened.directory))
     else:
         take_average(trainer.core.optimizer)
     if trainer.chief:
@@ -136,7 +137,7 @@ def _open(job: Job, program: Objective) -> Run:
     config, chief = job.config, multiworker.is_chief(job.devices)
     description = config.to_json() | job.description()
     if job.constraint is not None:
-        description["projection"] = job.constraint.describe(program.model.encoder, config.steps)  # its old name
+        description["projection"] = job.constraint.describe(program.model.encoder, config.updates)  # its old name
     told: Mapping[str, Any] = {
         "strategy": job.strategy,
         "defaults": defaults(type(config)) | job.earlier(),

@@ -21,7 +21,8 @@ class Cluster:
     """This process among those of the run.
 
     Attributes:
-        workers: addresses. index: of this process; worker 0 is the chief.
+        workers: addresses.
+        index: of this process; worker 0 is the chief.
     """
 
     workers: tuple[str, ...]

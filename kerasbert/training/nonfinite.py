@@ -11,6 +11,7 @@ import numpy as np
 from kerasbert import spec as specs
 from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.layers.naming import values
+from kerasbert.objectives.base import Objective
 from kerasbert.storage import files, folders
 from kerasbert.storage.remote import is_remote
 from kerasbert.training.feed import Feed
@@ -20,12 +21,13 @@ FORMAT = 1
 
 
 def dump(
-    run: Run, program: Any, feed: Feed, step: int, logs: Mapping[str, float], state: Mapping[str, Any]
+    run: Run, program: Objective, feed: Feed, step: int, logs: Mapping[str, float], state: Mapping[str, Any]
 ) -> tuple[str, list[tuple[str, int]]]:
     """Write `dumps/step_N` into the run's directory: the batch, the weights before the update, the settings.
 
     Args:
-        step: int, updates made before this one. logs: of this one.
+        step: int, updates made before this one.
+        logs: of this one.
         state: what else the update depends on: iterations, scale, and the checkpoint to go on from.
 
     Returns:
@@ -44,7 +46,7 @@ def dump(
         **state,
     }
     arrays = io.BytesIO()
-    np.savez(arrays, **batch)
+    np.savez(arrays, allow_pickle=True, **batch)
 
     def write(folder: Path) -> None:
         (folder / "batch.npz").write_bytes(arrays.getvalue())

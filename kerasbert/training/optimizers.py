@@ -6,7 +6,7 @@ The step core reduces and clips the gradients; what is here only makes the updat
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -33,7 +33,10 @@ class ByPath:
         ema: float, factor of the moving average of the weights, 0 for none (see `take_average`).
     """
 
-    defaults: ClassVar[Mapping[str, float]] = MappingProxyType({})
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    built: bool  # these three are Keras'
+    weight_decay: float | None
+    _get_variable_index: Callable[[Any], int]
 
     def __init__(
         self,
@@ -44,17 +47,19 @@ class ByPath:
         ema: float = 0.0,
         **options: Any,
     ):
-        super().__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
+        parent: Any = super()  # a Keras optimizer
+        parent.__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
         self.not_decayed, self.layer_decay = None if not_decayed is None else tuple(not_decayed), layer_decay
 
     def build(self, variables: Sequence[Any]) -> None:
         """Make the slots; settle which rules hold for which weight."""
+        parent: Any = super()
         if self.built:
             return
         paths = [variable.path for variable in variables]
         self._decayed = tuple(decayed(paths, self.not_decayed))
         self._factors = tuple(layer_factors(paths, self.layer_decay))
-        super().build(variables)
+        parent.build(variables)
 
     def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
         """`update_step` does it."""
@@ -120,8 +125,9 @@ class Adafactor(ByPath, keras.optimizers.Optimizer):
     weight decay, rate * decay * x, where it is asked for; the paper has none.
 
     Args:
-        beta_2_decay: float, beta_2 is 1 - n^beta_2_decay. epsilon_1, epsilon_2: float, of the squared gradient and of the
-            weights' scale. clip_threshold: float d, largest RMS of an update.
+        beta_2_decay: float, beta_2 is 1 - n^beta_2_decay.
+        epsilon_1, epsilon_2: float, of the squared gradient and of the weights' scale.
+        clip_threshold: float d, largest RMS of an update.
     """
 
     defaults = MappingProxyType({"beta_2_decay": -0.8, "epsilon_1": 1e-30, "epsilon_2": 1e-3, "clip_threshold": 1.0})

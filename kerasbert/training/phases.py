@@ -114,6 +114,7 @@ def phase_at(phases: Sequence[Phase], step: int) -> tuple[int, int]:
         raise InputError(f"step must be at least 0. Received: {step}")
     first = 0
     for index, phase in enumerate(phases[:-1]):
+        assert phase.steps is not None  # only the last leaves them out, see `check_phases`
         if step < first + phase.steps:
             return index, first
         first += phase.steps
@@ -132,5 +133,5 @@ def stream_step(phases: Sequence[Phase], step: int) -> int:
     """
     index, first = phase_at(phases, step)
     phase = phases[index]
-    read = sum(earlier.steps * earlier.batch for earlier in phases[:index] if earlier.data == phase.data)
+    read = sum((earlier.steps or 0) * earlier.batch for earlier in phases[:index] if earlier.data == phase.data)
     return -(-read // phase.batch) + step - first

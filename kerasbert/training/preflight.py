@@ -11,7 +11,7 @@ import subprocess
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
@@ -23,12 +23,14 @@ from kerasbert.training.strategy import Place, parse
 
 
 def preflight(
-    strategy: str, *, data: Sequence[str | os.PathLike], out: str | os.PathLike, batches: Sequence[tuple[int, int]]
+    strategy: str, *, data: Iterable[str | os.PathLike], out: str | os.PathLike, batches: Sequence[tuple[int, int]]
 ) -> Place:
     """Refuse what cannot work on a strategy, before it is connected.
 
     Args:
-        strategy: name. data: directories of records. out: the run's directory.
+        strategy: name.
+        data: directories of records.
+        out: the run's directory.
         batches: (batch, accumulate) of every phase.
 
     Raises:
@@ -105,7 +107,8 @@ def kept_numbers(spec: Spec, rows: int, length: int, predictions: float) -> floa
     """Numbers that the backward pass of blocks and a token head keeps: 7 H + F + N S a token and layer, and the logits.
 
     Args:
-        rows, length: int, B and S of a micro-batch on the chip. predictions: float, predicted positions per token.
+        rows, length: int, B and S of a micro-batch on the chip.
+        predictions: float, predicted positions per token.
     """
     width = sum(
         7 * spec.hidden + spec.per_layer(spec.feedforward.width, i) + spec.per_layer(spec.attention.heads, i) * length
@@ -122,7 +125,7 @@ def kept_by(family: Family) -> Callable[[Any, int, int, float], float]:
 
 
 def estimate_hbm(
-    spec: Any,
+    spec: Spec,
     parameters: int,
     rows: int,
     length: int,
@@ -139,8 +142,12 @@ def estimate_hbm(
     bfloat16 it gives 1.0 GB of temporaries at 32 x 128 and 3.8 GB at 128 x 128, where the TPU compiler has 1.0 and 4.0.
 
     Args:
-        spec: Spec. parameters: int, weights with heads. rows: int, sequences of a micro-batch on the chip. length: int S.
-        half: bool, activations of two bytes. predictions: float, predicted positions per token.
+        spec: Spec.
+        parameters: int, weights with heads.
+        rows: int, sequences of a micro-batch on the chip.
+        length: int S.
+        half: bool, activations of two bytes.
+        predictions: float, predicted positions per token.
         kept: a family's own count of the numbers that are kept (`Family.memory`).
     """
     bytes_kept = (2 if half else 4) * kept(spec, rows, length, predictions)
@@ -165,7 +172,7 @@ def hbm_warning(found: dict[str, float], kind: str | None) -> str | None:
 
 def warn_of_memory(
     place: Place,
-    spec: Any,
+    spec: Spec,
     parameters: int,
     rows: int,
     length: int,

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ from kerasbert.checkpoints import source as sources
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
+from kerasbert.text.base import Tokenizer
 from kerasbert.training import flops, results
 from kerasbert.training.config import PretrainConfig, configured
 from kerasbert.training.feed import RecordsFeed, verify
@@ -53,6 +55,7 @@ class Pretraining(Job):
     """Records, phases, held-out records and the source of the encoder."""
 
     kind = "pretrain"
+    config: PretrainConfig
 
     def __init__(self, model: str | os.PathLike | keras.Model, data: str | os.PathLike, config: PretrainConfig):
         self.config, self.strategy = config, resolve(config.strategy)
@@ -102,7 +105,7 @@ class Pretraining(Job):
     def build(self):
         config, spec = self.config, self.source.spec
         self.program = program = self.source.program(self.first, self.tokenizer, self.settings, config)
-        check_rules(config.optimizer_options, program.model.trainable_variables)
+        check_rules(config.optimizer_options or {}, program.model.trainable_variables)
         for phase, held in zip(self.phases, self.records):
             rows = phase.batch // (self.devices.num_replicas_in_sync * phase.accumulate)
             size = program.model.count_params(), rows, held.length
@@ -126,7 +129,7 @@ class Pretraining(Job):
     def feed(self, program, run):
         parts = zip(self.phases, self.records)
         work = [_flops(self.source, phase, held, phase.settings(self.settings)) for phase, held in parts]
-        steps, seed = self.config.steps, self.config.seed
+        steps, seed = self.config.updates, self.config.seed
         return RecordsFeed(self.phases, self.records, program, steps=steps, seed=seed, devices=self.devices, flops=work)
 
     def evaluation(self, program, run):
@@ -184,7 +187,7 @@ def _said(evaluated: list[Records] | None, held_out: Any) -> str | None:
     return "last rows" if any(held.first for held in evaluated) else "last shard"
 
 
-def _check(records: Records, tokenizer: Any, source: "_Source", first: Records) -> None:
+def _check(records: Records, tokenizer: Tokenizer, source: "_Source", first: Records) -> None:
     """Refuse records that do not go with the model, or with the run's first ones."""
     for known in (tokenizer, source.tokenizer):
         records.check(known or tokenizer, specs.maybe(source.spec, "embeddings.vocabulary", math.inf))
@@ -244,8 +247,12 @@ def _accepted(model: str, directory: Any, info: checkpoints.ModelInfo) -> regist
 class _Source:
     """Where the encoder comes from: a name, a directory or an object."""
 
-    def __init__(self, model: Any, init: Any, changes: Mapping[str, Any] | None, tokenizer: Any):
-        self.directory, self.encoder, self.digest, self.tokenizer, self.remark = (None,) * 5
+    def __init__(self, model: Any, init: Any, changes: Mapping[str, Any] | None, tokenizer: Tokenizer):
+        self.directory: Path | None = None
+        self.encoder: Any = None
+        self.digest: str | None = None
+        self.tokenizer: Tokenizer | None = None
+        self.remark: str | None = None
         changes = dict(changes or {})
         if init is not None:
             self.directory = sources.directory(init)
@@ -291,7 +298,7 @@ class _Source:
                 f"the objective {self.objective_name} is no subclass of kerasbert.objectives.base.Objective: derive it from that"
             )
 
-    def program(self, records: Records, tokenizer: Any, settings: Any, config: PretrainConfig) -> Objective:
+    def program(self, records: Records, tokenizer: Tokenizer, settings: Any, config: PretrainConfig) -> Objective:
         """The objective with these settings on the model, built under the strategy's scope that is open."""
         keras.utils.set_random_seed(config.seed)
         with precision(config.precision):

@@ -52,7 +52,8 @@ class Meter:
     """Rates of the updates since the last reading, and the time left.
 
     Args:
-        parts: of the run. peak: float, FLOP/s of all devices, or None where it is not known.
+        parts: of the run.
+        peak: float, FLOP/s of all devices, or None where it is not known.
     """
 
     def __init__(self, parts: Sequence[Part], peak: float | None = None):
@@ -75,7 +76,7 @@ class Meter:
 
     def read(self, again: bool = True) -> dict[str, float]:
         """Rates by name, and, with `again`, start again; nothing before there are two updates."""
-        if not self.updates:
+        if not self.updates or self.since is None:
             return {}
         now = time.monotonic()
         seconds = max(now - self.since, 1e-9)
@@ -119,7 +120,9 @@ class Progress:
     """One short line: loss, accuracies, useful tokens per second, utilisation, time left.
 
     Args:
-        steps: int, of the whole run. start: int, already made. quiet: bool.
+        steps: int, of the whole run.
+        start: int, already made.
+        quiet: bool.
     """
 
     def __init__(self, steps: int, start: int = 0, quiet: bool = False):

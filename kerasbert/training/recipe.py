@@ -64,7 +64,8 @@ class Recipe:
     """A recipe's sections, each a dict of arguments; empty where the file has none.
 
     Attributes:
-        pretrain, finetune, export: of the functions of those names. prepare: of `Prepare`.
+        pretrain, finetune, export: of the functions of those names.
+        prepare: of `Prepare`.
     """
 
     pretrain: dict[str, Any]

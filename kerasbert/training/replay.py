@@ -17,6 +17,7 @@ from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.naming import names
+from kerasbert.objectives.base import Objective
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task
 from kerasbert.training.nonfinite import FORMAT
@@ -71,7 +72,7 @@ def _program(content: dict[str, Any], features: Collection[str]) -> Any:
 class _Again:
     """One forward and backward pass, layer by layer."""
 
-    def __init__(self, program: Any, batch: dict[str, tf.Tensor], content: dict[str, Any]):
+    def __init__(self, program: Objective, batch: dict[str, tf.Tensor], content: dict[str, Any]):
         self.program, self.batch, self.rows = program, batch, content["rows"]
         self.key = random.key(content["settings"]["seed"], "dropout", tf.constant(content["iterations"], tf.int32))
         self.scale = content.get("scale") or 1.0

@@ -11,8 +11,10 @@ from typing import Any
 from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
+from kerasbert.spec import Spec
 from kerasbert.storage import files, folders
 from kerasbert.storage.remote import is_remote
+from kerasbert.text.base import Tokenizer
 from kerasbert.training.runs import Run, say
 
 
@@ -32,35 +34,36 @@ def write(run: Run, **parts: Any) -> None:
 
 
 def _write(run: Run, **parts: Any) -> None:
-    remote = is_remote(run.directory)
+    remote, directory = is_remote(run.directory), Path(run.directory)
     with tempfile.TemporaryDirectory(prefix=".model.", dir=None if remote else run.directory) as folder:
         checkpoints.write_model(folder, **parts)
         made = Path(folder)
         if remote:
-            folders.upload(made, run.directory, last="weights.safetensors")
+            folders.upload(made, str(run.directory), last="weights.safetensors")
             run.finish()
             return
         for file in made.rglob("*"):
             files.sync(file)
-        shutil.rmtree(run.directory / "tokenizer", ignore_errors=True)
+        shutil.rmtree(directory / "tokenizer", ignore_errors=True)
         for name in ("tokenizer", "model.json", "weights.safetensors"):
             if (made / name).exists():
-                os.replace(made / name, run.directory / name)
-        files.sync(run.directory)
+                os.replace(made / name, directory / name)
+        files.sync(directory)
     run.finish()
 
 
-def begin(run: Run, spec: Any, name: str, tokenizer: Any, **parts: Any) -> None:
+def begin(run: Run, spec: Spec, name: str, tokenizer: Tokenizer, **parts: Any) -> None:
     """Put model.json and the tokenizer into a local run's directory before the first update: a checkpoint is a model then.
 
     Args:
         parts: task, labels, plugin: what `checkpoints.describe` takes.
     """
-    if is_remote(run.directory) or (run.directory / "model.json").exists():
+    directory = Path(run.directory)
+    if is_remote(run.directory) or (directory / "model.json").exists():
         return
     if tokenizer is not None:
-        tokenizer.save(run.directory / "tokenizer")
-    files.write_json(run.directory / "model.json", checkpoints.describe(spec, name, **parts))
+        tokenizer.save(directory / "tokenizer")
+    files.write_json(directory / "model.json", checkpoints.describe(spec, name, **parts))
 
 
 def load_heads(directory: str | os.PathLike, heads: Mapping[str, Any]) -> None:

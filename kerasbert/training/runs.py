@@ -33,7 +33,8 @@ class Run:
     """A run and its place.
 
     Attributes:
-        directory: Path, or str where it is an address. description: what run.json holds.
+        directory: Path, or str where it is an address.
+        description: what run.json holds.
         finished: whether it had done all its steps when opened.
     """
 
@@ -55,7 +56,7 @@ class Run:
         if is_remote(self.directory):
             self.waiting.append(line)
             return
-        with (self.directory / "metrics.jsonl").open("a") as file:
+        with (Path(self.directory) / "metrics.jsonl").open("a") as file:
             file.write(line)
 
     def flush(self) -> None:
@@ -108,21 +109,25 @@ class Run:
             entry |= {"until": step, "schedule": settings.schedule, "learning_rates": rates}
         _write_json(self.directory, self.description)
         before, after = rates
-        return step and (
-            f"{self.directory} was to have {waiting[-1]['steps']} updates and now has {settings.steps}: the learning rate "
-            f"goes from {before:.3g} at update {step} to {after:.3g} at update {step + 1}. run.json records both schedules; "
-            "--overwrite trains anew under one"
+        return (
+            None
+            if not step
+            else (
+                f"{self.directory} was to have {waiting[-1]['steps']} updates and now has {settings.steps}: the learning rate "
+                f"goes from {before:.3g} at update {step} to {after:.3g} at update {step + 1}. run.json records both schedules; "
+                "--overwrite trains anew under one"
+            )
         )
 
     @contextlib.contextmanager
     def local(self) -> Iterator[Path]:
         """The folder of the run's model directory; a copy of it where the run is at an address."""
         if not is_remote(self.directory):
-            yield self.directory
+            yield Path(self.directory)
             return
         with tempfile.TemporaryDirectory(prefix="kerasbert.") as folder:
             folders.download(
-                self.directory, Path(folder), ("run.json", "model.json", "weights.safetensors", "tokenizer")
+                str(self.directory), Path(folder), ("run.json", "model.json", "weights.safetensors", "tokenizer")
             )
             yield Path(folder)
 
@@ -209,7 +214,7 @@ def _gone_on(directory: Path | str, old: dict[str, Any], new: Mapping[str, Any],
 
 def _remove(directory: Path | str) -> None:
     if is_remote(directory):
-        folders.remove(directory)
+        folders.remove(str(directory))
     else:
         shutil.rmtree(directory)
 
@@ -222,7 +227,7 @@ def run_in(out: str | os.PathLike) -> dict[str, Any] | None:
 def data_of(directory: str | os.PathLike) -> dict[str, Path]:
     """The train and dev files of a fine-tuned run, if they still lie where they did and hold the same; else none."""
     described = _read(Path(directory)) or {}
-    hashes = described["settings"].get("data") if "data" in described else None
+    hashes = (described["settings"].get("data") or {}) if "data" in described else {}
     found = {}
     if hashes and set(hashes) != set(described["data"]):  # some were in memory
         return {}
@@ -254,7 +259,7 @@ def _begin(directory: Path | str, description: Mapping[str, Any]) -> None:
     used = (
         folders.names(directory)
         if is_remote(directory)
-        else directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+        else (path := Path(directory)).exists() and (not path.is_dir() or any(path.iterdir()))
     )
     if used:
         raise InputError(f"{directory} holds something that is not a run. Choose another --out")
@@ -272,7 +277,7 @@ def _read(directory: Path | str) -> dict[str, Any] | None:
         return None
     try:
         old = json.loads(content)
-        old["settings"]["steps"], old["kind"]
+        _ = old["settings"]["steps"], old["kind"]
         return old
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({error}). Choose another --out or remove the folder") from error
@@ -284,7 +289,8 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     was, now = _flat(old["settings"]), _flat(new["settings"])
     found = []
     for name in dict.fromkeys([*was, *now]):
-        a, b = was.get(name), now.get(name)
+        a: Any = was.get(name)
+        b: Any = now.get(name)
         if a != b and not (name == "steps" and b > a):
             found.append(f"{name} is {a!r:.200} there, {b!r:.200} asked for")
     return found
@@ -299,7 +305,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def environment() -> dict[str, Any]:
     """Versions, threads and git commit, which a bit-identical repetition needs."""
-    versions = {"kerasbert": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    versions: dict[str, str | None] = {"kerasbert": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("tensorflow", "keras", "numpy"):
         try:
             versions[name] = importlib.metadata.version(name)

@@ -16,7 +16,9 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up to `peak` at update `warmup`, then what a subclass says.
 
     Args:
-        peak: float, largest rate. steps: int, updates of the run. warmup: int, updates of the warm-up.
+        peak: float, largest rate.
+        steps: int, updates of the run.
+        warmup: int, updates of the warm-up.
 
     Raises:
         InputError: a run shorter than its warm-up.
@@ -57,7 +59,8 @@ class PolynomialSchedule(Schedule):
     """Down to `end` along (what is left)^power; power 1 and end 0 are the linear schedule.
 
     Args:
-        power: float. end: float, the last rate as a part of the peak.
+        power: float.
+        end: float, the last rate as a part of the peak.
     """
 
     def __init__(self, peak: float, steps: int, warmup: int = 0, power: float = 1.0, end: float = 0.0):

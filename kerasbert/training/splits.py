@@ -35,7 +35,8 @@ class Split:
 
     Attributes:
         task: with its labels.
-        sources: split -> file or rows in memory. digests: split -> sha256.
+        sources: split -> file or rows in memory.
+        digests: split -> sha256.
         train, dev: Rows; None where the data have none.
         held_out: numbers of the rows that were held out, as run.json has them; None with dev rows of their own.
         lines: what a user should know of them.
@@ -55,13 +56,13 @@ class Split:
             return self.sources
         name = _name(self.sources["train"])
         told = {"train": f"the training rows of {name}", "dev": f"the rows held out of {name}"}
-        return {part: in_memory(rows, told[part]) for part, rows in (("train", self.train), ("dev", self.dev))}
+        return {part: in_memory(rows, told[part]) for part, rows in (("train", self.train), ("dev", self.dev)) if rows}
 
 
 def in_memory(rows: Rows, name: str) -> Memory:
     """Rows of a file as rows in memory, which are called by that name."""
     parts = [text if isinstance(text, tuple) else (text,) for text in rows.texts]
-    return Memory(tuple((*texts, value) for texts, value in zip(parts, rows.labels)), name)
+    return Memory(tuple((*texts, value) for texts, value in zip(parts, rows.labels or ())), name)
 
 
 def split(
@@ -118,7 +119,7 @@ def split(
 
 
 def _held_out(
-    task: Task, rows: Rows, digests: Mapping[str, str], begun: Mapping[str, Any] | None, start: Any, seed: int
+    task: Task, rows: Rows, digests: Mapping[str, str], begun: Mapping[str, Any] | None, start: Any, seed: int | None
 ) -> np.ndarray:
     """Numbers of the rows to hold out."""
     if begun is None and isinstance(start, str | os.PathLike):
@@ -168,7 +169,8 @@ def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None
         single = set(sources) == {"train"} and not (
             isinstance(data, Mapping) or (isinstance(data, str | os.PathLike) and Path(data).is_dir())
         )
-    train, rows, numbers = sources.get("train"), None, None
+    train = sources.get("train")
+    rows = numbers = None
     if train is not None and described and "dev" not in sources:
         trained = (described["settings"].get("data") or {}) if described["kind"] != "pretrain" else {}
         digest = tables.digest(train)
@@ -185,10 +187,10 @@ def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None
         ),
         None,
     )
-    if numbers is not None and wanted == "dev":
+    if train is not None and rows is not None and numbers is not None and wanted == "dev":
         rows = rows.take(numbers)
         return rows, f"{_count(rows)} held out of {_name(train)}"
-    if numbers is not None and wanted == "train":
+    if train is not None and rows is not None and numbers is not None and wanted == "train":
         rows = rows.take(without(len(rows.texts), numbers))
         return rows, f"{_count(rows)} of {_name(train)} that the model was trained on"
     if wanted is None and single:
@@ -207,7 +209,9 @@ def training_texts(run: Any, task: Task | None) -> list[Any] | None:
     if task is None or "train" not in sources:
         return None
     rows = read_rows(task, sources["train"])
-    numbers = numbers_of(runs.description_of(run), tables.digest(sources["train"]), len(rows.texts))
+    described = runs.description_of(run)
+    assert described is not None  # it has data
+    numbers = numbers_of(described, tables.digest(sources["train"]), len(rows.texts))
     rows = rows if numbers is None else rows.take(without(len(rows.texts), numbers))
     return answerable(task, rows.texts)
 

@@ -57,8 +57,8 @@ class StepCore:
         optimizer._all_reduce_sum_gradients = list
         with strategy.scope():
             optimizer.build(program.model.trainable_variables)
-            self.scale = tf.Variable(2.0**15, trainable=False) if loss_scaling else None
-            self.good_steps = tf.Variable(0, trainable=False) if loss_scaling else None
+            self.scale: Any = tf.Variable(2.0**15, trainable=False) if loss_scaling else None
+            self.good_steps: Any = tf.Variable(0, trainable=False) if loss_scaling else None
         self.variables_of_model = program.model.trainable_variables
         self.variables = [variable.value for variable in self.variables_of_model]
         # One graph per shape of a batch for the gradients, one in all for the optimizer

@@ -25,8 +25,10 @@ class Place:
     """A strategy's name, taken apart.
 
     Attributes:
-        kind: "cpu", "gpu", "tpu" or "multiworker". count: int, devices; None where only the devices themselves can tell.
-        tpu: "local" or a name. zone: of the TPU, None for this machine's own.
+        kind: "cpu", "gpu", "tpu" or "multiworker".
+        count: int, devices; None where only the devices themselves can tell.
+        tpu: "local" or a name.
+        zone: of the TPU, None for this machine's own.
     """
 
     kind: str
@@ -94,6 +96,7 @@ def strategy(name: str = "auto") -> tf.distribute.Strategy:
         return _tpu(place)
     if place.kind == "multiworker":
         return multiworker.connect()
+    assert place.count is not None  # of a CPU or GPUs
     if place.kind == "cpu":
         if place.count == 1:
             gpus = tf.config.list_physical_devices("GPU")  # which TensorFlow would take

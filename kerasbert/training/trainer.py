@@ -69,8 +69,8 @@ class Trainer:
         with strategy.scope():
             optimizer = make_optimizer(config)
             if constraint is not None:
-                constraint.install(program.model, config.steps)
-        compiled = config.steps * program.model.count_params() > COMPILE_FROM
+                constraint.install(program.model, config.updates)
+        compiled = config.updates * program.model.count_params() > COMPILE_FROM
         self.core = StepCore(
             program,
             optimizer,
@@ -102,10 +102,10 @@ class Trainer:
         self._note()
         if step and self.chief:
             results.say(f"going on from step {step}", self.config.quiet)
-        self.progress = Progress(self.config.steps, step, self.config.quiet)
+        self.progress = Progress(self.config.updates, step, self.config.quiet)
         if self.chief and (line := self.run.grow(self.config, step)):
             self.progress.say(line)
-        if self.stopped and step < self.config.steps:
+        if self.stopped and step < self.config.updates:
             self.progress.say(f"stopped at update {step} for want of a better metric: more steps change nothing")
         self.writer = tf.summary.create_file_writer(folders.join(self.run.directory, "tensorboard"))
         self.meter = Meter(self.feed.parts, self.config.peak or flops.peak(self.strategy))
@@ -120,7 +120,8 @@ class Trainer:
         self._note()
 
     def _train(self, step: int) -> None:
-        steps, batches, part, config = self.config.steps, None, None, self.config
+        config, steps, part = self.config, self.config.updates, None
+        batches: Iterator[Any] | None = None
         if self.loop > 1 and step == 0:
             self._save(step)  # what to go back to where an update within the first call is not finite
         if step == steps and self.evaluate is None:
@@ -128,7 +129,7 @@ class Trainer:
         while step < steps and not self.stopped:
             if self.interrupted:
                 self._leave(step)
-            if part is not self.feed.part(step):
+            if part is None or part is not self.feed.part(step):
                 part, batches = self.feed.part(step), None
                 self.core.set_accumulate(part.accumulate)
                 self.meter.begin()
@@ -161,7 +162,7 @@ class Trainer:
             self._save(step)
         self.checkpoints.wait()
         self._note()
-        interruption.leave(self.interrupted)
+        interruption.leave(self.interrupted or 0)
 
     def _note(self) -> None:
         """What to say of this run from now on when it is interrupted."""
@@ -172,7 +173,8 @@ class Trainer:
 
     def _until(self, step: int, part: Part) -> int:
         """The next update before which something other than an update happens."""
-        config, found = self.config, [self.config.steps, part.until if step < part.until else self.config.steps]
+        config, steps = self.config, self.config.updates
+        found = [steps, part.until if step < part.until else steps]
         for every in (
             config.save_every,
             config.keep_every,
@@ -205,7 +207,7 @@ class Trainer:
     def _nonfinite(self, step: int, logs: Mapping[str, float]) -> Mapping[str, float]:
         """No weight has changed. Write the dump; stop, or go on where updates may be left out."""
         self.checkpoints.wait()
-        state = {"iterations": self._iterations(), "checkpoint": max(0, self.saved)}
+        state: dict[str, Any] = {"iterations": self._iterations(), "checkpoint": max(0, self.saved)}
         if self.core.scale is not None:
             state["scale"] = number(self.core.scale)
         line = "another process writes the dump"
@@ -222,14 +224,14 @@ class Trainer:
     @contextlib.contextmanager
     def _traced(self, step: int, count: int) -> Iterator[None]:
         """The updates within are part of the profile that was asked for."""
-        profile = self.config.profile
-        inside = profile is not None and profile[0] <= step < sum(profile)
+        profile = self.config.profile or (-1, 0)
+        inside = profile[0] <= step < sum(profile)
         if inside and (step == profile[0] or not self.tracing):
             tf.profiler.experimental.start(folders.join(self.run.directory, "tensorboard"))
             self.tracing = True
         with tf.profiler.experimental.Trace("train", step_num=step, _r=1) if inside else contextlib.nullcontext():
             yield
-        if inside and step + count >= min(sum(profile), self.config.steps):
+        if inside and step + count >= min(sum(profile), self.config.updates):
             tf.profiler.experimental.stop()
             self.tracing = False
 
@@ -268,7 +270,7 @@ class Trainer:
         state["average"] = self._averages()
         # copies: the next update changes the variables' own memory
         slots = {f"{i:05d}": np.array(tf.convert_to_tensor(v.value).numpy()) for i, v in self._slot_variables()}
-        groups = {"weights": values(self.program.model), "optimizer": slots}
+        groups: dict[str, Mapping[str, np.ndarray]] = {"weights": values(self.program.model), "optimizer": slots}
         if self.constraint is not None:
             groups["projection"] = self.constraint.tensors()
         self.checkpoints.begin(step, groups, state)

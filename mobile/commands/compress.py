@@ -33,7 +33,7 @@ def add(declare: Declare) -> None:
     )
     part.add_argument("--target", **missing, metavar="kerasbert|mediapipe")
     part.add_argument(
-        "--length", type=int, **missing, metavar="TOKENS", help="longest text; longer ones lose their end"
+        "--length", type=int, **missing, metavar="TOKENS", help="longest text; longer texts are truncated"
     )
     part.add_argument(
         "--lengths",
@@ -59,7 +59,7 @@ def add(declare: Declare) -> None:
         type=int,
         **missing,
         metavar="BYTES",
-        help="of a row of a large embedding table, in place of one a number (product quantization)",
+        help="bytes per row of a large embedding table, instead of one byte per value (product quantization)",
     )
     part.add_argument(
         "--max-drop",
@@ -72,7 +72,7 @@ def add(declare: Declare) -> None:
     plan = part.add_argument_group(
         "a plan: stages before it, trained on --data (by default what RUN was fine-tuned on)"
     )
-    plan.add_argument("--plan", metavar="FILE", help="the stages in YAML, in place of the flags below")
+    plan.add_argument("--plan", metavar="FILE", help="the stages in YAML, instead of the flags below")
     plan.add_argument("--trim", nargs="+", metavar="FILE", **missing, help="to the vocabulary of texts, one a line")
     plan.add_argument("--student", **missing, metavar="X", help="that imitates RUN, as for `distill`")
     plan.add_argument("--heads", type=float, **missing, metavar="SHARE", help="attention heads that go")

@@ -60,7 +60,8 @@ def score_error(student: Any, teacher: Any, visible: Any = None) -> Any:
     number is taken out of both, by centring over the visible keys, where the paper compares it too.
 
     Args:
-        student, teacher: probabilities [B, N, Q, K]. visible: bool [B, Q or 1, K], or None for all.
+        student, teacher: probabilities [B, N, Q, K].
+        visible: bool [B, Q or 1, K], or None for all.
 
     Returns:
         [B, Q].

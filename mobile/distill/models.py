@@ -11,11 +11,13 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile.distill.recipes import spread
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
+from kerasbert.text.base import Tokenizer
 from kerasbert.training import results
 
 OBJECTIVE = "bert"  # on records; without a feature that asks about pairs it predicts tokens alone
@@ -26,8 +28,9 @@ class Source:
     """What is known of a model before it is built.
 
     Attributes:
-        family, name: str, as in `tinybert` and `tinybert/4x312`. spec: Spec.
-        directory: where its weights come from, or None. layers: of the teacher's (from 0), copied, or None.
+        family, name: str, as in `tinybert` and `tinybert/4x312`.
+        directory: where its weights come from, or None.
+        layers: of the teacher's (from 0), copied, or None.
         digest: of the weights that it starts from, or None for a random start.
     """
 
@@ -43,11 +46,8 @@ def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.Mode
     """Where the teacher lies, what its model.json says, its tokenizer."""
     path = source.directory(directory)
     info = checkpoints.read_model_json(path)
-    return (
-        Source(info.family, info.name, info.spec, path, digest=results.digest(path)),
-        info,
-        _tokenizer(path, "the teacher"),
-    )
+    teacher = Source(info.family, info.name, info.spec, path, digest=results.digest(path))
+    return teacher, info, _tokenizer(path, "the teacher")
 
 
 def _tokenizer(directory: Path, who: str) -> Any:
@@ -60,7 +60,7 @@ def _tokenizer(directory: Path, who: str) -> Any:
 def find_student(
     student: str | int | os.PathLike,
     teacher: Source,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     *,
     changes: Mapping[str, Any] | None = None,
     copy_layers: bool = False,
@@ -84,7 +84,7 @@ def find_student(
     if type(student) is int:
         family, name, copy_layers = teacher.family, teacher.name, True
         spec = fewer(teacher.spec, spread(student, teacher.spec.blocks.layers)).derive(changes)
-    elif os.path.isdir(student):
+    elif not isinstance(student, int) and os.path.isdir(student):
         path = Path(student)
         info = checkpoints.read_model_json(path)
         theirs = _tokenizer(path, "the student")
@@ -124,7 +124,7 @@ def fewer(spec: specs.Spec, layers: tuple[int, ...]) -> specs.Spec:
     return spec.derive(changes)
 
 
-def build_encoder(source: Source, tokenizer: Any) -> Any:
+def build_encoder(source: Source, tokenizer: Tokenizer) -> Any:
     """A built encoder, with the weights of its directory if it has one; in the precision and scope that are open."""
     encoder = built(registry.family(source.family), source.spec)
     encoder.tokenizer = tokenizer
@@ -133,16 +133,15 @@ def build_encoder(source: Source, tokenizer: Any) -> Any:
     return encoder
 
 
-def with_head(encoder: Any, task: Task | None, answers: bool, tokenizer: Any) -> HeadedModel:
+def with_head(encoder: Encoder, task: Task | None, answers: bool, tokenizer: Tokenizer) -> HeadedModel:
     """The encoder with the head that answers: a task's, or the masked LM's; without one where nothing reads it."""
     if not answers:
         model = HeadedModel(encoder, {}, {}, name="headless")
-        model.build()
     elif task is None:
-        model = registry.objective(OBJECTIVE)(encoder, tokenizer).model
+        return registry.objective(OBJECTIVE)(encoder, tokenizer).model
     else:
         model = TaskModel(encoder, task, name="label_model")
-        model.build()
+    model.build()
     return model
 
 
@@ -152,6 +151,7 @@ def load_heads(source: Source, model: HeadedModel) -> None:
     Raises:
         InputError: the directory does not hold them.
     """
+    assert source.directory is not None  # a teacher has weights
     held = checkpoints.head_names(checkpoints.read_tensors(source.directory))
     for name, head in model.heads.items():
         if name not in held:

@@ -12,6 +12,7 @@ from kerasbert.layers.heads import HeadedModel
 from kerasbert.mobile.distill import losses
 from kerasbert.mobile.distill.recipes import HEADED, Distillation, layer_map
 from kerasbert.objectives.base import Objective, correct, cross_entropy
+from kerasbert.spec import Spec
 
 # of vectors: (loss, whether the layers are summed as in TinyBERT's equation 11 or averaged as in MobileBERT's code)
 BY_LAYER = {
@@ -53,8 +54,9 @@ class Imitation(Objective):
         InputError: a map of layers that does not fit, heads that differ where attentions are compared.
     """
 
-    def __init__(self, student: Any, teacher: Any, recipe: Distillation):
-        self.student, self.teacher, self.recipe = student, teacher, recipe
+    def __init__(self, student: HeadedModel, teacher: HeadedModel, recipe: Distillation):
+        self.teacher: HeadedModel | None = teacher
+        self.student, self.recipe = student, recipe
         self.scales = dict(recipe.losses)
         self.layers = layer_map(student.spec.blocks.layers, teacher.spec.blocks.layers, recipe.layers)
         if any(name in HEADED for name in self.scales):
@@ -147,6 +149,7 @@ class Imitation(Objective):
         if "scores" in self.scales or "attention" in self.scales:
             pairs = [(mine["attention"][m - 1], theirs["attention"][g - 1]) for m, g in mapped[1:]]
             if "scores" in self.scales:
+                assert self.teacher is not None  # no batch brings scores
                 visible = self.teacher.encoder.visible(batch)
                 found["scores"] = sum(losses.score_error(*pair, visible) for pair in pairs)
             if "attention" in self.scales:
@@ -191,11 +194,11 @@ class TokenImitation(Imitation):
         return True
 
 
-def check_heads(student: Any, teacher: Any, layers: tuple[int, ...]) -> None:
+def check_heads(student: Spec, teacher: Spec, layers: tuple[int, ...]) -> None:
     """Refuse to compare attentions of different numbers of heads.
 
     Args:
-        student, teacher: Specs. layers: the teacher's layer, from 1, for each of the student's.
+        layers: the teacher's layer, from 1, for each of the student's.
     """
     for mine, theirs in enumerate(layers):
         heads = student.per_layer(student.attention.heads, mine), teacher.per_layer(teacher.attention.heads, theirs - 1)

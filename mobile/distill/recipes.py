@@ -161,7 +161,7 @@ def layer_map(student: int, teacher: int, layers: Sequence[int] | None = None) -
     ((3, 6, 9, 12), (2, 3, 5, 6), (1, 1))
 
     Args:
-        student, teacher: their numbers of layers. layers: the map to check; None for the even one.
+        layers: the map to check; None for the even one.
 
     Raises:
         InputError: not one entry per layer of the student, or one that the teacher does not have.

@@ -1,18 +1,18 @@
 """Where a student starts: from the teacher's layers, and from its embeddings where they are as wide or wider."""
 
 import re
-from typing import Any
 
 import numpy as np
 
 from kerasbert.errors import InputError
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names, values
 
 TABLES = ("tokens", "positions", "segments")
 PLACES = 32  # positions that the tokens of a vocabulary are put at, in turn, to see what the embeddings give
 
 
-def copy_encoder(student: Any, teacher: Any, layers: tuple[int, ...]) -> None:
+def copy_encoder(student: Encoder, teacher: Encoder, layers: tuple[int, ...]) -> None:
     """Give an encoder the teacher's weights: embeddings and pooler as they are, block i from the block layers[i].
 
     Embeddings narrower than the teacher's (`embeddings.width`) are factorised, see `narrowed`.
@@ -42,7 +42,7 @@ def copy_encoder(student: Any, teacher: Any, layers: tuple[int, ...]) -> None:
         variable.assign(theirs[origin(name)])
 
 
-def _can_narrow(student: Any, teacher: Any) -> bool:
+def _can_narrow(student: Encoder, teacher: Encoder) -> bool:
     """Whether the student has the same embeddings as the teacher but for a width below H."""
     same = type(student.embeddings) is type(teacher.embeddings) and teacher.spec.blocks.norm == "post"
     wide = teacher.spec.embeddings.width or teacher.spec.hidden
@@ -57,7 +57,7 @@ def narrowed(weights: dict[str, np.ndarray], width: int, epsilon: float) -> dict
     Acharya et al., 2019, begin with); the projection is the least-squares fit behind the narrow norm.
 
     Args:
-        weights: the teacher's, by name. width: int E. epsilon: float, of the norm.
+        epsilon: float, of the norm.
 
     Returns:
         weights by name, float32: embeddings/<table>/table [rows, E], norm [E], projection [E, H].

@@ -15,7 +15,7 @@ from kerasbert.data.records import MANIFEST, Records
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.mobile.distill import models
-from kerasbert.mobile.distill.program import LabelImitation, TokenImitation
+from kerasbert.mobile.distill.program import Imitation, LabelImitation, TokenImitation
 from kerasbert.mobile.distill.recipes import DistillConfig, find_recipe
 from kerasbert.mobile.distill.start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed, joined, read_unlabelled, teachers_answers
@@ -96,6 +96,7 @@ class Distilling(Job):
     """A teacher and a student; what they read is a subclass's."""
 
     kind = "distill"
+    config: DistillConfig
     task: Task | None = None
 
     def __init__(self, teacher: str | os.PathLike, student: str | int | os.PathLike, data: Any, config: DistillConfig):
@@ -105,13 +106,11 @@ class Distilling(Job):
         self.student = models.find_student(
             student, self.teacher, self.tokenizer, changes=config.changes, copy_layers=config.copy_layers
         )
-        self.longest = min(
-            registry.family(each.family).longest(each.spec) or math.inf for each in (self.student, self.teacher)
-        )
+        longest = (registry.family(each.family).longest(each.spec) or math.inf for each in (self.student, self.teacher))
+        self.longest = min(longest)
         self.strategy = on_one_machine("distill", config.strategy)
-        self.devices = find_strategy(
-            self.strategy
-        )  # before the data: rows are held out by TensorFlow, which fixes the devices
+        # before the data: rows are held out by TensorFlow, which fixes the devices
+        self.devices = find_strategy(self.strategy)
         self.config = self.read(data, teacher, config)
 
     def read(self, data: Any, teacher: str | os.PathLike, config: DistillConfig) -> DistillConfig:
@@ -156,6 +155,8 @@ class Distilling(Job):
 
 class OnTexts(Distilling):
     """A task's texts, with labels and without."""
+
+    task: Task
 
     def read(self, data, teacher, config):
         check_local("distill", config.out)
@@ -226,12 +227,12 @@ class OnTexts(Distilling):
         task = self.task.to_json() | {"length": self.longest}
         return super().model() | {"task": task, "labels": self.pupil.labels}
 
-    def feed(self, program, run):
+    def feed(self, program: Imitation, run):
         answers = None
         if not program.recipe.compared and not program.recipe.inner:
             program.teacher = None  # labels alone
         elif not program.recipe.inner:
-            folder = Path(self.cache) if self.cache else run.directory / "cache"
+            folder = Path(self.cache) if self.cache else Path(run.directory) / "cache"
             digest = f"{run.description['settings']['teacher']} {self.config.precision}"
             answers = teachers_answers(program.teacher, self.train, self.longest, folder, digest)
             if answers is not None:
@@ -239,10 +240,10 @@ class OnTexts(Distilling):
         rows = dataclasses.replace(self.texts, targets=self.task.how.scaled(self.task, self.texts.targets))
         return TextsFeed(self.train, rows, self.labelled, answers, self.config, self.longest, self.devices)
 
-    def evaluation(self, program, run):
-        if self.dev is None:
+    def evaluation(self, program: Imitation, run):
+        if self.dev is None or self.split.dev is None:
             return None
-        held = self.dev, self.split.dev, self.longest, run.directory
+        held = self.dev, self.split.dev, self.longest, Path(run.directory)
         return BestWeights(program.student, self.task, *held, constraint=self.constraint)
 
 
@@ -284,7 +285,8 @@ class OnRecords(Distilling):
     def feed(self, program, run):
         config, data = self.config, str(self.records.directory)
         phases = make_phases([{}], data=data, batch=config.batch, accumulate=config.accumulate)
-        return RecordsFeed(phases, [self.records], program, steps=config.steps, seed=config.seed, devices=self.devices)
+        settings = {"steps": config.updates, "seed": config.seed, "devices": self.devices}
+        return RecordsFeed(phases, [self.records], program, **settings)
 
 
 def _task(info: ModelInfo, metric: str | None) -> Task:

@@ -32,7 +32,7 @@ def read_unlabelled(task: Task, paths: Sequence[str | os.PathLike]) -> list[Any]
     texts: list[Any] = []
     for path in paths:
         if file_format(path) != "text":
-            texts += read_rows(task, path, targets=False).texts
+            texts += read_rows(task, Path(path), targets=False).texts
         elif task.pair:
             raise InputError(f"{path} is plain text, the task {task.name} reads pairs: give a tsv, csv or jsonl file")
         else:
@@ -54,7 +54,7 @@ def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path,
     """What the teacher's head says of every text: float32 [n, L]; None where they are over KEPT bytes.
 
     Args:
-        teacher: TaskModel. encoded: the texts. longest: int, tokens.
+        teacher: TaskModel, which reads `longest` tokens.
         folder: where they are kept, by teacher and texts, so that a run that goes on, or another student, finds them.
         digest: str, of the teacher's weights and how it computes.
     """
@@ -84,7 +84,7 @@ class TextsFeed(Feed):
     """Batches of texts with what is known of each.
 
     Args:
-        encoded: the texts. rows: with their targets. labelled: float32 [n], 1 where the target is one.
+        labelled: float32 [n], 1 where the target is one.
         answers: the teacher's, float32 [n, L], or None where it runs beside the student.
     """
 
@@ -99,9 +99,9 @@ class TextsFeed(Feed):
         devices: tf.distribute.Strategy,
     ):
         self.encoded, self.targets, self.labelled, self.answers = encoded, rows.targets, labelled, answers
-        self.devices, self.arguments = devices, {"batch": settings.batch, "longest": longest, "seed": settings.seed}
-        mean = float(np.mean([row.length for row in encoded.rows]))
-        self.parts = [Part(settings.steps, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
+        self.arguments: dict[str, Any] = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
+        self.devices, mean = devices, float(np.mean([row.length for row in encoded.rows]))
+        self.parts = [Part(settings.updates, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
 
     def made(self, step: int) -> Iterator[dict[str, np.ndarray]]:
         """Global batches from update `step` on."""

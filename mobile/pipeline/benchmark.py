@@ -25,7 +25,9 @@ def benchmark(
     Args:
         path: a .tflite, or a model directory (needs TensorFlow).
         texts: str or pairs; by default texts made of the vocabulary.
-        rounds: int, times that every text is run. threads: int. cache: see `runtime.load`.
+        rounds: int, times that every text is run.
+        threads: int.
+        cache: see `runtime.load`.
 
     Returns:
         {"file", "bytes", "interpreter", "texts", "load_ms", "first_answer_ms", "p50_ms", "p90_ms", "peak_memory_mb"}.

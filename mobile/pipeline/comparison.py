@@ -47,7 +47,7 @@ def encoded(model: Any, texts: Texts, length: int, tokenizer: Tokenizer | None =
 
 
 @contextlib.contextmanager
-def _reading(model: Any, tokenizer: Any) -> Iterator[None]:
+def _reading(model: Any, tokenizer: Tokenizer) -> Iterator[None]:
     """Let a model and its encoder read by a tokenizer."""
     owners = [model, getattr(model, "encoder", model)]
     kept = [owner.tokenizer for owner in owners]
@@ -60,14 +60,15 @@ def _reading(model: Any, tokenizer: Any) -> Iterator[None]:
             owner.tokenizer = own
 
 
-def reading(kind: Kind, tokenizer: Any, reader: Any, texts: Texts, length: int) -> dict[str, int]:
+def reading(kind: Kind, tokenizer: Tokenizer, reader: Any, texts: Texts, length: int) -> dict[str, int]:
     """What a file's reader loses of the texts.
 
     Args:
-        tokenizer: the model's. reader: the one that gives the file its ids, None for the model's.
+        tokenizer: the model's.
+        reader: the one that gives the file its ids, None for the model's.
         length: int, the most tokens that the file takes.
     Returns:
-        cut: how many texts have more tokens and lose their end; with a reader other_ids: how many get other ids.
+        cut: how many texts have more tokens and are truncated; with a reader other_ids: how many get other ids.
     """
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
     fed = [kind.rows(reader or tokenizer, some, length) for some in parts]
@@ -104,7 +105,8 @@ def compare(
 
     Args:
         how: of the model. A token that the file loses counts as one that it answers otherwise.
-        targets: of each text, or None. task: theirs.
+        targets: of each text, or None.
+        task: theirs.
         read: the rows as the model and as the file's reader read them; a kind of one row a text does without.
 
     Returns:
@@ -117,9 +119,10 @@ def compare(
     result: dict[str, Any] = {"agreement": agreement}
     result |= {"max_difference": float(difference.max()), "mean_difference": float(difference.mean())}
     if targets is not None and "accuracy" in how.metrics_known:
+        theirs: Any = task
         both = {"keras": (expected, read[0]), "tflite": (received, read[1])}
         result["accuracy"] = {
-            who: float(how.metrics(task, how.from_exported(rows), targets, packed)["accuracy"])
+            who: float(how.metrics(theirs, how.from_exported(rows), targets, packed)["accuracy"])
             for who, (rows, packed) in both.items()
         }
     return result
@@ -148,7 +151,8 @@ def check_agreement(report: Mapping[str, Any], kind: str, min_agreement: float |
     """Refuse a file that answers too often otherwise than the model.
 
     Args:
-        report: of `compress`. min_agreement: by default what its quantization is expected to keep.
+        report: of `compress`.
+        min_agreement: by default what its quantization is expected to keep.
     """
     if min_agreement is None:
         min_agreement = SCHEMES[report["quantize"]].agreement

@@ -27,6 +27,7 @@ from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.task import answerable
+from kerasbert.text.base import Tokenizer
 from kerasbert.training.runs import data_of
 from kerasbert.training.splits import measured
 
@@ -68,7 +69,7 @@ def compress(
         out: path of the file.
         target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
             length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
-        length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts lose their end. By default what the
+        length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts are truncated. By default what the
             task was trained with, else 128 at most.
         lengths: the buckets; by default those of `buckets.LENGTHS` up to `length`. "any": one signature that takes every length
             up to `length`, for the least memory.
@@ -80,8 +81,9 @@ def compress(
         data: in the place of `texts` rows in the task's format, as `evaluate` takes them, whose labels give the accuracies
             too.
         calibration: real texts that static_int8 and full_int8 take the ranges of activations from: a list, a file with
-            one text a line (a tab within a pair) or a .tsv, .csv or .jsonl of the task; by default what the run was trained
-            on, if it still lies there. calibration_size: int, how many of them; by default 200, or all if there are fewer.
+            one text a line (a tab within a pair) or a .tsv, .csv or .jsonl of the task; by default what the run was
+            trained on, if it still lies there.
+        calibration_size: int, how many of them; by default 200, or all if there are fewer.
         embedding_codes: int, bytes that a row of a large embedding table takes, by product quantization (`quantize.product`):
             a quarter of its width makes it a quarter of int8's size. With dynamic_int8 and int8_embeddings. The pieces of
             `calibration`, here all of it, come out best; without it all count alike.
@@ -92,7 +94,7 @@ def compress(
 
     Returns:
         report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), model_length (what the
-            model reads), texts, cut (how many of them are longer than the longest length and lose their end), agreement,
+            model reads), texts, cut (how many of them are longer than the longest length and are truncated), agreement,
             max_difference, mean_difference, seconds, and accuracy of both where the data has labels. For mediapipe
             other_ids (how many texts get other ids from it). For static_int8 and full_int8 float_operators and dynamic
             (`quantize.forms`), with max_drop budget (`quantize.budget`).
@@ -115,9 +117,10 @@ def compress(
     sizes = buckets.choose(predict.positions(model), target, length, lengths, trained)
     _check_target(model, target)
 
+    rows: Any = data
     if max_drop is not None and texts is None and data is None:
-        data = data_of(run) if isinstance(run, str | os.PathLike) else None
-    cases, targets, source = _cases(model, pair, texts, data or None, sizes[-1])
+        rows = data_of(run) if isinstance(run, str | os.PathLike) else None
+    cases, targets, source = _cases(model, pair, texts, rows or None, sizes[-1])
     wanted = calibration, calibration_size, embedding_codes, max_drop
     learned, drawn, frequencies = real_texts(run, model, pair, quantize, *wanted)
     if max_drop is not None:
@@ -137,7 +140,7 @@ def compress(
         litert=scheme.runtimes.get(LITERT, ""),
         recipe=dict(recipe or {}),
     )
-    converted = {None: ANY_LENGTH} if any_length else signatures
+    converted: dict[int | None, str] = {None: ANY_LENGTH} if any_length else {**signatures}
     own, reader = predict.longest(model), metadata.tokenizer(model.tokenizer) if target == "mediapipe" else None
     lost, expected, said, compared = _references(model, cases, own, sizes[-1], reader)
 
@@ -218,7 +221,7 @@ def _file(
     if SCHEMES[quantize].converter and max_drop is None and coding[0] is None:
         return finish(convert.convert(model, function, signatures, reads, quantize)), {}
     floats = convert.named(model, function, signatures, reads, "float32")
-    if judge is not None:
+    if judge is not None and max_drop is not None:
         return budget.meet(floats, quantize, names, feeds(), max_drop, judge)
     blob, record = forms.quantized(floats, quantize, names, feeds(), *coding)
     return finish(blob), record
@@ -284,7 +287,8 @@ def about(
 
     Args:
         built: the model.
-        signatures: length -> name. said: further fields of the Bundle.
+        signatures: length -> name.
+        said: further fields of the Bundle.
     Raises:
         InputError: an input that a phone cannot fill, or a maker that is not registered.
     """
@@ -293,7 +297,7 @@ def about(
     for each in inputs.used(predict.declared(built), numbers):
         theirs = metadata.INPUTS[each.name] if target == "mediapipe" else each.name
         choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
-        default = task.settings[each.setting] if each.filled_by == "setting" else ""
+        default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
         # what is padded is masked: 0 as ever, and so the same files
         pad = 0 if each.pad == inputs.PAD else int(each.pad)
         filled = (each.filled_by, each.setting, choices, default)
@@ -356,6 +360,7 @@ def _cases(
     if isinstance(texts, os.PathLike):
         name = Path(texts).name
         if pair and kind.lists:
+            assert task is not None  # its kind reads lists
             lines = enumerate(samples.read(texts), 1)
             return [kind.from_line(line, task.asked, f"{name}, text {i}") for i, line in lines], None, name
         return samples.read(texts, pair), None, name
@@ -367,7 +372,7 @@ def _cases(
     return list(map(kind.example, made)), None, comparison.MADE
 
 
-def _tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
+def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as directory:
         tokenizer.save(directory)
         return {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}

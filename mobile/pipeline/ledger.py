@@ -36,7 +36,8 @@ def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | Non
 
     Args:
         artefact: a model directory of the task, or a .tflite made of one.
-        task: whose metric is taken. rows: labelled texts; the first TIMED of them are timed.
+        task: whose metric is taken.
+        rows: labelled texts; the first TIMED of them are timed.
         name: what the row is called; the artefact's own name by default.
 
     Returns:

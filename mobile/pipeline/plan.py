@@ -96,7 +96,11 @@ class Plan:
         Raises:
             InputError: none are given, and those of the fine-tuning are not there any more.
         """
-        found = data_of(self.model) if self.data is None else split_files(self.data, task=ledger.find_task(self.model))
+        found: dict[str, tables.Source] = {}
+        if self.data is None:
+            found |= data_of(self.model)
+        else:
+            found |= split_files(self.data, task=ledger.find_task(self.model))
         if not found:
             raise InputError(
                 f"no data, and {self.model} does not say where those of its fine-tuning lie: give train and dev rows (--data)"
@@ -179,7 +183,8 @@ def run_plan(
     """Make every stage of a plan that is not made yet, then measure each artefact.
 
     Args:
-        plan: a Plan, or a file of YAML. out: the .tflite.
+        plan: a Plan, or a file of YAML.
+        out: the .tflite.
         work: folder of the stages' directories and of the ledger; `<out>.plan` by default.
         overwrite: bool, begin anew in the place of another plan and of another file.
 
@@ -216,7 +221,7 @@ def run_plan(
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
         results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
         settings: dict[str, Any] = {"data": data.get("dev") or known.apart()["dev"]}
-        counted = SCHEMES.get(given.get("quantize"), Scheme()).calibrated and not (current / RANGES).exists()
+        counted = SCHEMES.get(given.get("quantize") or "", Scheme()).calibrated and not (current / RANGES).exists()
         if counted or given.get("embedding_codes") is not None:
             rows = read_rows(task, data.get("train") or data["dev"], targets=False)
             settings["calibration"] = answerable(task, rows.texts)
@@ -224,6 +229,7 @@ def run_plan(
         state["report"] = compress(current, out=out, overwrite=True, recipe=plan.recipe(), **settings)
         state |= {"sha256": files.sha256(out), "rows": state["rows"][: len(artefacts)]}
         files.write_json(work / STATE, state)
+    assert known.dev is not None  # `split` holds rows out
     for artefact in [*artefacts, out][len(state["rows"]) :]:
         results.say(f"measure {artefact}", quiet)
         state["rows"].append(ledger.measure(artefact, task, known.dev))

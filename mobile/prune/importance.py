@@ -24,7 +24,9 @@ def importance(model: Any, rows: Rows, groups: Mapping[str, int], length: int) -
     """Sensitivity to groups of rows of kernels, the mean over texts.
 
     Args:
-        model: a task's model. rows: texts and targets. length: int, longest text in tokens.
+        model: a task's model.
+        rows: texts and targets.
+        length: int, longest text in tokens.
         groups: name of a kernel -> G, the number of equal groups of its rows.
 
     Returns:

@@ -24,9 +24,11 @@ def masks(weights: Arrays, sparsity: float, structure: str, scope: str, old: Arr
     """Name -> bool [in, out].
 
     Args:
-        weights: name -> float [in, out]. sparsity: float, the share that goes, to the nearest whole number of weights (or
-            blocks); "2:4" takes half whatever it says.
-        structure: a key of STRUCTURES. scope: "layer" takes the share of each kernel, "global" of all of them together.
+        weights: name -> float [in, out].
+        sparsity: float, the share that goes, to the nearest whole number of weights (or blocks); "2:4" takes half
+            whatever it says.
+        structure: a key of STRUCTURES.
+        scope: "layer" takes the share of each kernel, "global" of all of them together.
         old: name -> bool, the masks so far: what is gone stays gone as long as the sparsity does not fall.
     """
     # what is gone ranks below a kept weight of zero

@@ -11,6 +11,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.spec import Spec
 from kerasbert.storage import files
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import read_languages
 from kerasbert.training import runs
 
@@ -67,7 +68,7 @@ def encoder(info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors) -> Any:
 
 
 def write(
-    run: Any, out: Any, info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors, tokenizer: Any, overwrite: bool
+    run: Any, out: Any, info: checkpoints.ModelInfo, spec: Spec, tensors: Tensors, tokenizer: Tokenizer, overwrite: bool
 ) -> None:
     """Write a model directory; name, task, labels and plug-in are those of `info`.
 

@@ -18,8 +18,10 @@ class Schedule:
     is made once: what is gone ranks lowest, so that tfmot's repetitions find the same masks.
 
     Args:
-        sparsity: float in [0, 1), the final one. begin, end: int, the first and last update before which the masks are made.
-        frequency: int, updates from one time to the next. power: int; 0 for the final sparsity from the beginning.
+        sparsity: float in [0, 1), the final one.
+        begin, end: int, the first and last update before which the masks are made.
+        frequency: int, updates from one time to the next.
+        power: int; 0 for the final sparsity from the beginning.
     """
 
     sparsity: float

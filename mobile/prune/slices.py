@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,13 @@ from kerasbert.spec import Spec
 
 Tensors = dict[str, np.ndarray]
 BLOCK = re.compile(r"^block_(\d+)/")
+
+
+def _layer(name: str) -> int:
+    """The number in `block_N/...`."""
+    found = BLOCK.match(name)
+    assert found is not None
+    return int(found[1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Cut:
         found = [name.removesuffix("/outer/kernel") for name in self.tensors if name.endswith("/outer/kernel")]
         return sorted(
             (name for name in found if re.fullmatch(r"block_\d+/feedforward[^/]*", name)),
-            key=lambda name: (int(BLOCK.match(name + "/")[1]), name),
+            key=lambda name: (_layer(name + "/"), name),
         )
 
     def without_heads(self, removed: Mapping[int, Sequence[int]]) -> "Cut":
@@ -74,7 +82,7 @@ class Cut:
         known = self.networks()
         left: dict[int, set[int]] = {}
         for network in known:
-            layer = int(BLOCK.match(network)[1])
+            layer = _layer(network)
             neurons = removed.get(network, ())
             _check(f"neuron of {network}", neurons, counts[layer])
             kept = np.setdiff1d(np.arange(counts[layer]), np.asarray(neurons, int))
@@ -106,7 +114,7 @@ class Cut:
         kept = sorted(kept)
         if not kept:
             raise InputError(f"all {total} layers would go: keep at least one")
-        changes = {"blocks.layers": len(kept), "attention.head_size": spec.head_size}
+        changes: dict[str, Any] = {"blocks.layers": len(kept), "attention.head_size": spec.head_size}
         for path, value in (("attention.heads", spec.attention.heads), ("feedforward.width", spec.feedforward.width)):
             if isinstance(value, tuple):
                 changes[path] = tuple(value[i] for i in kept)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from kerasbert import checkpoints
 from kerasbert.errors import InputError, unknown
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names
 from kerasbert.mobile.distill.recipes import DistillConfig
 from kerasbert.mobile.prune.masks import SCOPES, STRUCTURES, fits, masks
@@ -46,7 +47,8 @@ class Magnitude:
 
     Args:
         sparsity: float in [0, 1), share of the chosen kernels' weights; None for "2:4", which takes half.
-        structure: "none", "4x1" or "2:4", see `masks`. scope: "layer" or "global".
+        structure: "none", "4x1" or "2:4", see `masks`.
+        scope: "layer" or "global".
         schedule: "polynomial" or "constant"; "2:4" is made once, as "constant".
         begin, end, frequency: int, updates, see `schedule.make_schedule`.
         patterns: regular expressions searched in the names of the weights; attention and feed-forward kernels by default.
@@ -82,13 +84,13 @@ class Magnitude:
                 f"end and frequency do not go with {'2:4' if structure == '2:4' else 'the constant schedule'}: masks are made "
                 "once, before update `begin`"
             )
-        if type(sparsity) not in (int, float) or not 0 <= sparsity < 1:
+        if sparsity is None or type(sparsity) not in (int, float) or not 0 <= sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1), such as 0.5. Received: {sparsity!r}")
         self.sparsity, self.structure, self.scope = float(sparsity), structure, scope
         self.schedule, self.times, self.patterns = schedule or "polynomial", (begin, end, frequency), tuple(patterns)
         self.plan: Any = None
 
-    def describe(self, encoder: Any, steps: int) -> dict[str, Any]:
+    def describe(self, encoder: Encoder, steps: int) -> dict[str, Any]:
         """What run.json holds.
 
         Raises:

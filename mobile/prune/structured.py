@@ -4,8 +4,8 @@ The result computes what the model computed with the same parts masked. Fine-tun
 `kerasbert.finetune(out, task, data, keep_head=True, ...)`.
 """
 
-import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +20,7 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
+from kerasbert.text.base import Tokenizer
 from kerasbert.training.splits import split
 
 ROWS = 512  # labelled texts that the importance is measured on
@@ -40,8 +41,8 @@ def heads(
     """Take attention heads out of a model: those without which its loss changes least, or those that are named.
 
     Args:
-        run: directory of a fine-tuned model (with `remove` of any). data: labelled rows as for `finetune`; of a folder the
-            train file's first `rows`.
+        run: directory of a fine-tuned model (with `remove` of any).
+        data: labelled rows as for `finetune`; of a folder the train file's first `rows`.
         out: the model directory to write.
         share: float in (0, 1), of all heads; each layer keeps one at least. Layers that share weights lose equally many.
         rounds: int, the share goes in so many parts, the importance measured anew after each.
@@ -69,10 +70,10 @@ def heads(
         }
 
     def take(cut: Cut, chosen: Mapping[str, list[int]]) -> Cut:
-        return cut.without_heads({int(OUTPUT.match(name)[1]): gone for name, gone in chosen.items()})
+        return cut.without_heads({_layer(name): gone for name, gone in chosen.items()})
 
     report, removed = _measured(run, data, out, overwrite, share, rounds, rows, length, groups, take)
-    return report | {"removed": {int(OUTPUT.match(name)[1]): gone for name, gone in removed.items()}}
+    return report | {"removed": {_layer(name): gone for name, gone in removed.items()}}
 
 
 def width(
@@ -104,7 +105,9 @@ def layers(
     """Drop layers (Fan et al., 2020, section 3.2; Sanh et al., 2019, start their student from every second layer).
 
     Args:
-        run: a model directory. out: the model directory to write. keep: the layers that stay, 0 to L-1.
+        run: a model directory.
+        out: the model directory to write.
+        keep: the layers that stay, 0 to L-1.
 
     Returns:
         {"out", "kept", "heads", "parameters": (before, after)}.
@@ -131,7 +134,7 @@ def _report(out: Any, before: Cut, after: Cut) -> dict[str, Any]:
     }
 
 
-def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Any) -> Any:
+def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Tokenizer) -> Any:
     encoder = rewrite.encoder(info, cut.spec, cut.tensors)
     encoder.tokenizer = tokenizer
     model = TaskModel(encoder, task, name="label_model")
@@ -140,6 +143,13 @@ def _model(info: checkpoints.ModelInfo, cut: Cut, task: Task, tokenizer: Any) ->
         if name.startswith("heads/"):
             variable.assign(cut.tensors[name])
     return model
+
+
+def _layer(kernel: str) -> int:
+    """The layer of a kernel that reads the heads."""
+    found = OUTPUT.match(kernel)
+    assert found is not None
+    return int(found[1])
 
 
 def _measured(
@@ -156,7 +166,7 @@ def _measured(
     evenly: bool = False,
 ) -> tuple[dict[str, Any], dict[str, list[int]]]:
     """Cut by importance, in rounds -> report, and what is gone by kernel, numbered as in the given model."""
-    if type(share) not in (int, float) or not 0 < share < 1:
+    if share is None or type(share) not in (int, float) or not 0 < share < 1:
         raise InputError(f"share must be between 0 and 1, such as 0.33. Received: {share!r}")
     for name, value in (("rounds", rounds), ("rows", rows)):
         if type(value) is not int or value < 1:
@@ -170,6 +180,8 @@ def _measured(
         raise InputError("no data, expected labelled rows of the task to measure the importance on")
     known = split(task, data, start=run)
     labelled = known.train or known.dev
+    if labelled is None:
+        raise InputError(f"{data} has neither train nor dev rows, expected some to measure the importance on")
     labelled = labelled.take(range(min(rows, len(labelled.texts))))
     evenly = evenly or info.spec.blocks.share != "none"
     total = groups(cut)
@@ -181,7 +193,7 @@ def _measured(
     for part in range(1, rounds + 1):
         count = round(whole * part / rounds) - done
         model = _model(info, cut, task, tokenizer)
-        longest = predict.longest(model, length or min(task.length or 128, predict.positions(model) or math.inf))
+        longest = predict.longest(model, length or min(task.length or 128, predict.positions(model) or sys.maxsize))
         scores = importance(model, labelled, groups(cut), longest)
         scores = {name: normalised(scores[name]) for name in total}
         chosen = least(scores, count, evenly=evenly)

@@ -7,7 +7,7 @@ called trim.py: importing it would put the module in the place of `mobile.trim`.
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 from kerasbert.text.base import Tokenizer
-from kerasbert.text.bpe import ALPHABET
+from kerasbert.text.bpe import ALPHABET, BytePairEncoding
 from kerasbert.text.sentencepiece import NORMAL
-from kerasbert.text.unigram import SPACE
+from kerasbert.text.unigram import SPACE, Unigram
 
 TABLE = "embeddings/tokens/table"
 # rows of token heads (heads/mlm/bias, heads/generator/mlm/extra), where they are as many as the vocabulary
@@ -33,7 +33,7 @@ def trim(
     texts: Sequence[str | tuple[str, str]] | None = None,
     *,
     out: str | os.PathLike,
-    data: str | os.PathLike | None = None,
+    data: str | os.PathLike | Mapping[str, Any] | None = None,
     size: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
@@ -43,8 +43,10 @@ def trim(
     text stays readable; of byte-level BPE the 256 bytes) and the pieces that the corpus uses.
 
     Args:
-        run: a model directory. texts: the corpus: str, or pairs.
-        out: the model directory to write. data: in the place of `texts` a file or folder in the format of the model's task.
+        run: a model directory.
+        texts: the corpus: str, or pairs.
+        out: the model directory to write.
+        data: in the place of `texts` a file or folder in the format of the model's task.
         size: int, the largest vocabulary: the most frequent pieces stay; None for all that the corpus uses.
 
     Returns:
@@ -114,8 +116,8 @@ def keep(tokenizer: Tokenizer, counts: Counter[int], size: int | None = None) ->
     """Ids that stay, ascending.
 
     Args:
-        counts: id -> occurrences in the corpus. size: int, at most so many, the most frequent; of equally frequent ones the
-            first of the vocabulary.
+        counts: id -> occurrences in the corpus.
+        size: int, at most so many, the most frequent; of equally frequent ones the first of the vocabulary.
     """
     if tokenizer.kind not in KINDS:
         raise InputError(
@@ -164,20 +166,20 @@ def rates(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _wordpiece_characters(tokenizer: Any) -> list[int]:
+def _wordpiece_characters(tokenizer: Tokenizer) -> list[int]:
     return [i for i, piece in enumerate(tokenizer.vocabulary) if len(piece.removeprefix("##")) == 1]
 
 
-def _alone(tokenizer: Any) -> Callable[[int], set[int]]:
+def _alone(tokenizer: Tokenizer) -> Callable[[int], set[int]]:
     return lambda i: {i}
 
 
-def _bytes(tokenizer: Any) -> list[int]:
+def _bytes(tokenizer: Tokenizer) -> list[int]:
     known = set(ALPHABET)
     return [i for i, piece in enumerate(tokenizer.vocabulary) if piece in known]
 
 
-def _merged(tokenizer: Any) -> Callable[[int], set[int]]:
+def _merged(tokenizer: BytePairEncoding) -> Callable[[int], set[int]]:
     """A piece, and every piece that may be merged on the way to it: then it is still reached, in the same order."""
     ids = {piece: n for n, piece in enumerate(tokenizer.vocabulary)}
     origins: dict[str, list[tuple[str, str]]] = {}
@@ -196,7 +198,7 @@ def _merged(tokenizer: Any) -> Callable[[int], set[int]]:
     return family
 
 
-def _unigram_characters(tokenizer: Any) -> list[int]:
+def _unigram_characters(tokenizer: Unigram) -> list[int]:
     """Single characters, what is no ordinary piece, and the ends of the scores, which unknown characters depend on."""
     model = tokenizer.model
     normal = [i for i, kind in enumerate(model.types) if kind == NORMAL]

@@ -15,6 +15,7 @@ import tensorflow as tf
 from kerasbert import inputs
 from kerasbert.errors import InputError, unknown
 from kerasbert.layers.embeddings import Table
+from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names
 from kerasbert.layers.norms import LayerNorm
@@ -53,7 +54,7 @@ class Aware:
             raise InputError(f"delay must be a whole number of at least {least}. Received: {delay!r}")
         self.per, self.delay = per, delay
 
-    def describe(self, encoder: Any, steps: int) -> dict[str, Any]:
+    def describe(self, encoder: Encoder, steps: int) -> dict[str, Any]:
         """Settings as run.json holds them.
 
         Raises:
@@ -82,9 +83,10 @@ class Aware:
             attach(model, PerChannel(self.on))
             return
         for name, layer in rounded(model):
-            layer.quantizer = PerTensor(self.on) if isinstance(layer, Linear) else PerChannel(self.on)
             if isinstance(layer, Linear):
-                self.learned[name] = layer.quantizer
+                layer.quantizer = self.learned[name] = PerTensor(self.on)
+            else:
+                layer.quantizer = PerChannel(self.on)
         # one call for all of them; nothing is read back
         self.learn = tf.function(self._learn, autograph=False)
 

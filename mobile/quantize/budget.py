@@ -31,7 +31,8 @@ class Judge:
     """What a candidate is worth.
 
     Args:
-        finish: .tflite -> the file with everything attached. task: Task.
+        finish: .tflite -> the file with everything attached.
+        task: Task.
         texts, expected, targets: rows, what the Keras model says of them [n, outputs], and their labels.
         run: (finished file, texts, tokenizer) -> what it says of them, [n, outputs].
         tokenizer: the reader's that the file is for; by default the one in the file.

@@ -72,7 +72,8 @@ class PerChannel:
 
     In files of known lengths the converter moves what a norm ends with, gamma and beta, into the kernel and the bias of a
     product that reads the norm directly, and the bias of a product that others read directly into theirs; it rounds after
-    that, and so does this. A product that has given its bias away takes nothing in. (A file of any length moves nothing.)
+    that, and so does this. A matrix product whose bias was folded into its consumer does not fold the preceding norm.
+    (A file of any length moves nothing.)
 
     Args:
         on: bool variable that says whether to round, or None for always.

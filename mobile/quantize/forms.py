@@ -20,7 +20,8 @@ def feeds(tokenizer: Tokenizer, texts: Sequence, bundle: Bundle) -> Feeds:
     """What the runtime would feed a file: (signature, arrays by the signature's names) of each row of each text.
 
     Args:
-        tokenizer: of the file's reader. bundle: of the file to be.
+        tokenizer: of the file's reader.
+        bundle: of the file to be.
     """
     kind, longest = answers.find(bundle.kind), bundle.lengths[-1]
     declared = [each.declared() for each in bundle.inputs]
@@ -48,8 +49,8 @@ def quantized(
         quantize: str, a name of SCHEMES.
         names: the names of the Keras model's weights.
         batches: of `feeds`, for schemes that are calibrated.
-        embedding_codes: int, bytes a row of the embedding tables that are smaller so (`product`). frequencies: float [V], weights
-            of the rows of a table with as many.
+        embedding_codes: int, bytes a row of the embedding tables that are smaller so (`product`).
+        frequencies: float [V], weights of the rows of a table with as many.
     Returns:
         The file, and where it is calibrated a record: float_operators (name -> how often, in the longest signature) and dynamic
         (layers whose matrix is int8 and whose activations are float).
@@ -79,7 +80,7 @@ def _coded(
     if not 1 <= codes < max(widths, default=0):
         wide = " and ".join(map(str, widths)) or "none"
         raise InputError(f"embedding_codes is {codes}, expected at least 1 and fewer than the tables are wide ({wide})")
-    chosen = {buffer: x for buffer, x in tables.items() if product.size(*x.shape, codes) < x.size}
+    chosen = {buffer: x for buffer, x in tables.items() if product.size(x.shape[0], x.shape[1], codes) < x.size}
     if not chosen:
         raise InputError(
             f"embedding_codes is {codes}, with which no table of {', '.join(str(len(x)) for x in tables.values())} rows becomes "

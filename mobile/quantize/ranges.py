@@ -13,6 +13,7 @@ from kerasbert.mobile import samples
 from kerasbert.mobile.quiet import captured
 from kerasbert.mobile.tflite import buckets, repack
 from kerasbert.mobile.tflite.weights import grid
+from kerasbert.tasks.base import Task
 
 DEFAULT = 200  # texts: the ranges of MiniLM's tensors hardly grow after that
 
@@ -43,11 +44,13 @@ class Range:
         return (self.total / max(self.texts, 1)) ** 2 / (step**2 / 12)
 
 
-def read(calibration: Any, task: Any, pair: bool) -> list:
+def read(calibration: Any, task: Task | None, pair: bool) -> list:
     """The texts that were given: a list, a file with one text a line, or rows of the task (a folder: of its train file).
 
     Args:
-        calibration: list of str or of pairs, or a path. task: Task or None. pair: bool, whether a text is two.
+        calibration: list of str or of pairs, or a path.
+        task: Task or None.
+        pair: bool, whether a text is two.
     Raises:
         InputError: no such file, or a line that is not a pair.
     """
@@ -62,7 +65,9 @@ def read(calibration: Any, task: Any, pair: bool) -> list:
     if path.is_dir() and task is not None:
         from kerasbert.tasks.task import split_files
 
-        path = next(iter(split_files(path, task=task).values()))
+        file = next(iter(split_files(path, task=task).values()))
+        assert isinstance(file, Path)  # of a folder
+        path = file
     if not path.is_file():
         raise InputError(f"no calibration file {path}. Check the path")
     if task is not None and path.suffix in (".tsv", ".csv", ".jsonl"):

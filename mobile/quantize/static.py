@@ -50,7 +50,8 @@ def static(data: bytes, seen: Ranges, fineness: float = FINENESS, read: float = 
     """A float file with int8 operators where int8 can hold their values.
 
     Args:
-        data: the file, its tensors named. seen: of `ranges.observe`.
+        data: the file, its tensors named.
+        seen: of `ranges.observe`.
         fineness: float, of a tensor's Range; an operator that makes a tensor below it stays float.
         read: float, the same of a tensor that a matrix product reads.
     """

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert import answers, inputs, registry
+from kerasbert.answers.base import Parts
 from kerasbert.errors import InputError
 from kerasbert.export import bundle as bundles
 from kerasbert.inputs import Row
@@ -25,7 +26,6 @@ from kerasbert.mobile.runtime.interpreters import interpreter, one_line
 from kerasbert.mobile.runtime.versions import check
 from kerasbert.text import load_tokenizer
 
-Text = str | bytes
 __all__ = ["Runner", "load"]
 
 
@@ -174,7 +174,7 @@ class Runner:
         """Input name -> number of the settings of a call, where not given those of the training."""
         return inputs.numbers(self._reads, self.tokenizer, self.bundle.trained | settings)
 
-    def _pack(self, parts: Sequence[tuple[Text, ...]]) -> list[list[Row]]:
+    def _pack(self, parts: Sequence[Parts]) -> list[list[Row]]:
         """The rows of each text."""
         with _tokenizing(self.path):
             return [self.kind.rows(self.tokenizer, each, self.lengths[-1]) for each in parts]
@@ -187,7 +187,7 @@ class Runner:
             outputs[place] = self._row(rows[place], settings)
         return outputs
 
-    def _parts(self, texts: Any) -> list[tuple[Text, ...]]:
+    def _parts(self, texts: Any) -> list[Parts]:
         """Each text as (text,) or (text_a, text_b), checked against what the model was trained on."""
         if isinstance(texts, (str, bytes)):
             raise InputError("texts is one string, expected a list of strings: put it in brackets")

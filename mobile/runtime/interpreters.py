@@ -75,7 +75,7 @@ class Compiled:
         if bundle.any_length and not hasattr(CompiledModel, "resize_input_tensor"):
             raise AttributeError("CompiledModel has no resize_input_tensor")
         options = CpuOptions(num_threads=threads, xnnpack_weight_cache_path=weight_cache)
-        self.model = CompiledModel.from_file(str(path), options=Options(cpu_options=options))
+        self.model: Any = CompiledModel.from_file(str(path), options=Options(cpu_options=options))
         self.bundle, self.output = bundle, _output(bundle)
         self.signatures = self.model.get_signature_list()
         self.buffers: dict[str, tuple] = {}  # by signature
@@ -218,7 +218,7 @@ def check(model: Any, bundle: Bundle, path: Path) -> None:
         _compare(path, name, shown, {output: (shape, np.float32)})
 
 
-def _compare(path: Path, name: str, found: dict[str, dict], wanted: dict[str, tuple]) -> None:
+def _compare(path: Path, name: str, found: dict[str, dict], wanted: dict[Any, tuple]) -> None:
     """The tensors of one side of a signature: name -> (shape, type)."""
     given = {key: (tuple(map(int, one["shape_signature"])), one["dtype"]) for key, one in found.items()}
     if given != wanted:
@@ -234,7 +234,8 @@ def _shown(tensors: dict[str, tuple]) -> str:
 
 def _tflite_runtime(path: Path, bundle: Bundle, threads: int) -> Plain:
     try:
-        from tflite_runtime.interpreter import Interpreter
+        # what a Raspberry Pi may have instead of ai-edge-litert
+        from tflite_runtime.interpreter import Interpreter  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise InputError(f"no interpreter for .tflite files is installed. Do, {install('device')}") from error
     if bundle.quantization in ("dynamic_int8", "static_int8"):  # static has some dynamic matrices

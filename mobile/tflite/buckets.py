@@ -66,7 +66,7 @@ def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
     if len(made) != 2 or max(made) != max(signatures):
         return None
     small, large = sorted(made)
-    pair = [model.subgraphs[made[size].subgraphIndex] for size in (small, large)]
+    pair = model.subgraphs[made[small].subgraphIndex], model.subgraphs[made[large].subgraphIndex]
     if _names(made[small]) != _names(made[large]) or not same_program(model, *pair):
         return None
     if _squares(model, *pair, small, large):

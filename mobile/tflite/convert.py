@@ -43,9 +43,10 @@ def named(
     model: Any, function: Callable, signatures: dict[int | None, str], inputs: Sequence[Input], quantize: str
 ) -> bytes:
     """The same before `slim`: tensors have the names of the layers that made them."""
-    if len(signatures) > 2:
-        sample = {length: signatures[length] for length in buckets.sample(signatures)}
-        data = buckets.add(_file(model, function, sample, inputs, quantize), signatures)
+    by_length = {length: name for length, name in signatures.items() if length is not None}
+    if len(by_length) > 2:
+        sample: dict[int | None, str] = {length: by_length[length] for length in buckets.sample(by_length)}
+        data = buckets.add(_file(model, function, sample, inputs, quantize), by_length)
         if data is not None:
             return data
     return _file(model, function, signatures, inputs, quantize)

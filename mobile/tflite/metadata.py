@@ -14,7 +14,7 @@ import numpy as np
 
 from kerasbert.inputs import NAMES
 from kerasbert.mobile.tflite import repack
-from kerasbert.text import WordPiece
+from kerasbert.text import WordPiece, base
 from kerasbert.text.base import to_text
 
 IDENTIFIER = b"M001"
@@ -70,7 +70,7 @@ def _alone(c: str) -> bool:
     return unicodedata.category(c)[0] == "P" or any(first <= ord(c) <= last for first, last in IDEOGRAPHS)
 
 
-def tokenizer(own: WordPiece) -> Tokenizer:
+def tokenizer(own: base.Tokenizer) -> Tokenizer:
     """MediaPipe's tokenizer with the vocabulary of a model's own."""
     return Tokenizer(own.vocabulary, lowercase=False, strip_accents=False)
 

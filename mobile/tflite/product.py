@@ -7,9 +7,10 @@ encoder, and int8 takes one byte a number; here three or four numbers share a by
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+
+from kerasbert.text.base import Tokenizer
 
 CENTROIDS = 256  # a byte
 ROUNDS = 20  # of k-means
@@ -22,8 +23,10 @@ class Coded:
     """A table in codes.
 
     Args:
-        codes: uint8 [V, G]. book: int8 [G * 256, D], the centroids of all groups, those of narrower groups with zeros behind.
-        scale: float, of the book. columns: int32 [H], where the numbers of a row stand in its G * D ones.
+        codes: uint8 [V, G].
+        book: int8 [G * 256, D], the centroids of all groups, those of narrower groups with zeros behind.
+        scale: float, of the book.
+        columns: int32 [H], where the numbers of a row stand in its G * D ones.
     """
 
     codes: np.ndarray
@@ -49,8 +52,10 @@ def coded(x: np.ndarray, codes: int, weights: np.ndarray | None = None, seed: in
     """A table in codes.
 
     Args:
-        x: float32 [V, H]. codes: int G, 1 to H; the columns are cut as evenly as can be. weights: float [V], how much the
-            error of a row matters. seed: int, of the first centroids.
+        x: float32 [V, H].
+        codes: int G, 1 to H; the columns are cut as evenly as can be.
+        weights: float [V], how much the error of a row matters.
+        seed: int, of the first centroids.
     """
     weights = np.ones(len(x)) if weights is None else np.asarray(weights, "float64")
     draw = np.random.default_rng(seed)
@@ -69,7 +74,7 @@ def coded(x: np.ndarray, codes: int, weights: np.ndarray | None = None, seed: in
     return Coded(found, whole.reshape(-1, widest), scale, columns.astype("int32"))
 
 
-def frequencies(tokenizer: Any, texts: Sequence) -> np.ndarray:
+def frequencies(tokenizer: Tokenizer, texts: Sequence) -> np.ndarray:
     """Weights of a vocabulary's pieces: (count in the texts + 1) ** POWER, float [V]."""
     counts = np.zeros(tokenizer.size)
     for text in texts:

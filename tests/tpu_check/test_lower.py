@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from kerasbert import registry
+from kerasbert.errors import InputError
 from kerasbert.layers import backend
 from kerasbert.layers.block import Block
 from kerasbert.models.bert import Encoder
@@ -32,6 +33,19 @@ def specs() -> dict[str, tuple]:
         for size in family.sizes:
             found.setdefault((family.encoder, family.objective, shrunk(family.size(size))), f"{family.name}/{size}")
     return {name: registry.find(name) for name in found.values()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Characters:
+    """Settings of a family that names its tokens otherwise."""
+
+    hidden: int = 8
+    characters: int = 64
+
+
+def test_family_without_a_vocabulary_is_refused():
+    with pytest.raises(InputError, match=r"the family bert has no embeddings\.vocabulary, which the shapes"):
+        Step(registry.family("bert"), Characters(), length=LENGTH)
 
 
 SMALL = ("albert/base",)  # of the default run
