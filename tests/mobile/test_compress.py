@@ -45,7 +45,9 @@ def test_any_length_is_one_signature(run, any_file, int8_buckets):
         1,
         0,
     ]
-    assert reading(model.tokenizer, None, [("a good film", "dull"), ("dull", "dull")], 6) == {"cut": 1}
+    assert reading(kind_of(model).answers, model.tokenizer, None, [("a good film", "dull"), ("dull", "dull")], 6) == {
+        "cut": 1
+    }
 
 
 def test_int8_file_agrees_and_says_on_what(int8_file):
