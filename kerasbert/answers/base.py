@@ -68,7 +68,7 @@ class Kind:
                 raise unknown(f"option of a {self.name}", str(name), list(self.defaults), known)
             check_type(f"{self.name}'s option {name!r}", value, self.defaults[name])
         other = copy.copy(self)
-        other.__dict__["_options"] = {**self.defaults, **options}
+        other.__dict__["_options"] = {**self.options, **options}
         return other
 
     def parts(self, value: Any, names: Sequence[str], where: str) -> Parts:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.answers.base import Kind, Outputs, truncated_json
 from kerasbert.errors import InputError
 
 BLANKS = (
@@ -169,7 +169,7 @@ class SpanKind(Kind):
         """Tokens that a window of so many tokens moves on."""
         return min(self.options["stride"], max(room - 2 * self.options["max_answer"], (room + 1) // 2))
 
-    def scores(self, rows: Sequence[inputs.Row], outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, float]:
+    def scores(self, rows: Sequence[inputs.Row], outputs: Outputs) -> tuple[np.ndarray, float]:
         """What each span of a context scores, and the empty answer: the least over the windows.
 
         Args:
@@ -223,7 +223,7 @@ class SpanKind(Kind):
         owners = np.arange(len(rows)) if owners is None else np.asarray(owners)
         shares = []
         for owner in np.unique(owners):
-            places = np.flatnonzero(owners == owner)
+            places = np.flatnonzero(owners == owner).tolist()
             packed = [rows[i] for i in places]
             answers = [self.decode((), packed, [each[i] for i in places], ()) for each in (expected, received)]
             shares.append(_overlap(*answers))

@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from keras import ops
 
 from kerasbert import spec as specs
+from kerasbert.answers.span import SpanKind
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import LabelHead
 from kerasbert.objectives.base import correct, cross_entropy
@@ -110,7 +111,7 @@ class Span(TaskKind):
         """The threshold of the empty answer that is best on the dev rows (SQuAD 2.0's script)."""
         if not self.options["unanswerable"]:
             return task
-        kind = self.answers.configured({**self.options, "unanswerable": False, "n_best": 1})
+        kind = cast(SpanKind, self.answers).configured({**self.options, "unanswerable": False, "n_best": 1})
         answers, margins, golds = [], [], []
         for at, target in zip(encoded.of(), targets):
             rows, values = encoded.rows[at], outputs[at]
@@ -133,7 +134,7 @@ class Span(TaskKind):
     def served(self, run, tokenizer, strings, length, labels):
         from kerasbert.tasks import span_graph
 
-        return span_graph.served(self.answers, run, tokenizer, tuple(strings.values()), length)
+        return span_graph.served(cast(SpanKind, self.answers), run, tokenizer, tuple(strings.values()), length)
 
     def probes(self, texts, parts):
         # numbers before the texts: windows with the same tokens would have the same best answer several times
@@ -167,8 +168,8 @@ def places(window: Any, target: Target) -> tuple[int, int]:
 def means(answers: Sequence[str], golds: Sequence[Sequence[str]], options: Any) -> dict[str, float]:
     """The metrics of some answers; of those with and without a gold apart where a question may have none."""
     scored = span_metrics.compared(answers, golds, options["rules"])
-    names = ("exact_match", "f1")
-    result = dict(zip(names, scored.mean(0).tolist())) if len(scored) else dict.fromkeys(names, 0.0)
+    names: tuple[str, ...] = ("exact_match", "f1")
+    result: dict[str, float] = dict(zip(names, scored.mean(0).tolist())) if len(scored) else dict.fromkeys(names, 0.0)
     there = np.array([bool(each) for each in golds], bool)
     if options["unanswerable"] and there.any():
         result |= {f"has_answer_{name}": float(value) for name, value in zip(names, scored[there].mean(0))}

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from kerasbert.errors import unknown
 
@@ -109,7 +110,7 @@ def compared(answers: Sequence[str], golds: Sequence[Sequence[str]], rules: str 
     return np.array(scored, "float64").reshape(-1, 2)
 
 
-def best_threshold(scores: Sequence[float], margins: Sequence[float], has_answer: Sequence[bool]) -> float:
+def best_threshold(scores: npt.ArrayLike, margins: npt.ArrayLike, has_answer: npt.ArrayLike) -> float:
     """The threshold above which the empty answer wins that gives the best mean (SQuAD 2.0's find_best_thresh).
 
     Args:
@@ -117,19 +118,19 @@ def best_threshold(scores: Sequence[float], margins: Sequence[float], has_answer
         has_answer: whether the question has an answer.
     """
     order = np.argsort(margins, kind="stable")
-    margins, has_answer = np.asarray(margins, "float64")[order], np.asarray(has_answer, bool)[order]
+    least, answerable = np.asarray(margins, "float64")[order], np.asarray(has_answer, bool)[order]
     # with each threshold the questions up to there get their answer, where there is none that costs a point
-    gains = np.cumsum(np.where(has_answer, np.asarray(scores, "float64")[order], -1.0))
+    gains = np.cumsum(np.where(answerable, np.asarray(scores, "float64")[order], -1.0))
     # questions with the same margin are answered together
-    last = np.append(margins[1:] != margins[:-1], True) if len(margins) else np.zeros(0, bool)
-    gains, margins = gains[last], margins[last]
+    last = np.append(least[1:] != least[:-1], True) if len(least) else np.zeros(0, bool)
+    gains, least = gains[last], least[last]
     if not len(gains):
         return 0.0
     best = int(gains.argmax())
     if gains[best] <= 0:
-        return float(margins[0] - 1.0)  # nothing is answered
-    following = margins[best + 1] if best + 1 < len(margins) else margins[best] + 1.0
-    return float((margins[best] + following) / 2)
+        return float(least[0] - 1.0)  # nothing is answered
+    following = least[best + 1] if best + 1 < len(least) else least[best] + 1.0
+    return float((least[best] + following) / 2)
 
 
 def _scored(one: str, other: str) -> tuple[float, float]:

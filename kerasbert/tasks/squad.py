@@ -13,7 +13,7 @@ from kerasbert.registry import register_reader, register_task
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
 
-_COLUMNS = {"kind": "span", "text": "question", "text_b": "context", "label": "answers", "metric": "f1"}
+_COLUMNS: dict[str, Any] = {"kind": "span", "text": "question", "text_b": "context", "label": "answers", "metric": "f1"}
 LANGUAGES = ("ar", "de", "en", "es", "hi", "vi", "zh")  # of MLQA
 
 
