@@ -4,20 +4,17 @@ The other side, what the phone needs of it, is `answers.Kind`. A kind of ours is
 `KIND`; a third party gives its own to `register`. No TensorFlow here: a plug-in's file must load on a phone.
 """
 
-import copy
 import dataclasses
-import functools
 import importlib
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasbert import answers, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
+from kerasbert.tasks.exported import Exported
 
 if TYPE_CHECKING:  # plug-ins' kinds load on a phone
     from kerasbert.layers.encoder import Encoder
@@ -158,7 +155,7 @@ class Rows:
         return Rows([self.texts[i] for i in indices], targets, raw)
 
 
-class TaskKind:
+class TaskKind(Exported):
     """What a kind of task does in training, evaluation and export.
 
     Attributes:
@@ -175,31 +172,6 @@ class TaskKind:
     head = "classifier"
     pooler = True
     together = False
-    _options: Mapping[str, Any] = MappingProxyType({})
-
-    def configured(self, options: Mapping[str, Any]) -> Self:
-        """The kind with options of a task."""
-        if not options:
-            return self
-        other = copy.copy(self)
-        other._options = dict(options)
-        other.__dict__.pop("answers", None)
-        return other
-
-    @functools.cached_property
-    def answers(self) -> answers.Kind:
-        """The side of the phone, with the same options."""
-        return answers.find(self.name).configured(self._options)
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """Its options by name."""
-        return self.answers.options
-
-    @property
-    def per_token(self) -> bool:
-        """Whether its head reads every token."""
-        return self.answers.per_token
 
     # Rows of a file
 
@@ -349,73 +321,6 @@ class TaskKind:
             return outputs
         logs = [np.log(np.maximum(row, 1e-30)) for row in outputs]
         return logs if self.per_token else np.stack(logs)
-
-    # Export, in the graph
-
-    def exported(self, model: Any, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """What a SavedModel returns, by name; the first is the output of `device`."""
-        return {self.answers.output: self.device(outputs, inputs)}
-
-    def described(self) -> str:
-        """What a SavedModel returns, for its README."""
-        return f"`{self.answers.output}`"
-
-    def longer(self, longest: int) -> str:
-        """What becomes of texts of more than so many tokens, for a SavedModel's README."""
-        return f"Texts are truncated after {longest} tokens."
-
-    def strings(self, task: Task) -> tuple[str, ...]:
-        """Names of the texts that a SavedModel takes: one for each part of an input."""
-        return ("text_a", "text_b") if task.pair else ("text",)
-
-    def served(
-        self,
-        run: Callable[[dict[str, Any]], dict[str, Any]],
-        tokenizer: Any,
-        strings: Mapping[str, Any],
-        length: int,
-        labels: Sequence[str],
-    ) -> dict[str, Any]:
-        """What a SavedModel answers of texts, in the graph; here of inputs that are a row each.
-
-        A kind whose inputs are several rows overrides it, and `unserved`. First dimension of an answer: B.
-
-        Args:
-            run: token_ids, padding_mask, segment_ids, int32 [R, W], and `owners`, int32 [R], where R is not B -> what
-                `exported` gives, [R, ...]; also for R = 0. It runs the model on a limited number of rows at once.
-            tokenizer: of the graph (`text.graph`). strings: part name -> string [B], of a list [B, C].
-            length: int, most tokens of a row. labels: their names.
-        """
-        return run(tokenizer.pack(*strings.values(), length=length))
-
-    def probes(self, texts: Sequence[str], parts: int) -> list[Any]:
-        """Inputs that a SavedModel is compared on: of short, long, empty and odd texts.
-
-        Args:
-            parts: of an input.
-        """
-        return list(itertools.pairwise(texts)) if parts > 1 else list(texts)
-
-    def unserved(self, served: Mapping[str, np.ndarray], labels: Sequence[str]) -> list[Any] | None:
-        """What a SavedModel answered -> the json of `kb.predict`'s answers; None where its outputs are the rows' own."""
-        return None
-
-    def device(self, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
-        """The one float tensor of a .tflite: [B, C], or [B, S, C] of tokens; probabilities where labelled."""
-        from keras import ops
-
-        values = next(iter(outputs.values()))
-        return ops.softmax(values, axis=-1) if self.answers.labelled else values
-
-    def check_target(self, target: str) -> None:
-        """Refuse a reader of .tflite files that has no such answers.
-
-        Args:
-            target: "mediapipe".
-        """
-        raise InputError(
-            f"the model answers with {self.name}, expected a classification or vectors of one text: MediaPipe has no other"
-        )
 
 
 def register(name: str, make: Callable[[], TaskKind]) -> None:
