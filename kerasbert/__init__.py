@@ -26,6 +26,7 @@ _HOMES = {
     "encode": "tasks.predict",
     "similarity": "tasks.search",
     "search": "tasks.search",
+    "fill_mask": "tasks.tokens",
     "import_checkpoint": "checkpoints",
     "export_checkpoint": "checkpoints",
     "Spec": "spec",

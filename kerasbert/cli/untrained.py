@@ -1,0 +1,33 @@
+"""`kerasbert fill-mask`: answers of models that were not fine-tuned for the question."""
+
+import argparse
+import sys
+
+from kerasbert.cli.answers import LANGUAGE
+from kerasbert.cli.parser import Declare, show
+
+
+def _texts(options: argparse.Namespace) -> list[str]:
+    return options.texts or [line.rstrip("\n") for line in sys.stdin if line.strip()]
+
+
+def _fill_mask(options: argparse.Namespace) -> None:
+    from kerasbert.tasks.tokens import fill_mask
+
+    settings = {"top": options.top, "length": options.length, "language": options.language}
+    for answer in fill_mask(options.model, _texts(options), **settings):
+        lines = [answer.text]
+        for mask in answer.tokens:
+            lines.append("\t".join(f"{filling.token} {filling.score:.4f}" for filling in mask))
+        show(answer.to_json(), options.json, "\n".join(lines))
+
+
+def add(command: Declare) -> None:
+    """Declare the commands."""
+    add = command("fill-mask", _fill_mask, "the best tokens for each [MASK] of texts, by a pretrained model")
+    add.add_argument("model", metavar="RUN")
+    add.add_argument("texts", nargs="*", metavar="TEXT", help="with [MASK] or <mask> in it; from stdin without any")
+    add.add_argument("--top", type=int, default=5, help="tokens for a mask")
+    add.add_argument("--length", type=int, help="tokens of a row; a longer text is read around its masks")
+    add.add_argument("--language", metavar="NAME", help=LANGUAGE)
+    add.add_argument("--json", action="store_true")
