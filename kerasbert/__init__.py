@@ -27,6 +27,7 @@ _HOMES = {
     "similarity": "tasks.search",
     "search": "tasks.search",
     "fill_mask": "tasks.tokens",
+    "zero_shot": "tasks.zero_shot",
     "import_checkpoint": "checkpoints",
     "export_checkpoint": "checkpoints",
     "Spec": "spec",

@@ -22,6 +22,7 @@ EXAMPLES = {
     "similarity": 'kerasbert similarity runs/sts "a cat sleeps" "a cat is asleep"',
     "search": 'kerasbert search runs/sts sentences.txt "a sleeping cat" --top 5',
     "fill-mask": 'kerasbert fill-mask runs/bert "the [MASK] sat"',
+    "zero-shot": 'kerasbert zero-shot runs/mnli "a gripping film" --labels sport,cinema,politics',
     "import": "kerasbert import bert-base-uncased --from hf --out runs/bert-base",
     "export-checkpoint": "kerasbert export-checkpoint runs/reviews reviews-hf --to hf",
     "export": "kerasbert export runs/reviews serving/reviews/1",
@@ -35,6 +36,7 @@ OPENS = (
     "similarity",
     "search",
     "fill-mask",
+    "zero-shot",
     "export",
     "export-checkpoint",
 )  # their MODEL is a directory

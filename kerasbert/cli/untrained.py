@@ -1,4 +1,4 @@
-"""`kerasbert fill-mask`: answers of models that were not fine-tuned for the question."""
+"""`kerasbert fill-mask | zero-shot`: answers of models that were not fine-tuned for the question."""
 
 import argparse
 import sys
@@ -22,6 +22,24 @@ def _fill_mask(options: argparse.Namespace) -> None:
         show(answer.to_json(), options.json, "\n".join(lines))
 
 
+def _zero_shot(options: argparse.Namespace) -> None:
+    from kerasbert.tasks.zero_shot import zero_shot
+
+    labels = [label.strip() for label in options.labels.split(",") if label.strip()]
+    answers = zero_shot(
+        options.model,
+        _texts(options),
+        labels,
+        template=options.template,
+        multi_label=options.multi_label,
+        entailment=options.entailment,
+        length=options.length,
+    )
+    for answer in answers:
+        text = "\t".join(f"{label} {score:.4f}" for label, score in answer.scores.items())
+        show(answer.to_json(), options.json, text)
+
+
 def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("fill-mask", _fill_mask, "the best tokens for each [MASK] of texts, by a pretrained model")
@@ -30,4 +48,14 @@ def add(command: Declare) -> None:
     add.add_argument("--top", type=int, default=5, help="tokens for a mask")
     add.add_argument("--length", type=int, help="tokens of a row; a longer text is read around its masks")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
+    add.add_argument("--json", action="store_true")
+
+    add = command("zero-shot", _zero_shot, "labels that no model was trained for, by a model of entailment (MNLI)")
+    add.add_argument("model", metavar="RUN")
+    add.add_argument("texts", nargs="*", metavar="TEXT", help="from stdin without any")
+    add.add_argument("--labels", required=True, metavar="A,B,C")
+    add.add_argument("--template", default="This example is {}.", metavar="TEXT", help="with {} for the label")
+    add.add_argument("--multi-label", action="store_true", help="several labels may hold: each is scored alone")
+    add.add_argument("--entailment", metavar="LABEL", help="the model's label; the one that begins with entail")
+    add.add_argument("--length", type=int, help="tokens of a text and its hypothesis")
     add.add_argument("--json", action="store_true")
