@@ -26,6 +26,8 @@ _HOMES = {
     "encode": "tasks.predict",
     "similarity": "tasks.search",
     "search": "tasks.search",
+    "fill_mask": "tasks.tokens",
+    "zero_shot": "tasks.zero_shot",
     "import_checkpoint": "checkpoints",
     "export_checkpoint": "checkpoints",
     "Spec": "spec",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PAD = "pad"  # the tokenizer's padding id
 FILLED_BY = ("packing", "setting", "maker", "objective", "kind")
-_ALWAYS = ("packing", "maker")
+_ALWAYS = ("packing", "maker", "kind")
 Values = Mapping[str, Any]
 
 
@@ -29,7 +29,8 @@ class Input:
         pad: the number at padded places; PAD is the tokenizer's padding id.
         optional: bool, whether a model can be called without it.
         filled_by: str, one of FILLED_BY. "packing": the tokenizer's rows. "setting": a setting of the call (`setting`).
-            "maker": `make`. "objective" and "kind" bring it themselves, and only where they run.
+            "maker": `make`. "kind": the rows of a kind of task, which declares it (`answers.Kind.inputs`). "objective"
+            brings it itself, and only where it runs.
         setting: str, the name of the setting, such as "language".
         choices: tokenizer -> {value of the setting: number}.
         make: values of one row {name: [S] or a number} -> its array, with numpy; the phone runs it.
@@ -56,14 +57,21 @@ class Input:
         """How many of its axes are as long as the sequence."""
         return self.axes.count("S")
 
+    @property
+    def own(self) -> bool:
+        """Whether it is one list of numbers a row, of a length of its own (P)."""
+        return self.axes == "BP"
+
     def shape(self, length: int | None) -> tuple[int | None, ...]:
         """Its shape for one row of `length` tokens, B = 1.
 
         Raises:
             InputError: an axis that no file for a phone has yet.
         """
-        if unknown_axes := set(self.axes) - {"B", "S"}:
-            raise InputError(f"input {self.name!r} has the axes {self.axes}, expected B and S alone: {unknown_axes}")
+        if set(self.axes) - {"B", "S"}:
+            raise InputError(
+                f"input {self.name!r} has the axes {self.axes}, expected B and S alone: no .tflite reads others yet"
+            )
         return tuple(1 if axis == "B" else length for axis in self.axes)
 
 
@@ -130,7 +138,7 @@ def row(token_ids: Sequence[int], segment_ids: Sequence[int], truncated: bool = 
 
 
 def used(declared: Iterable[Input], settings: Values) -> tuple[Input, ...]:
-    """The inputs of a call: those that packing and makers fill, and those whose setting is given."""
+    """The inputs of a call: those that packing, makers and kinds fill, and those whose setting is given."""
     return tuple(
         [
             each
@@ -175,7 +183,7 @@ def arrays(
     """The arrays that a network reads for some rows, padded.
 
     Args:
-        declared: of the family; the inputs that objectives and kinds fill are left out.
+        declared: of the family and of the kind of task; the inputs that objectives fill are left out.
         length: int, S.
         pad_id: int, of the tokenizer.
         count: int, B; rows that fill up the batch see one token, for a row that sees nothing has no softmax.
@@ -189,10 +197,13 @@ def arrays(
     settings, result = settings or {}, {}
     for each in used(declared, settings):
         pad = pad_id if each.pad == PAD else each.pad
-        shape = (count or len(rows), *(length,) * each.sequences)
+        # P: as many places as the row with the most has
+        width = max([1, *(len(packed.values[each.name]) for packed in rows)]) if each.own else 0
+        shape = (count or len(rows), *((width,) if each.own else (length,) * each.sequences))
         # zeros costs a phone a tenth of what full does, for each of its texts
         array = np.full(shape, pad, each.dtype) if pad else np.zeros(shape, each.dtype)
         name = each.name
+        values: list[Any]
         if each.filled_by == "maker":
             assert each.make is not None
             values = [each.make(packed.values) for packed in rows]
@@ -203,6 +214,9 @@ def arrays(
         if each.axes == "BS":
             for i, value in enumerate(values):
                 array[i, : rows[i].length] = value
+        elif each.own:
+            for i, value in enumerate(values):
+                array[i, : len(value)] = value
         else:
             for i, value in enumerate(values):
                 array[(i, *(slice(rows[i].length),) * each.sequences)] = value

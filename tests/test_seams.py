@@ -27,7 +27,25 @@ def constants(node: ast.AST | None) -> set[str]:
     return {item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)}
 
 
-def dispatches(source: str) -> list[int]:
+# file -> words in it that are names of kinds and mean something else there
+OTHERWISE = {
+    "kerasbert/cli/text.py": {"tokens"},
+    "kerasbert/data/job.py": {"tokens"},
+    "kerasbert/data/shards.py": {"tokens"},
+    "kerasbert/models/albert.py": {"span"},  # the name of a head, as in the other families
+    "kerasbert/models/bert.py": {"span"},
+    "kerasbert/models/distilbert.py": {"span"},
+    "kerasbert/models/electra.py": {"span"},
+    "kerasbert/models/xlm.py": {"span"},
+    "kerasbert/objectives/select.py": {"tokens"},
+    "kerasbert/text/hf_save.py": {"tokens"},
+    "mobile/commands/prune.py": {"tokens"},
+    "mobile/distill/start.py": {"tokens"},
+    "mobile/prune/trimming.py": {"tokens"},
+}
+
+
+def dispatches(source: str, names: set[str] = NAMES) -> list[int]:
     """Lines that ask for the name or the class of a kind: comparisons, cases, keys of dicts, isinstance."""
     found = []
     for node in ast.walk(ast.parse(source)):
@@ -44,7 +62,7 @@ def dispatches(source: str) -> list[int]:
             inner = [part for argument in node.args for part in ast.walk(argument)]
             named = {getattr(part, "id", getattr(part, "attr", "")) for part in inner}
             said = constants(node.args[0] if node.args else None) | {name.lower() for name in named & OBJECTS}
-        if said & NAMES:
+        if said & names:
             found.append(node.lineno)
     return found
 
@@ -104,7 +122,8 @@ def test_only_the_files_of_a_kind_ask_for_its_name():
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = str(path.relative_to(ROOT))
             if name not in HOMES:
-                wrong += [f"{name}:{line}" for line in dispatches(path.read_text())]
+                names = NAMES - OTHERWISE.get(name, set())
+                wrong += [f"{name}:{line}" for line in dispatches(path.read_text(), names)]
     assert not wrong
 
 

@@ -16,6 +16,8 @@ from kerasbert.answers.span import KIND as _SPAN
 from kerasbert.answers.span import Span
 from kerasbert.answers.tags import KIND as _TAGS
 from kerasbert.answers.tags import Entity, Tags
+from kerasbert.answers.tokens import KIND as _TOKENS
+from kerasbert.answers.tokens import FillMask
 from kerasbert.answers.vector import KIND as _VECTOR
 from kerasbert.answers.vector import Vector
 from kerasbert.errors import InputError, unknown
@@ -24,6 +26,7 @@ __all__ = [
     "Choice",
     "Classification",
     "Entity",
+    "FillMask",
     "Kind",
     "MultiLabel",
     "Regression",
@@ -59,5 +62,5 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-for _kind in (_CHOICE, _CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _SPAN, _TAGS, _VECTOR):
+for _kind in (_CHOICE, _CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _SPAN, _TAGS, _TOKENS, _VECTOR):
     register(_kind)

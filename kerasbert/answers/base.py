@@ -13,7 +13,7 @@ import numpy as np
 
 from kerasbert import inputs
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import Row
+from kerasbert.inputs import Input, Row
 
 Text = str | bytes
 Outputs = np.ndarray | Sequence[np.ndarray]  # of rows: [rows, C], or of tokens [S, C] a row
@@ -30,6 +30,7 @@ class Kind:
         labelled: bool, whether the numbers stand for labels, in their order.
         agrees_by: str, what `agreement` is a share of, in a word.
         columns: the fields of an answer that a table gets.
+        inputs: what the network reads beside the family's inputs; `rows` fills them.
         since: int, the first format of bundles that knows it; new kinds leave it at 3.
         lists: numbers of the parts of an input that may be a list of texts, such as words or choices.
         asked: how many of a training row's parts, the first ones, an input of a prediction has; None for all of them.
@@ -44,6 +45,7 @@ class Kind:
     labelled = False
     agrees_by = "answers"
     columns: tuple[str, ...] = ("labels",)
+    inputs: tuple[Input, ...] = ()
     since = 3
     lists: tuple[int, ...] = ()
     asked: int | None = None

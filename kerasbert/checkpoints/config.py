@@ -1,6 +1,6 @@
 """Sizes of a checkpoint: config.json (Hugging Face) or bert_config.json (Google), whose keys agree, <-> Spec."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,20 @@ ACTIVATIONS = {
     "swish": "swish",
     "tanh": "tanh",
 }
-_TASKS = {"regression": "regression", "single_label_classification": "classification", None: None}
+# problem_type of theirs -> the kind of task; what a class is for, by the end of its name: any other answers for a text
+_PROBLEMS = {
+    "regression": "regression",
+    "single_label_classification": "classification",
+    "multi_label_classification": "multi_label",
+    None: None,
+}
+_CLASSES = {
+    "ForTokenClassification": "tags",
+    "ForQuestionAnswering": "span",
+    "ForQuestionAnsweringSimple": "span",
+    "ForMultipleChoice": "choice",
+}
+_PAIRS = {"span", "choice"}  # kinds of two parts, whatever a checkpoint says
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
@@ -153,23 +166,58 @@ def languages(config: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 # what an export of ours adds to a configuration; transformers keeps a key that it does not know and computes nothing by it
-PAIR = "text_pair"
+PAIR, OPTIONS = "text_pair", "task_options"
 
 
-def task_of(config: Mapping[str, Any], classes: int, pair: bool | None = None) -> dict[str, Any]:
-    """The task of a checkpoint with a classifier, as model.json records it.
+def kind_of(architecture: str | None, heads: Collection[str]) -> str | None:
+    """The kind of task that a class of theirs is for; None where its problem_type or the number of its labels tells.
+
+    Args:
+        architecture: name of the class, where the configuration has one. heads: that the file holds.
+    """
+    for ending, kind in _CLASSES.items():
+        if architecture and architecture.endswith(ending):
+            return kind
+    return "span" if "span" in heads else None
+
+
+def one_number(architecture: str | None) -> bool:
+    """Whether a class of theirs has one output however many labels its configuration names."""
+    return kind_of(architecture, ()) == "choice"
+
+
+def serves(architecture: str, kind: str | None) -> bool:
+    """Whether a class of theirs computes what a kind of task does, given that it has the heads."""
+    own = kind_of(architecture, ())
+    return own == kind if kind in _CLASSES.values() else own is None
+
+
+def problem_of(kind: str | None) -> str | None:
+    """Their problem_type of a kind; None for the usual one."""
+    return next((name for name, ours in _PROBLEMS.items() if kind and ours == kind != "classification"), None)
+
+
+def task_of(
+    config: Mapping[str, Any], classes: int, pair: bool | None = None, kind: str | None = None
+) -> dict[str, Any]:
+    """The task of a checkpoint with a head of a task, as model.json records it.
 
     Args:
         config: content of their configuration.
         classes: int, outputs of the classifier.
         pair: bool, whether it reads two texts; None for what an export of ours wrote down, else one text: nothing else in
             a checkpoint tells.
+        kind: str, where the class of theirs tells (`kind_of`).
     """
     problem = config.get("problem_type")
-    if not isinstance(problem, str | None) or problem not in _TASKS:
-        raise InputError(
-            f"the checkpoint's problem_type is {problem!r}, expected regression or single_label_classification"
-        )
-    kind = _TASKS[problem] or ("regression" if classes == 1 else "classification")
-    pair = config.get(PAIR) is True if pair is None else pair
-    return {"kind": kind, "inputs": "pair" if pair else "text"}
+    if not isinstance(problem, str | None) or problem not in _PROBLEMS:
+        known = ", ".join(name for name in _PROBLEMS if name)
+        raise InputError(f"the checkpoint's problem_type is {problem!r}, expected one of {known}")
+    if kind is None:
+        kind = _PROBLEMS[problem] or ("regression" if classes == 1 else "classification")
+        pair = config.get(PAIR) is True if pair is None else pair
+    else:
+        pair = kind in _PAIRS
+    options = config.get(OPTIONS)
+    more = {"options": options} if options and isinstance(options, dict) else {}
+    return {"kind": kind, "inputs": "pair" if pair else "text"} | more

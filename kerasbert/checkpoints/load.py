@@ -92,7 +92,7 @@ def import_checkpoint(
         spec = spec.derive({"pooler": False})
         shapes = {name: shape for name, shape in shapes.items() if not name.startswith("pooler/")}
 
-    heads, labels = _heads(dialect, spec, content, kind, kept, ignore)
+    heads, labels, classes = _heads(dialect, spec, content, kind, kept, ignore)
     expected = {f"heads/{head}/{weight}": shape for head, parts in heads.items() for weight, shape in parts.items()}
     # everything is checked before anything is allocated
     coverage = cover(dialect, shapes | expected, found, ignore)
@@ -107,9 +107,9 @@ def import_checkpoint(
             )
     if pair and "classifier" not in heads:
         raise InputError(f"{path} holds no classifier, expected one that reads pairs: leave pair out (--pair)")
-    task = configs.task_of(content, len(labels), pair) if "classifier" in heads else None
+    task = _task(content, kind, heads, classes, pair)
     hidden = not spec.pooler and getattr(family.encoder, "label_activation", None)
-    if task and hidden and "inner/kernel" not in heads["classifier"]:
+    if task and hidden and not answers.find(task["kind"]).per_token and "inner/kernel" not in heads["classifier"]:
         task["hidden_layer"] = False  # the released ELECTRA's classifier
     languages = configs.languages(content)
     if tokenizer is not None and os.fspath(tokenizer) == "none":
@@ -203,6 +203,20 @@ def _architecture(content: Mapping[str, Any]) -> str | None:
     return str(classes[0]) if isinstance(classes, list) and classes[0] is not None else None
 
 
+def _task(
+    content: Mapping[str, Any], architecture: str | None, heads: Mapping[str, Any], classes: int, pair: bool | None
+) -> dict[str, Any] | None:
+    """The task of the heads that a file holds; None for an encoder and for heads of pretraining."""
+    kind = configs.kind_of(architecture, heads)
+    if not heads.keys() & {"classifier", "span"}:
+        return None
+    task = configs.task_of(content, classes, pair, kind)
+    if kind is not None and kind in registry.tasks():
+        declared = registry.task(kind)
+        task |= {"text": declared.text} | ({"text_b": declared.text_b} if declared.text_b else {})
+    return task
+
+
 def _heads(
     dialect: Dialect,
     spec: specs.Spec,
@@ -210,21 +224,23 @@ def _heads(
     kind: str | None,
     found: Mapping[str, Shape],
     ignore: Sequence[str],
-) -> tuple[dict[str, dict[str, Shape]], tuple[str, ...]]:
-    """Shapes of the heads that the file holds, and the names of its classes."""
+) -> tuple[dict[str, dict[str, Shape]], tuple[str, ...], int]:
+    """Shapes of the heads that the file holds, the names of its classes, and how many there are."""
     spelled = {dialect.spelled(name, ()): shape for name, shape in found.items()}
     names = dialect.heads_in(spelled, kind, ignore)
     labels: tuple[str, ...] = ()
+    classes = 0
     if "classifier" in names:
         bias = spelled.get(dialect.theirs("heads/classifier/bias")[0])
         labels = configs.labels(content, bias[0] if bias else None)
+        classes = 1 if configs.one_number(kind) else len(labels)
     width = spec.embeddings.width or spec.hidden
     letters = {
         "H": spec.hidden,
         "E": width,
         "R": spec.hidden - width,
         "V": spec.embeddings.vocabulary,
-        "L": len(labels),
+        "L": classes,
     }
     shapes = {
         head: {
@@ -233,7 +249,7 @@ def _heads(
         }
         for head in names
     }
-    return shapes, labels
+    return shapes, labels, classes
 
 
 def _shapes(family: registry.Family, spec: specs.Spec) -> dict[str, Shape]:

@@ -36,6 +36,8 @@ class Dialect:
         unprojected: whether E = H means in their files, as in ours, that embeddings are not projected.
         own_heads: heads of ours that their format has no place for; they are left out on export.
         rows_of: class name of theirs -> rows that go before the others in its files.
+        heads_of: class name of theirs -> its heads that are not as in `heads`.
+        refused: class name of theirs -> why nothing here computes it.
         spec: what the family's Spec is in these files where it is not the usual one.
         implied: (their key, its value) -> changes of the Spec that come with it.
     """
@@ -55,6 +57,8 @@ class Dialect:
     unprojected: bool = False
     own_heads: tuple[str, ...] = ()
     rows_of: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
+    heads_of: Mapping[str, Mapping[str, Mapping[str, str]]] = dataclasses.field(default_factory=dict)
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     implied: Mapping[tuple[str, Any], Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
@@ -86,16 +90,23 @@ class Dialect:
         >>> ROBERTA.class_of("CamembertForMaskedLM"), ROBERTA.class_of("RobertaForCausalLM")
         ('RobertaForMaskedLM', 'RobertaForCausalLM')
         """
-        known = (*self.architectures, *self.without_pooler)
+        known = (*self.architectures, *self.without_pooler, *self.refused)
         if architecture is None or architecture in known:
             return architecture
         ending = _ending(architecture)
         return next((name for name in known if ending and _ending(name) == ending), architecture)
 
     def of(self, architecture: str | None) -> "Dialect":
-        """The names in files of one class of theirs."""
-        first = self.rows_of.get(architecture or "", ())
-        return dataclasses.replace(self, rows=(*first, *self.rows), rows_of={}) if first else self
+        """The names and heads in files of one class of theirs.
+
+        Raises:
+            InputError: nothing here computes that class.
+        """
+        name = architecture or ""
+        if name in self.refused:
+            raise InputError(f"{name} {self.refused[name]}: no such model here")
+        rows, heads = (*self.rows_of.get(name, ()), *self.rows), {**self.heads, **self.heads_of.get(name, {})}
+        return dataclasses.replace(self, rows=rows, heads=heads, rows_of={}, heads_of={})
 
     def theirs(self, name: str) -> tuple[str, bool]:
         """Their name of our weight, and whether their matrix is ours transposed.

@@ -48,11 +48,14 @@ def export_checkpoint(
     if target not in writers or target not in family.names:
         raise unknown("checkpoint format", target, family.names or writers, ", ".join(family.names) or "none")
     dialect: Dialect = family.names[target]
-    kind = _class(dialect, tensors) if target == "hf" else None
+    kind = _class(dialect, info, tensors) if target == "hf" else None
     dialect = dialect.of(kind)
     _check_heads(dialect, info, family, tensors, kind or "the released code")
     sources, shapes = {}, {}
     left_out = tuple(f"heads/{head}/" for head in dialect.own_heads)
+    unpooled = bool(info.task) and kind in dialect.without_pooler
+    if unpooled:
+        left_out += ("pooler/",)  # their head reads every token: the pooler that the training left alone has no place
     for name in tensors.names():
         if name.startswith(left_out):
             continue
@@ -77,10 +80,12 @@ def export_checkpoint(
             values = values[order]
         return np.ascontiguousarray(values.T) if transpose else values
 
-    if family.spec.pooler and not info.spec.pooler:
+    if family.spec.pooler and (unpooled or not info.spec.pooler):
         config["add_pooling_layer"] = False  # read by us; theirs is BertModel(config, add_pooling_layer=False)
     if info.task and info.task.get("inputs") == "pair":
         config[configs.PAIR] = True
+    if options := (info.task or {}).get("options"):
+        config[configs.OPTIONS] = options
     with files.new_directory(path, overwrite) as folder:
         if kind:
             config = _described(config, kind, info, tensors)
@@ -105,15 +110,17 @@ def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray
     return (values.astype("float64") * std + (mean if name.endswith("bias") else 0.0)).astype("float32")
 
 
-def _class(dialect: Dialect, tensors: Safetensors) -> str:
-    """Their class with exactly the heads that the model has."""
-    heads = set(head_names(tensors)) - set(dialect.own_heads)
+def _class(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
+    """Their class with exactly the heads that the model has, for its kind of task."""
+    heads, answered = set(head_names(tensors)) - set(dialect.own_heads), (info.task or {}).get("kind")
     classes = [name for name, has in dialect.architectures.items() if set(has) == heads]
-    if not classes:
+    fitting = [name for name in classes if configs.serves(name, answered)]
+    if not fitting:
+        of = f" for {answered}" if classes else ""
         raise InputError(
-            f"no class of theirs has exactly the heads {', '.join(sorted(heads))}: export a model without one of them"
+            f"no class of theirs{of} has exactly the heads {', '.join(sorted(heads))}: export a model without one of them"
         )
-    return classes[0]
+    return fitting[0]
 
 
 def _check_heads(dialect: Dialect, info: ModelInfo, family: registry.Family, tensors: Safetensors, theirs: str) -> None:
@@ -129,7 +136,7 @@ def _check_heads(dialect: Dialect, info: ModelInfo, family: registry.Family, ten
                 f"{theirs} has {', '.join(lacking)} in the head {head!r}, this model has not: "
                 "export it in the format that it came from"
             )
-    if family.spec.pooler and not info.spec.pooler and heads & POOLED:
+    if family.spec.pooler and not info.spec.pooler and heads & POOLED and theirs not in dialect.without_pooler:
         raise InputError(
             f"{theirs} reads a pooled vector and this model was fine-tuned without a pooler (a masked LM has none): "
             "fine-tune once more from it, finetune makes one"
@@ -140,14 +147,13 @@ def _described(config: dict, kind: str, info: ModelInfo, tensors: Safetensors) -
     """A Hugging Face configuration with its class and its labels."""
     config = {"model_type": info.family, "dtype": "float32", "pad_token_id": PAD.get(info.family, 0)} | config
     config["architectures"] = [kind]
-    if "classifier" in head_names(tensors):
+    if "classifier" in head_names(tensors) and not configs.one_number(kind):
         count = tensors.shape("heads/classifier/bias")[0]
         labels = info.labels or [f"LABEL_{i}" for i in range(count)]
         config["id2label"] = {str(i): label for i, label in enumerate(labels)}
         config["label2id"] = {label: i for i, label in enumerate(labels)}
-        answered = (info.task or {}).get("kind")
-        if answered and not answers.find(answered).labelled:
-            config["problem_type"] = answered
+        if problem := configs.problem_of((info.task or {}).get("kind")):
+            config["problem_type"] = problem
     return config
 
 

@@ -21,6 +21,8 @@ EXAMPLES = {
     "encode": 'kerasbert encode runs/bert "a gripping film" --pooling mean',
     "similarity": 'kerasbert similarity runs/sts "a cat sleeps" "a cat is asleep"',
     "search": 'kerasbert search runs/sts sentences.txt "a sleeping cat" --top 5',
+    "fill-mask": 'kerasbert fill-mask runs/bert "the [MASK] sat"',
+    "zero-shot": 'kerasbert zero-shot runs/mnli "a gripping film" --labels sport,cinema,politics',
     "import": "kerasbert import bert-base-uncased --from hf --out runs/bert-base",
     "export-checkpoint": "kerasbert export-checkpoint runs/reviews reviews-hf --to hf",
     "export": "kerasbert export runs/reviews serving/reviews/1",
@@ -33,6 +35,8 @@ OPENS = (
     "encode",
     "similarity",
     "search",
+    "fill-mask",
+    "zero-shot",
     "export",
     "export-checkpoint",
 )  # their MODEL is a directory
@@ -51,7 +55,9 @@ def _check_names(options: argparse.Namespace) -> None:
 
 def parser() -> Parser:
     """The command line."""
-    from kerasbert.cli import answers, exchange, look, search, text, training
+    from kerasbert.cli import answers, exchange, look, search, text, training, untrained
 
     description = "The BERT family from raw text to a phone."
-    return command_line("kerasbert", description, EXAMPLES, (look, text, training, answers, search, exchange))
+    return command_line(
+        "kerasbert", description, EXAMPLES, (look, text, training, answers, search, untrained, exchange)
+    )

@@ -42,9 +42,11 @@ def _export_checkpoint(options: argparse.Namespace) -> None:
 def _export(options: argparse.Namespace) -> None:
     from kerasbert.export.model_card import NEEDS
     from kerasbert.export.saved_model import export
+    from kerasbert.tasks.load import load
     from kerasbert.training import results
 
-    print(export(options.model, options.out, length=options.length, overwrite=options.overwrite))
+    model = load(options.model, task=options.task) if options.task else options.model
+    print(export(model, options.out, length=options.length, overwrite=options.overwrite))
     results.say(f"to load it: {NEEDS}. README.md there has the lines")
 
 
@@ -73,5 +75,6 @@ def add(command: Declare) -> None:
     add = command("export", _export, "a SavedModel that takes text, for TF Serving")
     add.add_argument("model", metavar="RUN")
     add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1")
+    add.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask")
     add.add_argument("--length", type=int, help="longest text in tokens")
     add.add_argument("--overwrite", action="store_true")

@@ -70,6 +70,7 @@ _HEADS = {
     "mlm": BERT_HF.heads["mlm"],
     "sop": {"kernel": "H 2", "bias": "2"},
     "classifier": BERT_HF.heads["classifier"],
+    "span": BERT_HF.heads["span"],
 }
 _CONFIG = (*BERT_HF.config, ("embeddings.width", "embedding_size"))
 HF = dataclasses.replace(
@@ -90,6 +91,7 @@ HF = dataclasses.replace(
         ("heads/mlm/bias", "predictions.bias"),
         ("heads/sop", "sop_classifier.classifier"),
         ("heads/classifier", "classifier"),
+        ("heads/span", "qa_outputs"),
     ),
     heads=_HEADS,
     config=_CONFIG,
@@ -99,6 +101,9 @@ HF = dataclasses.replace(
         "AlbertForMaskedLM": ("mlm",),
         "AlbertForPreTraining": ("mlm", "sop"),
         "AlbertForSequenceClassification": ("classifier",),
+        "AlbertForTokenClassification": ("classifier",),
+        "AlbertForQuestionAnswering": ("span",),
+        "AlbertForMultipleChoice": ("classifier",),
     },
     without_pooler=("AlbertForMaskedLM", "AlbertForTokenClassification", "AlbertForQuestionAnswering"),
     prefix="albert.",

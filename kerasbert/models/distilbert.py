@@ -39,12 +39,14 @@ HF = Dialect(
         ("heads/mlm/bias", "vocab_projector.bias"),
         ("heads/classifier/inner", "pre_classifier"),
         ("heads/classifier", "classifier"),
+        ("heads/span", "qa_outputs"),
         ("pooler", "distilbert.pooler"),  # there is none
     ),
     leaves=BERT_HF.leaves,
     heads={
         "mlm": BERT_HF.heads["mlm"],
         "classifier": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"},
+        "span": BERT_HF.heads["span"],
     },
     config=(
         ("embeddings.vocabulary", "vocab_size"),
@@ -63,7 +65,11 @@ HF = Dialect(
         "DistilBertModel": (),
         "DistilBertForMaskedLM": ("mlm",),
         "DistilBertForSequenceClassification": ("classifier",),
+        "DistilBertForTokenClassification": ("classifier",),
+        "DistilBertForQuestionAnswering": ("span",),
+        "DistilBertForMultipleChoice": ("classifier",),
     },
+    heads_of={"DistilBertForTokenClassification": {"classifier": BERT_HF.heads["classifier"]}},
     prefix="distilbert.",
     tied={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
     ignore=("*embeddings.position_ids",),

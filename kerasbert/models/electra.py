@@ -29,7 +29,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert import registry
 from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints.directory import built, head_names, named_weights
 from kerasbert.errors import InputError
 from kerasbert.layers import heads, random, visibility
 from kerasbert.layers.backend import pick
@@ -86,6 +88,24 @@ class ElectraEncoder(Encoder):
 
     label_activation = "gelu"
     token_head = heads.GeluMaskedLM  # of a generator that is an encoder of its own (transformers' ElectraForMaskedLM)
+
+    def token_model(self, tensors: Any) -> tuple["ElectraEncoder", str] | None:
+        """The generator of a run as an encoder of its own, and what the names of its head's weights begin with.
+
+        Args:
+            tensors: of the run's directory.
+
+        Returns:
+            None where the directory holds no generator.
+        """
+        if "generator" not in head_names(tensors):
+            return None
+        generator = built(registry.family_of(self), self.spec.of_generator())
+        generator.tokenizer = self.tokenizer
+        for name, variable in named_weights(generator).items():
+            own = not name.startswith("embeddings/") or name.startswith("embeddings/projection/")
+            variable.assign(tensors.read(f"heads/generator/{name.removeprefix('embeddings/')}" if own else name))
+        return generator, "heads/generator/"
 
 
 class Generator(keras.layers.Layer):
@@ -252,15 +272,32 @@ ELECTRA_HF = HF.derive(
         ("heads/classifier/inner", "classifier.dense"),
         ("heads/classifier", "classifier.out_proj"),
     ),
-    heads={"mlm": HF.heads["mlm"], "rtd": _RTD, "classifier": _CLASSIFIER},
+    heads={"mlm": HF.heads["mlm"], "rtd": _RTD, "classifier": _CLASSIFIER, "span": HF.heads["span"]},
     config=_CONFIG,
-    fixed={**HF.fixed, "model_type": "electra"},
+    fixed={
+        **HF.fixed,
+        "model_type": "electra",
+        "summary_type": "first",
+        "summary_use_proj": True,
+        "summary_activation": "gelu",
+    },
     architectures={
         "ElectraModel": (),
         "ElectraForPreTraining": ("rtd",),
         "ElectraForMaskedLM": ("mlm",),
         "ElectraForSequenceClassification": ("classifier",),
+        "ElectraForTokenClassification": ("classifier",),
+        "ElectraForQuestionAnswering": ("span",),
+        "ElectraForMultipleChoice": ("classifier",),
     },
+    rows_of={
+        "ElectraForTokenClassification": (("heads/classifier", "classifier"),),
+        "ElectraForMultipleChoice": (
+            ("heads/classifier/inner", "sequence_summary.summary"),
+            ("heads/classifier", "classifier"),
+        ),
+    },
+    heads_of={"ElectraForTokenClassification": {"classifier": HF.heads["classifier"]}},
     without_pooler=(),
     unprojected=True,
     own_heads=("generator",),

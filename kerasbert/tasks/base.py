@@ -19,7 +19,7 @@ from kerasbert.tasks.exported import Exported
 if TYPE_CHECKING:  # plug-ins' kinds load on a phone
     from kerasbert.layers.encoder import Encoder
 
-OURS = ("choice", "classification", "multi_label", "regression", "span", "tags", "vector")
+OURS = ("choice", "classification", "multi_label", "regression", "span", "tags", "tokens", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
 _KINDS: dict[str, "TaskKind"] = {}
 
@@ -249,6 +249,10 @@ class TaskKind(Exported):
         from kerasbert import registry
 
         return None if self.per_token else registry.family_of(encoder).readout
+
+    def logits(self, model: Any, read: Any, inputs: Any, training: bool = False) -> Any:
+        """What a TaskModel's head says of what it reads, [B, H], or [B, S, H] of tokens: float32 [B, L] or [B, S, L]."""
+        return model.heads[self.head](read, training=training) if model.heads else read
 
     def outputs(self, task: Task, logits: Any) -> dict[str, Any]:
         """What a task's model returns: of the head's float32 [B, L], or [B, S, L]."""

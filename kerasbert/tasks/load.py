@@ -68,30 +68,40 @@ def save(
     )
 
 
-def load(directory: str | os.PathLike) -> Any:
+def load(directory: str | os.PathLike, task: str | None = None) -> Any:
     """The model of a directory, with `.tokenizer`, `.labels` and `.spec`.
 
     Args:
         directory: a model or run directory, RUN@STEP of a run's checkpoint, a Hugging Face folder, or a `.keras` file.
+        task: str, a task whose heads pretraining has left in the directory: "fill-mask".
 
     Returns:
         The task's model for a fine-tuned one, else the encoder (heads of pretraining are left out).
 
     Raises:
-        InputError: no model there, an unfinished run, weights that do not fit.
+        InputError: no model there, an unfinished run, weights that do not fit, no heads of `task`.
     """
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
         _ = [*registry.families()]  # their classes are known to Keras once they are imported
         return keras.saving.load_model(directory)
     path = source.directory(directory)
     encoder, info = checkpoints.load_encoder(path)
-    task = task_of(info)
-    if task is None:
+    declared = task_of(info) if task is None else registry.task(task)
+    if declared is None:
         return encoder
-    model = TaskModel(encoder, task, name="label_model")
+    prefix = "heads/"
+    if task is not None and hasattr(encoder, "token_model"):
+        encoder, prefix = encoder.token_model(checkpoints.read_tensors(path)) or (encoder, prefix)
+    model = TaskModel(encoder, declared, name="label_model")
     model.build()
+    found = checkpoints.read_tensors(path).names()
+    if task is not None and not all(any(name.startswith(f"{prefix}{head}/") for name in found) for head in model.heads):
+        wanted = ", ".join(model.heads)
+        raise InputError(
+            f"{directory} has no head {wanted}, which {task} needs: expected a run of pretraining, or an import, with one"
+        )
     for name, head in model.heads.items():
-        checkpoints.load_weights(path, head, f"heads/{name}/")
+        checkpoints.load_weights(path, head, f"{prefix}{name}/")
     model.directory = directory  # where run.json tells which rows were held out
     return model
 

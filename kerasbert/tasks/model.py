@@ -55,7 +55,7 @@ class TaskModel(HeadedModel):
             read = outputs["pooled"]
         else:
             read = readout(outputs["sequence"], None if inputs is None else inputs.get("padding_mask"), self.readout)
-        return self.heads[self.kind.head](read, training=training) if self.heads else read
+        return self.kind.logits(self, read, inputs, training=training)
 
     def get_config(self):
         config = {"name": self.name, "trainable": self.trainable, "task": self.task.to_json()}

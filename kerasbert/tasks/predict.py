@@ -48,8 +48,8 @@ def positions(model: Any) -> int | None:
 
 
 def declared(model: Any) -> tuple[Input, ...]:
-    """What the network of a model or an encoder reads."""
-    return registry.family_of(getattr(model, "encoder", model)).inputs
+    """What the network of a model or an encoder reads, and the head of a task."""
+    return (*registry.family_of(getattr(model, "encoder", model)).inputs, *kind_of(model).answers.inputs)
 
 
 def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[str, int]:

@@ -23,6 +23,7 @@ FORMATS = ("tsv", "csv", "jsonl")
 
 for _kind, _metric in (("classification", "accuracy"), ("multi_label", "f1_micro"), ("regression", "spearman")):
     register_task(_kind, Task(_kind, kind=_kind, metric=_metric))
+register_task("fill-mask", Task("fill-mask", kind="tokens"))
 register_task("glue/sst2", Task("glue/sst2", text="sentence", labels={"0": "negative", "1": "positive"}))
 
 

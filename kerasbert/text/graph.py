@@ -24,13 +24,14 @@ class GraphTokenizer(tf.Module):
     `strings` [B] are UTF-8; what is invalid there counts as U+FFFD, as many as Python's "replace" gives.
 
     Args:
-        tokenizer: the pure-Python tokenizer.
+        tokenizer: the pure-Python tokenizer, then known as `source`.
     """
 
     form_is_text = False
 
     def __init__(self, tokenizer: Tokenizer):
         super().__init__(name="tokenizer")
+        self.source = tokenizer
         self._single, self._pair, self._pad = tokenizer.single, tokenizer.pair, tokenizer.pad_id
         self.cls_id, self.pad_id = tokenizer.cls_id, tokenizer.pad_id
         self.raw = self.normal = None

@@ -30,11 +30,13 @@ def save_hf(tokenizer: Tokenizer, path: str | os.PathLike) -> None:
 def added_tokens(tokenizer: Tokenizer) -> dict[int, dict]:
     """Id -> content and flags of special and added tokens, ascending."""
     flags = {token.content: token for token in tokenizer.added}
+    # where pieces hold the blank before a word a mask takes it in, as those of RoBERTa, ALBERT and XLM-R do
+    takes_blanks = set() if tokenizer.kind == "wordpiece" else {tokenizer.mask_id}
     return {
         i: {
             "content": (content := tokenizer.vocabulary[i]),
             **{
-                name: getattr(flags[content], name) if content in flags else False
+                name: getattr(flags[content], name) if content in flags else name == "lstrip" and i in takes_blanks
                 for name in ("single_word", "lstrip", "rstrip", "normalized")
             },
             "special": flags[content].special if content in flags else True,

@@ -251,7 +251,9 @@ def _pair(model: Any) -> bool:
 
 
 def _check_target(model: Any, target: str) -> None:
-    """Refuse what MediaPipe would open and compute wrongly."""
+    """Refuse what no file for a phone reads yet, and what MediaPipe would open and compute wrongly."""
+    for each in inputs.used(predict.declared(model), predict.settings_of(model)):
+        each.shape(1)
     if target != "mediapipe":
         return
     kind_of(model).check_target(target)

@@ -84,8 +84,18 @@ def test_labels():
 def test_tasks():
     assert configs.task_of({}, 1)["kind"] == "regression"
     assert configs.task_of({"problem_type": "single_label_classification"}, 2)["kind"] == "classification"
-    with pytest.raises(InputError, match="problem_type is 'multi_label_classification', expected regression or"):
-        configs.task_of({"problem_type": "multi_label_classification"}, 2)
+    assert configs.task_of({"problem_type": "multi_label_classification"}, 2)["kind"] == "multi_label"
+    with pytest.raises(InputError, match="problem_type is 'ranking', expected one of regression, single_label"):
+        configs.task_of({"problem_type": "ranking"}, 2)
+    for ending, kind in (("TokenClassification", "tags"), ("QuestionAnswering", "span"), ("MultipleChoice", "choice")):
+        assert configs.kind_of(f"BertFor{ending}", ()) == kind
+        assert configs.task_of({}, 1, kind=kind) == {"kind": kind, "inputs": "text" if kind == "tags" else "pair"}
+        assert [configs.serves(f"BertFor{end}", kind) for end in (ending, "SequenceClassification")] == [True, False]
+    assert configs.kind_of(None, ["span"]) == "span"  # of Google's releases, which name no class
+    assert configs.serves("BertForSequenceClassification", "regression")
+    assert configs.serves("BertForMaskedLM", None)
+    kinds = ("classification", "regression", "multi_label", "tags")
+    assert [configs.problem_of(kind) for kind in kinds] == [None, "regression", "multi_label_classification", None]
 
 
 @pytest.mark.parametrize("name", ["bert", "mbert"])

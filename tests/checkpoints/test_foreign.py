@@ -88,13 +88,13 @@ def test_pair_without_a_classifier_is_refused(tmp_path):
 
 def test_a_dry_run_refuses_what_the_import_refuses(tmp_path):
     config = CONFIG | {"architectures": ["BertForSequenceClassification"]}
-    config |= {"problem_type": "multi_label_classification"}
+    config |= {"problem_type": "ranking"}
     multi = write_hf(tmp_path / "multi", random_tensors(hf_shapes(labels=2)), config)
     tensors = random_tensors(hf_shapes())
     untied = tensors | {"cls.predictions.decoder.weight": np.ones((13, 6), "float32")}
     tensors["bert.pooler.dense.bias"] = np.full(6, np.nan, "float32")
     for folder, message in (
-        (multi, "multi_label_classification"),
+        (multi, "problem_type is 'ranking'"),
         (write_hf(tmp_path / "untied", untied), "untied weights have no place here"),
         (write_hf(tmp_path / "nan", tensors), "not finite"),
     ):
@@ -107,10 +107,10 @@ def test_the_command_says_by_its_status_that_a_dry_run_does_not_fit(tmp_path, ca
     from kerasbert.cli import main
 
     tensors = random_tensors(hf_shapes())
-    tensors["qa_outputs.bias"] = np.zeros(2, "float32")
+    tensors["qa_other.bias"] = np.zeros(2, "float32")
     assert main(["import", str(write_hf(tmp_path, tensors)), "--dry-run"]) == 2
     printed = capsys.readouterr()
-    assert "extra: qa_outputs.bias [2]" in printed.out
+    assert "extra: qa_other.bias [2]" in printed.out
     assert printed.err.startswith("error: ")
     assert "does not fit the model. 1 extra" in printed.err
 

@@ -140,13 +140,13 @@ def test_missing_extra_and_misshaped_are_all_listed(tmp_path):
     tensors = random_tensors(hf_shapes())
     del tensors["bert.encoder.layer.1.output.dense.bias"], tensors["cls.predictions.bias"]
     tensors["bert.encoder.layer.2.output.dense.bias"] = np.zeros(6, np.float32)
-    tensors["qa_outputs.weight"] = np.zeros((2, 6), np.float32)
+    tensors["qa_other.weight"] = np.zeros((2, 6), np.float32)
     tensors["bert.embeddings.word_embeddings.weight"] = np.zeros((16, 6), np.float32)
     write_hf(tmp_path / "theirs", tensors)
     message = (
         f"{tmp_path / 'theirs'} does not fit the model. "
         "2 missing: bert.encoder.layer.1.output.dense.bias [6], cls.predictions.bias [13]; "
-        "2 extra: bert.encoder.layer.2.output.dense.bias [6], qa_outputs.weight [2, 6]; "
+        "2 extra: bert.encoder.layer.2.output.dense.bias [6], qa_other.weight [2, 6]; "
         "1 misshaped: bert.embeddings.word_embeddings.weight received [16, 6] expected [13, 6]. "
         "A tensor that has no place here is dropped by ignore=[PATTERN] (--ignore PATTERN)."
     )
@@ -315,7 +315,7 @@ def test_unknown_target(tmp_path):
     ("changes", "message"),
     [
         ({"architectures": [["x"]]}, "extra"),
-        ({"problem_type": ["x"]}, r"problem_type is \['x'\], expected regression or single_label_classification"),
+        ({"problem_type": ["x"]}, r"problem_type is \['x'\], expected one of regression, single_label_classification"),
         ({"id2label": {"a": 1}}, "id2label must map numbers to names"),
         ({"model_type": ["x"]}, "no model family"),
         ({"num_hidden_layers": 10**30}, "holds 41 tensors, too few for the 1000000000000000000000000000000 layers"),

@@ -1,0 +1,144 @@
+"""What stands behind the masks of a text (Devlin et al., 2019, section 3.1: the masked language model)."""
+
+import dataclasses
+import re
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasbert import inputs
+from kerasbert.answers.base import Kind, softmax, truncated_json
+from kerasbert.errors import InputError
+from kerasbert.inputs import Input
+
+SPELLINGS = ("[MASK]", "<mask>")  # of any tokenizer; its own mask token is read too
+BLANKS = r"[\t-\r\x1c-\x20\x{85}\p{Z}]"  # RE2's; Python's \s are the same characters
+END = re.compile(r"\s+\Z")
+POSITIONS = Input("positions", "BP", filled_by="kind")
+
+
+class Filling(NamedTuple):
+    """A token for a mask: its text, its probability among all tokens of the vocabulary, and its number."""
+
+    token: str
+    score: float
+    id: int
+
+
+@dataclasses.dataclass(frozen=True)
+class FillMask:
+    """The best tokens for each mask, and the text with the best of all filled in.
+
+    `truncated`: bool, whether a mask was read without a part of its text; in `to_json` only where it is true.
+    """
+
+    text: str
+    tokens: tuple[tuple[Filling, ...], ...]
+    truncated: bool = False
+
+    def to_json(self) -> dict:
+        """A plain dict."""
+        tokens = [[filling._asdict() for filling in mask] for mask in self.tokens]
+        return {"text": self.text, "tokens": tokens, **truncated_json(self)}
+
+
+class TokensKind(Kind):
+    """Logits [P, V] of the tokens at `positions`, which are those of the masks.
+
+    A text that is too long becomes a row for each mask, with the tokens around it.
+    """
+
+    name = "tokens"
+    output = "probabilities"
+    per_token = True
+    agrees_by = "tokens"
+    columns = ("text",)
+    inputs = (POSITIONS,)
+    defaults = MappingProxyType({"top": 5})
+
+    def rows(self, tokenizer, parts, length):
+        if tokenizer.mask_id is None:
+            raise InputError("the tokenizer has no mask token, expected one: T5's and GPT-2's have none")
+        pieces = re.split(pattern(tokenizer), tokenizer.to_text(parts[0]))
+        if len(pieces) < 2:
+            mask = tokenizer.specials["mask"]
+            raise InputError(f"{parts[0]!r:.60} has no mask, expected {mask} where a token is to be filled in")
+        ids: list[int] = []
+        places: list[int] = []
+        for i, piece in enumerate(pieces):
+            if i:
+                places.append(len(ids))
+                ids.append(tokenizer.mask_id)
+            # a mask token takes in the blanks before it, as those of RoBERTa, ALBERT and XLM-R do
+            ids += tokenizer.encode(piece if i == len(pieces) - 1 else END.sub("", piece))
+        specials = sum(not item.text for item in tokenizer.single)
+        budget = length - specials
+        if budget < 1:
+            raise InputError(f"length is {length}, expected at least {specials + 1}: a mask and the special tokens")
+        groups = [places] if len(ids) <= budget else [[place] for place in places]
+        return [_row(tokenizer, ids, group, budget) for group in groups]
+
+    def probabilities(self, outputs):
+        return softmax(outputs)
+
+    def decode(self, parts, rows, outputs, labels):
+        tokenizer, masks = rows[0].about, []
+        for row, values in zip(rows, outputs):
+            for scores in values[: len(row.values[POSITIONS.name])]:
+                best = np.argsort(-scores[: tokenizer.size], kind="stable")[: self.options["top"]].tolist()
+                masks.append(tuple(Filling(spelled(tokenizer, i), float(scores[i]), i) for i in best))
+        text = _filled(tokenizer, tokenizer.to_text(parts[0]), [mask[0].id for mask in masks])
+        return FillMask(text, tuple(masks), any(row.truncated for row in rows))
+
+    def text(self, answer):
+        return answer["text"]
+
+    def line(self, answer, text):
+        return answer["text"]
+
+
+def pattern(tokenizer: Any) -> str:
+    """The masks of a text as a regular expression, for Python's and RE2."""
+    spellings = dict.fromkeys((tokenizer.specials["mask"], *SPELLINGS))
+    return "|".join(map(re.escape, spellings))
+
+
+def _row(tokenizer: Any, ids: list[int], places: list[int], budget: int) -> inputs.Row:
+    """The row of all tokens, or of those around one mask."""
+    start = max(0, min(places[0] - budget // 2, len(ids) - budget))
+    kept = ids[start : start + budget]
+    token_ids: list[int] = []
+    segment_ids: list[int] = []
+    for text, special, segment in tokenizer.single:
+        if text:
+            positions = [len(token_ids) + place - start for place in places]
+        added = kept if text else [special]
+        token_ids += added
+        segment_ids += [segment] * len(added)
+    row = inputs.row(token_ids, segment_ids, len(kept) < len(ids), tokenizer)
+    return dataclasses.replace(row, values={**row.values, POSITIONS.name: positions})
+
+
+def spelled(tokenizer: Any, token_id: int) -> str:
+    """A token as text: a continuation of WordPiece with its ##, byte BPE with the blank that it holds."""
+    special = token_id in tokenizer.special_ids
+    return tokenizer.vocabulary[token_id] if special else tokenizer.decode([token_id])
+
+
+def filling(tokenizer: Any, token_id: int) -> str:
+    """What a token puts in the place of a mask: its text without ## and the blanks around it."""
+    token = spelled(tokenizer, token_id)
+    return token.removeprefix("##") if tokenizer.kind == "wordpiece" else token.strip(" ")
+
+
+def _filled(tokenizer: Any, text: str, ids: list[int]) -> str:
+    """The text with tokens in the place of its masks; the blanks before one go where the token continues a word."""
+    pieces = re.split(pattern(tokenizer), text)
+    for i, token_id in enumerate(ids):
+        before = END.sub("", pieces[i]) if tokenizer.continues(token_id) else pieces[i]
+        pieces[i] = before + filling(tokenizer, token_id)
+    return "".join(pieces)
+
+
+KIND = TokensKind()

@@ -1,0 +1,61 @@
+"""`kerasbert fill-mask | zero-shot`: answers of models that were not fine-tuned for the question."""
+
+import argparse
+import sys
+
+from kerasbert.cli.answers import LANGUAGE
+from kerasbert.cli.parser import Declare, show
+
+
+def _texts(options: argparse.Namespace) -> list[str]:
+    return options.texts or [line.rstrip("\n") for line in sys.stdin if line.strip()]
+
+
+def _fill_mask(options: argparse.Namespace) -> None:
+    from kerasbert.tasks.tokens import fill_mask
+
+    settings = {"top": options.top, "length": options.length, "language": options.language}
+    for answer in fill_mask(options.model, _texts(options), **settings):
+        lines = [answer.text]
+        for mask in answer.tokens:
+            lines.append("\t".join(f"{filling.token} {filling.score:.4f}" for filling in mask))
+        show(answer.to_json(), options.json, "\n".join(lines))
+
+
+def _zero_shot(options: argparse.Namespace) -> None:
+    from kerasbert.tasks.zero_shot import zero_shot
+
+    labels = [label.strip() for label in options.labels.split(",") if label.strip()]
+    answers = zero_shot(
+        options.model,
+        _texts(options),
+        labels,
+        template=options.template,
+        multi_label=options.multi_label,
+        entailment=options.entailment,
+        length=options.length,
+    )
+    for answer in answers:
+        text = "\t".join(f"{label} {score:.4f}" for label, score in answer.scores.items())
+        show(answer.to_json(), options.json, text)
+
+
+def add(command: Declare) -> None:
+    """Declare the commands."""
+    add = command("fill-mask", _fill_mask, "the best tokens for each [MASK] of texts, by a pretrained model")
+    add.add_argument("model", metavar="RUN")
+    add.add_argument("texts", nargs="*", metavar="TEXT", help="with [MASK] or <mask> in it; from stdin without any")
+    add.add_argument("--top", type=int, default=5, help="tokens for a mask")
+    add.add_argument("--length", type=int, help="tokens of a row; a longer text is read around its masks")
+    add.add_argument("--language", metavar="NAME", help=LANGUAGE)
+    add.add_argument("--json", action="store_true")
+
+    add = command("zero-shot", _zero_shot, "labels that no model was trained for, by a model of entailment (MNLI)")
+    add.add_argument("model", metavar="RUN")
+    add.add_argument("texts", nargs="*", metavar="TEXT", help="from stdin without any")
+    add.add_argument("--labels", required=True, metavar="A,B,C")
+    add.add_argument("--template", default="This example is {}.", metavar="TEXT", help="with {} for the label")
+    add.add_argument("--multi-label", action="store_true", help="several labels may hold: each is scored alone")
+    add.add_argument("--entailment", metavar="LABEL", help="the model's label; the one that begins with entail")
+    add.add_argument("--length", type=int, help="tokens of a text and its hypothesis")
+    add.add_argument("--json", action="store_true")

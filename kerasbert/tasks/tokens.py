@@ -1,0 +1,175 @@
+"""Fill-mask: the tokens behind the masks of a text, by the masked-LM head that pretraining left in a directory."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from keras import ops
+
+from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, FillMask, filling, pattern, spelled
+from kerasbert.errors import InputError
+from kerasbert.inputs import NAMES
+from kerasbert.layers.backend import pick
+from kerasbert.layers.heads import token_head
+from kerasbert.tasks import predict
+from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.load import load
+from kerasbert.text import Tokenizer
+from kerasbert.text.base import room
+
+TASK = "fill-mask"
+
+
+class Tokens(TaskKind):
+    """Logits [B, P, V] of the tokens at `positions`; what trains them is pretraining."""
+
+    name = "tokens"
+    head = "mlm"
+    metrics_known = ()
+
+    def check_metric(self, task):
+        raise InputError("fill-mask is what pretraining learns, and fine-tuning does not: kerasbert pretrain")
+
+    def heads(self, encoder, task):
+        if not hasattr(encoder, "token_head"):
+            raise InputError(f"{type(encoder).__name__} has no token_head: it predicts no tokens")
+        head = token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
+        return {"mlm": head}, {"mlm": (None, None, encoder.spec.hidden)}
+
+    def logits(self, model, read, inputs, training=False):
+        return model.heads["mlm"](pick(read, inputs[POSITIONS.name]), model.encoder.embeddings.tokens.table)
+
+    # Export, in the graph
+
+    def device(self, outputs, inputs):
+        return ops.softmax(outputs["logits"], axis=-1)
+
+    def exported(self, model, outputs, inputs):
+        known = self.device(outputs, inputs)[..., : model.tokenizer.size]
+        scores, ids = tf.math.top_k(known, min(self.options["top"], model.tokenizer.size))
+        return {"scores": scores, "token_ids": ids}
+
+    def described(self):
+        return (
+            "for the P masks of a text, padded to the most that one has (`count` [B] int32), the best k `tokens` [B, P, k] "
+            "string, their `scores` [B, P, k] float32 and `token_ids` [B, P, k] int32, `text` [B] string with the best "
+            "filled in, and `truncated` [B] bool"
+        )
+
+    def probes(self, texts, parts):
+        first, *others = texts
+        return [f"{first} [MASK]", *(f"<mask>{text}[MASK] a\u2003 [MASK]" for text in others)]
+
+    def served(self, run, tokenizer, strings, length, labels=()):
+        source, budget = tokenizer.source, room(tokenizer.source.single, length)
+        pieces = _pieces(source, strings["text"])
+        flat, splits = pieces.flat_values, pieces.row_splits
+        rows = pieces.value_rowids()
+        last = tf.concat([rows[1:] != rows[:-1], tf.fill([tf.minimum(1, tf.size(rows))], True)], 0)
+        trimmed = tf.where(last, flat, tf.strings.regex_replace(flat, f"{BLANKS}+$", ""))
+        whole = _with_masks(tokenizer.encode(trimmed), ~last, source.mask_id, splits)
+        packed, lengths = _around(whole, source, budget), whole.row_lengths()
+        found = {name: each[:, 0] for name, each in run(packed).items()}  # [M, k], of the masks of all texts
+        vocabulary = range(source.size)
+        best = found["token_ids"][:, 0]
+        joined = tf.gather([source.continues(i) for i in vocabulary], best)
+        at = tf.where(~last)
+        before = tf.where(joined, tf.gather_nd(trimmed, at), tf.gather_nd(flat, at))
+        filled = before + tf.gather([filling(source, i) for i in vocabulary], best)
+        text = pieces.with_flat_values(tf.tensor_scatter_nd_update(flat, at, filled))
+        count = tf.cast(pieces.row_lengths() - 1, tf.int32)
+        found["tokens"] = tf.gather([spelled(source, i) for i in vocabulary], found["token_ids"])
+        masks = {name: tf.RaggedTensor.from_row_lengths(each, count).to_tensor() for name, each in found.items()}
+        truncated = (lengths > budget) & (count > 0)
+        return masks | {"text": tf.strings.reduce_join(text.to_tensor(""), 1), "count": count, "truncated": truncated}
+
+    def unserved(self, served, labels):
+        answers = []
+        for i, count in enumerate(served["count"]):
+            columns = [served[name][i, :count] for name in ("tokens", "scores", "token_ids")]
+            masks = [
+                tuple(Filling(token.decode(), float(score), int(number)) for token, score, number in zip(*mask))
+                for mask in zip(*columns)
+            ]
+            answers.append(FillMask(served["text"][i].decode(), tuple(masks), bool(served["truncated"][i])).to_json())
+        return answers
+
+
+def _pieces(source: Tokenizer, strings: tf.Tensor) -> tf.RaggedTensor:
+    """What stands between the masks of texts [B]: [B, (masks + 1)]."""
+    texts = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
+    return tf.strings.split(tf.strings.regex_replace(texts, pattern(source), SPELLINGS[0]), SPELLINGS[0])
+
+
+def _with_masks(ids: tf.RaggedTensor, masked: tf.Tensor, mask_id: int, splits: tf.Tensor) -> tf.RaggedTensor:
+    """Ids of pieces [T, (tokens)], of which `masked` [T] have a mask behind them, those of a text joined: [B, (tokens)]."""
+    count = tf.cast(masked, splits.dtype)
+    masks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(count)], mask_id), count)
+    joined = tf.concat([ids.with_row_splits_dtype(splits.dtype), masks], 1)
+    return tf.RaggedTensor.from_row_splits(joined, splits).merge_dims(1, 2)
+
+
+def _around(ids: tf.RaggedTensor, source: Tokenizer, budget: int) -> dict[str, tf.Tensor]:
+    """A packed row for each mask, with the tokens [B, (tokens)] of its text around it, at most `budget`."""
+    flat, splits = ids.flat_values, ids.row_splits
+    at = tf.where(flat == source.mask_id)[:, 0]
+    owners = tf.gather(ids.value_rowids(), at)
+    begins, size = tf.gather(splits, owners), tf.gather(ids.row_lengths(), owners)
+    place = at - begins
+    start = tf.maximum(tf.minimum(place - budget // 2, size - budget), 0)
+    window = tf.ragged.range(begins + start, begins + start + tf.minimum(size, budget))
+    window = window.with_flat_values(tf.gather(flat, window.flat_values))
+    columns, segments, first = [], [], 0
+    for text, special, segment in source.single:
+        column = window if text else tf.RaggedTensor.from_tensor(tf.fill([tf.size(at), 1], special))
+        first = len(columns) if text else first
+        columns.append(column.with_row_splits_dtype(tf.int64))
+        segments.append(tf.zeros_like(columns[-1]) + segment)
+    tokens = tf.concat(columns, 1)
+    padded = tokens.to_tensor(source.pad_id), tf.ones_like(tokens).to_tensor(), tf.concat(segments, 1).to_tensor()
+    positions = tf.cast(first + place - start, tf.int32)[:, None]
+    return {**dict(zip(NAMES, padded)), POSITIONS.name: positions, "owners": tf.cast(owners, tf.int32)}
+
+
+def fill_mask(
+    model: Any,
+    texts: Sequence[str],
+    *,
+    top: int = 5,
+    length: int | None = None,
+    batch: int = predict.BATCH,
+    language: str | None = None,
+) -> list[FillMask]:
+    """The best tokens for each mask of each text: `.tokens` and the filled `.text`.
+
+    Args:
+        model: a run of pretraining or an imported masked language model: its directory, or `kb.load(DIR, task="fill-mask")`.
+        texts: with [MASK] or <mask> where a token is to be filled in; several masks are filled one by one.
+        top: int, tokens for a mask.
+        length: int, tokens of a row; all the model's positions by default. A longer text is read around its masks.
+        batch: int, texts at once.
+        language: str, of the texts, for a model that reads it (XLM).
+
+    Raises:
+        InputError: a text without a mask, or a model without a masked-LM head.
+    """
+    if type(top) is not int or top < 1:
+        raise InputError(f"top must be a whole number of at least 1. Received: {top!r}")
+    model = load(model, task=TASK) if isinstance(model, str | os.PathLike) else model
+    task = getattr(model, "task", None)
+    if task is None or not isinstance(task.how, Tokens):
+        raise InputError('the model fills no masks, expected the directory of one, or kb.load(DIR, task="fill-mask")')
+    texts, most, found = predict.check_texts(model, texts), predict.longest(model, length), []
+    kind = task.how.answers.configured({"top": top})
+    for i in range(0, len(texts), batch):  # not all at once: the numbers of a batch are [B, P, V]
+        encoded = predict.encoded_for(model, texts[i : i + batch], length, {"language": language})
+        values = [kind.probabilities(row) for row in predict.outputs_of(model, encoded, most, batch)]
+        found += [
+            kind.decode((text,), encoded.rows[at], values[at], ())
+            for text, at in zip(texts[i : i + batch], encoded.of())
+        ]
+    return found
+
+
+KIND = Tokens()

@@ -1,0 +1,87 @@
+"""Zero-shot classification: a model of entailment is asked of each label whether the text implies it.
+
+Yin et al., 2019, Benchmarking Zero-shot Text Classification, section 4; scores as of transformers' pipeline.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.answers import Classification
+from kerasbert.answers.base import softmax
+from kerasbert.errors import InputError
+from kerasbert.tasks import predict
+
+TEMPLATE = "This example is {}."
+
+
+def zero_shot(
+    model: Any,
+    texts: Sequence[str],
+    labels: Sequence[str],
+    *,
+    template: str = TEMPLATE,
+    multi_label: bool = False,
+    entailment: str | None = None,
+    length: int | None = None,
+    batch: int = predict.BATCH,
+) -> list[Classification]:
+    """One Classification per text, its scores from the best label to the worst; no model was trained for these labels.
+
+    Args:
+        model: a directory or a loaded model that was fine-tuned on pairs (premise, hypothesis), such as MNLI's.
+        texts: the premises.
+        labels: names; each becomes a hypothesis.
+        template: the hypothesis, with {} for the label.
+        multi_label: bool, whether several labels may hold: each is then scored alone, against contradiction. Otherwise
+            the scores of the labels sum to 1.
+        entailment: str, the model's label for it; by default the one that begins with "entail".
+        length: int, tokens of a pair. batch: int, pairs at once.
+
+    Raises:
+        InputError: a model of another kind, no label for entailment, no labels, or a template without {}.
+    """
+    model = predict.as_model(model)
+    if isinstance(texts, str | bytes) or not all(isinstance(text, str) for text in texts):
+        raise InputError("texts must be a list of str")
+    if isinstance(labels, str) or not labels or len(set(labels)) < len(labels):
+        raise InputError(f"labels must be a list of names, each once. Received: {labels!r:.100}")
+    if template.count("{}") != 1:
+        raise InputError(f"template must hold {{}} once, for the label. Received: {template!r}")
+    yes, no = _columns(model, entailment)
+    pairs = [(text, template.replace("{}", label)) for text in texts for label in labels]
+    if not pairs:
+        return []
+    encoded = predict.encoded_for(model, pairs, length)
+    values = predict.outputs_of(model, encoded, predict.longest(model, length), batch).astype("float64")
+    values = values.reshape(len(texts), len(labels), -1)
+    alone = multi_label or len(labels) == 1
+    scores = softmax(values[..., [no, yes]])[..., 1] if alone else softmax(values[..., yes])
+    truncated = {pair // len(labels) for pair in encoded.truncated}
+    return [_answer(labels, row, i in truncated) for i, row in enumerate(scores)]
+
+
+def _columns(model: Any, entailment: str | None) -> tuple[int, int]:
+    """The numbers of the labels of entailment and of its opposite."""
+    task = getattr(model, "task", None)
+    if task is None or not task.pair or task.how.per_token or not task.how.answers.labelled or len(model.labels) < 2:
+        raise InputError("zero-shot needs a classifier of pairs (premise, hypothesis), such as one fine-tuned on MNLI")
+    names = [label.lower() for label in model.labels]
+    told = ", ".join(model.labels)
+    if entailment is not None and entailment.lower() not in names:
+        raise InputError(f"the model has no label {entailment!r}. It has: {told}")
+    found = [name for name in names if name.startswith("entail")] or [name for name in names if "entail" in name]
+    if entailment is None and len(found) != 1:
+        raise InputError(f"no label of the model is called entailment. It has: {told}. Name one: entailment=LABEL")
+    yes = names.index(found[0] if entailment is None else entailment.lower())
+    against = [i for i, name in enumerate(names) if name.startswith("contra")]
+    # without such a name, theirs: the first label, or the last where the first is entailment
+    return yes, against[0] if against else len(names) - 1 if yes == 0 else 0
+
+
+def _answer(labels: Sequence[str], scores: np.ndarray, truncated: bool) -> Classification:
+    order: list[int] = np.argsort(-scores, kind="stable").tolist()
+    ranked = {labels[i]: float(scores[i]) for i in order}
+    best = labels[order[0]]
+    return Classification(best, ranked[best], ranked, truncated)
