@@ -18,6 +18,7 @@ trap 'stopped=1; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null' TERM INT
 for ((try = 1; try <= ${TRIES:-1000}; try++)); do
   "$@" &
   child=$!
+  [ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null  # the signal came before its number was known
   while :; do  # a signal ends `wait` before the command
     wait "$child"
     status=$?
@@ -28,5 +29,6 @@ for ((try = 1; try <= ${TRIES:-1000}; try++)); do
   fi
   echo "ended with 75 after start $try: going on from the last checkpoint" >&2
   sleep "${PAUSE:-10}"
+  [ -z "$stopped" ] || exit 75
 done
 exit 75

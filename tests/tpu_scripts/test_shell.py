@@ -157,3 +157,18 @@ def test_a_signal_goes_to_the_command_and_ends_both(tmp_path):
     assert process.wait(20) == 75
     assert (tmp_path / "saved").read_text() == "saved\n"
     assert (tmp_path / "starts").read_text() == "x\n"
+
+
+def test_a_signal_between_two_starts_ends_it(tmp_path):
+    process = subprocess.Popen(
+        ["bash", SCRIPTS / "until_done.sh", "bash", "-c", "echo x >> starts; exit 75"],
+        cwd=tmp_path,
+        env=os.environ | {"PAUSE": "0.5"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "going on from the last checkpoint" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 75
+    process.stderr.close()
+    assert (tmp_path / "starts").read_text() == "x\n"
