@@ -186,8 +186,8 @@ class OnTexts(Distilling):
 
     def _check(self) -> None:
         """Refuse losses that the rows and the task do not go with."""
-        rows = self.split.train or self.split.dev
-        if rows is not None and getattr(rows.targets, "ndim", 0) != 1:
+        rows, how = self.split.train or self.split.dev, self.task.how
+        if how.together or how.answers.asked or (rows is not None and getattr(rows.targets, "ndim", 0) != 1):
             raise InputError(
                 f"a student learns one label or number for a text, the teacher's task is a {self.task.kind}: fine-tune the "
                 "student itself"

@@ -134,6 +134,7 @@ def test_a_hugging_face_folder_is_a_model(folder, tmp_path, capsys):
     assert made == source.directory(folder) == source.directory(made)  # converted once; a model directory is itself
 
 
+@pytest.mark.slow
 def test_fine_tuning_a_folder_makes_the_pooler_that_others_ask_for(folder, tmp_path, capsys):
     """As transformers does: without one no classifier could be written for it."""
     data = {"train": tiny.labelled(tmp_path / "train.tsv", 40), "dev": tiny.labelled(tmp_path / "dev.tsv", 20, seed=1)}
@@ -190,6 +191,7 @@ def test_a_folder_that_is_neither(tmp_path):
         kb.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_folder_is_converted_before_a_device_is_touched(folder):
     """`finetune FOLDER --strategy cpu:2`: a CPU can be divided only before TensorFlow's first operation."""
     program = (

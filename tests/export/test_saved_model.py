@@ -42,6 +42,7 @@ def test_text_in_answers_out_without_kerasbert(classifier, served, tmp_path):
     np.testing.assert_allclose(found["probabilities"], [list(a.scores.values()) for a in answers], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_empty_batch_gives_empty_answers(served, pretrained, tmp_path):
     """It was "slice index 0 of dimension 1 out of bounds"."""
     import tensorflow as tf
@@ -62,6 +63,7 @@ def test_a_card_lies_beside_it_that_names_the_import(classifier, served):
     assert str(served) not in text
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_a_functional_model_around_an_encoder_is_exported(pretrained, tmp_path):
     """It was AttributeError: 'Functional' object has no attribute 'tokenizer'."""
@@ -129,6 +131,7 @@ def test_pairs_have_two_inputs(pretrained, tmp_path):
     np.testing.assert_allclose(found["probabilities"].numpy()[0], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_taken_place_is_refused_and_a_wrong_file_is_not_left(classifier, served, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="exists already. Choose another place or pass --overwrite"):
         kb.export(classifier, served)

@@ -55,6 +55,7 @@ def test_rows_of_a_directory_and_of_a_file(ledger, run, file, dev):
     assert phone["peak_memory_mb"] < keras["peak_memory_mb"]
 
 
+@pytest.mark.slow
 def test_zeros_are_counted_where_they_are(ledger, run, tmp_path):
     import kerasbert as kb
     from kerasbert import mobile
@@ -73,6 +74,7 @@ def test_zeros_are_counted_where_they_are(ledger, run, tmp_path):
     assert before["bytes"] == (tmp_path / "b.tflite").stat().st_size  # zeros gain nothing until the file is zipped
 
 
+@pytest.mark.slow
 def test_the_command_writes_table_json_and_page(run, file, dev, tmp_path, capsys):
     arguments = [str(file), str(run), "--data", str(dev), "--out", str(tmp_path / "out")]
     assert main(["ledger", *arguments]) == 0

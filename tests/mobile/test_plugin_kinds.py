@@ -108,6 +108,7 @@ def test_labelled_rows_give_the_metric(pieces, tmp_path, monkeypatch):
     assert 0.9 <= found["accuracy"]["tflite"] <= 1
 
 
+@pytest.mark.slow
 def test_a_model_with_languages_reads_the_one_of_the_call(tmp_path):
     from kerasbert.mobile import compress
     from kerasbert.mobile.runtime import load

@@ -68,6 +68,7 @@ def test_a_plugins_encoder_goes_into_a_keras_file_too(tmp_path):
         same(model, kb_file(model, tmp_path), world.tokenizer()(TEXTS, length=12))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_callback_a_clone_and_a_fresh_process(tmp_path):
     """ModelCheckpoint died after the first epoch; `kb.load` reads the file in a fresh process."""
     model = classifier(encoder("bert/tiny"))

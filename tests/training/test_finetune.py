@@ -119,6 +119,7 @@ def test_equal_targets_are_refused(pretrained, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_more_epochs_say_how_the_rate_jumps_and_both_schedules_are_kept(pretrained, tmp_path, capsys):
     rows = [("the cat", "x"), ("the dog", "y")] * 8
     data = {"train": rows, "dev": [("the cat", "x"), ("a house", "x")]}  # in memory

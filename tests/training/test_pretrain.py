@@ -106,6 +106,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_weights(folder, data, run, monk
     assert same(run, out)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(folder, data, run):
     out = folder / "damaged"
     kb.pretrain("bert/tiny", data, out=out, save_every=4, **ARGUMENTS)

@@ -68,6 +68,7 @@ def test_the_student_is_a_model_like_any_other(student, classifier):
     assert {"soft", "labels", "soft/agreement", "dev/accuracy"} <= set().union(*logs)
 
 
+@pytest.mark.slow
 def test_a_killed_distillation_goes_on_to_the_same_bits(student, classifier, files, lines, tmp_path, monkeypatch):
     made = TextsFeed.made
 
@@ -119,6 +120,7 @@ def test_two_stages_of_tinybert(classifier, files, tmp_path):
     assert all((value == values(again)[name]).all() for name, value in values(second).items())
 
 
+@pytest.mark.slow
 def test_distilbert_on_records(pretrained, tmp_path):
     """The triple loss; the student starts from the teacher's first layer, embeddings and token head."""
     records = tiny.records(tmp_path)
