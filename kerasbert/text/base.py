@@ -97,8 +97,7 @@ class Tokenizer:
         added: tokens that are found in a text before the model reads the rest, see `added.AddedToken`.
     Attributes:
         pad_id, unk_id, cls_id, sep_id, mask_id.
-        special_ids: ids that no text gives and no objective selects, in the
-        order of PARTS, each once.
+        special_ids: ids that no text gives and no objective selects, in the order of PARTS, each once.
         languages: the table beside its files (`text.languages`), or None.
     Raises:
         InputError: empty vocabulary, a special token is missing, a piece occurs twice.
