@@ -38,6 +38,11 @@ def _zero_shot(options: argparse.Namespace) -> None:
     for answer in answers:
         text = "\t".join(f"{label} {score:.4f}" for label, score in answer.scores.items())
         show(answer.to_json(), options.json, text)
+    if cut := sum(answer.truncated for answer in answers):
+        print(
+            f"{cut} of {len(answers)} texts have more tokens than are read and were truncated (--length)",
+            file=sys.stderr,
+        )
 
 
 def add(command: Declare) -> None:

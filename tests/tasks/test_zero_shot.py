@@ -63,6 +63,8 @@ def test_the_command(model, tmp_path, capsys):
     (answer,) = kb.zero_shot(model, TEXTS[:1], LABELS)
     wanted = "\t".join(f"{label} {score:.4f}" for label, score in answer.scores.items())
     assert capsys.readouterr().out == wanted + "\n"
+    assert main(["zero-shot", str(tmp_path / "nli"), "the old cat " * 40, "x", "--labels", "house"]) == 0
+    assert "1 of 2 texts have more tokens than are read and were truncated (--length)" in capsys.readouterr().err
     assert main(["zero-shot", str(tmp_path / "nli"), "x", "--labels", "a,a"]) == 2
 
 
