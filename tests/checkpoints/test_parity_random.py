@@ -119,9 +119,13 @@ def differences(name: str, kind: str, heads: tuple, seed: int, folder: Path) -> 
         pairs["pooled"] = got["pooled"], outputs["pooler_output"]
     answers = [value for key, value in outputs.items() if "logits" in key]
     if "classifier" in heads:
-        pairs["classifier"] = next(iter(kb.load(folder / "ours")(inputs).values())), answers[0]
-        if answers[0].shape[1] == 1:
-            pairs["classifier"] = pairs["classifier"][0][:, None], answers[0]
+        got_answers = np.asarray(next(iter(kb.load(folder / "ours")(inputs).values())))
+        per_token = answers[0].ndim == 3
+        wanted = answers[0][real] if per_token else answers[0].reshape(len(real), -1)  # of choices [1, 3]
+        pairs["classifier"] = (got_answers[real] if per_token else got_answers.reshape(wanted.shape)), wanted
+    if "span" in heads:
+        both = np.asarray(next(iter(kb.load(folder / "ours")(inputs).values())))
+        pairs["span"] = both[real], np.stack([outputs["start_logits"], outputs["end_logits"]], -1)[real]
     if "mlm" in heads:
         head = filled(token_head(encoder.token_head, encoder.spec), "mlm", encoder, folder)
         logits = head(got["sequence"], encoder.embeddings.tokens.table)

@@ -38,7 +38,7 @@ def make(kind: str, config: dict, seed: int = 0):
 
 
 def run(model, inputs: dict, **more):
-    """Their outputs on our inputs."""
+    """Their outputs on our inputs; rows are the choices of one input where a class reads choices."""
     import torch
 
     names = {
@@ -48,6 +48,8 @@ def run(model, inputs: dict, **more):
         "language_ids": "langs",
     }
     given = {names[name]: torch.tensor(value).long() for name, value in inputs.items()}
+    if type(model).__name__.endswith("ForMultipleChoice"):
+        given = {name: value[None] for name, value in given.items()}
     with torch.no_grad():
         return model(**given, **more)
 
