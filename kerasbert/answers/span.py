@@ -137,7 +137,7 @@ class SpanKind(Kind):
 
     def rows(self, tokenizer, parts, length):
         question, text = (_SURROGATE.sub("\ufffd", tokenizer.to_text(part)) for part in parts)
-        items = tokenizer.pair
+        at, null = text_item(tokenizer.pair, "B"), null_item(tokenizer.pair, tokenizer.cls_id)
         asked, room = tokenizer.encode(question), self.room(tokenizer, length)
         kept = asked[: min(self.options["question"], room // 2)]
         context, room = tokenized(tokenizer, text), room - len(kept)
@@ -145,10 +145,9 @@ class SpanKind(Kind):
         rows = []
         for begin, own in zip(begins, owned(len(context.ids), room, begins)):
             ids = context.ids[begin : begin + room]
-            packed, segments, places = _packed(items, {"A": kept, "B": ids})
-            null = places[null_item(items, tokenizer.cls_id)]
-            about = Window(context, begin, len(ids), places["B"], null, own, bool(question.strip()))
-            rows.append(inputs.row(packed, segments, len(kept) < len(asked), about))
+            token_ids, segment_ids, places = tokenizer.join(kept, ids)
+            about = Window(context, begin, len(ids), places[at], places[null], own, bool(question.strip()))
+            rows.append(inputs.row(token_ids, segment_ids, len(kept) < len(asked), about))
         return rows
 
     def room(self, tokenizer: Any, length: int) -> int:
@@ -277,23 +276,15 @@ def owned(count: int, room: int, begins: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(low, high) for low, high in zip([0, *ends], ends))
 
 
+def text_item(items: Sequence[Any], text: str) -> int:
+    """Which item of a template is a text: "A" or "B"."""
+    return next(i for i, item in enumerate(items) if item.text == text)
+
+
 def null_item(items: Sequence[Any], cls_id: int | None) -> int:
     """Which item of a template stands for no answer: its cls token, else its first special token."""
     specials = [i for i, item in enumerate(items) if not item.text]
     return next((i for i in specials if items[i].id == cls_id), specials[0] if specials else 0)
-
-
-def _packed(items: Sequence[Any], texts: dict[str, list[int]]) -> tuple[list[int], list[int], dict[Any, int]]:
-    """Token and segment ids of a row, and where each item of the template begins, by its number and by its text."""
-    token_ids: list[int] = []
-    segment_ids: list[int] = []
-    places: dict[Any, int] = {}
-    for i, (text, special, segment) in enumerate(items):
-        added = texts[text] if text else [special]
-        places |= {i: len(token_ids), text: len(token_ids)}
-        token_ids += added
-        segment_ids += [segment] * len(added)
-    return token_ids, segment_ids, places
 
 
 def _following(values: np.ndarray, count: int, filling: float) -> np.ndarray:

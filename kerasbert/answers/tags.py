@@ -103,7 +103,8 @@ class TagsKind(Kind):
         rows = []
         for begin, end, own in zip(begins.tolist(), ends.tolist(), parted):
             about = About(own, first[own] - begin + lead, sentence)
-            rows.append(inputs.row(*packed(tokenizer.single, tokens.ids[begin:end]), about=about))
+            token_ids, segment_ids, _ = tokenizer.join(tokens.ids[begin:end])
+            rows.append(inputs.row(token_ids, segment_ids, about=about))
         return rows
 
     def decode(self, parts, rows, outputs, labels):
@@ -189,17 +190,6 @@ def room_of(items: Iterable[Any], length: int) -> tuple[int, int]:
             f"length is {length}, expected at least {length - room + 1}: room for a token between the specials"
         )
     return texts.index(True), room
-
-
-def packed(items: Iterable[Any], token_ids: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Token and segment ids of a window with its special tokens."""
-    ids: list[int] = []
-    segments: list[int] = []
-    for item in items:
-        some = token_ids if item.text else (item.id,)
-        ids += some
-        segments += [item.segment] * len(some)
-    return ids, segments
 
 
 def windows(count: int, room: int, stride: int = 0) -> tuple[np.ndarray, np.ndarray]:

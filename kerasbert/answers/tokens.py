@@ -108,14 +108,9 @@ def _row(tokenizer: Any, ids: list[int], places: list[int], budget: int) -> inpu
     """The row of all tokens, or of those around one mask."""
     start = max(0, min(places[0] - budget // 2, len(ids) - budget))
     kept = ids[start : start + budget]
-    token_ids: list[int] = []
-    segment_ids: list[int] = []
-    for text, special, segment in tokenizer.single:
-        if text:
-            positions = [len(token_ids) + place - start for place in places]
-        added = kept if text else [special]
-        token_ids += added
-        segment_ids += [segment] * len(added)
+    token_ids, segment_ids, begins = tokenizer.join(kept)
+    first = next(begin for begin, item in zip(begins, tokenizer.single) if item.text)
+    positions = [first + place - start for place in places]
     row = inputs.row(token_ids, segment_ids, len(kept) < len(ids), tokenizer)
     return dataclasses.replace(row, values={**row.values, POSITIONS.name: positions})
 

@@ -37,7 +37,7 @@ def _predict(options: argparse.Namespace) -> None:
     answer = _Answers(model, options)
     task = model.task
     if options.submission:
-        _submit(options, model)
+        _submit(options, answer)
     elif options.data:
         _predict_table(options, answer, kind)
     elif options.pair:
@@ -64,16 +64,19 @@ class _Answers:
         self.model, self.options = model, options
         self.texts = self.truncated = self.tabs = 0
 
-    def of(self, texts: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """An answer's json for each text; None for None."""
+    def objects(self, texts: Sequence[Any]) -> list[Any]:
+        """An answer for each text."""
         from kerasbert.tasks.predict import answered
 
-        there = [text for text in texts if text is not None]
         settings = {"language": self.options.language}
-        found, encoded = answered(self.model, there, self.options.length, self.options.batch, settings)
-        self.texts, self.truncated = self.texts + len(there), self.truncated + len(encoded.truncated)
-        self.tabs += sum(isinstance(text, str) and "\t" in text for text in there)
-        answers = iter(found)
+        found, encoded = answered(self.model, texts, self.options.length, self.options.batch, settings)
+        self.texts, self.truncated = self.texts + len(texts), self.truncated + len(encoded.truncated)
+        self.tabs += sum(isinstance(text, str) and "\t" in text for text in texts)
+        return found
+
+    def of(self, texts: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """An answer's json for each text; None for None."""
+        answers = iter(self.objects([text for text in texts if text is not None]))
         return [None if text is None else next(answers).to_json() for text in texts]
 
     def show(self, texts: Sequence[Any]) -> None:
@@ -142,18 +145,17 @@ def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | No
         print(f"{absent} of {len(answers)} rows have no text and no answer", file=sys.stderr)
 
 
-def _submit(options: argparse.Namespace, model: Any) -> None:
+def _submit(options: argparse.Namespace, answer: _Answers) -> None:
     """A test file of GLUE in, the file for its server out: an answer for every row, whatever it holds."""
     from kerasbert.storage import files
     from kerasbert.tasks.glue_files import submission
-    from kerasbert.tasks.predict import answered
     from kerasbert.tasks.task import find_task, read_rows
 
-    submission(options.submission, model.task, options.data, ())  # refuses other tasks before anything is computed
+    task = answer.model.task
+    submission(options.submission, task, options.data, ())  # refuses other tasks before anything is computed
     columns = {"text": options.text_column, "text_b": options.text_b_column}
-    rows = read_rows(find_task(model.task, **columns), options.data, targets=False)
-    found, _ = answered(model, rows.texts, options.length, options.batch, {"language": options.language})
-    path, content = submission(options.submission, model.task, options.data, found)
+    rows = read_rows(find_task(task, **columns), options.data, targets=False)
+    path, content = submission(options.submission, task, options.data, answer.objects(rows.texts))
     if path.exists() and not options.overwrite:
         raise InputError(f"{path} exists already. Choose another --submission or pass --overwrite")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -32,9 +32,7 @@ from kerasbert.layers.heads import MaskedLM, Pooler
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout, drop
 from kerasbert.layers.readout import first
-from kerasbert.models.bert import HF as BERT_HF
-from kerasbert.models.bert import TF1 as BERT_TF1
-from kerasbert.models.bert import Encoder
+from kerasbert.models import bert
 from kerasbert.registry import Family, register
 
 
@@ -208,7 +206,8 @@ class BottleneckBlock(Block):
         end = functools.partial(Narrowed, initializer=at["initializer"], norm=norm, epsilon=at["epsilon"], **kwargs)
         self.entry = end(parts.width, name="bottleneck_input")
         self.entry.build(shape)
-        self.own_entry = end(parts.width, name="bottleneck_attention") if parts.key_query_shared else None
+        shared = parts.key_query_shared
+        self.own_entry = end(parts.width, name="bottleneck_attention") if shared else None
         if self.own_entry is not None:
             self.own_entry.build(shape)
         self.attention = NarrowAttention(
@@ -216,22 +215,17 @@ class BottleneckBlock(Block):
             at["head_size"],
             at["attention_dropout"],
             at["initializer"],
-            inputs=(
-                parts.width if parts.attention or parts.key_query_shared else hidden,
-                parts.width if parts.attention else hidden,
-            ),
+            inputs=[parts.width if narrowed else hidden for narrowed in (shared or parts.attention, parts.attention)],
             name="attention",
             **kwargs,
         )
         self.attention.build(narrow)
         self.attention_norm = norm(at["epsilon"], name="attention_norm", **kwargs)
         self.attention_norm.build(narrow)
-        self.networks, self.norms = [], []
+        self.networks, self.norms, inner = [], [], (at["width"], at["activation"], at["initializer"])
         for number in (*range(parts.networks - 1), None):
             after = "" if number is None else f"_{number}"
-            network = FeedForward(
-                at["width"], at["activation"], at["initializer"], name=f"feedforward{after}", **kwargs
-            )
+            network = FeedForward(*inner, name=f"feedforward{after}", **kwargs)
             network.build(narrow)
             self.networks.append(network)
             epsilon = parts.epsilon if number is None and parts.epsilon else at["epsilon"]
@@ -282,7 +276,7 @@ class TokenHead(MaskedLM):
         return super().call(x, ops.concatenate([ops.cast(table, x.dtype), ops.cast(self.extra, x.dtype)], axis=1))
 
 
-class InvertedBottleneckBert(Encoder):
+class InvertedBottleneckBert(bert.Encoder):
     """IB-BERT: BERT's encoder with trigrams and bottlenecks; the teacher (section 3.1)."""
 
     embeddings_class = Trigrams
@@ -323,11 +317,11 @@ _NORMS = (
     ("block_{i}/bottleneck_output/norm", "bert.encoder.layer.{i}.output.bottleneck.LayerNorm"),
     ("block_{i}/feedforward_norm_{j}", "bert.encoder.layer.{i}.ffn.{j}.output.LayerNorm"),
 )
-_MLM = {**BERT_HF.heads["mlm"], "transform/kernel": "H H", "extra": "V R"}
+_MLM = {**bert.HF.heads["mlm"], "transform/kernel": "H H", "extra": "V R"}
 _MLM |= dict.fromkeys(("transform/bias", "norm/gamma", "norm/beta"), "H")
 _CONFIG = {
     "config": (
-        *BERT_HF.config,
+        *bert.HF.config,
         ("embeddings.width", "embedding_size"),
         ("bottleneck.width", "intra_bottleneck_size"),
         ("bottleneck.key_query_shared", "key_query_shared_bottleneck"),
@@ -335,21 +329,21 @@ _CONFIG = {
         ("bottleneck.networks", "num_feedforward_networks"),
         ("bottleneck.norm", "normalization_type"),
     ),
-    "heads": {**BERT_HF.heads, "mlm": _MLM},
+    "heads": {**bert.HF.heads, "mlm": _MLM},
 }
 FIXED = {"trigram_input": True, "use_bottleneck": True}
 
 # In transformers queries, keys and values that read the full input (IB-BERT) have a matrix of the bottleneck's width: it
 # computes such a model only where that is H.
-HF = BERT_HF.derive(
+HF = bert.HF.derive(
     ("bert.", "mobilebert."),
     rows=(
         *((ours, theirs.replace("bert.", "mobilebert.")) for ours, theirs in (*_DENSE, *_NORMS)),
         ("heads/mlm/extra", "cls.predictions.dense.weight", "T"),
     ),
     fixed={"model_type": "mobilebert"} | FIXED,
-    architectures={name.replace("Bert", "MobileBert"): heads for name, heads in BERT_HF.architectures.items()},
-    without_pooler=tuple(name.replace("Bert", "MobileBert") for name in BERT_HF.without_pooler),
+    architectures={name.replace("Bert", "MobileBert"): heads for name, heads in bert.HF.architectures.items()},
+    without_pooler=tuple(name.replace("Bert", "MobileBert") for name in bert.HF.without_pooler),
     spec={"bottleneck.pooled": True},  # where a configuration is silent
     implied={
         ("normalization_type", "layer_norm"): {"bottleneck.epsilon": 1e-5},
@@ -363,7 +357,7 @@ def _slashes(theirs: str) -> str:
     return theirs.replace(".", "/").replace("layer/{i}", "layer_{i}").replace("ffn/{j}", "ffn_layer_{j}")
 
 
-NAMES_IN_TF1 = BERT_TF1.derive(
+NAMES_IN_TF1 = bert.TF1.derive(
     rows=(
         *((ours, _slashes(theirs)) for ours, theirs in (*_DENSE, *_NORMS)),
         ("heads/mlm/extra", "cls/predictions/extra_output_weights"),

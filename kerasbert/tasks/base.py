@@ -302,7 +302,7 @@ class TaskKind(Exported):
         return []
 
     def tuned(self, task: Task, outputs: Any, targets: Any, encoded: Any) -> Task:
-        """The task with the options that the dev rows choose, such as a threshold; called once, with the best weights.
+        """The task with the options that the dev rows choose, such as a threshold; asked for the best weights so far.
 
         Args:
             outputs, targets, encoded: as of `metrics`.

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from kerasbert.answers.span import BLANKS, SpanKind, null_item
-from kerasbert.inputs import NAMES
+from kerasbert.answers.span import BLANKS, SpanKind, null_item, text_item
+from kerasbert.text.words_graph import cut, decode
 
 _MOST = 1 << 20  # windows of one context
 
@@ -53,7 +53,7 @@ def served(
     firsts = tf.gather(filled, tf.searchsorted(filled, starts.flat_values + tf.gather(offsets, owner)))
     lasts = tf.gather(filled, tf.searchsorted(filled, ends.flat_values + tf.gather(offsets, owner)) - 1) + 1
     scores = _scores(kind, windows, logits, _int(tf.ragged.range(counts).flat_values), firsts, lasts)
-    there = tf.reduce_any(~_blank(_decoded(question)), axis=1)
+    there = tf.reduce_any(~_blank(decode(question)), axis=1)
     scores = tf.where(tf.gather(there, owner)[:, None], scores, -float("inf"))
 
     inputs = tf.shape(context)[0]
@@ -80,7 +80,7 @@ def served(
     more = tf.argmax(tf.gather(padded, first), axis=1, output_type=tf.int32)
     low = tf.where(chosen, tf.gather(tf.pad(firsts, [[0, 1]]), first) - offsets, 0)
     high = tf.where(chosen, tf.gather(tf.pad(lasts, [[0, 1]]), first + more * _int(chosen)) - offsets, 0)
-    return {"text": _texts(codes, offsets + low, high - low), "start": low, "end": high, "score": score}
+    return {"text": cut(codes, offsets + low, offsets + high), "start": low, "end": high, "score": score}
 
 
 def _windows(
@@ -98,18 +98,8 @@ def _windows(
     size = tf.minimum(tf.gather(room, owner), tf.gather(counts, owner) - begin)
     first = tf.gather(_int(ids.row_starts()), owner) + begin
     tokens = tf.ragged.range(first, first + size)  # numbers of tokens, over all contexts
-    texts = {"A": tf.gather(asked, owner), "B": tokens.with_values(tf.gather(ids.flat_values, tokens.flat_values))}
-    rows = tf.shape(owner)[0]
-    token_ids, segment_ids, places, place = [], [], [], tf.zeros_like(owner)
-    for text, special, segment in items:
-        values = texts[text] if text else tf.RaggedTensor.from_tensor(tf.fill([rows, 1], special))
-        token_ids.append(values)
-        segment_ids.append(tf.zeros_like(values) + segment)
-        places.append(place)
-        place += _int(values.row_lengths())
-    packed, segments = tf.concat(token_ids, 1), tf.concat(segment_ids, 1)
-    padded = packed.to_tensor(tokenizer.pad_id), tf.ones_like(packed).to_tensor(), segments.to_tensor()
-    b = next(i for i, item in enumerate(items) if item.text == "B")
+    context = tokens.with_values(tf.gather(ids.flat_values, tokens.flat_values))
+    packed, places = tokenizer.join(tf.gather(asked, owner), context)
     null = places[null_item(items, tokenizer.cls_id)]
     row, local = _int(tokens.value_rowids()), _int(tf.ragged.range(size).flat_values)
     # the first of the windows with most context, as in `answers.span.owned`
@@ -120,7 +110,7 @@ def _windows(
     key = tf.math.unsorted_segment_max(key, tokens.flat_values, tf.reduce_sum(counts))
     rows_before = tf.gather(tf.cumsum(number, exclusive=True), _int(ids.value_rowids()))
     chosen = rows_before + tf.cast(_MOST - 1 - key % _MOST, tf.int32)
-    return Windows(dict(zip(NAMES, padded, strict=True)), owner, begin, size, places[b], null, chosen)
+    return Windows(packed, owner, begin, size, places[text_item(items, "B")], null, chosen)
 
 
 def _scores(
@@ -146,23 +136,13 @@ def _scores(
 
 def _characters(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Code points [B, (n)], and the places of those that are no blanks, over all texts, between -1 and their number."""
-    codes = _decoded(strings)
+    codes = decode(strings)
     filled = tf.where(~_blank(codes).flat_values)[:, 0]
     return codes, tf.concat([[-1], _int(filled), [tf.size(codes.flat_values)]], 0)
 
 
-def _decoded(strings: tf.Tensor) -> tf.RaggedTensor:
-    return tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
-
-
 def _blank(codes: tf.RaggedTensor) -> tf.RaggedTensor:
     return codes.with_flat_values(tf.reduce_any(codes.flat_values[:, None] == tf.constant(BLANKS), axis=1))
-
-
-def _texts(codes: tf.RaggedTensor, starts: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Parts of all texts' characters as strings: `tf.strings.substr` would return invalid bytes as they are."""
-    places = tf.ragged.range(starts, starts + lengths)
-    return tf.strings.unicode_encode(places.with_values(tf.gather(codes.flat_values, places.flat_values)), "UTF-8")
 
 
 def _int(values: tf.Tensor) -> tf.Tensor:

@@ -7,8 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.answers.tags import OUTSIDE, begins_span, ends_span, has_spans, room_of, split_tag, step_of
-from kerasbert.inputs import NAMES
-from kerasbert.text.words_graph import Words, decode
+from kerasbert.text.words_graph import Words, cut, decode
 
 _NONE = np.iinfo(np.int64).max
 
@@ -107,20 +106,8 @@ def _windows(tokenizer: Any, ids: tf.RaggedTensor, first: tf.Tensor, words: Word
     nth = tf.gather(number, best, axis=1, batch_dims=1)
     row = tf.gather(before, text) + nth
     return Windows(
-        _packed(tokenizer, window) | {"owners": tf.cast(owners, tf.int32)}, row, lead + first - nth * step, answered
+        tokenizer.join(window)[0] | {"owners": tf.cast(owners, tf.int32)}, row, lead + first - nth * step, answered
     )
-
-
-def _packed(tokenizer: Any, tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    """Rows of tokens [R, (S)] with their special tokens, padded."""
-    token_ids, segment_ids = [], []
-    for item in tokenizer.single:
-        some = tokens if item.text else tf.RaggedTensor.from_tensor(tf.fill([tokens.nrows(), 1], item.id))
-        token_ids.append(some)
-        segment_ids.append(tf.zeros_like(some) + item.segment)
-    packed, segments = tf.concat(token_ids, 1), tf.concat(segment_ids, 1)
-    padded = packed.to_tensor(tokenizer.pad_id), tf.ones_like(packed).to_tensor(), segments.to_tensor()
-    return dict(zip(NAMES, padded, strict=True))
 
 
 def _entities(codes: tf.RaggedTensor, words: Words, numbers: tf.Tensor, labels: Sequence[str]) -> dict[str, tf.Tensor]:
@@ -139,8 +126,7 @@ def _entities(codes: tf.RaggedTensor, words: Words, numbers: tf.Tensor, labels: 
     spans = tf.searchsorted(first, splits, out_type=tf.int64)
     starts, stops = tf.gather(words.starts.flat_values, first), tf.gather(words.ends.flat_values, last)
     shift = tf.gather(codes.row_splits, tf.gather(rows, first))
-    cut = tf.ragged.range(shift + tf.cast(starts, tf.int64), shift + tf.cast(stops, tf.int64))
-    texts = tf.strings.unicode_encode(cut.with_flat_values(tf.gather(codes.flat_values, cut.flat_values)), "UTF-8")
+    texts = cut(codes, shift + tf.cast(starts, tf.int64), shift + tf.cast(stops, tf.int64))
     kinds = tf.gather(tf.constant([kind for _, kind in tags]), tf.gather(numbers, last))
 
     def padded(flat: tf.Tensor, default: Any) -> tf.Tensor:

@@ -9,7 +9,6 @@ from keras import ops
 
 from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, FillMask, filling, pattern, spelled
 from kerasbert.errors import InputError
-from kerasbert.inputs import NAMES
 from kerasbert.layers.backend import pick
 from kerasbert.layers.heads import token_head
 from kerasbert.tasks import predict
@@ -17,6 +16,7 @@ from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.load import load
 from kerasbert.text import Tokenizer
 from kerasbert.text.base import room
+from kerasbert.text.graph import GraphTokenizer
 
 TASK = "fill-mask"
 
@@ -69,7 +69,7 @@ class Tokens(TaskKind):
         last = tf.concat([rows[1:] != rows[:-1], tf.fill([tf.minimum(1, tf.size(rows))], True)], 0)
         trimmed = tf.where(last, flat, tf.strings.regex_replace(flat, f"{BLANKS}+$", ""))
         whole = _with_masks(tokenizer.encode(trimmed), ~last, source.mask_id, splits)
-        packed, lengths = _around(whole, source, budget), whole.row_lengths()
+        packed, lengths = _around(whole, tokenizer, budget), whole.row_lengths()
         found = {name: each[:, 0] for name, each in run(packed).items()}  # [M, k], of the masks of all texts
         vocabulary = range(source.size)
         best = found["token_ids"][:, 0]
@@ -110,26 +110,20 @@ def _with_masks(ids: tf.RaggedTensor, masked: tf.Tensor, mask_id: int, splits: t
     return tf.RaggedTensor.from_row_splits(joined, splits).merge_dims(1, 2)
 
 
-def _around(ids: tf.RaggedTensor, source: Tokenizer, budget: int) -> dict[str, tf.Tensor]:
+def _around(ids: tf.RaggedTensor, tokenizer: GraphTokenizer, budget: int) -> dict[str, tf.Tensor]:
     """A packed row for each mask, with the tokens [B, (tokens)] of its text around it, at most `budget`."""
     flat, splits = ids.flat_values, ids.row_splits
-    at = tf.where(flat == source.mask_id)[:, 0]
+    at = tf.where(flat == tokenizer.source.mask_id)[:, 0]
     owners = tf.gather(ids.value_rowids(), at)
     begins, size = tf.gather(splits, owners), tf.gather(ids.row_lengths(), owners)
     place = at - begins
     start = tf.maximum(tf.minimum(place - budget // 2, size - budget), 0)
     window = tf.ragged.range(begins + start, begins + start + tf.minimum(size, budget))
     window = window.with_flat_values(tf.gather(flat, window.flat_values))
-    columns, segments, first = [], [], 0
-    for text, special, segment in source.single:
-        column = window if text else tf.RaggedTensor.from_tensor(tf.fill([tf.size(at), 1], special))
-        first = len(columns) if text else first
-        columns.append(column.with_row_splits_dtype(tf.int64))
-        segments.append(tf.zeros_like(columns[-1]) + segment)
-    tokens = tf.concat(columns, 1)
-    padded = tokens.to_tensor(source.pad_id), tf.ones_like(tokens).to_tensor(), tf.concat(segments, 1).to_tensor()
-    positions = tf.cast(first + place - start, tf.int32)[:, None]
-    return {**dict(zip(NAMES, padded)), POSITIONS.name: positions, "owners": tf.cast(owners, tf.int32)}
+    packed, begins = tokenizer.join(window)
+    first = next(begin for begin, item in zip(begins, tokenizer.single) if item.text)
+    positions = (first + tf.cast(place - start, tf.int32))[:, None]
+    return {**packed, POSITIONS.name: positions, "owners": tf.cast(owners, tf.int32)}
 
 
 def fill_mask(

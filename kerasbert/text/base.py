@@ -296,13 +296,19 @@ class Tokenizer:
         if length is not None and len(ids_a) + len(ids_b) + len(items) - texts > length:
             a, b = kept_tokens(room(items, length), len(ids_a), len(ids_b))
             ids_a, ids_b = ids_a[:a], ids_b[:b]
+        return self.join(ids_a, None if text_b is None else ids_b)[:2]
+
+    def join(self, ids_a: Sequence[int], ids_b: Sequence[int] | None = None) -> tuple[list[int], list[int], list[int]]:
+        """Token and segment ids of one or two texts' ids with the special tokens, and where each item of the template begins."""
         token_ids: list[int] = []
         segment_ids: list[int] = []
-        for text, special, segment in items:
-            ids = (special,) if not text else ids_a if text == "A" else ids_b
+        places: list[int] = []
+        for text, special, segment in self.single if ids_b is None else self.pair:
+            ids = (special,) if not text else ids_b if text == "B" and ids_b is not None else ids_a
+            places.append(len(token_ids))
             token_ids += ids
             segment_ids += [segment] * len(ids)
-        return token_ids, segment_ids
+        return token_ids, segment_ids, places
 
     def __call__(self, texts: Iterable[str | tuple[str, str]], length: int | None = None) -> dict:
         """The inputs of an encoder for texts or pairs, with special tokens and padding.

@@ -57,9 +57,7 @@ class GraphTokenizer(tf.Module):
         """Strings [B] -> ids, starts, ends [B, (tokens)] int32; offsets are characters of the original text."""
         if self.raw is None and self.normal is None:
             return self.tokenize_plain(strings)
-        strings = tf.convert_to_tensor(strings, tf.string)
-        codes = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
-        return added_graph.around(self, codes)
+        return added_graph.around(self, decode(strings))
 
     @property
     def single(self) -> tuple[Item, ...]:
@@ -107,28 +105,39 @@ class GraphTokenizer(tf.Module):
         """
         items = self._single if text_b is None else self._pair
         budget = room(items, length)
-        texts = {"A": self.encode(text_a)}
-        rows = texts["A"].nrows()
+        ids_a = self.encode(text_a)
         if text_b is None:
-            texts["A"] = _first(texts["A"], budget)
-        else:
-            texts["B"] = self.encode(text_b)
-            a, b = (tf.cast(texts[name].row_lengths(), tf.int32) for name in "AB")
-            kept_a = tf.maximum(budget - budget // 2, budget - b)
-            kept_b = tf.maximum(budget // 2, budget - a)
-            texts = {"A": _first(texts["A"], kept_a), "B": _first(texts["B"], kept_b)}
-        token_ids, segment_ids = [], []
-        for text, special, segment in items:
-            ids = (
-                texts[text] if text else tf.RaggedTensor.from_tensor(tf.fill([rows, 1], tf.constant(special, tf.int32)))
-            )
-            token_ids.append(ids)
-            segment_ids.append(tf.zeros_like(ids) + segment)
+            return self.join(_first(ids_a, budget), length=length)[0]
+        ids_b = self.encode(text_b)
+        a, b = (tf.cast(ids.row_lengths(), tf.int32) for ids in (ids_a, ids_b))
+        kept_a = tf.maximum(budget - budget // 2, budget - b)
+        kept_b = tf.maximum(budget // 2, budget - a)
+        return self.join(_first(ids_a, kept_a), _first(ids_b, kept_b), length=length)[0]
+
+    def join(
+        self, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None = None, length: int | None = None
+    ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
+        """One or two texts' ids [B, (tokens)] with the special tokens, padded to `length` or to the longest row.
+
+        Returns:
+            token_ids, padding_mask, segment_ids [B, W] int32, and where each item of the template begins, [B] int32.
+        """
+        rows, place = ids_a.nrows(), tf.zeros([ids_a.nrows()], tf.int32)
+        token_ids, segment_ids, places = [], [], []
+        for text, special, segment in self._single if ids_b is None else self._pair:
+            if text:
+                ids = ids_b if text == "B" and ids_b is not None else ids_a
+            else:
+                ids = tf.RaggedTensor.from_tensor(tf.fill([rows, 1], tf.constant(special, tf.int32)))
+            token_ids.append(ids.with_row_splits_dtype(tf.int64))
+            segment_ids.append(tf.zeros_like(token_ids[-1]) + segment)
+            places.append(place)
+            place += tf.cast(ids.row_lengths(), tf.int32)
         packed, segments = tf.concat(token_ids, 1), tf.concat(segment_ids, 1)
-        shape = [None, length]
+        shape = None if length is None else [None, length]
         seen = tf.ones_like(packed)
         padded = packed.to_tensor(self._pad, shape=shape), *(x.to_tensor(0, shape=shape) for x in (seen, segments))
-        return dict(zip(NAMES, padded, strict=True))
+        return dict(zip(NAMES, padded, strict=True)), places
 
     def truncates(self, text_a: Any, text_b: Any = None, length: int = 128) -> tf.Tensor:
         """Whether `pack` loses tokens of one or two texts [B]: bool [B]."""
@@ -151,7 +160,7 @@ def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
 
 def characters_before(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Valid strings [B] -> code points [B, (characters)], and bytes [characters + 1] int64 before each in the whole batch."""
-    codes = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
+    codes = decode(strings)
     widths = sum(tf.cast(codes.flat_values >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
     return codes, tf.concat([[0], tf.cumsum(widths)], 0)
 

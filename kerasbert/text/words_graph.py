@@ -80,3 +80,13 @@ def decode(strings: Any) -> tf.RaggedTensor:
     return tf.strings.unicode_decode(
         tf.convert_to_tensor(strings, tf.string), "UTF-8", errors="replace", replacement_char=0xFFFD
     )
+
+
+def cut(codes: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+    """Parts of texts' characters as strings [N]: `tf.strings.substr` would return invalid bytes as they are.
+
+    Args:
+        codes: code points [B, (characters)]. starts, ends: [N], among the characters of all texts.
+    """
+    places = tf.ragged.range(starts, ends)
+    return tf.strings.unicode_encode(places.with_values(tf.gather(codes.flat_values, places.flat_values)), "UTF-8")

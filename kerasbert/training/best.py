@@ -58,19 +58,23 @@ class BestWeights:
             remarks, tuned = kind.remarks(self.task, *known), kind.tuned(self.task, *known, self.encoded)
             chosen = {name: each for name, each in tuned.options.items() if self.task.options.get(name) != each}
             self.state = {"best": value, "step": step, "worse": 0, "remarks": remarks, "options": chosen}
-            self.state["dev"] = self._told(tuned, outputs)
+            self.state["dev"] = self._told(tuned, outputs, {} if chosen else metrics)
             self._keep()
         else:
             self.state = self.state | {"worse": self.state["worse"] + 1}
         stop = self.patience is not None and self.state["worse"] >= self.patience
         return {f"dev/{name}": number for name, number in metrics.items()}, stop
 
-    def _told(self, task: Task, outputs: Any) -> dict[str, Any]:
-        """What `dev.json` holds: the metrics of the best weights, by label too, of at most MOST labels."""
+    def _told(self, task: Task, outputs: Any, metrics: dict[str, float]) -> dict[str, Any]:
+        """What `dev.json` holds: the metrics of the best weights, by label too, of at most MOST labels.
+
+        Args:
+            metrics: of these outputs; empty where the task's options were chosen since.
+        """
         known = outputs, self.rows.targets, self.encoded
         details = task.how.details(task, *known)
         few = len(details.get("labels", ())) <= MOST
-        return {"metrics": task.measured(*known), **(details if few else {})}
+        return {"metrics": metrics or task.measured(*known), **(details if few else {})}
 
     def _keep(self) -> None:
         weights = values(self.model)
