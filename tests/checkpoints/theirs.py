@@ -55,7 +55,8 @@ def run(model, inputs: dict, **more):
 
 
 def close(ours, theirs, tolerance: float = 1e-5) -> None:
-    """Largest difference within the tolerance."""
+    """The same shape, the largest difference within the tolerance."""
+    assert tuple(ours.shape) == tuple(theirs.shape)
     difference = np.abs(np.asarray(ours) - theirs.detach().numpy()).max()
     assert difference <= tolerance, difference
 
