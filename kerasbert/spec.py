@@ -12,10 +12,12 @@ from typing import Any, Self
 
 from kerasbert.errors import InputError, nearest
 
+LATER = types.MappingProxyType({"later": True})  # of a field that files of the first versions lack
+
 
 def _later(default: Any) -> Any:
-    """A field that files of the first versions lack: it is written where it is not at its default."""
-    return dataclasses.field(default=default, metadata={"later": True})
+    """Such a field: it is written where it is not at its default."""
+    return dataclasses.field(default=default, metadata=LATER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +88,19 @@ class Blocks:
     bias: bool = _later(True)
 
 
+@dataclasses.dataclass(frozen=True)
+class Adapters:
+    """Small networks between a sublayer and its residual sum (Houlsby et al., 2019, section 2.1).
+
+    Args:
+        width: int m, units of the bottleneck (the paper's 8 to 256); 0 for none.
+        activation: as in FeedForward.
+    """
+
+    width: int = 0
+    activation: str = "gelu"
+
+
 # fields with few values
 CHOICES = {
     "embeddings.kind": ("learned", "sinusoidal", "none"),
@@ -104,6 +119,7 @@ class Spec:
         epsilon: float, of the layer norms.
         initializer: float, standard deviation of the truncated normal.
         pooler: bool, a tanh layer over the first token.
+        adapters: what adapts a trained model; none at its default, and then no file says so.
     """
 
     hidden: int = 768
@@ -115,6 +131,7 @@ class Spec:
     attention: Attention = Attention()
     feedforward: FeedForward = FeedForward()
     blocks: Blocks = Blocks()
+    adapters: Adapters = dataclasses.field(default=Adapters(), metadata=LATER)
 
     attended = "hidden"  # no field: the path of the width that the heads divide among themselves
 
@@ -166,7 +183,7 @@ class Spec:
                     f"{self.attended} {width} is not a multiple of attention.heads {heads}: "
                     "change one or set attention.head_size"
                 )
-        for path in ("epsilon", "initializer"):
+        for path in ("epsilon", "initializer", "adapters.width"):
             if get(self, path) < 0:
                 raise InputError(f"{path} must be at least 0. Received: {get(self, path)}")
         for path in ("dropout", "attention.dropout"):
@@ -259,9 +276,11 @@ def to_dict(spec: Any, whole: bool = False) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for field in dataclasses.fields(spec):
         value = getattr(spec, field.name)
+        if not whole and field.metadata.get("later") and value == field.default:
+            continue
         if dataclasses.is_dataclass(value):
             tree[field.name] = to_dict(value, whole)
-        elif whole or not field.metadata.get("later") or value != field.default:
+        else:
             tree[field.name] = list(value) if isinstance(value, tuple) else value
     return tree
 

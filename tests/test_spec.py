@@ -34,8 +34,14 @@ def test_a_field_that_is_new_is_written_where_it_is_used():
     assert to_dict(Spec()) == FIRST
     assert from_dict(FIRST) == Spec()
     every = leaves(to_dict(Spec(), whole=True))
-    assert every.keys() - leaves(FIRST).keys() == {"embeddings.kind", "attention.causal", "blocks.bias"}
-    changes = {"embeddings.kind": "none", "attention.causal": True, "blocks.bias": False}
+    assert every.keys() - leaves(FIRST).keys() == {
+        "embeddings.kind",
+        "attention.causal",
+        "blocks.bias",
+        "adapters.width",
+        "adapters.activation",
+    }
+    changes = {"embeddings.kind": "none", "attention.causal": True, "blocks.bias": False, "adapters.width": 8}
     spec = Spec().derive(changes)
     written = leaves(to_dict(spec))
     assert {path: written[path] for path in changes} == changes

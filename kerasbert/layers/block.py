@@ -7,18 +7,20 @@ from typing import Any
 import keras
 
 from kerasbert.errors import InputError
+from kerasbert.layers.adapter import Adapter
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import FeedForward
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
-from kerasbert.spec import Spec
+from kerasbert.spec import Adapters, Spec
 
 
 class Block(keras.layers.Layer):
     """Post-norm transformer encoder layer (Vaswani et al., 2017, section 3.1).
 
-    A paper's block names other parts, which take the arguments of those here, or overrides `call`.
+    A paper's block names other parts, which take the arguments of those here, or overrides `call`, which hands what
+    each sublayer gives to `adapted` before the residual sum.
 
     Args:
         heads: int N.
@@ -31,6 +33,7 @@ class Block(keras.layers.Layer):
         initializer: as in Spec.
         output_initializer: float, of the two kernels in front of the residual sums; by default `initializer`.
         use_bias: bool, whether the linear maps of attention and feed-forward add a bias.
+        adapters: spec.Adapters, small networks behind the sublayers; None for none.
     A sublayer that is set before `build` is used as it is: another layer's, shared.
 
     Call: x [B, S, H], context -> (y [B, Q, H], probabilities [B, N, Q, K]).
@@ -53,9 +56,11 @@ class Block(keras.layers.Layer):
         initializer,
         output_initializer=None,
         use_bias=True,
+        adapters=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.adapters: dict[str, Adapter] = {}  # by the name of the sublayer
         self.settings = {
             "heads": heads,
             "head_size": head_size,
@@ -67,6 +72,7 @@ class Block(keras.layers.Layer):
             "initializer": initializer,
             "output_initializer": output_initializer or initializer,
             "use_bias": use_bias,
+            "adapters": adapters or Adapters(),
         }
 
     def __init_subclass__(cls, **kwargs):
@@ -94,13 +100,36 @@ class Block(keras.layers.Layer):
         for layer in (*sublayers, self.attention_dropout, self.feedforward_dropout):
             if not layer.built:
                 layer.build(shape)
+        self.build_adapters(shape, "attention", "feedforward")
+
+    def build_adapters(self, shape, *sublayers: str) -> None:
+        """One behind each sublayer, where there are any; `shape` is that of their results."""
+        parts = self.settings["adapters"]
+        for sublayer in sublayers if parts.width else ():
+            names = {"name": f"{sublayer}_adapter", "dtype": self.dtype_policy}
+            self.adapters[sublayer] = Adapter(parts.width, parts.activation, **names)
+            self.adapters[sublayer].build(shape)
+
+    def adapted(self, sublayer: str, y: Any, x: Any, context: Context, training: bool = False) -> Any:
+        """What a sublayer gives, on its way to the residual sum: the one place where a trained model is adapted.
+
+        The identity where nothing adapts. Every block calls it for each of its sublayers.
+
+        Args:
+            sublayer: its name, as `attention`.
+            y: [B, Q, H], what the sublayer gives, before dropout.
+            x: [B, S, H], what the block was called with: of all tokens, which `context.rows` cuts to the queries.
+            context: what the block was called with; its bias is of the queries.
+        """
+        return self.adapters[sublayer](y) if sublayer in self.adapters else y
 
     def call(self, x, context=None, training=False, read=None):  # read: of an older plug-in's super().call
-        context = Context.wrap(context, read)
+        context, told = Context.wrap(context, read), x
         source, x = context.keys(x), context.rows(x)
         y, probabilities = self.attention(x, context.bias, source, training=training, **context.at)
+        y = self.adapted("attention", y, told, context, training)
         x = self.attention_norm(x, y, dropout=self.attention_dropout, training=training)
-        y = self.feedforward(x)
+        y = self.adapted("feedforward", self.feedforward(x), told, context, training)
         return self.feedforward_norm(x, y, dropout=self.feedforward_dropout, training=training), probabilities
 
     def get_config(self):
@@ -114,13 +143,13 @@ class PreNormBlock(Block):
     """
 
     def call(self, x, context=None, training=False, read=None):
-        context = Context.wrap(context, read)
+        context, told = Context.wrap(context, read), x
         y = self.attention_norm(x)
         source = y if context.memory is None else self.attention_norm(context.keys(x))
         x, y = context.rows(x), context.rows(y)
         y, probabilities = self.attention(y, context.bias, source, training=training, **context.at)
-        x = x + self.attention_dropout(y, training=training)
-        y = self.feedforward(self.feedforward_norm(x))
+        x = x + self.attention_dropout(self.adapted("attention", y, told, context, training), training=training)
+        y = self.adapted("feedforward", self.feedforward(self.feedforward_norm(x)), told, context, training)
         return x + self.feedforward_dropout(y, training=training), probabilities
 
 
@@ -151,6 +180,8 @@ def block(spec: Spec, layer: int, kind: Callable = Block, **kwargs) -> Block:
     attention = spec.attention
     if not spec.blocks.bias:  # an older plug-in's block does not know the argument
         kwargs["use_bias"] = False
+    if spec.adapters.width:
+        kwargs["adapters"] = spec.adapters
     return kind(
         heads=spec.per_layer(attention.heads, layer),
         head_size=spec.head_size,

@@ -233,9 +233,10 @@ class BottleneckBlock(Block):
             self.norms[-1].build(narrow)
         self.exit = end(hidden, dropout=at["dropout"], name="bottleneck_output")
         self.exit.build(narrow)
+        self.build_adapters(narrow, "attention", *(network.name for network in self.networks))
 
     def call(self, x, context=None, training=False):
-        context = Context.wrap(context)
+        context, told = Context.wrap(context), x
         source, x = x, context.rows(x)
         if self.bottleneck.attention:
             key = value = self.entry(source)
@@ -244,9 +245,9 @@ class BottleneckBlock(Block):
         query = context.rows(key)
         y = query if self.bottleneck.attention else self.entry(x)
         attended, probabilities = self.attention(query, context.bias, key, value, training=training, **context.at)
-        y = self.attention_norm(y, attended)
+        y = self.attention_norm(y, self.adapted("attention", attended, told, context, training))
         for network, norm in zip(self.networks, self.norms, strict=True):
-            y = norm(y, network(y))
+            y = norm(y, self.adapted(network.name, network(y), told, context, training))
         return self.exit(y, x, training=training), probabilities
 
 

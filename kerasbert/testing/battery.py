@@ -162,6 +162,7 @@ def check_model(name: str, folder: Path, compiled: bool = True) -> None:
     check_spec(subject)
     check_names(subject, program)
     check_relations(subject, encoder)
+    check_adapted(subject, encoder)
     batch = subject.batch(program)
     check_bfloat16(subject, encoder, program, batch, compiled)
     check_gradients(subject, program, batch, compiled)
@@ -219,6 +220,29 @@ def check_relations(subject: Subject, encoder, positions: bool = True) -> None:
     np.testing.assert_array_equal(encoder(other)["sequence"][2, :7], outputs["sequence"][2, :7])
     counted = inputs | {"position_ids": np.tile(np.arange(9, dtype="int32"), (3, 1))}
     np.testing.assert_array_equal(encoder(counted)["sequence"], outputs["sequence"])
+
+
+def check_adapted(subject: Subject, encoder) -> None:
+    """Every block hands what its sublayers give to `Block.adapted`, and goes on with what it gets back."""
+    if not subject.family.has_blocks:
+        return
+    inputs, heard = subject.inputs(), set()
+    plain = encoder(inputs)["sequence"]
+    blocks = {id(block): block for block in encoder.blocks}.values()
+    for block in blocks:
+
+        def opposite(sublayer, y, x, context, training=False, block=block):
+            assert x.shape == (3, 9, subject.spec.hidden)
+            heard.add((block.name, sublayer))
+            return -y
+
+        block.adapted = opposite
+    found = encoder(inputs)["sequence"]
+    for block in blocks:
+        del block.adapted
+    silent = [block.name for block in blocks if len([name for name, _ in heard if name == block.name]) < 2]
+    assert not silent, f"{silent} call self.adapted for less than two sublayers: no adapter would act there"
+    assert relative(found, plain) > 1e-3
 
 
 def check_bfloat16(subject: Subject, encoder, program, batch, compiled: bool = True) -> None:

@@ -43,10 +43,11 @@ class ReZeroBlock(Block):
         self.alpha = self.add_weight(shape=(2,), initializer=keras.initializers.Constant(self.start), name="alpha")
 
     def call(self, x, context, training=False):
-        source, x = context.keys(x), context.rows(x)
+        told, source, x = x, context.keys(x), context.rows(x)
         y, probabilities = self.attention(x, context.bias, source, training=training)
+        y = self.adapted("attention", y, told, context, training)
         x = self.attention_norm(x, y * self.alpha[0], dropout=self.attention_dropout, training=training)
-        y = self.feedforward(x) * self.alpha[1]
+        y = self.adapted("feedforward", self.feedforward(x), told, context, training) * self.alpha[1]
         return self.feedforward_norm(x, y, dropout=self.feedforward_dropout, training=training), probabilities
 
 

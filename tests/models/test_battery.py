@@ -125,9 +125,20 @@ class Forgetful(Block):
         return super().call(x, dataclasses.replace(context, queries=None), training=training)
 
 
+class Deaf(Block):
+    """A block whose second sublayer nothing adapts."""
+
+    def call(self, x, context, training=False):
+        source, x, told = context.keys(x), context.rows(x), x
+        y, probabilities = self.attention(x, context.bias, source, training=training)
+        x = self.attention_norm(x, self.adapted("attention", y, told, context), dropout=self.attention_dropout)
+        return self.feedforward_norm(x, self.feedforward(x), dropout=self.feedforward_dropout), probabilities
+
+
 @pytest.mark.parametrize(
     ("parts", "check"),
     [
+        ({"block_class": Deaf}, "check_adapted"),
         ({"visible": leaks}, "check_relations"),
         ({"block_class": Forgetful}, "check_relations"),
         ({"block_class": Unused}, "check_gradients"),
