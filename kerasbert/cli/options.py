@@ -2,7 +2,8 @@
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Iterator
+import typing
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kerasbert.training.config import options, types_of
@@ -26,6 +27,7 @@ def add_options(parser: Any, config: type, required: bool = True) -> None:
         if field.type is not bool:
             kind = {"type": _type(field), "metavar": field.metadata["metavar"]}
             kind |= {"required": required and field.default is dataclasses.MISSING}
+            kind |= {"action": "append"} if _several(field) else {}
             defaults |= {name: field.default} if isinstance(field.default, int | float | str) else {}
         parser.add_argument(flag, **kind, dest=name, default=argparse.SUPPRESS, help=field.metadata["help"] or None)
     if hasattr(parser, "defaults"):
@@ -49,6 +51,11 @@ def flags(config: type) -> Iterator[tuple[str, str, dataclasses.Field]]:
     for name in sorted(fields, key=first.__getitem__, reverse=True):
         if flag := fields[name].metadata["flag"]:
             yield name, f"--{name.replace('_', '-')}" if flag is True else flag, fields[name]
+
+
+def _several(field: dataclasses.Field) -> bool:
+    """Whether the option may be given again: its field is a list."""
+    return any(typing.get_origin(kind) is Sequence for kind in types_of(field))
 
 
 def _type(field: dataclasses.Field) -> Callable[[str], Any]:

@@ -88,6 +88,12 @@ class TrainConfig:
     )
     schedule: str = option("linear", "linear, polynomial, cosine, inverse_square_root or slanted_triangular")
     schedule_options: Mapping[str, Any] | None = option(None, "see `training.schedules`", flag=False)
+    freeze: Sequence[str] | None = option(
+        None,
+        "leave the weights as they are in whose names this is found, such as '^block_[0-5]/' or encoder; repeatable",
+        metavar="PATTERN",
+        python="Regular expressions; see `training.freezing`",
+    )
 
     def __post_init__(self):
         _check(self)
@@ -98,10 +104,11 @@ class TrainConfig:
         if self.steps is not None and not 0 <= self.warmup_steps <= self.steps:
             raise InputError(f"warmup must be between 0 and steps ({self.steps}). Received: {self.warmup}")
         # here: both import Keras
-        from kerasbert.training.optimizers import check_optimizer
+        from kerasbert.training.optimizers import check_optimizer, check_patterns
         from kerasbert.training.schedules import make_schedule
 
         check_optimizer(self.optimizer, self.optimizer_options or {})
+        check_patterns("freeze", self.freeze or ())
         if self.steps is not None:
             make_schedule(self.schedule, self.learning_rate, self.steps, self.warmup_steps, self.schedule_options)
 

@@ -12,12 +12,12 @@ from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.load import load
-from kerasbert.training import multiworker, results
+from kerasbert.training import freezing, multiworker, results
 from kerasbert.training.best import BestWeights
 from kerasbert.training.config import RunConfig, defaults
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed
-from kerasbert.training.optimizers import take_average
+from kerasbert.training.optimizers import check_rules, take_average
 from kerasbert.training.runs import Run, open_run
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described, parse, resolve
@@ -103,18 +103,29 @@ def run(job: Job) -> keras.Model:
         InputError: before anything is written: what does not fit the devices, another run at `out`.
         NonFinite: loss or gradient is not finite.
     """
-    quiet = job.config.quiet
     with job.devices.scope():
         for rows, accumulate in job.batches():
             check_batch(rows, accumulate, job.devices.num_replicas_in_sync)
         program = job.build()
-        config = job.config  # what is built may settle its steps
+        frozen = freezing.freeze(program.model, job.config.freeze or ())
+    try:
+        return _trained(job, program)
+    finally:
+        for variable in frozen:  # the caller's encoder may be trained again
+            variable.trainable = True
+
+
+def _trained(job: Job, program: Objective) -> keras.Model:
+    """What `run` returns: open the run of a built program and train it."""
+    config, quiet = job.config, job.config.quiet  # what is built may settle its steps
+    check_rules(config.optimizer_options or {}, program.model.trainable_variables)
+    with job.devices.scope():
         opened = _open(job, program)
     if opened.finished:
         results.say(f"{opened.directory} is finished: {config.steps} steps were made", quiet)
         with opened.local() as folder:
             return load(folder)
-    for line in () if quiet else (described(job.strategy), *job.lines()):
+    for line in () if quiet else (described(job.strategy), *freezing.told(program.model), *job.lines()):
         results.say(line)
     feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)
     trainer = Trainer(

@@ -196,18 +196,31 @@ def decayed(paths: Sequence[str], patterns: Sequence[str] | None = None) -> list
     Raises:
         InputError: a pattern that is no regular expression, or is in no path.
     """
-    found = [_compiled(pattern) for pattern in (NOT_DECAYED if patterns is None else patterns)]
+    found = [compiled("not_decayed", pattern) for pattern in (NOT_DECAYED if patterns is None else patterns)]
     for pattern in found if patterns is not None else ():
         if not any(pattern.search(path) for path in paths):
             raise InputError(f"not_decayed: {pattern.pattern!r} is in no weight's path, such as {paths[0]!r}")
     return [not any(pattern.search(path) for pattern in found) for path in paths]
 
 
-def _compiled(pattern: Any) -> re.Pattern:
+def compiled(option: str, pattern: Any) -> re.Pattern:
+    """A pattern over weights' paths, as the option of that name has it.
+
+    Raises:
+        InputError: it is no regular expression.
+    """
     try:
         return re.compile(pattern)
     except (re.error, TypeError) as error:
-        raise InputError(f"not_decayed: {pattern!r} is not a regular expression: {error}") from error
+        raise InputError(f"{option}: {pattern!r} is not a regular expression: {error}") from error
+
+
+def check_patterns(option: str, patterns: Any) -> None:
+    """Refuse what is no list of regular expressions."""
+    if isinstance(patterns, str) or not isinstance(patterns, Sequence):
+        raise InputError(f"{option} must be a list of regular expressions. Received: {patterns!r}")
+    for pattern in patterns:
+        compiled(option, pattern)
 
 
 def layer_factors(paths: Sequence[str], decay: float) -> list[float]:
@@ -280,10 +293,7 @@ def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
         if option not in known:
             raise InputError(f"optimizer {name!r} has no option {option!r}. Nearest: {nearest(str(option), known)!r}")
         if option == "not_decayed":
-            if isinstance(value, str) or not isinstance(value, Sequence):
-                raise InputError(f"not_decayed must be a list of regular expressions. Received: {value!r}")
-            for pattern in value:
-                _compiled(pattern)
+            check_patterns(option, value)
             continue
         low, high = RANGES.get(option, (-math.inf, math.inf))
         if type(value) not in (int, float) or not low <= value < high:

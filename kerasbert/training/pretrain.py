@@ -21,7 +21,6 @@ from kerasbert.training.config import PretrainConfig, configured
 from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.held_out import HeldOut, hold_out
 from kerasbert.training.job import Job, run
-from kerasbert.training.optimizers import check_rules
 from kerasbert.training.phases import Phase, check_phases, make_phases
 from kerasbert.training.preflight import kept_by, preflight, warn_of_memory
 from kerasbert.training.runs import run_in
@@ -105,7 +104,6 @@ class Pretraining(Job):
     def build(self):
         config, spec = self.config, self.source.spec
         self.program = program = self.source.program(self.first, self.tokenizer, self.settings, config)
-        check_rules(config.optimizer_options or {}, program.model.trainable_variables)
         for phase, held in zip(self.phases, self.records):
             rows = phase.batch // (self.devices.num_replicas_in_sync * phase.accumulate)
             size = program.model.count_params(), rows, held.length

@@ -120,14 +120,18 @@ class Magnitude:
         """(name -> variable of the kernels to prune, names of those that the structure does not fit)."""
         found: dict[str, Any] = {}
         every = names(getattr(model, "encoder", model))
-        weights = {name: variable for name, variable in every.items() if len(variable.shape) == 2}
+        weights = {
+            name: variable for name, variable in every.items() if len(variable.shape) == 2 and variable.trainable
+        }
         for pattern in self.patterns:
             try:
                 matched = {name: weights[name] for name in weights if re.search(pattern, name)}
             except (re.error, TypeError) as error:
                 raise InputError(f"pattern {pattern!r} is not a regular expression: {error}") from error
             if not matched:
-                raise InputError(f"pattern {pattern!r} is in no kernel's name, such as {next(iter(weights), 'none')!r}")
+                raise InputError(
+                    f"pattern {pattern!r} is in no trained kernel's name, such as {next(iter(weights), 'none')!r}"
+                )
             found |= matched
         chosen = {name: variable for name, variable in found.items() if fits(variable.shape, self.structure)}
         if not chosen:

@@ -229,7 +229,10 @@ def test_bad_settings(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"patterns": ["blok_0"]}, "pattern 'blok_0' is in no kernel's name, such as 'embeddings/tokens/table'"),
+        (
+            {"patterns": ["blok_0"]},
+            "pattern 'blok_0' is in no trained kernel's name, such as 'embeddings/tokens/table'",
+        ),
         ({"patterns": ["("]}, r"pattern '\(' is not a regular expression"),
         ({"end": 6}, "end of pruning must be from 0 to 5, of 6 updates. Received: 6"),
     ],

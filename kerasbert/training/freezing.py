@@ -1,0 +1,61 @@
+"""Weights that a training leaves as they are, chosen by name."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from kerasbert.errors import InputError, nearest
+from kerasbert.layers.naming import names
+from kerasbert.training.optimizers import compiled
+
+SHORT = {"encoder": r"^(?!heads/|pooler/)"}  # a pooler may be new, as heads are
+
+
+def freeze(model: Any, patterns: Sequence[str]) -> list[Any]:
+    """Stop training the weights in whose names one of the patterns is found; call it before the optimizer is built.
+
+    A frozen weight has no gradient and no slots of the optimizer: neither decay nor an average moves it.
+
+    Args:
+        model: a built encoder or model with heads.
+        patterns: regular expressions searched in the weights' names, such as `^block_[0-5]/` or `^embeddings/`; "encoder"
+            is everything but heads and pooler.
+
+    Returns:
+        the variables that were trained before.
+
+    Raises:
+        InputError: a pattern that finds nothing; nothing is left to train.
+    """
+    weights, chosen = names(model), {}
+    for pattern in patterns:
+        expression = compiled("freeze", SHORT.get(pattern, pattern))
+        matched = {name: variable for name, variable in weights.items() if expression.search(name)}
+        if not matched:
+            raise InputError(f"freeze: {pattern!r} is in no weight's name. Nearest: {_nearest(pattern, weights)!r}")
+        chosen |= matched
+    frozen = [variable for variable in chosen.values() if variable.trainable]
+    if frozen and len(frozen) == len(model.trainable_variables):
+        raise InputError(f"freeze: {', '.join(patterns)} leaves no weight to train, expected one: freeze fewer")
+    for variable in frozen:
+        variable.trainable = False
+    return frozen
+
+
+def told(model: Any) -> list[str]:
+    """How many of a model's weights are trained, in a line; none where all of them are.
+
+    >>> told(model)  # doctest: +SKIP
+    ['trained: 258 of 4,386,178 weights (0.006%)']
+    """
+    sizes = [(math.prod(variable.shape), variable.trainable) for variable in names(model).values()]
+    trained, every = sum(size for size, yes in sizes if yes), sum(size for size, _ in sizes)
+    return [] if trained == every else [f"trained: {trained:,} of {every:,} weights ({trained / every:.3%})"]
+
+
+def _nearest(pattern: str, weights: Sequence[str] | dict[str, Any]) -> str | None:
+    """The name of a weight, or of a layer, that a pattern may have meant."""
+    folders = {"/".join(parts[:i]) for parts in (name.split("/") for name in weights) for i in range(1, len(parts) + 1)}
+    plain = re.sub(r"[\^$\\()]", "", pattern).strip("/").removeprefix("encoder/")
+    return nearest(plain, sorted(folders))
