@@ -63,16 +63,16 @@ class Input:
         return self.axes == "BP"
 
     def shape(self, length: int | None) -> tuple[int | None, ...]:
-        """Its shape for one row of `length` tokens, B = 1.
+        """Its shape for one row of `length` tokens, B = 1 and P = 1.
 
         Raises:
             InputError: an axis that no file for a phone has yet.
         """
-        if set(self.axes) - {"B", "S"}:
+        if set(self.axes) - {"B", "S", "P"}:
             raise InputError(
-                f"input {self.name!r} has the axes {self.axes}, expected B and S alone: no .tflite reads others yet"
+                f"input {self.name!r} has the axes {self.axes}, expected B, S and P alone: no .tflite reads others yet"
             )
-        return tuple(1 if axis == "B" else length for axis in self.axes)
+        return tuple(length if axis == "S" else 1 for axis in self.axes)
 
 
 TEXT = (Input("token_ids", pad=PAD), Input("padding_mask"), Input("segment_ids"))

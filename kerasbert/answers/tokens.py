@@ -44,14 +44,10 @@ class FillMask:
 
 
 class TokensKind(Kind):
-    """Logits [P, V] of the tokens at `positions`, which are those of the masks.
-
-    A text that is too long becomes a row for each mask, with the tokens around it.
-    """
+    """Logits [V] of the token at `positions` [1], a row for each mask: in a text that is too long with the tokens around it."""
 
     name = "tokens"
     output = "probabilities"
-    per_token = True
     agrees_by = "tokens"
     columns = ("text",)
     inputs = (POSITIONS,)
@@ -76,18 +72,21 @@ class TokensKind(Kind):
         budget = length - specials
         if budget < 1:
             raise InputError(f"length is {length}, expected at least {specials + 1}: a mask and the special tokens")
-        groups = [places] if len(ids) <= budget else [[place] for place in places]
-        return [_row(tokenizer, ids, group, budget) for group in groups]
+        return [_row(tokenizer, ids, place, budget) for place in places]
+
+    def example(self, made):
+        words = made.split() or [""]
+        words[len(words) // 2] = SPELLINGS[0]
+        return " ".join(words)
 
     def probabilities(self, outputs):
         return softmax(outputs)
 
     def decode(self, parts, rows, outputs, labels):
         tokenizer, masks = rows[0].about, []
-        for row, values in zip(rows, outputs):
-            for scores in values[: len(row.values[POSITIONS.name])]:
-                best = np.argsort(-scores[: tokenizer.size], kind="stable")[: self.options["top"]].tolist()
-                masks.append(tuple(Filling(spelled(tokenizer, i), float(scores[i]), i) for i in best))
+        for scores in outputs:
+            best = np.argsort(-scores[: tokenizer.size], kind="stable")[: self.options["top"]].tolist()
+            masks.append(tuple(Filling(spelled(tokenizer, i), float(scores[i]), i) for i in best))
         text = _filled(tokenizer, tokenizer.to_text(parts[0]), [mask[0].id for mask in masks])
         return FillMask(text, tuple(masks), any(row.truncated for row in rows))
 
@@ -104,15 +103,14 @@ def pattern(tokenizer: Any) -> str:
     return "|".join(map(re.escape, spellings))
 
 
-def _row(tokenizer: Any, ids: list[int], places: list[int], budget: int) -> inputs.Row:
-    """The row of all tokens, or of those around one mask."""
-    start = max(0, min(places[0] - budget // 2, len(ids) - budget))
+def _row(tokenizer: Any, ids: list[int], place: int, budget: int) -> inputs.Row:
+    """The row of a mask: all tokens, or those around it."""
+    start = max(0, min(place - budget // 2, len(ids) - budget))
     kept = ids[start : start + budget]
     token_ids, segment_ids, begins = tokenizer.join(kept)
     first = next(begin for begin, item in zip(begins, tokenizer.single) if item.text)
-    positions = [first + place - start for place in places]
     row = inputs.row(token_ids, segment_ids, len(kept) < len(ids), tokenizer)
-    return dataclasses.replace(row, values={**row.values, POSITIONS.name: positions})
+    return dataclasses.replace(row, values={**row.values, POSITIONS.name: [first + place - start]})
 
 
 def spelled(tokenizer: Any, token_id: int) -> str:

@@ -30,8 +30,10 @@ PACKAGE = "ai-edge-litert"
 SETTINGS = "bundle.json"
 LABELS = "labels.txt"
 DTYPES = ("int32", "bool")
-FILLED_BY = ("packing", "setting", "maker")  # what a runtime can fill
-MAX_LENGTH = 1 << 16  # of a text in tokens; of an output in values
+FILLED_BY = ("packing", "setting", "maker", "kind")  # what a runtime can fill
+AXES = ("BS", "BSS", "BP")
+MAX_LENGTH = 1 << 16  # of a text in tokens
+MAX_WIDTH = 1 << 20  # of an output in values; XLM-R has 250,002 tokens
 MAX_VALUES = 1 << 24  # of an input
 
 
@@ -41,7 +43,7 @@ class Reads:
 
     Args:
         name: str, ours. signature: str, its name in the signatures.
-        axes: str, "BS" or "BSS". dtype: str, one of DTYPES.
+        axes: str, one of AXES; P is 1. dtype: str, one of DTYPES.
         pad: int, at padded places. What is padded is masked, so tokens are padded with 0 whatever the tokenizer says.
         filled_by: str, one of FILLED_BY. A maker is found in `inputs` by the name of the input.
         setting: str, such as "language". choices: its values and their numbers. default: the value where none is given.
@@ -346,9 +348,9 @@ def _check_values(bundle: Bundle) -> None:
 def _check_input(each: Reads, length: int) -> None:
     """An input that a runtime can fill."""
     numbers = [each.pad, *each.choices.values()]
-    if each.dtype not in DTYPES or each.filled_by not in FILLED_BY or not re.fullmatch("BS{1,2}", each.axes):
+    if each.dtype not in DTYPES or each.filled_by not in FILLED_BY or each.axes not in AXES:
         said = f"{each.dtype!r:.20}, {each.axes!r:.20}, {each.filled_by!r:.20}"
-        raise ValueError(f"input {each.name!r:.30} of {said}, expected int32 or bool, BS or BSS, {FILLED_BY}")
+        raise ValueError(f"input {each.name!r:.30} of {said}, expected int32 or bool, {AXES}, {FILLED_BY}")
     if length ** each.axes.count("S") > MAX_VALUES:
         raise ValueError(f"input {each.name!r:.40} of {length} tokens, expected at most {MAX_VALUES} numbers")
     if not all(-(2**31) <= number < 2**31 for number in numbers):

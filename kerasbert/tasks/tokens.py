@@ -22,7 +22,7 @@ TASK = "fill-mask"
 
 
 class Tokens(TaskKind):
-    """Logits [B, P, V] of the tokens at `positions`; what trains them is pretraining."""
+    """Logits [B, V] of the token at `positions` [B, 1]; what trains them is pretraining."""
 
     name = "tokens"
     head = "mlm"
@@ -37,8 +37,12 @@ class Tokens(TaskKind):
         head = token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
         return {"mlm": head}, {"mlm": (None, None, encoder.spec.hidden)}
 
+    def readout(self, task, encoder):
+        return None  # `logits` picks
+
     def logits(self, model, read, inputs, training=False):
-        return model.heads["mlm"](pick(read, inputs[POSITIONS.name]), model.encoder.embeddings.tokens.table)
+        picked = pick(read, ops.expand_dims(inputs[POSITIONS.name][:, 0], 1))
+        return ops.squeeze(model.heads["mlm"](picked, model.encoder.embeddings.tokens.table), 1)
 
     # Export, in the graph
 
@@ -70,7 +74,7 @@ class Tokens(TaskKind):
         trimmed = tf.where(last, flat, tf.strings.regex_replace(flat, f"{BLANKS}+$", ""))
         whole = _with_masks(tokenizer.encode(trimmed), ~last, source.mask_id, splits)
         packed, lengths = _around(whole, tokenizer, budget), whole.row_lengths()
-        found = {name: each[:, 0] for name, each in run(packed).items()}  # [M, k], of the masks of all texts
+        found = run(packed)  # [M, k], of the masks of all texts
         vocabulary = range(source.size)
         best = found["token_ids"][:, 0]
         joined = tf.gather([source.continues(i) for i in vocabulary], best)

@@ -31,6 +31,7 @@ def add(declare: Declare) -> None:
         metavar="|".join(("none", *list(SCHEMES.rows)[1:])),
         help="default: dynamic_int8",
     )
+    part.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask")
     part.add_argument("--target", **missing, metavar="kerasbert|mediapipe")
     part.add_argument(
         "--length", type=int, **missing, metavar="TOKENS", help="longest text; longer texts are truncated"
@@ -128,6 +129,7 @@ def _compress(options: argparse.Namespace) -> None:
 
         texts = Path(options.texts) if options.texts else None
         settings = {"texts": texts, "data": options.data, "overwrite": options.overwrite}
+        settings["task"] = options.task
         report = compress(options.run, out=options.out, **stages[-1][1], **settings)
     if options.json:
         print(json.dumps(report))
@@ -157,6 +159,8 @@ def _compress(options: argparse.Namespace) -> None:
 def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     if options.texts:
         raise InputError("--texts does not go with a plan: its file is compared on the dev rows of --data")
+    if options.task:
+        raise InputError("--task does not go with a plan: its stages are of fine-tuned models")
     from kerasbert.mobile.pipeline.plan import Plan, read_plan, run_plan
     from kerasbert.training import interruption
 

@@ -41,6 +41,7 @@ def compress(
     quantize: str = "dynamic_int8",
     out: str | os.PathLike = "model.tflite",
     *,
+    task: str | None = None,
     target: str | None = None,
     length: int | None = None,
     lengths: Sequence[int] | str | None = None,
@@ -67,6 +68,7 @@ def compress(
             chips that want them. A directory that was trained for static_int8 (`mobile.quantize.aware`, per="tensor")
             needs no calibration.
         out: path of the file.
+        task: what a pretrained model answers without fine-tuning: "fill-mask".
         target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
             length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
         length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts are truncated. By default what the
@@ -110,7 +112,7 @@ def compress(
         raise unknown("target", target, TARGETS, ", ".join(TARGETS))
     if out.is_dir() or (out.exists() and not overwrite):
         raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
-    model, name = _open(run)
+    model, name = _open(run, task)
     kind, pair = kind_of(model), _pair(model)
     any_length = lengths == buckets.ANY
     trained = getattr(getattr(model, "task", None), "length", None)
@@ -227,7 +229,7 @@ def _file(
     return finish(blob), record
 
 
-def _open(run: Any) -> tuple[Any, str]:
+def _open(run: Any, task: str | None = None) -> tuple[Any, str]:
     """The model of a directory, or the model itself, and its name such as `bert/base`."""
     if not isinstance(run, str | os.PathLike):
         name = ""
@@ -236,7 +238,7 @@ def _open(run: Any) -> tuple[Any, str]:
         from kerasbert.tasks.load import load
 
         run = source.directory(run)
-        name, run = read_model_json(run).name, load(run)
+        name, run = read_model_json(run).name, load(run, task)
     if run.tokenizer is None:
         raise InputError(
             "the model has no tokenizer, and a phone gets text: put one into the model directory's tokenizer/"

@@ -20,7 +20,7 @@ import numpy as np
 
 from kerasbert import answers
 from kerasbert.errors import InputError, install
-from kerasbert.export.bundle import MAX_LENGTH, Bundle, Reads
+from kerasbert.export.bundle import MAX_WIDTH, Bundle, Reads
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime import operators
 from kerasbert.mobile.runtime.quiet import unheard, unheard_from_now_on
@@ -153,7 +153,7 @@ def _output(bundle: Bundle) -> str:
 
 
 def _shape(each: Reads, length: int) -> tuple[int, ...]:
-    return (1, *(length,) * each.axes.count("S"))
+    return tuple(length if axis == "S" else 1 for axis in each.axes)
 
 
 def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None, digest: str) -> Compiled | Plain:
@@ -212,8 +212,8 @@ def check(model: Any, bundle: Bundle, path: Path) -> None:
         width = kind.width(bundle.labels)
         if width is None and output in outputs:
             width = int(outputs[output]["shape"][-1])
-        if width is not None and not 1 <= width <= MAX_LENGTH:
-            raise InputError(f"{path}: the output of {name!r:.40} has {width} values, expected 1 to {MAX_LENGTH}")
+        if width is not None and not 1 <= width <= MAX_WIDTH:
+            raise InputError(f"{path}: the output of {name!r:.40} has {width} values, expected 1 to {MAX_WIDTH}")
         shape = (1, tokens, width) if kind.per_token else (1, width)
         _compare(path, name, shown, {output: (shape, np.float32)})
 

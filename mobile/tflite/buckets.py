@@ -110,8 +110,8 @@ def lengths(data: bytes) -> dict[int, str]:
     model = repack.read(data)
     found = {}
     for entry in model.signatureDefs:
-        shape = model.subgraphs[entry.subgraphIndex].tensors[entry.inputs[0].tensorIndex].shape
-        found[int(shape[1])] = entry.signatureKey.decode()
+        tensors = model.subgraphs[entry.subgraphIndex].tensors
+        found[max(int(tensors[each.tensorIndex].shape[1]) for each in entry.inputs)] = entry.signatureKey.decode()
     return found
 
 

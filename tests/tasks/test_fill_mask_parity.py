@@ -1,5 +1,7 @@
 """Fill-mask against transformers' pipeline, and the SavedModel against Python, with the three tokenizers."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -98,3 +100,25 @@ def test_the_saved_model_fills_masks_alike(tmp_path):
     assert plain["text"].numpy().tolist() == [b"no mask at all", b""]
     assert plain["tokens"].shape == (2, 0, 5)
     assert {value.shape[0] for value in serve(text=tf.constant([], tf.string)).values()} == {0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_the_phone_fills_masks_alike(tmp_path, name, capsys):
+    from kerasbert.mobile import cli
+    from kerasbert.mobile.runtime import load
+
+    run, out = masked_lm(name, tmp_path / "run"), tmp_path / "words.tflite"
+    options = ["--out", str(out), "--quantize", "none", "--lengths", "8,12,16", "--json"]
+    assert cli.main(["compress", str(run), "--task", "fill-mask", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["agreement"] == 1.0
+    for ours, answer in zip(load(out, cache=False)(TEXTS), kb.fill_mask(run, TEXTS, length=16), strict=True):
+        received, wanted = ours.to_json(), answer.to_json()
+        for mask in wanted["tokens"]:
+            for each in mask:
+                each["score"] = pytest.approx(each["score"], abs=1e-5)
+        assert received == wanted
+    assert cli.main(["run", str(out), "the [MASK] sees"]) == 0
+    assert capsys.readouterr().out == kb.fill_mask(run, ["the [MASK] sees"], length=16)[0].text + "\n"
+    assert cli.main(["run", str(out), "no mask"]) == 2
+    assert "has no mask" in capsys.readouterr().err
