@@ -18,10 +18,12 @@ A killed run goes on with the same --work, which holds results.json. The sets co
 import argparse
 import dataclasses
 import json
+import multiprocessing
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,8 +89,10 @@ def rows_of(chosen: Set, limit: int | None) -> Split:
     return split(known.task, {part: in_memory(rows, f"some {part} rows") for part, rows in parts.items()})
 
 
-def ours(chosen: Set, known: Split, seed: int, out: Path, pretrained: Path) -> dict[str, Any]:
+def ours(name: str, limit: int | None, seed: int, out: Path, pretrained: Path) -> dict[str, Any]:
     """Fine-tune with one seed: the last epoch's metrics, and the standard errors of the set by the best weights."""
+    chosen = SETS[name]
+    known = rows_of(chosen, limit)
     began, cpu = time.time(), time.process_time()
     settings = {"epochs": chosen.epochs, "length": chosen.length, "batch": BATCH, "learning_rate": RATE}
     model: Any = kb.finetune(pretrained, known.task, known.sources, out=out, seed=seed, weight_decay=DECAY, **settings)
@@ -104,8 +108,10 @@ def ours(chosen: Set, known: Split, seed: int, out: Path, pretrained: Path) -> d
     return {**figures[chosen.metrics[0]], "metrics": figures, "epochs": chosen.epochs, **times}
 
 
-def theirs(chosen: Set, known: Split, seed: int) -> dict[str, Any]:
+def theirs(name: str, limit: int | None, seed: int) -> dict[str, Any]:
     """transformers' model trained by torch on the same batches: our metrics after the last update."""
+    chosen = SETS[name]
+    known = rows_of(chosen, limit)
     began, cpu = time.time(), time.process_time()
     settings = {"epochs": chosen.epochs, "length": chosen.length, "batch": BATCH, "rate": RATE, "decay": DECAY}
     task, outputs, encoded = peers_tasks.trained(known, minilm(), seed, **settings)
@@ -158,8 +164,8 @@ def row(name: str, metric: str, known: Split, runs: list[dict], peer: dict | Non
     median, other = statistics.median(values), ["-", "-", "-"]
     if peer is not None:
         theirs = figure(peer, chosen, metric)["value"]
-        apart = abs(median - theirs) > 2 * 2**0.5 * error
-        other = [f"{theirs:.4f}", "differs" if apart else "same", _minutes([peer])]
+        differs = abs(median - theirs) > 2 * 2**0.5 * error
+        other = [f"{theirs:.4f}", "differs" if differs else "same", _minutes([peer])]
     return [
         f"{name} ({metric})",
         "/".join(str(len(rows.texts)) for rows in (known.train, known.dev) if rows),
@@ -175,6 +181,12 @@ def row(name: str, metric: str, known: Split, runs: list[dict], peer: dict | Non
 def _minutes(runs: list[dict]) -> str:
     wall, cpu = (sum(run[what] for run in runs) / len(runs) / 60 for what in ("wall", "cpu"))
     return f"{wall:.1f} ({cpu:.1f})"
+
+
+def apart(function: Callable[..., dict], *arguments: Any) -> dict:
+    """A call in a process of its own: each training begins with an empty memory, and leaves none behind."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def parsed() -> argparse.Namespace:
@@ -196,9 +208,9 @@ def main() -> None:
     path = work / "results.json"
     results = json.loads(path.read_text()) if path.exists() else {}
 
-    def once(key: str, make: Callable[[], dict]) -> dict:
+    def once(key: str, *call: Any) -> dict:
         if key not in results:
-            results[key] = make()
+            results[key] = apart(*call)
             path.write_text(json.dumps(results, indent=1))
             print(f"{key}: {results[key]}", flush=True)
         return results[key]
@@ -213,10 +225,10 @@ def main() -> None:
         runs = []
         for seed in options.seeds[: chosen.seeds]:
             out = work / part.replace(" ", "_") / f"seed{seed}"
-            runs.append(once(f"{part}, seed {seed}", lambda: ours(chosen, known, seed, out, work / "minilm")))  # noqa: B023
+            runs.append(once(f"{part}, seed {seed}", ours, name, options.limit, seed, out, work / "minilm"))
         peer = None
         if not options.no_peer:
-            peer = once(f"{part}, transformers", lambda: theirs(chosen, known, options.seeds[0]))  # noqa: B023
+            peer = once(f"{part}, transformers", theirs, name, options.limit, options.seeds[0])
         rows += [row(name, metric, known, runs, peer) for metric in chosen.metrics]
         if chosen.bar is not None:
             median = statistics.median(run["value"] for run in runs)
