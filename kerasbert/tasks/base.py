@@ -271,6 +271,10 @@ class TaskKind(Exported):
         loss, hits = label_sums(logits, batch["label"], batch["label_weight"])
         return {"label": loss, "label/accuracy": hits}
 
+    def losses_of(self, model: Any, logits: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """`losses` of a TaskModel; a kind whose losses read weights of its heads overrides this."""
+        return self.losses(model.declaration, logits, batch)
+
     # Evaluation
 
     def metrics(self, task: Task, outputs: Any, targets: Any, encoded: Any = None) -> dict[str, float]:
