@@ -19,6 +19,8 @@ class CRF(keras.layers.Layer):
         Trainable weights: `transitions` [L, L] (from, to), `start` and `end` [L].
     """
 
+    of_labels = True  # it reads no vectors: a student takes its teacher's as it is
+
     def __init__(self, labels: int, **kwargs):
         super().__init__(dtype="float32", **kwargs)
         self.labels = labels

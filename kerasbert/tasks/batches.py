@@ -130,6 +130,7 @@ def training_batches(
     seed: int,
     start: int = 0,
     task: Task | None = None,
+    numbered: bool = False,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless batches from update `start` on, of exactly `batch` rows, or of `batch` texts with k rows each.
 
@@ -137,6 +138,7 @@ def training_batches(
 
     Args:
         targets: of the texts, as the task's kind has scaled them. task: by default a classification.
+        numbered: bool, with `owner` int [rows], the text of each row, -1 where a row fills up.
     """
     kind = find("classification") if task is None else task.how
     units = encoded.units(kind.together)
@@ -153,7 +155,10 @@ def training_batches(
             width = arrays["token_ids"].shape[1]
             # a classification does without its task
             arrays |= kind.batch(task, rows, wanted, batch, width)  # pyright: ignore[reportArgumentType]
-            yield arrays | {"row": np.arange(batch * rows_each, dtype="int32")}
+            arrays["row"] = np.arange(batch * rows_each, dtype="int32")
+            if numbered:
+                arrays["owner"] = np.pad(owners, (0, batch * rows_each - len(owners)), constant_values=-1)
+            yield arrays
             step += 1
 
 

@@ -105,6 +105,9 @@ class Tags(TaskKind):
             shapes["crf"] = (None, None, len(task.labels))
         return heads, shapes
 
+    def unlabelled(self, task, texts):
+        return [np.zeros(len(words_of(text)), "int32") for text in texts]
+
     def losses_of(self, model, logits, batch):
         """Under a CRF the nats of each row's labels, which count by its words: the loss is of a word, as without it."""
         if not self.options["crf"]:
