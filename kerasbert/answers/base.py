@@ -207,6 +207,15 @@ class Kind:
         pairs = [(a[: len(b)], b[: len(a)]) for a, b in zip(expected, received)]
         return np.concatenate([np.abs(b - a).ravel() for a, b in pairs]) if pairs else np.zeros(0, "float32")
 
+    def cut(self, count: int, texts: int, longest: int, tense: str = "are") -> str:
+        """What is told of inputs that lost tokens, and what helps.
+
+        Args:
+            count: of them, among `texts`. longest: int, tokens of a row.
+        """
+        share = f"{count} of {texts} texts ({count / max(1, texts):.1%})"
+        return f"{share} have more than {longest} tokens and {tense} truncated (--length)"
+
     def line(self, answer: dict[str, Any], text: str) -> str:
         """An answer's json and its text as `kerasbert-mobile run` prints them."""
         return f"{self.text(answer)}\t{text}"

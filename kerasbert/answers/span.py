@@ -132,6 +132,10 @@ class SpanKind(Kind):
                 raise InputError(f"{name} is {kind.options[name]}, expected at least 1")
         return kind
 
+    def cut(self, count, texts, longest, tense="are"):
+        most, share = self.options["question"], f"{count} of {texts} questions ({count / max(1, texts):.1%})"
+        return f"{share} have more than {most} tokens, or than half a row, and {tense} truncated (finetune --set task.question=N)"
+
     def width(self, labels):
         return 2
 

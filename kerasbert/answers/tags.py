@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasbert import inputs
+from kerasbert.answers import crf
 from kerasbert.answers.base import Kind, Outputs, truncated_json
 from kerasbert.errors import InputError
 from kerasbert.inputs import Row
@@ -41,7 +42,8 @@ class Tags:
         words, labels: of each word; `O` for a word that no token stands for.
         starts, ends: the characters where each begins and ends, in the text, or in the words joined by blanks.
         entities: spans of labels in BIO or IOBES by the rules of conlleval, which mend sequences that are not legal.
-        scores: probability of each label; 0 for a word that no token stands for.
+        scores: probability of each label, under a CRF that of the word alone over all sequences (its marginal); 0 for a
+            word that no token stands for.
         truncated: bool; never, for a long text is read in windows.
     """
 
@@ -77,16 +79,43 @@ class About(NamedTuple):
 
 
 class TagsKind(Kind):
-    """Probabilities [S, C] of the labels at each token.
+    """Probabilities [S, C] of the labels at each token; under a CRF its emissions, logits [S, C].
 
-    Options: `stride`, tokens from the beginning of a window to that of the next, 0 for half a window.
+    Under a CRF the emissions of an input's words are joined over its windows, and one best path goes through them all; words
+    that no token stands for take no part.
+
+    Options:
+        stride: tokens from the beginning of a window to that of the next, 0 for half a window.
+        crf: bool, whether the labels of neighbours depend on each other (`layers.crf`).
+        legal: bool, under a CRF no label continues a span that is not there.
+        transitions: the CRF's table (`answers.crf`); the model's weights say it (`TaskKind.settled`).
     """
 
-    name, output, agrees_by = "tags", "probabilities", "words' labels"
+    name, agrees_by = "tags", "words' labels"
     per_token = labelled = True
     columns = ("words", "labels", "entities")
     lists = (0,)
-    defaults = MappingProxyType({"stride": 0})
+    defaults = MappingProxyType({"stride": 0, "crf": False, "legal": False, "transitions": ()})
+
+    @property
+    def output(self):  # pyright: ignore[reportIncompatibleVariableOverride]  # it depends on an option
+        return "emissions" if self.options["crf"] else "probabilities"
+
+    def table(self, labels: int) -> np.ndarray | None:
+        """The CRF's table, float64 [L + 2, L]; None without one.
+
+        Raises:
+            InputError: a table of another number of labels.
+        """
+        if not self.options["crf"]:
+            return None
+        table = np.array(self.options["transitions"], "float64")
+        if table.shape != (labels + 2, labels):
+            raise InputError(f"transitions of shape {table.shape}, expected {(labels + 2, labels)}: {labels} labels")
+        return table
+
+    def probabilities(self, outputs):
+        return outputs if self.options["crf"] else super().probabilities(outputs)
 
     def rows(self, tokenizer, parts, length):
         """Windows of a text: a raw text, or a list of its words."""
@@ -109,7 +138,7 @@ class TagsKind(Kind):
 
     def decode(self, parts, rows, outputs, labels):
         sentence = rows[0].about.sentence
-        numbers, scores = best_labels(rows, outputs)
+        numbers, scores = best_labels(rows, outputs, self.table(len(labels)))
         names: tuple[Any, ...] = tuple(labels[number] if number >= 0 else OUTSIDE for number in numbers.tolist())
         spans = entities_of(names) if has_spans(labels) else []
         text, starts, ends = sentence.text, sentence.starts, sentence.ends
@@ -117,9 +146,17 @@ class TagsKind(Kind):
         return Tags(sentence.words, names, starts, ends, tuple(entities), tuple(scores.tolist()))
 
     def agreement(self, expected, received, owners=None, rows=()):
-        """The share of words whose best label is the same; without `rows` of tokens."""
+        """The share of words whose best label is the same; without `rows` of tokens, each for itself."""
         if not all(np.isfinite(row).all() for row in received):
             return 0.0
+        if self.options["crf"] and rows:
+            table, each = self.table(expected[0].shape[-1]), np.arange(len(rows)) if owners is None else owners
+            texts = [at.tolist() for at in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(each)) + 1)]
+            one, two = (
+                np.concatenate([best_labels([rows[i] for i in at], [of[i] for i in at], table)[0] for at in texts])
+                for of in (expected, received)
+            )
+            return float(np.mean((one == two)[one >= 0])) if (one >= 0).any() else 1.0
         at = [row.about.tokens for row in rows] if rows else [slice(None)] * len(expected)
         same = [one[where].argmax(-1) == two[where].argmax(-1) for one, two, where in zip(expected, received, at)]
         same = np.concatenate(same) if same else np.zeros(0)
@@ -225,14 +262,29 @@ def window_of(tokens: np.ndarray, count: int, room: int, stride: int = 0) -> np.
     return number[:, 0] + poorer.argmax(1)
 
 
-def best_labels(rows: Sequence[Row], outputs: Outputs) -> tuple[np.ndarray, np.ndarray]:
-    """The best label of each word of an input, int [W], and its number in the outputs, float32 [W]; -1 and 0 without token."""
+def joined(rows: Sequence[Row], outputs: Outputs) -> tuple[np.ndarray, np.ndarray]:
+    """The words of an input that have a token, int [W], ascending, and what its windows say of them, [W, L]."""
+    words = np.concatenate([row.about.words for row in rows])
+    values = np.concatenate([output[row.about.tokens] for row, output in zip(rows, outputs)])
+    order = np.argsort(words)
+    return words[order], values[order]
+
+
+def best_labels(
+    rows: Sequence[Row], outputs: Outputs, table: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best label of each word of an input, int [W], and its score, float32 [W]; -1 and 0 without token.
+
+    Args:
+        table: of a CRF, which decides over all words at once; the score is a marginal then, else the label's output.
+    """
     count = len(rows[0].about.sentence.words)
     numbers, scores = np.full(count, -1), np.zeros(count, "float32")
-    for row, output in zip(rows, outputs):
-        values = output[row.about.tokens]
-        if len(values):
-            numbers[row.about.words], scores[row.about.words] = values.argmax(-1), values.max(-1)
+    words, values = joined(rows, outputs)
+    if len(words):
+        numbers[words] = values.argmax(-1) if table is None else crf.best_path(values, table)
+        known = values if table is None else crf.marginals(values.astype("float64"), table)
+        scores[words] = known[np.arange(len(words)), numbers[words]]
     return numbers, scores
 
 
@@ -287,6 +339,14 @@ def mended(labels: Iterable[str]) -> int:
         count += now in "IE" and begins_span(before, now, kind == new)
         before, kind = now, new
     return count
+
+
+def illegal(labels: Sequence[str]) -> np.ndarray:
+    """bool [L + 1, L]: the pairs (before, now) of which the second continues a span that is not there; O is the last row."""
+    pairs = [[(split_tag(one), split_tag(two)) for two in labels] for one in (*labels, OUTSIDE)]
+    return np.array(
+        [[two[0] in "IE" and begins_span(one[0], two[0], one[1] == two[1]) for one, two in row] for row in pairs]
+    )
 
 
 def split_tag(label: str) -> tuple[str, str]:

@@ -90,14 +90,12 @@ class _Answers:
 
     def tell(self) -> None:
         """Say what a user cannot see in the answers."""
+        from kerasbert.tasks.base import kind_of
         from kerasbert.tasks.predict import longest
 
         if self.truncated:
-            print(
-                f"{self.truncated} of {self.texts} texts ({self.truncated / self.texts:.1%}) have more than "
-                f"{longest(self.model, self.options.length)} tokens and were truncated (--length)",
-                file=sys.stderr,
-            )
+            most, kind = longest(self.model, self.options.length), kind_of(self.model).answers
+            print(kind.cut(self.truncated, self.texts, most, "were"), file=sys.stderr)
         if self.tabs and not self.options.data:
             print(
                 f"{self.tabs} of {self.texts} texts hold a tab, which was read as part of the text: the model reads one "

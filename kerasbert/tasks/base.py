@@ -165,6 +165,8 @@ class TaskKind(Exported):
         per_token: bool, whether its head reads every token; else the family's readout.
         pooler: bool, whether it reads the output of an encoder's pooler in the place of the first token.
         together: bool, whether the loss of an input needs all of its rows at once: a batch then has all of them.
+        taught: losses by which a student may learn its answers (`mobile.distill`): of numbers without "soft", which compares
+            classes.
     """
 
     name = ""
@@ -172,6 +174,7 @@ class TaskKind(Exported):
     head = "classifier"
     pooler = True
     together = False
+    taught: tuple[str, ...] = ("labels", "soft", "logits")
 
     # Rows of a file
 
@@ -270,6 +273,21 @@ class TaskKind(Exported):
 
         loss, hits = label_sums(logits, batch["label"], batch["label_weight"])
         return {"label": loss, "label/accuracy": hits}
+
+    def unlabelled(self, task: Task, texts: Sequence[Any]) -> Any:
+        """Targets of texts without labels, which a teacher answers: as `targets` gives them, of whatever value."""
+        return np.zeros(len(texts), "float32")
+
+    def compared(self, task: Task, logits: Any, batch: Mapping[str, Any]) -> Any:
+        """What of the logits a teacher's are compared with: float32 [..., C], of which a softmax is over the last axis.
+
+        The first axes are those of `label_weight`.
+        """
+        return logits
+
+    def losses_of(self, model: Any, logits: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """`losses` of a TaskModel; a kind whose losses read weights of its heads overrides this."""
+        return self.losses(model.declaration, logits, batch)
 
     # Evaluation
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers.base import Parts
+from kerasbert.answers.base import Kind, Parts
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input, Row
 from kerasbert.tasks.base import Task, TaskKind, find
@@ -25,7 +25,7 @@ class Encoded:
     Args:
         rows: unpadded. owners: int [rows], the text of each row, ascending.
         pad_id: of the tokenizer. declared: what the network reads. settings: input name -> number of a setting.
-        parts: of each text.
+        parts: of each text. kind: what an answer is.
     """
 
     rows: list[Row]
@@ -34,6 +34,7 @@ class Encoded:
     declared: tuple[Input, ...] = TEXT
     settings: Mapping[str, int] = dataclasses.field(default_factory=dict)
     parts: Sequence[Parts] = ()
+    kind: Kind = dataclasses.field(default_factory=Kind)
 
     @property
     def texts(self) -> int:
@@ -64,9 +65,8 @@ class Encoded:
 
     def told(self, what: str, longest: int) -> list[str]:
         """The line that says how many texts are truncated; none where none is."""
-        count, texts = len(self.truncated), self.texts
-        share = f"{count} of {texts} texts ({count / max(1, texts):.1%})"
-        return [f"{what}{share} have more than {longest} tokens and are truncated (--length)"] if count else []
+        count = len(self.truncated)
+        return [what + self.kind.cut(count, self.texts, longest)] if count else []
 
     def arrays(self, indices: Iterable[int], longest: int, rows: int | None = None) -> dict[str, np.ndarray]:
         """Inputs [rows, S] of some rows, padded to a multiple of LENGTH_STEP and to `rows` rows."""
@@ -95,12 +95,12 @@ def encode_texts(
         raise InputError(
             "the model has no tokenizer: import it with one, or put it into the model directory's tokenizer/"
         )
-    pack = (kind or find("vector")).answers.rows
+    answers = (kind or find("vector")).answers
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
-    rows = [pack(tokenizer, each, longest) for each in parts]
+    rows = [answers.rows(tokenizer, each, longest) for each in parts]
     owners = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
     flat = [row for each in rows for row in each]
-    return Encoded(flat, owners, tokenizer.pad_id, declared, dict(settings or {}), parts)
+    return Encoded(flat, owners, tokenizer.pad_id, declared, dict(settings or {}), parts, answers)
 
 
 def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int, together: bool = False) -> list[np.ndarray]:
@@ -130,6 +130,7 @@ def training_batches(
     seed: int,
     start: int = 0,
     task: Task | None = None,
+    numbered: bool = False,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless batches from update `start` on, of exactly `batch` rows, or of `batch` texts with k rows each.
 
@@ -137,6 +138,7 @@ def training_batches(
 
     Args:
         targets: of the texts, as the task's kind has scaled them. task: by default a classification.
+        numbered: bool, with `owner` int [rows], the text of each row, -1 where a row fills up.
     """
     kind = find("classification") if task is None else task.how
     units = encoded.units(kind.together)
@@ -153,7 +155,10 @@ def training_batches(
             width = arrays["token_ids"].shape[1]
             # a classification does without its task
             arrays |= kind.batch(task, rows, wanted, batch, width)  # pyright: ignore[reportArgumentType]
-            yield arrays | {"row": np.arange(batch * rows_each, dtype="int32")}
+            arrays["row"] = np.arange(batch * rows_each, dtype="int32")
+            if numbered:
+                arrays["owner"] = np.pad(owners, (0, batch * rows_each - len(owners)), constant_values=-1)
+            yield arrays
             step += 1
 
 

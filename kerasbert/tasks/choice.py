@@ -50,8 +50,15 @@ class ChoiceTask(TaskKind):
     def heads(self, encoder, task):
         return label_head(encoder, task)
 
+    def unlabelled(self, task, texts):
+        return np.zeros(len(texts), "int32")
+
+    def compared(self, task, logits, batch):
+        """The scores of an input's choices, [B, C]."""
+        return ops.where(batch["choices"], ops.reshape(logits, batch["choices"].shape), -1e9)
+
     def losses(self, task, logits, batch):
-        scores = ops.where(batch["choices"], ops.reshape(logits, batch["choices"].shape), -1e9)
+        scores = self.compared(task, logits, batch)
         label, weight = batch["label"], batch["label_weight"]
         return {
             "label": ops.sum(cross_entropy(scores, label) * weight),

@@ -93,6 +93,9 @@ class Classification(TaskKind):
     def heads(self, encoder, task):
         return label_head(encoder, task)
 
+    def unlabelled(self, task, texts):
+        return np.zeros(len(texts), "int32")
+
     def losses(self, task, logits, batch):
         labelled, weights, smoothing = batch["label"], batch["label_weight"], self.options["label_smoothing"]
         errors = cross_entropy(logits, labelled)

@@ -38,6 +38,13 @@ class Exported:
         """The side of the phone, with the same options."""
         return answers.find(self.name).configured(self._options)
 
+    def settled(self, task: Any, heads: Mapping[str, Any]) -> Any:
+        """The task with the options that are made of the weights of a model's heads: what its answers and files take.
+
+        A model's `task` is always this one, so that the two cannot differ.
+        """
+        return task
+
     @property
     def options(self) -> Mapping[str, Any]:
         """Its options by name."""

@@ -41,7 +41,7 @@ def save(
     Raises:
         InputError: another kind of model, a model without a tokenizer, or a directory that is taken.
     """
-    encoder, task = getattr(model, "encoder", model), getattr(model, "task", None)
+    encoder, task = getattr(model, "encoder", model), getattr(model, "declaration", getattr(model, "task", None))
     if not hasattr(encoder, "spec"):
         raise InputError(
             f"save takes an encoder or a task's model, received {type(model).__name__}: save the encoder that it holds, "

@@ -15,19 +15,30 @@ class TaskModel(HeadedModel):
 
     Args:
         encoder: Encoder. task: Task with its labels.
+    `task` is the task as its answers are decoded, with what the kind takes of the heads' weights (`TaskKind.settled`);
+    `declaration` is the task as it was given.
     Call: the encoder's inputs -> dict of float32: logits [B, L] of a classification, value [B] of a regression.
         Where the head reads the first token alone, the last layer is computed for no other.
     """
 
     def __init__(self, encoder: Encoder, task: Task, **kwargs):
-        task_given, kind = task, task.how
+        kind = task.how
         heads, shapes = kind.heads(encoder, task)
         super().__init__(encoder, heads, shapes, dtype=encoder.dtype_policy, **kwargs)
-        self.task = task_given
+        self.declaration = task
         self.kind = kind
         self.tokenizer = encoder.tokenizer
         self.labels = tuple(task.labels.values()) or None
         self.readout = kind.readout(task, encoder)
+
+    @property
+    def task(self) -> Task:
+        """The task with the options that are made of the weights as they are now."""
+        return self.declaration.how.settled(self.declaration, self.heads)
+
+    @task.setter
+    def task(self, task: Task):
+        self.declaration = task
 
     def call(self, inputs, training=False, queries=True, read=True):
         """With `queries=None` the last layer is computed for every token; `read` is the older name."""
@@ -41,7 +52,7 @@ class TaskModel(HeadedModel):
 
     def answer(self, outputs, inputs=None, training=False):
         """What the model returns, of the encoder's outputs."""
-        return self.kind.outputs(self.task, self.logits(outputs, inputs, training=training))
+        return self.kind.outputs(self.declaration, self.logits(outputs, inputs, training=training))
 
     def logits(self, outputs, inputs=None, training=False):
         """What the head says of the encoder's outputs: float32 [B, L]; of tokens [B, S, L].
@@ -58,7 +69,7 @@ class TaskModel(HeadedModel):
         return self.kind.logits(self, read, inputs, training=training)
 
     def get_config(self):
-        config = {"name": self.name, "trainable": self.trainable, "task": self.task.to_json()}
+        config = {"name": self.name, "trainable": self.trainable, "task": self.declaration.to_json()}
         return config | {"encoder": keras.saving.serialize_keras_object(self.encoder)}
 
     @classmethod
@@ -84,4 +95,4 @@ class TaskObjective(Objective):
     def losses(self, batch, training=True):
         outputs = self.model.body(batch, training=training, queries=self.model.queries(batch))
         logits = self.model.logits(outputs, batch, training=training)
-        return self.kind.losses(self.model.task, logits, batch)
+        return self.kind.losses_of(self.model, logits, batch)

@@ -70,6 +70,13 @@ class MultiLabel(TaskKind):
     def heads(self, encoder, task):
         return label_head(encoder, task)
 
+    def unlabelled(self, task, texts):
+        return np.zeros((len(texts), len(task.labels)), "float32")
+
+    def compared(self, task, logits, batch):
+        """Each label against its absence, [B, L, 2]: the softmax is the sigmoid."""
+        return ops.stack([logits, ops.zeros_like(logits)], axis=-1)
+
     def losses(self, task, logits, batch):
         label, weights = batch["label"], batch["label_weight"]
         # of a row the mean over its labels (torch's BCEWithLogitsLoss)

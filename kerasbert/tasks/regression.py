@@ -16,6 +16,7 @@ class Regression(TaskKind):
     """Squared error in standard deviations from the mean; Pearson, Spearman and the mean squared error."""
 
     name = "regression"
+    taught = ("labels", "logits")
     metrics_known = ("pearson", "spearman", "mean_squared_error")
 
     def targets(self, task, source, lines, values, texts):

@@ -91,10 +91,17 @@ class Span(TaskKind):
         head = LabelHead(2, specs.maybe(encoder.spec, "initializer", 0.02), **policy)
         return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
 
-    def losses(self, task, logits, batch):
+    def unlabelled(self, task, texts):
+        return [Target(())] * len(texts)
+
+    def compared(self, task, logits, batch):
+        """The first and the last token among the tokens of a row, [B, 2, S]."""
         seen = ops.expand_dims(ops.cast(batch["padding_mask"], "bool"), -1)
-        logits, label = ops.where(seen, logits, -1e4), batch["label"]
-        ends = [(logits[..., i], label[:, i]) for i in (0, 1)]
+        return ops.swapaxes(ops.where(seen, logits, -1e4), 1, 2)
+
+    def losses(self, task, logits, batch):
+        logits, label = self.compared(task, logits, batch), batch["label"]
+        ends = [(logits[:, i], label[:, i]) for i in (0, 1)]
         hits = correct(*ends[0]) * correct(*ends[1])
         loss = (cross_entropy(*ends[0]) + cross_entropy(*ends[1])) / 2
         weights = batch["label_weight"]

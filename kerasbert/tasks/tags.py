@@ -3,11 +3,15 @@
 import dataclasses
 import operator
 from collections import Counter
+from typing import cast
 
 import numpy as np
+from keras import ops
 
-from kerasbert.answers.tags import OUTSIDE, best_labels, entities_of, has_spans, mended
+from kerasbert.answers import crf
+from kerasbert.answers.tags import OUTSIDE, TagsKind, best_labels, entities_of, has_spans, illegal, joined, mended
 from kerasbert.errors import InputError
+from kerasbert.layers.crf import CRF
 from kerasbert.layers.heads import LabelHead
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import TaskKind
@@ -15,11 +19,14 @@ from kerasbert.tasks.metrics import precision_recall_f1
 from kerasbert.text.words import split_words
 
 OF_SPANS = ("f1", "precision", "recall")
+FORBIDDEN = -1e4  # score of a transition that is not legal
 FEWEST = 0.5  # of labels that look like BIO, so that the others among them are mistakes
 
 
 class Tags(TaskKind):
-    """Cross-entropy of each word's label, at its first token; F1 over spans as conlleval has it, accuracy over words.
+    """Cross-entropy of each word's label, at its first token; under a CRF the nats of all labels of a row together.
+
+    F1 over spans as conlleval has it, accuracy over words; `loss` is nats a word, under a CRF of an input's whole sequence.
 
     Metrics that choose nothing: `mended`, labels that continue a span that is not there; `without_token`, words that no token
     stands for, which get O.
@@ -91,33 +98,72 @@ class Tags(TaskKind):
     def heads(self, encoder, task):
         spec, policy = encoder.spec, {"name": "classifier", "dtype": encoder.dtype_policy}
         head = LabelHead(max(1, len(task.labels)), spec.initializer, spec.dropout, **policy)
-        return {"classifier": head}, {"classifier": (None, None, spec.hidden)}
+        heads: dict = {"classifier": head}
+        shapes = {"classifier": (None, None, spec.hidden)}
+        if self.options["crf"]:
+            heads["crf"] = CRF(len(task.labels), name="crf")
+            shapes["crf"] = (None, None, len(task.labels))
+        return heads, shapes
+
+    def unlabelled(self, task, texts):
+        return [np.zeros(len(words_of(text)), "int32") for text in texts]
+
+    def losses_of(self, model, logits, batch):
+        """Under a CRF the nats of each row's labels, which count by its words: the loss is of a word, as without it."""
+        if not self.options["crf"]:
+            return super().losses_of(model, logits, batch)
+        return {"label": ops.sum(model.heads["crf"](logits, batch["label"], batch["label_weight"]))}
+
+    def settled(self, task, heads):
+        """The task with the table of its CRF, of which no path goes through what is not legal, where that is asked for."""
+        if not self.options["crf"]:
+            return task
+        import tensorflow as tf
+
+        with tf.init_scope():  # also asked for while a graph is made
+            weights = [heads["crf"].transitions, heads["crf"].start, heads["crf"].end]
+            transitions, start, end = (ops.convert_to_tensor(each).numpy() for each in weights)
+        if self.options["legal"]:
+            wrong = illegal(list(task.labels.values()))
+            transitions, start = np.where(wrong[:-1], FORBIDDEN, transitions), np.where(wrong[-1], FORBIDDEN, start)
+        return task.optioned({"transitions": np.stack([*transitions, start, end]).tolist()})
 
     def metrics(self, task, outputs, targets, encoded=None):
         names = list(task.labels.values())
         words, right, illegal, spans = 0, 0, 0, Counter()
-        for gold, predicted in answered(names, outputs, targets, encoded):
+        for gold, predicted in answered(names, outputs, targets, encoded, self._table(task)):
             words, right = words + len(gold), right + sum(map(operator.eq, gold, predicted))
             one, two = (set(entities_of(labels)) for labels in (gold, predicted))
             spans.update(gold=len(one), predicted=len(two), both=len(one & two))
             illegal += mended(predicted)
-        rows = [(row.about, output, targets[i]) for row, output, i in zip(encoded.rows, outputs, encoded.owners)]
-        nats = [_nats(output[about.tokens], target[about.words]) for about, output, target in rows]
-        nats = np.concatenate([np.zeros(0), *nats])
-        result = {"accuracy": _share(right, words), "loss": float(nats.mean()) if len(nats) else 0.0}
-        result["without_token"] = float(words - len(nats))
+        nats, known = self._nats(task, outputs, targets, encoded)
+        result = {"accuracy": _share(right, words), "loss": _share(nats, known)}
+        result["without_token"] = float(words - known)
         if not has_spans(names):
             return result
         precision, recall = _share(spans["both"], spans["predicted"]), _share(spans["both"], spans["gold"])
         f1 = 2 * precision * recall / (precision + recall) if spans["both"] else 0.0
         return {"f1": f1, "precision": precision, "recall": recall} | result | {"mended": float(illegal)}
 
+    def _table(self, task):
+        return cast(TagsKind, self.answers).table(len(task.labels))
+
+    def _nats(self, task, outputs, targets, encoded):
+        """Nats of all words that have a token, and how many there are."""
+        total, count, table = 0.0, 0, self._table(task)
+        for target, at in zip(targets, encoded.of()):
+            words, values = joined(encoded.rows[at], outputs[at])
+            values, target = values.astype("float64"), target[words]
+            total += _nats(values, target).sum() if table is None else crf.nats(values, target, table)
+            count += len(words)
+        return float(total), count
+
     def details(self, task, outputs, targets, encoded=None):
         """By type of span, or by tag, what is right of how many."""
         names = list(task.labels.values())
         what, items = ("spans", entities_of) if has_spans(names) else ("words", _each)
         wanted, told, hits = Counter(), Counter(), Counter()
-        for pair in answered(names, outputs, targets, encoded):
+        for pair in answered(names, outputs, targets, encoded, self._table(task)):
             gold, predicted = (set(items(labels)) for labels in pair)
             for counter, found in ((wanted, gold), (told, predicted), (hits, gold & predicted)):
                 counter.update(item[0] for item in found)
@@ -127,13 +173,20 @@ class Tags(TaskKind):
         keys = ("precision", "recall", "f1")
         return {"labels": {kind: dict(zip(keys, map(float, row))) | {what: wanted[kind]} for kind, *row in columns}}
 
+    def from_exported(self, outputs):
+        return outputs if self.options["crf"] else super().from_exported(outputs)
+
+    def device(self, outputs, inputs):
+        """Under a CRF the emissions themselves: int8 probabilities would end at 1/256."""
+        return outputs["logits"] if self.options["crf"] else super().device(outputs, inputs)
+
     def strings(self, task):
         return ("text",)
 
     def served(self, run, tokenizer, strings, length, labels):
         from kerasbert.tasks import tags_graph
 
-        return tags_graph.served(run, tokenizer, strings["text"], length, labels, self.options["stride"])
+        return tags_graph.served(run, tokenizer, strings["text"], length, labels, cast(TagsKind, self.answers))
 
     def unserved(self, served, labels):
         from kerasbert.tasks import tags_graph
@@ -185,10 +238,10 @@ def check_tags(names, source, lines, values):
                 )
 
 
-def answered(names, outputs, targets, encoded):
+def answered(names, outputs, targets, encoded, table=None):
     """The tags of each input and those that it gets, by name; O for a word that no token stands for."""
     for target, at in zip(targets, encoded.of()):
-        numbers = best_labels(encoded.rows[at], outputs[at])[0].tolist()
+        numbers = best_labels(encoded.rows[at], outputs[at], table)[0].tolist()
         yield [names[i] for i in target], [names[i] if i >= 0 else OUTSIDE for i in numbers]
 
 
@@ -202,7 +255,6 @@ def _share(part, whole):
 
 def _nats(logits, target):
     """Cross-entropy of each word: [n, L], [n] -> [n]."""
-    logits = logits.astype("float64")
     shifted = logits - logits.max(-1, keepdims=True)
     return np.log(np.exp(shifted).sum(-1)) - shifted[np.arange(len(target)), target]
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.answers.tags import OUTSIDE, begins_span, ends_span, has_spans, room_of, split_tag, step_of
+from kerasbert.answers.tags import OUTSIDE, TagsKind, begins_span, ends_span, has_spans, room_of, split_tag, step_of
 from kerasbert.text.words_graph import Words, cut, decode
 
 _NONE = np.iinfo(np.int64).max
@@ -27,12 +27,12 @@ class Windows(NamedTuple):
 
 
 def served(
-    run: Callable[[dict], Mapping], tokenizer: Any, texts: tf.Tensor, length: int, labels: Sequence[str], stride: int
+    run: Callable[[dict], Mapping], tokenizer: Any, texts: tf.Tensor, length: int, labels: Sequence[str], kind: TagsKind
 ) -> dict[str, tf.Tensor]:
     """What `TagsKind.rows` and `decode` give, for raw texts [B].
 
     Args:
-        run: packed rows -> {"probabilities": [R, S, C]}. tokenizer: GraphTokenizer.
+        run: packed rows -> {the kind's output: [R, S, C]}. tokenizer: GraphTokenizer.
 
     Returns:
         words, labels string, starts, ends int32, scores float32 [B, words of the longest text], lengths int32 [B]; where the
@@ -40,12 +40,14 @@ def served(
     """
     words = tokenizer.words(texts)
     ids, starts, ends = tokenizer.tokenize(tf.strings.reduce_join(words.strings, axis=-1, separator=" "))
-    windows = _windows(tokenizer, ids, _first_tokens(words, ids, starts, ends), words, length, stride)
-    probabilities = run(windows.packed)["probabilities"]
-    values = tf.gather_nd(probabilities, tf.stack([windows.row, windows.place], 1))
+    windows = _windows(tokenizer, ids, _first_tokens(words, ids, starts, ends), words, length, kind.options["stride"])
+    values = tf.gather_nd(run(windows.packed)[kind.output], tf.stack([windows.row, windows.place], 1))
     outside = tf.constant(len(labels), tf.int32)
-    numbers = tf.where(windows.answered, tf.argmax(values, axis=-1, output_type=tf.int32), outside)
-    scores = tf.where(windows.answered, tf.reduce_max(values, axis=-1), 0.0)
+    if (table := kind.table(len(labels))) is None:
+        best, highest = tf.argmax(values, axis=-1, output_type=tf.int32), tf.reduce_max(values, axis=-1)
+    else:
+        best, highest = best_paths(values, windows.answered, words.starts.value_rowids(), words.starts.nrows(), table)
+    numbers, scores = tf.where(windows.answered, best, outside), tf.where(windows.answered, highest, 0.0)
 
     def padded(flat: tf.Tensor, default: Any) -> tf.Tensor:
         return words.starts.with_flat_values(flat).to_tensor(default)
@@ -108,6 +110,55 @@ def _windows(tokenizer: Any, ids: tf.RaggedTensor, first: tf.Tensor, words: Word
     return Windows(
         tokenizer.join(window)[0] | {"owners": tf.cast(owners, tf.int32)}, row, lead + first - nth * step, answered
     )
+
+
+def best_paths(
+    values: tf.Tensor, answered: tf.Tensor, texts: tf.Tensor, count: tf.Tensor, table: np.ndarray
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """`answers.crf.best_path` and the marginals of its labels, for the words of all texts.
+
+    Args:
+        values: emissions [W, C]. answered: bool [W]. texts: int64 [W], the text of each word, ascending. count: of texts.
+
+    Returns:
+        int32 [W], float32 [W]; 0 where a word is not answered.
+    """
+    number, places = table.shape[1], tf.where(answered)
+    texts = tf.boolean_mask(texts, answered)
+    emissions = tf.RaggedTensor.from_value_rowids(tf.boolean_mask(tf.cast(values, tf.float64), answered), texts, count)
+    lengths = emissions.row_lengths()
+    dense = tf.transpose(emissions.to_tensor(0.0, shape=[None, None, number]), [1, 0, 2])
+    dense = tf.pad(
+        dense, [[0, tf.maximum(0, 2 - tf.shape(dense)[0])], [0, 0], [0, 0]]
+    )  # [W, B, C]; no scan goes over none
+    transitions, start, end = (tf.constant(each) for each in (table[:-2], table[-2], table[-1]))
+
+    def back(x: tf.Tensor) -> tf.Tensor:
+        return tf.reverse_sequence(x, lengths, seq_axis=0, batch_axis=1)
+
+    def flat(x: tf.Tensor) -> tf.Tensor:
+        values = tf.RaggedTensor.from_tensor(tf.transpose(x), lengths=lengths).flat_values
+        return tf.scatter_nd(places, values, tf.shape(answered, places.dtype))
+
+    states = back(_along(dense, transitions, start, tf.reduce_max))
+    last = tf.argmax(states[0] + end, axis=-1, output_type=tf.int32)
+    by_next = tf.transpose(transitions)
+    rest = tf.scan(
+        lambda label, state: tf.argmax(state + tf.gather(by_next, label), axis=-1, output_type=tf.int32),
+        states[1:],
+        last,
+    )
+    labels = back(tf.concat([last[None], rest], 0))
+    ahead = _along(dense, transitions, start, tf.reduce_logsumexp)
+    marginals = tf.nn.softmax(ahead + back(_along(back(dense), by_next, end, tf.reduce_logsumexp)) - dense)
+    return flat(labels), flat(tf.cast(tf.gather(marginals, labels, batch_dims=2), tf.float32))
+
+
+def _along(emissions: tf.Tensor, transitions: tf.Tensor, start: tf.Tensor, total: Callable) -> tf.Tensor:
+    """As that of `answers.crf`: [W, B, C] -> [W, B, C]."""
+    first = start + emissions[0]
+    rest = tf.scan(lambda state, now: now + total(state[:, :, None] + transitions, axis=1), emissions[1:], first)
+    return tf.concat([first[None], rest], 0)
 
 
 def _entities(codes: tf.RaggedTensor, words: Words, numbers: tf.Tensor, labels: Sequence[str]) -> dict[str, tf.Tensor]:

@@ -203,3 +203,36 @@ def held_out_by_seed(count: int, seed: int, share: float = 0.1) -> np.ndarray:
 def without(count: int, numbers: np.ndarray) -> np.ndarray:
     """The other numbers below `count`, ascending."""
     return np.setdiff1d(np.arange(count), numbers)
+
+
+def read_unlabelled(task: Task, paths: Sequence[str | os.PathLike]) -> list[Any]:
+    """Texts or pairs of files: a table's columns, or the lines of a text file.
+
+    Raises:
+        InputError: no text in them, or lines where the task reads pairs.
+    """
+    from kerasbert.data.sources import file_format, read_documents
+
+    texts: list[Any] = []
+    for path in paths:
+        if file_format(path) != "text":
+            texts += read_rows(task, Path(path), targets=False).texts
+        elif task.pair:
+            raise InputError(f"{path} is plain text, the task {task.name} reads pairs: give a tsv, csv or jsonl file")
+        else:
+            texts += [line for document in read_documents([path]) for line in document]
+    return texts
+
+
+def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[Rows, np.ndarray]:
+    """All rows, and float32 [n]: 1 where a row has a label."""
+    rows, targets = train, task.how.unlabelled(task, unlabelled)
+    texts = [*(rows.texts if rows else ()), *unlabelled]
+    if not texts:
+        raise InputError("empty corpus: neither train rows nor unlabelled texts, expected at least one text")
+    if rows is not None:
+        array = isinstance(rows.targets, np.ndarray)
+        targets = (
+            np.concatenate([rows.targets, targets.astype(rows.targets.dtype)]) if array else [*rows.targets, *targets]
+        )
+    return Rows(texts, targets), (np.arange(len(texts)) < len(texts) - len(unlabelled)).astype("float32")

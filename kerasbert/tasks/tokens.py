@@ -25,6 +25,7 @@ class Tokens(TaskKind):
     """Logits [B, V] of the token at `positions` [B, 1]; what trains them is pretraining."""
 
     name = "tokens"
+    taught = ()
     head = "mlm"
     metrics_known = ()
 

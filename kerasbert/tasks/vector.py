@@ -26,6 +26,7 @@ class Vector(TaskKind):
     """
 
     name = "vector"
+    taught = ()
     metrics_known = ("spearman", "pearson", "recall")
     head = ""
     together = True

@@ -48,15 +48,16 @@ class BestWeights:
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
-        outputs, kind = predict.outputs_of(self.model, self.encoded, self.longest), self.task.how
-        metrics = self.task.measured(outputs, self.rows.targets, self.encoded)
+        outputs = predict.outputs_of(self.model, self.encoded, self.longest)
+        task = self.task.how.settled(self.task, self.model.heads)
+        kind, metrics = task.how, task.measured(outputs, self.rows.targets, self.encoded)
         value = metrics[self.task.metric]
         if self.constraint is not None and not self.constraint.complete(step):
             pass
         elif kind.better(self.task.metric, value, self.state["best"]):
             known = outputs, self.rows.targets
-            remarks, tuned = kind.remarks(self.task, *known), kind.tuned(self.task, *known, self.encoded)
-            chosen = {name: each for name, each in tuned.options.items() if self.task.options.get(name) != each}
+            remarks, tuned = kind.remarks(task, *known), kind.tuned(task, *known, self.encoded)
+            chosen = {name: each for name, each in tuned.options.items() if task.options.get(name) != each}
             self.state = {"best": value, "step": step, "worse": 0, "remarks": remarks, "options": chosen}
             self.state["dev"] = self._told(tuned, outputs, {} if chosen else metrics)
             self._keep()

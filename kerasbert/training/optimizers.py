@@ -5,6 +5,7 @@ The step core reduces and clips the gradients; what is here only makes the updat
 
 import contextlib
 import math
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -17,7 +18,12 @@ from kerasbert.errors import InputError, nearest
 from kerasbert.registry import OPTIMIZERS
 from kerasbert.training.schedules import LinearSchedule, make_schedule
 
-NOT_DECAYED = (r"(^|/)(bias|gamma|beta)$",)  # biases and layer norms (Devlin et al.'s code, AdamWeightDecayOptimizer)
+CRF = r"(^|/)heads/crf/"  # scores of labels: in kind biases, which start at 0
+FASTER = (
+    (CRF, 100.0),
+)  # weights whose learning rate is a multiple: at the rate of an encoder a table would not get anywhere
+# biases and layer norms (Devlin et al.'s code, AdamWeightDecayOptimizer)
+NOT_DECAYED = (r"(^|/)(bias|gamma|beta)$", CRF)
 
 
 class ByPath:
@@ -58,7 +64,8 @@ class ByPath:
             return
         paths = [variable.path for variable in variables]
         self._decayed = tuple(decayed(paths, self.not_decayed))
-        self._factors = tuple(layer_factors(paths, self.layer_decay))
+        faster = [math.prod(by for pattern, by in FASTER if re.search(pattern, path)) for path in paths]
+        self._factors = tuple(map(operator.mul, layer_factors(paths, self.layer_decay), faster))
         parent.build(variables)
 
     def _apply_weight_decay(self, variables: Sequence[Any]) -> None:

@@ -146,8 +146,9 @@ def _compress(options: argparse.Namespace) -> None:
 
     for line in comparison.remarks(report):
         print(line)
-    for who, accuracy in report.get("accuracy", {}).items():
-        print(f"accuracy of {who}: {accuracy:.4f}")
+    for name, values in report.get("metrics", {}).items():
+        for who, value in values.items():
+            print(f"{name} of {who}: {value:.4f}")
     quantize.show(report)
     if "ledger" in report:
         from kerasbert.mobile.pipeline import ledger

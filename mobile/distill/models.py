@@ -166,7 +166,7 @@ def start_heads(source: Source, model: HeadedModel, teacher: HeadedModel | None,
     """Give the student's heads the weights that it starts from, where there are any of the same names and shapes."""
     for name, head in model.heads.items():
         mine, theirs = names(head), {}
-        if source.layers is not None and teacher is not None and name in teacher.heads:
+        if (source.layers is not None or hasattr(head, "of_labels")) and teacher is not None and name in teacher.heads:
             theirs = values(teacher.heads[name])
         elif source.directory is not None:
             tensors, prefix = checkpoints.read_tensors(source.directory), f"heads/{name}/"

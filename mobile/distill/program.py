@@ -85,7 +85,7 @@ class Imitation(Objective):
         return {name: counts[name] if name in counts else ops.sum(tokens) for name in self.scales}
 
     def losses(self, batch, training=True):
-        labels, labelled, compared, tokens = self.targets(batch)
+        _, _, compared, tokens = self.targets(batch)
         mine = self.read(self.student, batch, training)
         theirs = {"answers": batch["teacher"]} if "teacher" in batch else {}
         if self.teacher is not None:
@@ -95,20 +95,32 @@ class Imitation(Objective):
             return sums
         student, teacher = mine["answers"], theirs.get("answers")
         if "labels" in self.scales:
-            sums["labels"] = ops.sum(self.error(student, labels) * labelled)
+            sums["labels"] = self.error(student, batch)
+        if not self.recipe.compared:
+            return sums
+        student, teacher = self.compared(student, batch), self.compared(teacher, batch)
+
+        def total(values):
+            """Of what is compared; several softmaxes of one, such as first and last token, by their mean."""
+            return ops.sum(ops.mean(values, axis=tuple(range(len(compared.shape), len(values.shape)))) * compared)
+
         if "soft" in self.scales:
-            sums["soft"] = ops.sum(losses.soft_cross_entropy(student, teacher, self.recipe.temperature) * compared)
+            sums["soft"] = total(losses.soft_cross_entropy(student, teacher, self.recipe.temperature))
         if "logits" in self.scales:
-            sums["logits"] = ops.sum(losses.squared_error(student, teacher) * compared)
+            sums["logits"] = total(losses.squared_error(student, teacher))
         for name in ("soft", "logits"):
             if name in sums and student.shape[-1] > 1:
-                sums[f"{name}/agreement"] = ops.sum(correct(student, argmax(teacher)) * compared)
+                sums[f"{name}/agreement"] = total(correct(student, argmax(teacher)))
         return sums
 
-    @staticmethod
-    def error(answers: Any, labels: Any) -> Any:
-        """Cross-entropy of classes, squared error of numbers: [..., C], [...] -> [...]."""
-        return ops.square(answers[..., 0] - labels) if answers.shape[-1] == 1 else cross_entropy(answers, labels)
+    def error(self, answers: Any, batch: Mapping[str, Any]) -> Any:
+        """The sum of the loss "labels"."""
+        labels, labelled, _, _ = self.targets(batch)
+        return ops.sum(cross_entropy(answers, labels) * labelled)
+
+    def compared(self, answers: Any, batch: Mapping[str, Any]) -> Any:
+        """What is compared of answers, [..., C]."""
+        return answers
 
     def read(self, model: Any, batch: Mapping[str, Any], training: bool) -> dict[str, Any]:
         """What is compared: answers, hidden (tuple of L+1 [B, S, H]), attention (tuple of L [B, N, S, S])."""
@@ -158,14 +170,22 @@ class Imitation(Objective):
 
 
 class LabelImitation(Imitation):
-    """On texts, labelled or not: a batch holds label, label_weight (0 without one), weight (0 where a row fills up) [B]."""
+    """On texts, labelled or not: a batch holds what the task's kind makes of labels (label_weight is 0 without one), `weight`
+    [B], 0 where a row fills up, and `compared`, of label_weight's shape, where answers are compared (by default weight).
+    """
 
     def answers(self, model, outputs, batch, training):
         return model.logits(outputs, batch, training=training)
 
     def targets(self, batch):
         tokens = ops.cast(batch["padding_mask"], "float32") * ops.expand_dims(batch["weight"], -1)
-        return batch["label"], batch["label_weight"], batch["weight"], tokens
+        return batch["label"], batch["label_weight"], batch.get("compared", batch["weight"]), tokens
+
+    def error(self, answers, batch):
+        return self.student.kind.losses_of(self.student, answers, batch)["label"]
+
+    def compared(self, answers, batch):
+        return self.student.kind.compared(self.student.declaration, answers, batch)
 
 
 class TokenImitation(Imitation):

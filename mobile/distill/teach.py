@@ -18,12 +18,12 @@ from kerasbert.mobile.distill import models
 from kerasbert.mobile.distill.program import Imitation, LabelImitation, TokenImitation
 from kerasbert.mobile.distill.recipes import DistillConfig, find_recipe
 from kerasbert.mobile.distill.start import copy_encoder
-from kerasbert.mobile.distill.texts import TextsFeed, joined, read_unlabelled, teachers_answers
+from kerasbert.mobile.distill.texts import TextsFeed, teachers_answers
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import files
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import task_of
-from kerasbert.tasks.task import Task
+from kerasbert.tasks.task import Task, joined, read_unlabelled
 from kerasbert.training import finetune
 from kerasbert.training.best import BestWeights
 from kerasbert.training.config import configured
@@ -179,20 +179,19 @@ class OnTexts(Distilling):
         reads = {"longest": self.longest, "kind": self.task.how, "declared": declared, "settings": numbers}
         self.train = encode_texts(self.tokenizer, self.texts.texts, **reads)
         self.dev = encode_texts(self.tokenizer, self.split.dev.texts, **reads) if self.split.dev else None
-        epoch = -(-len(self.texts.texts) // config.batch)
+        epoch = -(-len(self.train.units(self.task.how.together)) // config.batch)
         if self.dev is None:
             config = dataclasses.replace(config, evaluate_every=0)
         return config.settled(epoch)
 
     def _check(self) -> None:
         """Refuse losses that the rows and the task do not go with."""
-        rows, how = self.split.train or self.split.dev, self.task.how
-        if how.together or how.answers.asked or (rows is not None and getattr(rows.targets, "ndim", 0) != 1):
+        taught = self.task.how.taught
+        if not taught:
             raise InputError(
-                f"a student learns one label or number for a text, the teacher's task is a {self.task.kind}: fine-tune the "
-                "student itself"
+                f"a student cannot be taught the answers of a {self.task.kind}: fine-tune the student itself"
             )
-        if not self.task.how.answers.labelled and "soft" in self.recipe.losses:
+        if "soft" in self.recipe.losses and "soft" not in taught:
             raise InputError(
                 f"the loss soft compares classes, the teacher's task is a {self.task.kind}: take logits (--loss logits=1)"
             )
@@ -238,7 +237,7 @@ class OnTexts(Distilling):
             if answers is not None:
                 program.teacher = None
         rows = dataclasses.replace(self.texts, targets=self.task.how.scaled(self.task, self.texts.targets))
-        return TextsFeed(self.train, rows, self.labelled, answers, self.config, self.longest, self.devices)
+        return TextsFeed(self.train, rows, self.labelled, answers, self.config, self.longest, self.devices, self.task)
 
     def evaluation(self, program: Imitation, run):
         if self.dev is None or self.split.dev is None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
-from kerasbert.data.sources import file_format, read_documents
-from kerasbert.errors import InputError
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
-from kerasbert.tasks.task import Rows, Task, read_rows
+from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.config import TrainConfig
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.step import distribute
@@ -23,35 +21,8 @@ from kerasbert.training.step import distribute
 KEPT = 2**28  # bytes of answers that are worked out beforehand and kept; beyond, the teacher runs at every step
 
 
-def read_unlabelled(task: Task, paths: Sequence[str | os.PathLike]) -> list[Any]:
-    """Texts or pairs of files: a table's columns, or the lines of a text file.
-
-    Raises:
-        InputError: no text in them, or lines where the task reads pairs.
-    """
-    texts: list[Any] = []
-    for path in paths:
-        if file_format(path) != "text":
-            texts += read_rows(task, Path(path), targets=False).texts
-        elif task.pair:
-            raise InputError(f"{path} is plain text, the task {task.name} reads pairs: give a tsv, csv or jsonl file")
-        else:
-            texts += [line for document in read_documents([path]) for line in document]
-    return texts
-
-
-def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[Rows, np.ndarray]:
-    """All rows, and float32 [n]: 1 where a row has a label."""
-    rows = train or Rows([], task.how.targets(task, None, [], [], []))
-    texts = [*rows.texts, *unlabelled]
-    if not texts:
-        raise InputError("empty corpus: neither train rows nor unlabelled texts, expected at least one text")
-    targets = np.concatenate([rows.targets, np.zeros(len(unlabelled), rows.targets.dtype)])
-    return Rows(texts, targets), (np.arange(len(texts)) < len(rows.texts)).astype("float32")
-
-
 def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path, digest: str) -> np.ndarray | None:
-    """What the teacher's head says of every text: float32 [n, L]; None where they are over KEPT bytes.
+    """What the teacher's head says of every text: float32 [n, L]; None of tokens or choices, or where it is over KEPT bytes.
 
     Args:
         teacher: TaskModel, which reads `longest` tokens.
@@ -59,7 +30,7 @@ def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path,
         digest: str, of the teacher's weights and how it computes.
     """
     width = max(1, len(teacher.task.labels))
-    if 4 * width * len(encoded.rows) > KEPT:
+    if 4 * width * len(encoded.rows) > KEPT or teacher.kind.per_token or teacher.kind.together:
         return None
     key = hashlib.sha256(f"{digest} {longest} {encoded.pad_id}".encode())
     if encoded.settings:
@@ -97,26 +68,35 @@ class TextsFeed(Feed):
         settings: TrainConfig,
         longest: int,
         devices: tf.distribute.Strategy,
+        task: Task,
     ):
         self.encoded, self.targets, self.labelled, self.answers = encoded, rows.targets, labelled, answers
-        self.arguments: dict[str, Any] = {"batch": settings.batch, "longest": longest, "seed": settings.seed}
-        self.devices, mean = devices, float(np.mean([row.length for row in encoded.rows]))
+        self.arguments: dict[str, Any] = {
+            "batch": settings.batch,
+            "longest": longest,
+            "seed": settings.seed,
+            "task": task,
+        }
+        self.units = encoded.units(task.how.together)
+        self.devices, mean = devices, sum(row.length for row in encoded.rows) / len(self.units)
         self.parts = [Part(settings.updates, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
 
     def made(self, step: int) -> Iterator[dict[str, np.ndarray]]:
         """Global batches from update `step` on."""
-        index = np.arange(len(self.targets), dtype="int32")
-        for arrays in training_batches(self.encoded, index, start=step, **self.arguments):
-            row, weight = arrays.pop("label"), arrays.pop("label_weight")
-            arrays |= {"label": self.targets[row], "label_weight": weight * self.labelled[row], "weight": weight}
-            yield arrays if self.answers is None else arrays | {"teacher": self.answers[row]}
+        each = self.units.shape[1]
+        for arrays in training_batches(self.encoded, self.targets, start=step, numbered=True, **self.arguments):
+            owner, weight = arrays.pop("owner"), arrays["label_weight"]
+            labelled = (self.labelled[owner] * (owner >= 0))[::each].reshape(-1, *[1] * (weight.ndim - 1))
+            arrays["label_weight"] = (weight * labelled).astype("float32")
+            arrays |= {"weight": (owner >= 0).astype("float32"), "compared": (weight > 0).astype("float32")}
+            yield arrays if self.answers is None else arrays | {"teacher": self.answers[owner]}
 
     def batches(self, step):
         return (distribute(arrays, self.devices) for arrays in self.made(step))
 
     def batch(self, step):
-        size, seed = self.arguments["batch"], self.arguments["seed"]
-        epoch, place = divmod(step, -(-len(self.targets) // size))
-        order = epoch_order(self.encoded, size, seed, epoch)[place]
-        origins = [("labelled" if self.labelled[i] else "unlabelled", int(i)) for i in order]
+        size, seed, together = self.arguments["batch"], self.arguments["seed"], self.units.shape[1] > 1
+        epoch, place = divmod(step, -(-len(self.units) // size))
+        order = self.units[epoch_order(self.encoded, size, seed, epoch, together)[place], 0]
+        origins = [("labelled" if self.labelled[i] else "unlabelled", int(i)) for i in self.encoded.owners[order]]
         return next(self.made(step)), origins + [("none", -1)] * (size - len(origins))

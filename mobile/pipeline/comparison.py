@@ -4,7 +4,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -110,22 +110,23 @@ def compare(
         read: the rows as the model and as the file's reader read them; a kind of one row a text does without.
 
     Returns:
-        agreement (share of equal labels, correlation or mean cosine), max_difference and mean_difference of the
-        outputs, and accuracy {"keras", "tflite"} where `targets` are given and the kind has one.
+        agreement (share of equal labels, correlation or mean cosine), max_difference and mean_difference of the outputs; with
+        targets metrics, name -> {"keras", "tflite"}: accuracy (also by itself) and the task's own, or all of those without.
     """
     difference, of = how.answers.differences(expected, received), read[0]
     packed = {} if of is None else {"owners": of.owners, "rows": of.rows}
     agreement = how.answers.agreement(expected, _whole(how.answers, expected, received), **packed)
     result: dict[str, Any] = {"agreement": agreement}
     result |= {"max_difference": float(difference.max()), "mean_difference": float(difference.mean())}
-    if targets is not None and "accuracy" in how.metrics_known:
-        theirs: Any = task
-        both = {"keras": (expected, read[0]), "tflite": (received, read[1])}
-        result["accuracy"] = {
-            who: float(how.metrics(theirs, how.from_exported(rows), targets, packed)["accuracy"])
-            for who, (rows, packed) in both.items()
-        }
-    return result
+    if targets is None:
+        return result
+    theirs, both = cast(Task, task), {"keras": (expected, read[0]), "tflite": (received, read[1])}
+    found = {who: how.metrics(theirs, how.from_exported(rows), targets, of) for who, (rows, of) in both.items()}
+    names = [name for name in how.metrics_known if name in found["keras"]]
+    if "accuracy" in names:
+        names = ["accuracy", *(name for name in names if name == getattr(task, "metric", "") != "accuracy")]
+    told = {name: {who: float(values[name]) for who, values in found.items()} for name in names}
+    return result | {"metrics": told} | {name: told[name] for name in names if name == "accuracy"}
 
 
 def _whole(kind: Kind, expected: Outputs, received: Outputs) -> Outputs:

@@ -97,7 +97,7 @@ def compress(
     Returns:
         report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), model_length (what the
             model reads), texts, cut (how many of them are longer than the longest length and are truncated), agreement,
-            max_difference, mean_difference, seconds, and accuracy of both where the data has labels. For mediapipe
+            max_difference, mean_difference, seconds, accuracy and metrics of both where the data has labels. For mediapipe
             other_ids (how many texts get other ids from it). For static_int8 and full_int8 float_operators and dynamic
             (`quantize.forms`), with max_drop budget (`quantize.budget`).
 
@@ -159,18 +159,16 @@ def compress(
     report: dict[str, Any] = {"out": str(out), "bytes": 0, "quantize": quantize, "target": target}
     report |= {"lengths": list(sizes), "any_length": any_length, "model_length": own}
     report |= {"texts": len(cases), "texts_from": source, **lost}
-    judge = None
+    judge, declared = None, getattr(model, "task", None)
     if max_drop is not None:
-        judging = finish, getattr(model, "task", None), cases, expected, targets, comparison.run, reader, read
-        judge = budget.Judge(*judging)
+        judge = budget.Judge(finish, declared, cases, expected, targets, comparison.run, reader, read)
         judge.check_reading(said, max_drop, comparison.losses(report))
     feeds = functools.partial(forms.feeds, reader or model.tokenizer, drawn, begun)
     coding = embedding_codes, frequencies
     blob, record = _file(model, begun, converted, quantize, finish, learned, feeds, coding, judge, max_drop)
     received = comparison.run(blob, cases, reader)
-    task = getattr(model, "task", None)
-    comparison.check_converted(quantize, received, said, kind.name, task)
-    compared_as = comparison.compare(expected, received, kind, targets, task, read(cases))
+    comparison.check_converted(quantize, received, said, kind.name, declared)
+    compared_as = comparison.compare(expected, received, kind, targets, declared, read(cases))
     report |= {"bytes": len(blob)} | compared_as | record
     if said is not expected or scheme.tolerance is None:
         comparison.check_agreement(report, kind.name, min_agreement)

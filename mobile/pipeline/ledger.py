@@ -5,6 +5,7 @@ and memory are of a process of its own, one thread, one text at a time. Zeros ga
 is worked out from another number: `gzip` is what they gain.
 """
 
+import dataclasses
 import gzip
 import json
 import os
@@ -54,10 +55,11 @@ def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | Non
             raise InputError(f"{path} is not fine-tuned for {task.name}, expected a model of the task that is measured")
         encoded, (parameters, nonzero) = predict.encoded_rows(model, rows.texts, None), _counted(_tensors(path))
         outputs = predict.outputs_of(model, encoded, predict.longest(model))
-        data = (path / "weights.safetensors").read_bytes()
+        data, options = (path / "weights.safetensors").read_bytes(), model.task.options
     else:
         data = path.read_bytes() if path.is_file() else b""
-        (outputs, encoded), (parameters, nonzero) = _answers(path, task, rows), _counted(_constants(data))
+        (outputs, encoded, options), (parameters, nonzero) = _answers(path, task, rows), _counted(_constants(data))
+    task = dataclasses.replace(task, options=options)  # each artefact answers by its own
     task.how.check_metric(task)
     metrics = task.measured(outputs, rows.targets, encoded)
     row = {"artefact": name or path.name, task.metric: metrics[task.metric]}
@@ -130,15 +132,17 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]
     ]
 
 
-def _answers(path: Path, task: Task, rows: Rows) -> tuple[Any, Encoded]:
-    """What a .tflite says, as the metrics take it, and the rows that it says it of."""
+def _answers(path: Path, task: Task, rows: Rows) -> tuple[Any, Encoded, Any]:
+    """What a .tflite says, as the metrics take it, the rows that it says it of, and its options."""
     runner, how = load_runtime(path, cache=False), task.how
+    if runner.kind.name == how.answers.name:
+        how = how.configured(runner.kind.options)
     if runner.kind.name != how.answers.name or list(runner.labels) != list(task.labels.values()):
         raise InputError(f"{path} answers with {', '.join(runner.labels) or runner.kind.name}, expected {task.name}")
     if runner.bundle.target == "mediapipe":  # which does not read as our runtime does
         runner.tokenizer = metadata.tokenizer(runner.tokenizer)
     encoded = encode_texts(runner.tokenizer, rows.texts, runner.lengths[-1], kind=how)
-    return how.from_exported(runner.outputs(rows.texts)), encoded
+    return how.from_exported(runner.outputs(rows.texts)), encoded, dict(how.options)
 
 
 def _tensors(directory: Path) -> Iterator[np.ndarray]:

@@ -149,7 +149,7 @@ class Plain:
 
 def _output(bundle: Bundle) -> str:
     """The signatures' name of the output that the kind decodes."""
-    return bundle.output(answers.find(bundle.kind).output)
+    return bundle.output(answers.find(bundle.kind).configured(bundle.options).output)
 
 
 def _shape(each: Reads, length: int) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ def check(model: Any, bundle: Bundle, path: Path) -> None:
     Raises:
         InputError: a signature, input or output is not there or has another shape or type.
     """
-    found, kind = model.get_signature_list(), answers.find(bundle.kind)
+    found, kind = model.get_signature_list(), answers.find(bundle.kind).configured(bundle.options)
     for length, signature in bundle.answering.items():
         name, output = signature.name, signature.outputs.get(kind.output)
         if name not in found:

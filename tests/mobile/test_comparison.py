@@ -151,3 +151,42 @@ def test_agreement_of_numbers_that_are_not_finite_is_none():
     expected = np.eye(3, dtype="float32")
     assert compare(expected, expected * np.nan, find("classification"), None)["agreement"] == 0
     assert compare(expected, expected, find("classification"), np.arange(3))["accuracy"] == {"keras": 1, "tflite": 1}
+
+
+def test_metrics_of_a_kind_without_accuracy_and_the_tasks_own():
+    """Exact match and F1 of spans, by the answers that both decode; of tags F1 beside the accuracy."""
+    from kerasbert.mobile.pipeline.comparison import compare
+    from kerasbert.tasks.batches import encode_texts
+    from kerasbert.tasks.span import Target
+    from kerasbert.tasks.task import find_task
+    from tests import tiny
+
+    task = find_task("squad")
+    encoded = encode_texts(tiny.tokenizer(), [("cat", "the old cat"), ("dog", "a dog")], 16, kind=task.how)
+    golds = [Target(("old cat",)), Target(("dog",))]
+    places = [[(4, 5), (4, 4)], [(4, 4), (4, 4)]]  # right and right; half of the first and right
+
+    def said(numbers):
+        outputs = []
+        for row, (first, last) in zip(encoded.rows, numbers):
+            outputs.append(np.zeros((row.length, 2), "float32"))
+            outputs[-1][first, 0] = outputs[-1][last, 1] = 9
+        return outputs
+
+    found = compare(*map(said, places), task.how, golds, task, (encoded, encoded))
+    assert found["metrics"]["exact_match"] == {"keras": 1.0, "tflite": 0.5}
+    assert found["metrics"]["f1"] == {"keras": 1.0, "tflite": pytest.approx((2 / 3 + 1) / 2)}
+    assert "accuracy" not in found
+
+
+def test_a_question_that_is_cut_names_the_option_that_helps():
+    from kerasbert.tasks.batches import encode_texts
+    from kerasbert.tasks.task import find_task
+    from tests import tiny
+
+    how, texts = find_task("squad").optioned({"question": 3}).how, [("the old cat runs", "a cat"), ("cat", "a cat")]
+    (line,) = encode_texts(tiny.tokenizer(), texts, 32, kind=how).told("train: ", 32)
+    assert line == (
+        "train: 1 of 2 questions (50.0%) have more than 3 tokens, or than half a row, and are truncated (finetune --set "
+        "task.question=N)"
+    )

@@ -205,7 +205,6 @@ def test_a_file_of_choices_to_the_phone(trained, tmp_path, capsys):
 
     from kerasbert import mobile
     from kerasbert.cli import main
-    from kerasbert.mobile.distill.teach import distill
     from kerasbert.mobile.runtime import load
 
     run, dev = trained / "run", trained / "dev.jsonl"
@@ -238,11 +237,6 @@ def test_a_file_of_choices_to_the_phone(trained, tmp_path, capsys):
         **dict.fromkeys(("index", "text", "score", "truncated"), (0,)),
         "scores": (0, 3),
     }
-
-    with pytest.raises(
-        InputError, match="a student learns one label or number for a text, the teacher's task is a choice"
-    ):
-        distill(run, 1, trained, out=tmp_path / "student", quiet=True)
 
     report = mobile.compress(model, out=tmp_path / "choice.tflite", quantize="none", data=dev)
     assert (report["agreement"], report["accuracy"]["keras"]) == (1.0, report["accuracy"]["tflite"])

@@ -11,6 +11,7 @@ from seqeval import metrics as seqeval
 from seqeval.scheme import IOB2, IOBES
 
 import kerasbert as kb
+from kerasbert.answers.tags import mended
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task, find
 from kerasbert.tasks.batches import encode_texts
@@ -262,7 +263,7 @@ TOKENIZERS = {"wordpiece": tiny.tokenizer, "bpe": small_bpe, "unigram": small_un
 NAMES = ["O", "B-X", "I-X", "E-X", "S-Y", "I-Y", "B-Y"]
 
 
-def random_model():
+def random_model(**options):
     """A BERT whose vocabulary is large enough for each of the tokenizers, its labels of many kinds of sequences."""
     import keras
 
@@ -272,10 +273,12 @@ def random_model():
     size = max(make().size for make in TOKENIZERS.values())
     encoder = kb.build("bert/tiny", **{**tiny.SPEC, "embeddings.vocabulary": size})
     generator = np.random.default_rng(3)
-    model = TaskModel(encoder, dataclasses.replace(labelled(NER, NAMES), length=16, options={"stride": 5}))
+    model = TaskModel(encoder, dataclasses.replace(labelled(NER, NAMES), length=16, options={"stride": 5, **options}))
     model.build()
     for weight in model.weights:
-        if weight.path.endswith(("kernel", "table")):
+        if "/crf/" in weight.path:
+            weight.assign(generator.normal(0, 1.5, weight.shape))
+        elif weight.path.endswith(("kernel", "table")):
             scale = 6.0 if "classifier" in weight.path else 1.5
             weight.assign(generator.normal(0, scale / encoder.spec.hidden**0.5, weight.shape))
     encoder.tokenizer = model.tokenizer = tiny.tokenizer()
@@ -301,10 +304,41 @@ def converted(tmp_path_factory):
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_the_graph_and_the_phone_answer_as_python_does(name, converted, tmp_path):
     """Texts of several windows, entities by every rule of repair, words without a token, what is no UTF-8."""
+    model, runner = converted
+    model.tokenizer = model.encoder.tokenizer = runner.tokenizer = TOKENIZERS[name]()
+    agree_everywhere(model, runner, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_crf_decodes_the_same_everywhere(tmp_path):
+    """One path through the windows of a text, legal ones alone; the transitions travel with the files."""
+    from kerasbert import mobile
+    from kerasbert.mobile.runtime import load
+
+    model, out = random_model(crf=True, legal=True), tmp_path / "x.tflite"
+    texts = [text for text in texts_of() if isinstance(text, str)]
+    words = [text.split() for text in texts if text.split()]
+    rows = {"dev": {"words": words, "tags": [[NAMES[len(word) % 7] for word in each] for each in words]}}
+    report = mobile.compress(model, "float32", out, lengths="any", data=rows)
+    assert (report["agreement"], report["accuracy"]["keras"]) == (1.0, report["accuracy"]["tflite"])
+    assert report["accuracy"]["keras"] == kb.evaluate(model, rows)["metrics"]["accuracy"]
+    runner = load(out, cache=False)
+    assert np.shape(runner.bundle.options["transitions"]) == (9, 7)
+    expected = agree_everywhere(model, runner, tmp_path)
+    assert sum(mended(answer["labels"]) for answer in expected) == 0
+    model.task = model.task.optioned({"legal": False})
+    assert sum(mended(answer.labels) for answer in kb.predict(model, texts)) > 0
+    model.task = model.task.optioned({"crf": False})
+    plain = kb.predict(model, texts)[8]
+    same = [one == two for one, two in zip(expected[8]["labels"], plain.labels, strict=True)]
+    assert 0.1 < np.mean(same) < 0.9
+
+
+def agree_everywhere(model, runner, tmp_path):
+    """The answers of `texts_of`, of which the phone's and the SavedModel's are the same."""
     import tensorflow as tf
 
-    (model, runner), texts = converted, texts_of()
-    model.tokenizer = model.encoder.tokenizer = runner.tokenizer = TOKENIZERS[name]()
+    texts = texts_of()
     expected = [answer.to_json() for answer in kb.predict(model, texts)]
     assert len({label for answer in expected for label in answer["labels"]}) > 3
     assert sum(len(answer["entities"]) for answer in expected) > 20
@@ -318,6 +352,7 @@ def test_the_graph_and_the_phone_answer_as_python_does(name, converted, tmp_path
     served = {name: value.numpy() for name, value in serve(text=tf.constant(raw)).items()}
     same(find("tags").unserved(served, NAMES), expected)
     assert all(value.shape[0] == 0 for value in serve(text=tf.zeros([0], tf.string)).values())
+    return expected
 
 
 def same(received, expected):
@@ -325,3 +360,32 @@ def same(received, expected):
     for one, other in zip(received, expected, strict=True):
         assert one["scores"] == pytest.approx(other["scores"], abs=1e-5)
         assert one | {"scores": []} == other | {"scores": []}
+
+
+def handed_on(path, count, seed):
+    """Words that say nothing of their labels, which are all those of the sentence: which, nothing says."""
+    draw, lines = random.Random(seed), []
+    for number in range(count):
+        label = "AB"[number % 2]
+        lines += [f"{word}\t{label}" for word in draw.choices(NOUNS, k=6)] + [""]
+    path.write_text("\n".join(lines))
+
+
+def test_a_crf_learns_what_emissions_cannot_see(pretrained, tmp_path):
+    """One of two labels for all words of a sentence, by a coin: log 2 a word is the least for labels by themselves."""
+    handed_on(tmp_path / "train.conll", 120, 0), handed_on(tmp_path / "dev.conll", 20, 1)
+    settings = {"steps": 16, "batch": 10, "learning_rate": 3e-3, "length": 16, "quiet": True, "metric": "loss"}
+    model = kb.finetune(pretrained, "ner", tmp_path, out=tmp_path / "run", changes={"task.crf": True}, **settings)
+    assert kb.evaluate(model, tmp_path)["metrics"]["loss"] < 0.2  # log 2 / 6 is 0.116
+    assert "transitions" not in (tmp_path / "run" / "model.json").read_text()
+    for labels in (answer.labels for answer in kb.predict(model, ["cat dog stone river", "house film"])):
+        assert len(set(labels)) == 1
+    table = np.array(model.task.options["transitions"])
+    assert (np.diag(table[:2]) > table[[0, 1], [1, 0]]).all()
+    model.heads["crf"].transitions.assign([[-9.0, 9], [9, -9]])  # the task follows the weights
+    assert len(set(kb.predict(model, ["cat dog"])[0].labels)) == 2
+    kb.save(model, tmp_path / "again")
+    assert kb.predict(tmp_path / "again", ["cat dog"]) == kb.predict(model, ["cat dog"])
+    assert "transitions" not in (tmp_path / "again" / "model.json").read_text()
+    with pytest.raises(InputError, match="no class of theirs has exactly the heads classifier, crf"):
+        kb.export_checkpoint(tmp_path / "again", tmp_path / "hf")

@@ -161,11 +161,3 @@ def test_agreement_is_the_share_of_equal_sets():
     back = find("multi_label").from_exported(list(exported))
     np.testing.assert_allclose(back[0], logits[0], rtol=1e-5)
     assert np.isfinite(back).all()
-
-
-def test_a_distillation_of_several_labels_is_refused_in_one_line(run, tmp_path):
-    from kerasbert.mobile.distill.teach import distill
-
-    with pytest.raises(InputError, match="learns one label or number for a text, the teacher's task is a multi_label"):
-        distill(run, 1, run.parent / "train.tsv", out=tmp_path / "x", quiet=True)
-    assert not (tmp_path / "x").exists()
