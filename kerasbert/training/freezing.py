@@ -44,11 +44,7 @@ def freeze(model: Any, patterns: Sequence[str]) -> list[Any]:
 
 
 def told(model: Any) -> list[str]:
-    """How many of a model's weights are trained, in a line; none where all of them are.
-
-    >>> told(model)  # doctest: +SKIP
-    ['trained: 258 of 4,386,178 weights (0.006%)']
-    """
+    """How many of a model's weights are trained, in a line such as `trained: 258 of 4,386,178 weights (0.006%)`; none for all."""
     sizes = [(math.prod(variable.shape), variable.trainable) for variable in names(model).values()]
     trained, every = sum(size for size, yes in sizes if yes), sum(size for size, _ in sizes)
     return [] if trained == every else [f"trained: {trained:,} of {every:,} weights ({trained / every:.3%})"]
