@@ -309,6 +309,21 @@ class TaskKind(Exported):
         """
         return task
 
+    # Explanation
+
+    def explained(self, task: Task, rows: Any, logits: Any, target: Any) -> tuple[int, str, Callable[[Any], Any]]:
+        """The number that `explain` takes apart: which of the rows gives it, what it is, and logits [B, ...] -> it, [B].
+
+        Args:
+            rows: of one input. logits: of each, [L] or [S, L] of its tokens. Both are None where the target is to be checked
+                first.
+            target: what the user asks for instead of the answer; None for the answer.
+
+        Raises:
+            InputError: there is no such number, or no such target.
+        """
+        raise InputError(f"a {self.name} is no single number to explain, expected such as a classification")
+
     def check_metric(self, task: Task) -> None:
         """Refuse a metric that the kind does not have."""
         if task.metric in self.metrics_known and task.metric in registry.METRICS:
@@ -325,6 +340,12 @@ class TaskKind(Exported):
             return outputs
         logs = [np.log(np.maximum(row, 1e-30)) for row in outputs]
         return logs if self.per_token else np.stack(logs)
+
+
+def untargeted(kind: TaskKind, target: Any) -> None:
+    """Refuse a target of `explain` where a kind has one number alone."""
+    if target is not None:
+        raise InputError(f"a {kind.name} is explained by its answer alone, received the target {target!r:.60}")
 
 
 def register(name: str, make: Callable[[], TaskKind]) -> None:

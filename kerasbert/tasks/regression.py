@@ -8,7 +8,7 @@ from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.tasks import metrics, tables
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import TaskKind, untargeted
 from kerasbert.tasks.classification import label_head, one_number
 
 
@@ -69,6 +69,10 @@ class Regression(TaskKind):
 
     def from_exported(self, outputs):
         return np.asarray(outputs)[:, 0]
+
+    def explained(self, task, rows, logits, target):
+        untargeted(self, target)
+        return 0, "the number", lambda values: values[:, 0] * task.std + task.mean
 
     def device(self, outputs, inputs):
         return ops.expand_dims(outputs["value"], -1)
