@@ -24,6 +24,7 @@ _HOMES = {
     "evaluate": "training.evaluation",
     "predict": "tasks.predict",
     "encode": "tasks.predict",
+    "explain": "tasks.explain",
     "similarity": "tasks.search",
     "search": "tasks.search",
     "fill_mask": "tasks.tokens",

@@ -28,6 +28,8 @@ def _predict(options: argparse.Namespace) -> None:
                 f"{text} is a file, expected a text: pass --data {text} (to read a text of that name use stdin)"
             )
     kind = check_out(options.out, options.overwrite) if options.out else None
+    if options.explain:
+        _check_page(options)
     from kerasbert.tasks.load import load
     from kerasbert.tasks.predict import check_task, longest
 
@@ -54,7 +56,39 @@ def _predict(options: argparse.Namespace) -> None:
             numbered = enumerate(lines, before + 1)
             answer.show([_input(line, task, f"line {i}") if line.strip() else None for i, line in numbered])
             before += len(lines)
+    if options.explain:
+        _explain(options, model, answer.explained)
     answer.tell()
+
+
+def _check_page(options: argparse.Namespace) -> None:
+    """Refuse a page that cannot be, before the model is loaded."""
+    if options.data or options.submission:
+        raise InputError("--explain shows a few texts: give them as arguments, by --pair or on stdin, not by --data")
+    if os.path.isdir(options.explain) or (os.path.exists(options.explain) and not options.overwrite):
+        told = "is a folder" if os.path.isdir(options.explain) else "exists already"
+        raise InputError(f"--explain {options.explain} {told}: expected a file to write. Choose another or --overwrite")
+
+
+def _explain(options: argparse.Namespace, model: Any, texts: Sequence[Any]) -> None:
+    """The page of --explain."""
+    from kerasbert.cli import explanation
+    from kerasbert.storage import files
+    from kerasbert.tasks.base import kind_of
+    from kerasbert.tasks.explain import explained
+
+    settings = {"steps": options.explain_steps, "length": options.length, "language": options.language}
+    told = zip([_heading(text) for text in texts], explained(model, texts, **settings))
+    title = f"{os.path.basename(os.path.abspath(options.model))}, {model.task.name}: what the words add"
+    files.write_atomic(options.explain, explanation.page(title, told, kind_of(model).answers))
+    print(options.explain, file=sys.stderr)
+
+
+def _heading(text: Any) -> str:
+    """The parts of an input in a line, each cut where it is long."""
+    parts = (text,) if isinstance(text, str) else text
+    lines = (" ".join((part if isinstance(part, str) else " / ".join(part)).split()) for part in parts)
+    return " \u2014 ".join(line if len(line) <= 90 else f"{line[:89]}\u2026" for line in lines)
 
 
 class _Answers:
@@ -63,16 +97,27 @@ class _Answers:
     def __init__(self, model: Any, options: argparse.Namespace):
         self.model, self.options = model, options
         self.texts = self.truncated = self.tabs = 0
+        self.explained: list[Any] = []  # the texts of --explain
 
     def objects(self, texts: Sequence[Any]) -> list[Any]:
         """An answer for each text."""
         from kerasbert.tasks.predict import answered
 
+        if self.options.explain:
+            self._take(texts)
         settings = {"language": self.options.language}
         found, encoded = answered(self.model, texts, self.options.length, self.options.batch, settings)
         self.texts, self.truncated = self.texts + len(texts), self.truncated + len(encoded.truncated)
         self.tabs += sum(isinstance(text, str) and "\t" in text for text in texts)
         return found
+
+    def _take(self, texts: Sequence[Any]) -> None:
+        """Remember texts to explain; more than a page holds are refused."""
+        from kerasbert.cli.explanation import TEXTS
+
+        self.explained += texts
+        if len(self.explained) > TEXTS:
+            raise InputError(f"--explain shows {TEXTS} texts at most, received {len(self.explained)}: give fewer")
 
     def of(self, texts: Sequence[Any]) -> list[dict[str, Any] | None]:
         """An answer's json for each text; None for None."""
@@ -229,6 +274,10 @@ def add(command: Declare) -> None:
         "--submission", metavar="FOLDER", help="of a GLUE task: the file that its server takes, such as MRPC.tsv"
     )
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
+    add.add_argument(
+        "--explain", metavar="PAGE", help="a page of html: what each word adds (integrated gradients), and attention"
+    )
+    add.add_argument("--explain-steps", type=int, default=64, metavar="N", help="points of the integral")
     add.add_argument("--text-column", metavar="NAME", help="column of the text; the task's by default")
     add.add_argument("--text-b-column", metavar="NAME", help="column of the second text of a pair")
     encoding_option(add)

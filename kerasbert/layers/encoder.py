@@ -34,7 +34,8 @@ class Encoder(keras.Model):
         spec: Spec.
     Call: dict of token_ids [B, S] int, padding_mask [B, S] (bool or 0/1, True = a real token; all real by default),
         segment_ids [B, S], position_ids [B, S], packed_ids [B, S] (pieces of one number see each other alone; instead of
-        padding_mask, padding is 0), visible_matrix [B, S, S] (bool or 0/1, True = row's token may look at column's)
+        padding_mask, padding is 0), visible_matrix [B, S, S] (bool or 0/1, True = row's token may look at column's),
+        embedded [B, S, H] (what the blocks read in the place of what `embed` makes of the ids)
         -> dict of sequence [B, S, H], pooled [B, H] (with a pooler), hidden (tuple of L+1 [B, S, H]) and, with
         `attention=True`, attention (tuple of L [B, N, S, S]).
         `queries` computes the last layer for these tokens alone, so that sequence is [B, P, H] and pooled is of their
@@ -104,7 +105,7 @@ class Encoder(keras.Model):
     def call(self, inputs, training=False, queries: Queries = None, attention=False, read: Queries = None):
         self.check(inputs)
         context = self.context(inputs)
-        x = self.embed(inputs, training)
+        x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
         hidden, weights = [x], []
         for block in self.blocks[:-1]:
             x, probabilities = block(x, context=context, training=training)

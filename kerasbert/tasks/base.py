@@ -327,6 +327,21 @@ class TaskKind(Exported):
         """
         return task
 
+    # Explanation
+
+    def explained(self, task: Task, rows: Any, logits: Any, target: Any) -> tuple[int, str, Callable[[Any], Any]]:
+        """The number that `explain` takes apart: which of the rows gives it, what it is, and logits [B, ...] -> it, [B].
+
+        Args:
+            rows: of one input. logits: of each, [L] or [S, L] of its tokens. Both are None where the target is to be checked
+                first.
+            target: what the user asks for instead of the answer; None for the answer.
+
+        Raises:
+            InputError: there is no such number, or no such target.
+        """
+        raise InputError(f"a {self.name} is no single number to explain, expected such as a classification")
+
     def check_metric(self, task: Task) -> None:
         """Refuse a metric that the kind does not have."""
         if task.metric in self.metrics_known and task.metric in registry.METRICS:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,9 +14,11 @@ from kerasbert.answers.base import Kind, Parts
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input, Row
 from kerasbert.tasks.base import Task, TaskKind, find
+from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import Tokenizer
 
 LENGTH_STEP = 16
+SILENT, EVERY = 5.0, 10.0  # seconds of tokenizing before the first line about it, and between lines
 Text = str | bytes | Parts
 
 
@@ -84,12 +88,16 @@ def encode_texts(
     kind: TaskKind | None = None,
     declared: tuple[Input, ...] = TEXT,
     settings: Mapping[str, int] | None = None,
+    cache: TokenCache | None = None,
+    what: str | None = None,
 ) -> Encoded:
     """Tokenize texts or pairs, truncated to `longest` tokens.
 
     Args:
         kind: of the task, which may make several rows of a text. declared: what the network reads.
         settings: input name -> number of a setting.
+        cache: where tokens are read from, and wait to be written.
+        what: str, what lines on stderr call the texts while it takes long; None for no lines.
     """
     if tokenizer is None:
         raise InputError(
@@ -97,10 +105,30 @@ def encode_texts(
         )
     answers = (kind or find("vector")).answers
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
-    rows = [answers.rows(tokenizer, each, longest) for each in parts]
+
+    def pack(tokenizer: Tokenizer) -> list[list[Row]]:
+        return [answers.rows(tokenizer, each, longest) for each in _told(parts, what)]
+
+    if cache is None:
+        rows = pack(tokenizer)
+    else:
+        rows = cache.rows(pack, tokenizer, [answers.name, sorted(answers.options.items()), longest, *parts])
     owners = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
     flat = [row for each in rows for row in each]
     return Encoded(flat, owners, tokenizer.pad_id, declared, dict(settings or {}), parts, answers)
+
+
+def _told(texts: Sequence[Any], what: str | None) -> Iterator[Any]:
+    """The texts; a line on stderr says how many of them were taken, where that takes long."""
+    begun = time.monotonic()
+    due = begun + SILENT
+    for i, text in enumerate(texts):
+        if what is not None and i % 64 == 0 and (now := time.monotonic()) >= due:
+            left = (now - begun) * (len(texts) - i) / i if i else 0.0
+            line = f"{what}{i} of {len(texts)} texts are tokenized, about {left:.0f} s left"
+            print(line, file=sys.stderr, flush=True)
+            due = now + EVERY
+        yield text
 
 
 def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int, together: bool = False) -> list[np.ndarray]:

@@ -7,7 +7,7 @@ from kerasbert.answers.base import softmax
 from kerasbert.answers.choice import Choice, listed
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import correct, cross_entropy
-from kerasbert.tasks import tables
+from kerasbert.tasks import labels, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import label_head
 
@@ -75,6 +75,11 @@ class ChoiceTask(TaskKind):
         if len(outputs) > 1 and np.ptp(outputs) <= 1e-6 * float(np.abs(outputs).max()):
             return [f"all {len(outputs)} choices have the score {float(outputs[0, 0]):.4g}"]
         return []
+
+    def explained(self, task, rows, logits, target):
+        labels.untargeted(self.name, target)
+        best = 0 if logits is None else int(np.argmax(np.ravel(logits)))
+        return best, f"score of choice {best}", lambda values: values[:, 0]
 
     def strings(self, task):
         return ("context", "choices")

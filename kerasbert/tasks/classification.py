@@ -142,6 +142,10 @@ class Classification(TaskKind):
             lines.append(f"all {count} answers are {names[answered[0]]!r}")
         return lines
 
+    def explained(self, task, rows, logits, target):
+        number = labels.number(task, logits, target)
+        return 0, f"log-odds of {list(task.labels.values())[number]}", lambda values: log_odds(values, number)
+
     def exported(self, model, outputs, inputs):
         import tensorflow as tf
 
@@ -155,6 +159,12 @@ class Classification(TaskKind):
 
     def check_target(self, target):
         pass
+
+
+def log_odds(logits, number):
+    """The log of a label's probability over that of all others: [B, L] -> [B]."""
+    others = ops.concatenate([logits[:, :number], logits[:, number + 1 :]], axis=-1)
+    return logits[:, number] - (ops.logsumexp(others, axis=-1) if others.shape[-1] else 0.0)
 
 
 def _scores(outputs):

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from kerasbert import errors
 from kerasbert.errors import InputError
 from kerasbert.tasks.tables import Source, where
 
@@ -77,6 +78,29 @@ def unknown(source: Source, line: int, label: str, task: Any) -> InputError:
     """The error for a label that a task does not know."""
     known = ", ".join(list(task.labels)[:20])
     return InputError(f"{where(source, line)}: label {label!r} is unknown. Expected one of: {known}")
+
+
+def number(task: Any, logits: Any, target: Any) -> int:
+    """The label that is asked for, by its name or its value in the file, else the best of a row's logits.
+
+    Args:
+        logits: [1, L], or None for the first label where none is asked for.
+
+    Raises:
+        InputError: no such label.
+    """
+    if target is None:
+        return 0 if logits is None else int(logits[0].argmax())
+    for names in (list(task.labels.values()), list(task.labels)):
+        if target in names:
+            return names.index(target)
+    raise errors.unknown("label", str(target), list(task.labels.values()), ", ".join(list(task.labels.values())[:20]))
+
+
+def untargeted(kind: str, target: Any) -> None:
+    """Refuse a target of `explain` where a kind has one number alone."""
+    if target is not None:
+        raise InputError(f"a {kind} is explained by its answer alone, received the target {target!r:.60}")
 
 
 def absent(names: Sequence[str]) -> list[str]:

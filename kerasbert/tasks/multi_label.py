@@ -120,6 +120,10 @@ class MultiLabel(TaskKind):
         values = np.clip(np.stack(outputs).astype("float64"), 1e-30, 1 - 2**-24)  # the largest below 1 in float32
         return np.log(values) - np.log1p(-values)
 
+    def explained(self, task, rows, logits, target):
+        number = labels.number(task, logits, target)
+        return 0, f"log-odds of {list(task.labels.values())[number]}", lambda values: values[:, number]
+
     def exported(self, model, outputs, inputs):
         import tensorflow as tf
 

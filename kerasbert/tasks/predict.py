@@ -64,10 +64,16 @@ def encoded_for(model: Any, texts: Texts, length: int | None, settings: Mapping[
     return encoded_rows(model, check_texts(model, texts), length, settings)
 
 
-def encoded_rows(model: Any, texts: Texts, length: int | None, settings: Mapping[str, Any] | None = None) -> Encoded:
-    """The rows that a model reads of a table's rows (`Rows.texts`), which may have more parts than it answers."""
+def encoded_rows(
+    model: Any, texts: Texts, length: int | None, settings: Mapping[str, Any] | None = None, what: str | None = None
+) -> Encoded:
+    """The rows that a model reads of a table's rows (`Rows.texts`), which may have more parts than it answers.
+
+    Args:
+        what: as of `encode_texts`.
+    """
     reads = {"kind": kind_of(model), "declared": declared(model), "settings": settings_of(model, settings)}
-    return encode_texts(model.tokenizer, texts, longest(model, length), **reads)
+    return encode_texts(model.tokenizer, texts, longest(model, length), what=what, **reads)
 
 
 def graph(model: Any, name: str, read: Callable, settings: Mapping[str, int] | None = None) -> Callable:

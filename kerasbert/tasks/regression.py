@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from kerasbert.errors import InputError
-from kerasbert.tasks import metrics, tables
+from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import label_head, one_number
 
@@ -70,6 +70,10 @@ class Regression(TaskKind):
 
     def from_exported(self, outputs):
         return np.asarray(outputs)[:, 0]
+
+    def explained(self, task, rows, logits, target):
+        labels.untargeted(self.name, target)
+        return 0, "the number", lambda values: values[:, 0] * task.std + task.mean
 
     def device(self, outputs, inputs):
         return ops.expand_dims(outputs["value"], -1)

@@ -12,7 +12,7 @@ from kerasbert.answers.span import SpanKind
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import LabelHead
 from kerasbert.objectives.base import correct, cross_entropy
-from kerasbert.tasks import span_metrics, tables
+from kerasbert.tasks import labels, span_metrics, tables
 from kerasbert.tasks.base import TaskKind
 
 
@@ -132,6 +132,21 @@ class Span(TaskKind):
             scores=scored, margins=margins, has_answer=[bool(each) for each in golds]
         )
         return dataclasses.replace(task, options={**task.options, "null_threshold": round(threshold, 4)})
+
+    def explained(self, task, rows, logits, target):
+        labels.untargeted(self.name, target)
+        if rows is None:
+            return 0, "", lambda values: values
+        kind = cast(SpanKind, self.answers)
+        scores, _ = kind.scores(rows, logits)
+        if not np.isfinite(scores).any():
+            null = rows[0].about.null
+            return 0, "logits of no answer", lambda values: values[:, null, 0] + values[:, null, 1]
+        start, more = np.unravel_index(np.argmax(scores), scores.shape)
+        number = next(i for i, row in enumerate(rows) if row.about.own.start <= start < row.about.own.stop)
+        window = rows[number].about
+        first = int(start) - window.begin + window.place
+        return number, "logits of the answer's ends", lambda values: values[:, first, 0] + values[:, first + more, 1]
 
     # Export
 

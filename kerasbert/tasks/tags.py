@@ -15,6 +15,7 @@ from kerasbert.layers.crf import CRF
 from kerasbert.layers.heads import LabelHead
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.metrics import precision_recall_f1
 from kerasbert.text.words import split_words
 
@@ -179,6 +180,25 @@ class Tags(TaskKind):
     def device(self, outputs, inputs):
         """Under a CRF the emissions themselves: int8 probabilities would end at 1/256."""
         return outputs["logits"] if self.options["crf"] else super().device(outputs, inputs)
+
+    def explained(self, task, rows, logits, target):
+        if target is not None and (type(target) is not int or target < 0):
+            raise InputError(f"the target of tags is the number of a word, from 0. Received: {target!r:.60}")
+        if rows is None:
+            return 0, "", lambda values: values
+        names, sentence = list(task.labels.values()), rows[0].about.sentence
+        found = [  # (row, word, token, label, how far it is above the others) of each word with a token
+            (number, int(word), int(token), int(scores[token].argmax()), float(np.ptp(np.sort(scores[token])[-2:])))
+            for number, (row, scores) in enumerate(zip(rows, logits))
+            for word, token in zip(row.about.words, row.about.tokens)
+            if target in (None, int(word))
+        ]
+        if not found:
+            words = len(sentence.words)
+            raise InputError(f"no word {'' if target is None else target} with a token to explain among {words} words")
+        number, word, token, label, _ = max(found, key=lambda each: (names[each[3]] != OUTSIDE, each[4]))
+        what = f"log-odds of {names[label]} of word {word}, {sentence.words[word]}"
+        return number, what, lambda values: log_odds(values[:, token], label)
 
     def strings(self, task):
         return ("text",)

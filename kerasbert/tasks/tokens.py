@@ -11,8 +11,9 @@ from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, Fill
 from kerasbert.errors import InputError
 from kerasbert.layers.backend import pick
 from kerasbert.layers.heads import token_head
-from kerasbert.tasks import predict
+from kerasbert.tasks import labels, predict
 from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.load import load
 from kerasbert.text import Tokenizer
 from kerasbert.text.base import room
@@ -44,6 +45,11 @@ class Tokens(TaskKind):
     def logits(self, model, read, inputs, training=False):
         picked = pick(read, ops.expand_dims(inputs[POSITIONS.name][:, 0], 1))
         return ops.squeeze(model.heads["mlm"](picked, model.encoder.embeddings.tokens.table), 1)
+
+    def explained(self, task, rows, logits, target):
+        labels.untargeted(self.name, target)
+        best = 0 if logits is None else int(logits[0].argmax())
+        return 0, "log-odds of the best token for the first mask", lambda values: log_odds(values, best)
 
     # Export, in the graph
 

@@ -224,6 +224,14 @@ class LabelledConfig(RunConfig):
     changes: Mapping[str, Any] | None = option(
         None, "dropout rates at dotted paths, and options of the task's kind as task.NAME", flag=False
     )
+    cache: str | os.PathLike | None = option(
+        None,
+        "folder for tokens and a teacher's answers, that several runs may share",
+        metavar="DIR",
+        python="`out`/cache by default, which may be deleted at any time. Tokens are kept there where tokenizing takes more "
+        "than 5 s, here always; answers (float32, worked out before the first update where no layers are compared) up to "
+        "2^28 bytes",
+    )
     constraint: Constraint | None = option(
         None,
         "what the weights must satisfy (training.constraints), such as pruning",

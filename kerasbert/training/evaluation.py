@@ -1,6 +1,7 @@
 """`evaluate`: metrics of a fine-tuned model, and on which rows."""
 
 import dataclasses
+import sys
 from typing import Any
 
 from kerasbert.tasks import predict
@@ -40,7 +41,8 @@ def evaluate(
     task = model.task
     rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)
     longest = predict.longest(model, length)
-    encoded = predict.encoded_rows(model, rows.texts, length, {"language": language})
+    what = "" if sys.stderr.isatty() else None  # there is no `quiet` to ask
+    encoded = predict.encoded_rows(model, rows.texts, length, {"language": language}, what)
     outputs = predict.outputs_of(model, encoded, longest, batch)
     return {
         "task": task.name,

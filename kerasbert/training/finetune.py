@@ -1,7 +1,6 @@
 """Fine-tuning and evaluation of a text task."""
 
 import dataclasses
-import functools
 import math
 import os
 from collections.abc import Mapping
@@ -24,9 +23,10 @@ from kerasbert.tasks.load import task_of
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task, find_task
+from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.training import results
 from kerasbert.training.best import BestWeights
-from kerasbert.training.config import FinetuneConfig, configured
+from kerasbert.training.config import FinetuneConfig, LabelledConfig, configured
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.job import Job, check_local, on_one_machine, run
@@ -98,7 +98,7 @@ class FineTuning(Job):
             )
         else:
             self.task = self.split.task
-        self.config = config
+        self.config, self.cache = config, token_cache(config)
 
     def build(self):
         config, old = self.config, self.old
@@ -115,8 +115,11 @@ class FineTuning(Job):
         self.longest = _longest(self.encoder, config.length, old, self.task.length if config.keep_head else None)
         reads: dict[str, Any] = {"kind": self.task.how, "declared": predict.declared(self.encoder)}
         reads["settings"] = numbers(reads["declared"], self.encoder.tokenizer, self.task.settings)
-        encode = functools.partial(encode_texts, self.encoder.tokenizer, longest=self.longest, **reads)
-        self.train, self.dev = encode(self.train_rows.texts), encode(self.dev_rows.texts)
+        reads |= {"longest": self.longest, "cache": self.cache}
+        self.train, self.dev = (
+            encode_texts(self.encoder.tokenizer, rows.texts, what=None if config.quiet else f"{name}: ", **reads)
+            for name, rows in (("train", self.train_rows), ("dev", self.dev_rows))
+        )
         self.task.how.check_batch(config.batch, self.devices.num_replicas_in_sync * config.accumulate)
         # an epoch is of rows: a text may be several, which stay together for some kinds
         epoch = len(self.train.units(self.task.how.together))
@@ -159,6 +162,7 @@ class FineTuning(Job):
         return [new, *lines] if self.new_pooler else lines
 
     def feed(self, program, run):
+        self.cache.write()
         source = self.split.sources["train"]
         return _Texts(self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source)
 
@@ -190,6 +194,12 @@ def go_on(
             raise InputError(f"{run} is not fine-tuned: give the task to {purpose} it for, or fine-tune it first")
         settings |= {"keep_head": True}
     return finetune(run, task, data, constraint=constraint, **settings)
+
+
+def token_cache(config: LabelledConfig) -> TokenCache:
+    """Where the tokens of a run's texts are kept: in the folder that was asked for, else in the run's directory."""
+    folder = Path(config.out) / "cache" if config.cache is None else config.cache
+    return TokenCache(folder, always=config.cache is not None, quiet=config.quiet)
 
 
 def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -131,12 +131,6 @@ class DistillConfig(LabelledConfig):
         read=json.loads,
         python="A dict, or the settings themselves",
     )
-    cache: str | os.PathLike | None = option(
-        None,
-        "folder for the teacher's answers, that several students may share",
-        python="`out`/cache by default; they are float32, worked out before the first update where no layers are compared and "
-        "they are at most 2^28 bytes",
-    )
 
 
 def find_recipe(

@@ -165,7 +165,7 @@ class OnTexts(Distilling):
         length = config.length
         if length is None:
             length = (begun["settings"].get("length") if begun else None) or task.length or 128
-        self.longest, self.cache = min(length, self.longest), config.cache
+        self.longest, self.cache = min(length, self.longest), finetune.token_cache(config)
         self.split = split(task, data, begun=begun, start=teacher, seed=config.seed, dev=self.recipe.answers)
         # the unit of the teacher's head, which its student's may be copied from
         self.task = dataclasses.replace(self.split.task, length=None)
@@ -177,6 +177,7 @@ class OnTexts(Distilling):
         declared = tuple({each.name: each for family in families for each in family.inputs}.values())
         numbers = inputs.numbers(declared, self.tokenizer, self.task.settings)
         reads = {"longest": self.longest, "kind": self.task.how, "declared": declared, "settings": numbers}
+        reads |= {"cache": self.cache, "what": None if config.quiet else ""}
         self.train = encode_texts(self.tokenizer, self.texts.texts, **reads)
         self.dev = encode_texts(self.tokenizer, self.split.dev.texts, **reads) if self.split.dev else None
         epoch = -(-len(self.train.units(self.task.how.together)) // config.batch)
@@ -227,13 +228,13 @@ class OnTexts(Distilling):
         return super().model() | {"task": task, "labels": self.pupil.labels}
 
     def feed(self, program: Imitation, run):
+        self.cache.write()
         answers = None
         if not program.recipe.compared and not program.recipe.inner:
             program.teacher = None  # labels alone
         elif not program.recipe.inner:
-            folder = Path(self.cache) if self.cache else Path(run.directory) / "cache"
             digest = f"{run.description['settings']['teacher']} {self.config.precision}"
-            answers = teachers_answers(program.teacher, self.train, self.longest, folder, digest)
+            answers = teachers_answers(program.teacher, self.train, self.longest, self.cache.folder, digest)
             if answers is not None:
                 program.teacher = None
         rows = dataclasses.replace(self.texts, targets=self.task.how.scaled(self.task, self.texts.targets))

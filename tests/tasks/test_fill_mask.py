@@ -87,6 +87,10 @@ def test_a_pretrained_run_fills_masks(pretrained, capsys):
     assert [[len(mask) for mask in answer.tokens] for answer in (one, other)] == [[3], [3] * 3]
     assert (one.truncated, other.truncated) == (False, True)
     model = kb.load(pretrained, task="fill-mask")
+    (explained,) = kb.explain(model, texts[:1], steps=32)
+    best = explained.answer.tokens[0][0].score
+    assert explained.score == pytest.approx(np.log(best / (1 - best)), abs=1e-4)
+    assert abs(explained.error) < 1e-5
     alone = kb.predict(model, texts[1:])[0]
     assert (alone.text, [len(mask) for mask in alone.tokens]) == (other.text, [5] * 3)
     # the head's numbers are those of pretraining's own model
