@@ -8,7 +8,8 @@ import numpy as np
 
 from kerasbert import answers, registry, text
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import sentence_transformers, source
+from kerasbert.checkpoints import sentence_transformers
+from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
@@ -41,7 +42,7 @@ def export_checkpoint(
     Raises:
         InputError: the model has something that the format cannot say.
     """
-    run = source.directory(run)
+    run = merged_directory(run)  # theirs have no LoRA
     info, tensors = read_model_json(run), read_tensors(run)
     family = registry.family(info.family)
     writers = {"hf": _write_hf, "tf1": _write_tf1}
