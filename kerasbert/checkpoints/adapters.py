@@ -177,12 +177,14 @@ def join(path: str | os.PathLike, base: str | os.PathLike, out: str | os.PathLik
         out: the directory to make.
     """
     from kerasbert import text
+    from kerasbert.checkpoints import load
 
     base = source.directory(base)
     info, tensors = read_model_json(base), read_tensors(base)
-    adapter = read_adapter(path, dataclasses.replace(info, task=None, labels=None))
+    adapter = read_adapter(path, info)
     arrays = {name: tensors.read(name) for name in tensors.names() if not name.startswith("heads/")}
     adapter.check(arrays, info.name)
+    adapter.check_names(load.shapes_of(registry.family(info.family), adapter.info.spec))
     if not adapter.info.spec.pooler:
         arrays = {name: value for name, value in arrays.items() if not name.startswith("pooler/")}
     heads: dict[str, dict[str, np.ndarray]] = {}
@@ -195,6 +197,22 @@ def join(path: str | os.PathLike, base: str | os.PathLike, out: str | os.PathLik
     found = adapter.info
     about = {"task": found.task, "labels": found.labels, "plugin": info.plugin, "tokenizer": text.held_tokenizer(base)}
     save_model(out, replace=overwrite, encoder=Weights(found.spec, arrays), name=found.name, heads=heads, **about)
+
+
+def import_on(
+    path: str | os.PathLike, base: str | os.PathLike, out: str | os.PathLike | None, overwrite: bool, build: bool
+) -> Any:
+    """`import_checkpoint` of an adapter: the encoder with `.task`, `.heads` and so on, or None without `build`."""
+    folder = source.temporary() / "model" if out is None else Path(out)
+    join(path, base, folder, overwrite)
+    if not build:
+        return None
+    encoder, info = directory.load_encoder(folder)
+    tensors = read_tensors(folder)
+    encoder.task, encoder.source, encoder.heads = info.task, None, {}
+    for name in (name for name in tensors.names() if name.startswith("heads/")):
+        encoder.heads.setdefault(name.split("/")[1], {})[name.split("/", 2)[2]] = tensors.read(name)
+    return encoder
 
 
 def merge(names: Any, read: Callable[[str], np.ndarray], spec: Spec) -> dict[str, Callable[[], np.ndarray]]:

@@ -31,25 +31,35 @@ def export_checkpoint(
     """Write a model directory as a checkpoint that others read; the inverse of `import_checkpoint`.
 
     "hf" writes config.json, model.safetensors, vocab.txt, tokenizer.json and tokenizer_config.json, "tf1" writes
-    bert_config.json, bert_model.ckpt and vocab.txt.
+    bert_config.json, bert_model.ckpt and vocab.txt; both have LoRA merged into the matrices. "peft" writes it alone,
+    adapter_config.json and adapter_model.safetensors, with the head.
 
     Args:
         run: a model or run directory, or what else `checkpoints.source` knows.
         path: the folder to write; it appears whole or not at all.
-        target: "hf" or "tf1".
+        target: "hf", "tf1" or "peft".
         overwrite: bool, whether an existing folder is replaced.
 
     Raises:
         InputError: the model has something that the format cannot say.
     """
-    run = merged_directory(run)  # theirs have no LoRA
+    if target == "peft":
+        from kerasbert.checkpoints import peft
+
+        peft.write(run, path, overwrite)
+    else:
+        _export(merged_directory(run), path, target, overwrite)  # theirs have no LoRA
+
+
+def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) -> None:
+    """Write all of a model directory."""
     info, tensors = read_model_json(run), read_tensors(run)
     family = registry.family(info.family)
     writers = {"hf": _write_hf, "tf1": _write_tf1}
     if target not in writers or target not in family.names:
         raise unknown("checkpoint format", target, family.names or writers, ", ".join(family.names) or "none")
     dialect: Dialect = family.names[target]
-    kind = _class(dialect, info, tensors) if target == "hf" else None
+    kind = class_of(dialect, info, tensors) if target == "hf" else None
     dialect = dialect.of(kind)
     _check_heads(dialect, info, family, tensors, kind or "the released code")
     sources, shapes = {}, {}
@@ -76,7 +86,7 @@ def export_checkpoint(
 
     def read(theirs: str) -> np.ndarray:
         name, transpose = sources[theirs]
-        values = _in_units(name, tensors.read(name), info.task or {})
+        values = in_units(name, tensors.read(name), info.task or {})
         if order is not None and name in ROWS:
             values = values[order]
         return np.ascontiguousarray(values.T) if transpose else values
@@ -103,7 +113,7 @@ def export_checkpoint(
                 _write_hf_tokenizer(folder, tokenizer, info.spec.longest)
 
 
-def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:
+def in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:
     """A tensor, that of a regression's head so that it answers in the unit of the targets: others know no mean and std."""
     mean, std = task.get("mean", 0.0), task.get("std", 1.0)
     if name not in ("heads/classifier/kernel", "heads/classifier/bias") or (mean, std) == (0.0, 1.0):
@@ -111,7 +121,7 @@ def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray
     return (values.astype("float64") * std + (mean if name.endswith("bias") else 0.0)).astype("float32")
 
 
-def _class(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
+def class_of(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
     """Their class with exactly the heads that the model has, for its kind of task."""
     heads, answered = set(head_names(tensors)) - set(dialect.own_heads), (info.task or {}).get("kind")
     classes = [name for name, has in dialect.architectures.items() if set(has) == heads]

@@ -68,7 +68,10 @@ def check(model: str | os.PathLike) -> str:
         if (path / "config.json").is_file():
             return "hf"
         if any((path / name).is_file() for name in (ADAPTER, PEFT)):
-            raise InputError(f"{path} holds an adapter alone{_of_base(path)}: give its base (base=DIR, --base DIR)")
+            raise InputError(
+                f"{path} holds an adapter alone{_of_base(path)}: give its base (base=DIR, --base DIR), or join "
+                f"them: kerasbert import {path} --base DIR --out RUN"
+            )
         raise InputError(
             f"{path} is no model directory (no model.json), expected a folder that kerasbert wrote, or one of Hugging Face "
             "with config.json and model.safetensors"
@@ -156,7 +159,7 @@ def _checkpoint(run: Path, step: str) -> Path:
         shutil.copytree(run / "tokenizer", made / "tokenizer")
     averages = manifest["state"].get("average")
     if averages is None:
-        if (_settings(run).get("optimizer_options") or {}).get("ema"):
+        if (settings_of(run).get("optimizer_options") or {}).get("ema"):
             raise InputError(
                 f"{folder} was written by a version that does not say which numbers are the moving average: let the run "
                 "finish, its model has them"
@@ -187,7 +190,8 @@ def _verified(folder: Path, names: list[str]) -> dict[str, Any]:
     return manifest
 
 
-def _settings(run: Path) -> dict[str, Any]:
+def settings_of(run: Path) -> dict[str, Any]:
+    """The settings that a run was begun with; none of a directory that is no run."""
     settings = read_json(run / "run.json").get("settings") if (run / "run.json").is_file() else {}
     return settings if isinstance(settings, dict) else {}
 
@@ -197,7 +201,7 @@ def _described(run: Path) -> dict[str, Any]:
     if (run / "model.json").is_file():
         # its hashes are those of the finished model's weights
         return {name: value for name, value in read_json(run / "model.json").items() if name not in ("files", "sha256")}
-    settings = _settings(run)
+    settings = settings_of(run)
     name, spec = settings.get("model"), settings.get("spec")
     if not isinstance(name, str) or not isinstance(spec, dict):
         raise InputError(

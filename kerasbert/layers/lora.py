@@ -17,11 +17,6 @@ class _Asked:
         self.lora, self.folder = lora, folder
         self.seen: set[str] = set()
 
-    def target(self, path: str) -> str:
-        """The path of a layer in its block, or in the encoder where it is in none: attention.query."""
-        found = path.removeprefix(f"{self.folder}/")
-        return re.sub(r"^block_\d+/", "", found).replace("/", ".")
-
 
 @contextlib.contextmanager
 def asked(lora: Lora, folder: str) -> Iterator[None]:
@@ -55,7 +50,7 @@ def settings_of(path: str, shape: tuple[int, int]) -> tuple[int, float] | None:
     """
     if not _asked or not _asked[-1].lora.rank:
         return None
-    lora, target = _asked[-1].lora, _asked[-1].target(path)
+    lora, target = _asked[-1].lora, target_of(path.removeprefix(f"{_asked[-1].folder}/"))
     _asked[-1].seen.add(target)
     if target not in lora.targets and without_numbers(target) not in lora.targets:
         return None
@@ -64,6 +59,15 @@ def settings_of(path: str, shape: tuple[int, int]) -> tuple[int, float] | None:
             f"lora.rank is {lora.rank}, expected at most {min(shape)}: {target} is a matrix of {shape[0]} x {shape[1]}"
         )
     return lora.rank, lora.scale
+
+
+def target_of(layer: str) -> str:
+    """The path of a layer in its block, or in the encoder where it is in none.
+
+    >>> target_of("block_3/attention/query")
+    'attention.query'
+    """
+    return re.sub(r"^block_\d+/", "", layer).replace("/", ".")
 
 
 def without_numbers(target: str) -> str:

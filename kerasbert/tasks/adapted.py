@@ -50,7 +50,8 @@ def load_on(directory: str | os.PathLike, base: Any) -> Any:
     base = getattr(base, "encoder", base)
     if not hasattr(specs.maybe(base, "spec"), "base"):
         raise InputError(f"base is a {type(base).__name__}, expected a model directory or a loaded model")
-    adapter = adapters.read_adapter(directory, adapters.base_info(base))
+    info = dataclasses.replace(adapters.base_info(base), labels=base.labels)
+    adapter = adapters.read_adapter(directory, info)
     adapter.check(values(base), base.model_name or adapter.info.name)
     info, own = adapter.info, {name: value for name, value in adapter.arrays.items() if not name.startswith("heads/")}
     family = registry.family_of(base)

@@ -2,21 +2,19 @@
 
 import json
 
-import keras
 import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert import registry
 from kerasbert.checkpoints import read_tensors
-from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
-from kerasbert.layers.naming import adapts, names, values
-from kerasbert.testing.battery import eagerly, tiny
-from kerasbert.training.step import StepCore
+from kerasbert.layers.naming import adapts, names
+from kerasbert.testing.battery import eagerly
 from tests import tiny as world
+from tests.support import python
 
 WAYS = {"lora": {"lora": 2, "changes": {"lora.alpha": 8.0}}, "adapters": {"adapters": 3}}
+FAMILIES = "bert", "albert", "electra", "mobilebert"
 TEXTS = ["the happy cat", "a bad film", "good river stone"]
 
 
@@ -132,46 +130,14 @@ def test_what_is_refused(pretrained, runs, data, tmp_path):
     error(pretrained, "cannot change hidden of trained weights: dropout may change, lora", changes={"hidden": 3})
 
 
-def interrupted(monkeypatch, base, data, out, way):
-    """The run, begun, left after an update of the second half, and gone on with."""
-    made, step = [], StepCore.step
-
-    def dying(self, batch):
-        made.append(batch)
-        if len(made) == 4:
-            raise RuntimeError("killed")
-        return step(self, batch)
-
-    monkeypatch.setattr(StepCore, "step", dying)
-    with pytest.raises(RuntimeError, match="killed"):
-        train(base, data, out, way, save_every=2)
-    monkeypatch.setattr(StepCore, "step", step)
-    assert json.loads((out / "checkpoints/step_2/manifest.json").read_text())["step"] == 2
-    return train(base, data, out, way, save_every=2)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", ["bert", "albert", "electra", "mobilebert", "roberta", "distilbert"])
-def test_every_family_resumes_and_is_the_same_on_two_replicas(monkeypatch, data, tmp_path, name, way):
-    family, tokenizer = registry.family(name), world.tokenizer()
-    keras.utils.set_random_seed(0)
-    base = built(family, family.spec.derive(tiny(family.spec, tokenizer.size)), name)
-    base.tokenizer = tokenizer
-    kb.save(base, tmp_path / "base")
-    before = values(base)
-    whole = train(tmp_path / "base", data, tmp_path / "whole", way)
-    again = interrupted(monkeypatch, tmp_path / "base", data, tmp_path / "again", way)
-    two = train(tmp_path / "base", data, tmp_path / "two", way, strategy="cpu:2")
-    expected = values(whole)
-    for other, most in ((again, 0.0), (two, 1e-4)):
-        found = values(other)
-        assert found.keys() == expected.keys()
-        assert max(np.abs(found[weight] - expected[weight]).max() for weight in found) <= most
-    frozen = [weight for weight in before if weight in expected and not adapts(whole.spec, weight)]
-    assert all((before[weight] == expected[weight]).all() for weight in frozen)
-    moved = [weight for weight in expected if weight.endswith(("lora_b", "up/kernel"))]
-    assert moved
-    assert all(expected[weight].any() for weight in moved)
-    loaded = kb.load(tmp_path / "whole/adapter", base=tmp_path / "base")
-    assert scores(loaded) == scores(whole)
+def test_every_family_resumes_and_is_the_same_on_two_replicas(data, tmp_path):
+    """LoRA and adapters at once, in a process of its own: two replicas are chosen before TensorFlow is used."""
+    done = python("-m", "tests.training.adapted_worker", tmp_path, data["train"], data["dev"], *FAMILIES)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert list(found) == list(FAMILIES)
+    for name, numbers in found.items():
+        assert numbers["resumed"] == 0.0, name
+        assert numbers["replicas"] < 1e-4, name
+        assert (numbers["frozen"], numbers["idle"]) == ([], []), name
+        assert numbers["alone"], name
