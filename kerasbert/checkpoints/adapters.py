@@ -124,18 +124,12 @@ def write_adapter(
 
 
 def read_adapter(path: str | os.PathLike, base: ModelInfo) -> Adapter:
-    """An adapter of ours, or of PEFT, for a base.
+    """An adapter of ours for a base; `peft.read` reads those of others.
 
     Raises:
         InputError: no adapter there, damaged, or for a model of other sizes.
     """
     path = Path(path)
-    if base.spec != base.spec.base:
-        raise InputError(f"the base {base.name} is adapted itself, expected a plain model: kb.merged makes one of LoRA")
-    if (path / source.PEFT).is_file():
-        from kerasbert.checkpoints import peft
-
-        return peft.read(path, base)
     if not (path / source.ADAPTER).is_file():
         raise InputError(f"{path} holds no {source.ADAPTER} and no {source.PEFT}, expected a directory of an adapter")
     content = read_json(path / source.ADAPTER)
@@ -166,53 +160,6 @@ def read_adapter(path: str | os.PathLike, base: ModelInfo) -> Adapter:
         digest=wanted,
         path=path,
     )
-
-
-def join(path: str | os.PathLike, base: str | os.PathLike, out: str | os.PathLike, overwrite: bool = False) -> None:
-    """Write the model directory of a base and its adapter.
-
-    Args:
-        path: a directory of an adapter, ours or PEFT's.
-        base: a model directory, or what else `source.directory` knows.
-        out: the directory to make.
-    """
-    from kerasbert import text
-    from kerasbert.checkpoints import load
-
-    base = source.directory(base)
-    info, tensors = read_model_json(base), read_tensors(base)
-    adapter = read_adapter(path, info)
-    arrays = {name: tensors.read(name) for name in tensors.names() if not name.startswith("heads/")}
-    adapter.check(arrays, info.name)
-    adapter.check_names(load.shapes_of(registry.family(info.family), adapter.info.spec))
-    if not adapter.info.spec.pooler:
-        arrays = {name: value for name, value in arrays.items() if not name.startswith("pooler/")}
-    heads: dict[str, dict[str, np.ndarray]] = {}
-    for name, value in adapter.arrays.items():
-        if name.startswith("heads/"):
-            _, head, weight = name.split("/", 2)
-            heads.setdefault(head, {})[weight] = value
-        else:
-            arrays[name] = value
-    found = adapter.info
-    about = {"task": found.task, "labels": found.labels, "plugin": info.plugin, "tokenizer": text.held_tokenizer(base)}
-    save_model(out, replace=overwrite, encoder=Weights(found.spec, arrays), name=found.name, heads=heads, **about)
-
-
-def import_on(
-    path: str | os.PathLike, base: str | os.PathLike, out: str | os.PathLike | None, overwrite: bool, build: bool
-) -> Any:
-    """`import_checkpoint` of an adapter: the encoder with `.task`, `.heads` and so on, or None without `build`."""
-    folder = source.temporary() / "model" if out is None else Path(out)
-    join(path, base, folder, overwrite)
-    if not build:
-        return None
-    encoder, info = directory.load_encoder(folder)
-    tensors = read_tensors(folder)
-    encoder.task, encoder.source, encoder.heads = info.task, None, {}
-    for name in (name for name in tensors.names() if name.startswith("heads/")):
-        encoder.heads.setdefault(name.split("/")[1], {})[name.split("/", 2)[2]] = tensors.read(name)
-    return encoder
 
 
 def merge(names: Any, read: Callable[[str], np.ndarray], spec: Spec) -> dict[str, Callable[[], np.ndarray]]:

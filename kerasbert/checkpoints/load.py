@@ -33,7 +33,6 @@ def import_checkpoint(
     dry_run: bool = False,
     overwrite: bool = False,
     build: bool = True,
-    base: str | os.PathLike | None = None,
 ) -> Any:
     """Read a checkpoint of others; every weight is assigned exactly once and nothing of theirs is left over.
 
@@ -52,7 +51,6 @@ def import_checkpoint(
         dry_run: bool, assign nothing and return the Coverage: what would go where, missing and left over. What the import
             would refuse for another reason is refused.
         overwrite: bool, whether an existing `out` is replaced.
-        base: of a folder that holds an adapter alone, ours or PEFT's: the directory of the model that it adapts.
         build: bool, False where `out` is all that is wanted: nothing is built then, no device is asked for, None comes back.
 
     Returns:
@@ -63,10 +61,6 @@ def import_checkpoint(
         InputError: everything that is missing, extra or misshaped, in one line; no configuration; a setting that cannot
             be computed here; a pickle without consent.
     """
-    if base is not None:
-        from kerasbert.checkpoints import adapters
-
-        return adapters.import_on(path, base, out, overwrite, build)
     origin = None
     if source == "hf" and not os.path.exists(path) and hub.looks_like_name(os.fspath(path)):
         name = os.fspath(path)

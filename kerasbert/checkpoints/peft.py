@@ -7,16 +7,16 @@ beside A and B (modules_to_save) are heads of ours, or the pooler. Everything el
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerasbert import registry
-from kerasbert.checkpoints import load, save, source
+from kerasbert.checkpoints import load, source
 from kerasbert.checkpoints.adapters import Adapter
-from kerasbert.checkpoints.directory import ModelInfo, read_model_json, read_tensors
+from kerasbert.checkpoints.directory import ModelInfo
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
@@ -63,7 +63,7 @@ def read(path: Path, base: ModelInfo) -> Adapter:
         raise InputError(f"{path} has r {rank!r} and lora_alpha {alpha!r}, expected numbers above 0")
     if not (path / WEIGHTS).is_file():
         raise InputError(f"{path} holds no {WEIGHTS}: save the adapter as safetensors")
-    dialect = _dialect(base.family)
+    dialect = dialect_of(base.family)
     kind = _kind(dialect, config.get("task_type"))
     dialect = dialect.of(kind)
     tensors = Safetensors(path / WEIGHTS)
@@ -99,7 +99,7 @@ def read(path: Path, base: ModelInfo) -> Adapter:
     return Adapter(info=info, arrays=held, digest=None, path=path)
 
 
-def _dialect(family: str) -> Dialect:
+def dialect_of(family: str) -> Dialect:
     """The names of a family in their checkpoints."""
     found = registry.family(family).names.get("hf")
     if found is None:
@@ -146,21 +146,33 @@ def _others(dialect: Dialect, heads: Mapping[str, Any], rest: Iterable[str]) -> 
     return {theirs: known[theirs] for theirs in rest if theirs in known}
 
 
-def write(run: str | os.PathLike, path: str | os.PathLike, overwrite: bool = False) -> None:
+def write(
+    run: Path,
+    info: ModelInfo,
+    kind: str,
+    tensors: Safetensors,
+    read: Callable[[str], np.ndarray],
+    path: str | os.PathLike,
+    overwrite: bool = False,
+) -> None:
     """Write the LoRA of a model directory, and its head, as PEFT saves them.
+
+    Args:
+        run: the model directory.
+        info: what it says.
+        kind: their class of the model.
+        tensors: its weights.
+        read: gives one of them, in the unit that others answer in.
+        path, overwrite: as those of `export_checkpoint`.
 
     Raises:
         InputError: a model without LoRA, or with adapters, which PEFT's LoRA cannot say.
     """
-    run = source.directory(run)
-    info, tensors = read_model_json(run), read_tensors(run)
     spec = info.spec
     if not getattr(spec, "lora", None) or not spec.lora.rank or spec.adapters.width:
         held = "adapters" if spec != spec.base else "no LoRA"
         raise InputError(f"{run} has {held}, expected LoRA alone: PEFT's format is of that")
-    dialect = _dialect(info.family)
-    kind = save.class_of(dialect, info, tensors)
-    dialect = dialect.of(kind)
+    dialect = dialect_of(info.family).of(kind)
     ending = next((ending for ending in TASKS if kind.endswith(ending)), "Model")
     modules, sources = _low_rank(dialect, tensors)
     whole = set()
@@ -176,8 +188,7 @@ def write(run: str | os.PathLike, path: str | os.PathLike, overwrite: bool = Fal
 
     def values(theirs: str) -> np.ndarray:
         name, transposed = sources[theirs]
-        found = save.in_units(name, tensors.read(name), info.task or {})
-        return np.ascontiguousarray(found.T) if transposed else found
+        return np.ascontiguousarray(read(name).T) if transposed else read(name)
 
     own = {FRONT + theirs.removeprefix(front): theirs for theirs in sources}
     config = {

@@ -1,5 +1,6 @@
 """Write a model directory as others' checkpoint: Hugging Face (safetensors) and Google's TF1 release format."""
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from kerasbert import answers, registry, text
+from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import sentence_transformers
+from kerasbert.checkpoints import sentence_transformers, source
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
 from kerasbert.checkpoints.names import Dialect
@@ -46,7 +48,11 @@ def export_checkpoint(
     if target == "peft":
         from kerasbert.checkpoints import peft
 
-        peft.write(run, path, overwrite)
+        run = source.directory(run)
+        info, tensors = read_model_json(run), read_tensors(run)
+        kind = _class(peft.dialect_of(info.family), info, tensors)
+        read = functools.partial(_read_in_units, tensors, info.task or {})
+        peft.write(run, info, kind, tensors, read, path, overwrite)
     else:
         _export(merged_directory(run), path, target, overwrite)  # theirs have no LoRA
 
@@ -59,7 +65,7 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
     if target not in writers or target not in family.names:
         raise unknown("checkpoint format", target, family.names or writers, ", ".join(family.names) or "none")
     dialect: Dialect = family.names[target]
-    kind = class_of(dialect, info, tensors) if target == "hf" else None
+    kind = _class(dialect, info, tensors) if target == "hf" else None
     dialect = dialect.of(kind)
     _check_heads(dialect, info, family, tensors, kind or "the released code")
     sources, shapes = {}, {}
@@ -86,7 +92,7 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
 
     def read(theirs: str) -> np.ndarray:
         name, transpose = sources[theirs]
-        values = in_units(name, tensors.read(name), info.task or {})
+        values = _in_units(name, tensors.read(name), info.task or {})
         if order is not None and name in ROWS:
             values = values[order]
         return np.ascontiguousarray(values.T) if transpose else values
@@ -113,7 +119,11 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
                 _write_hf_tokenizer(folder, tokenizer, info.spec.longest)
 
 
-def in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:
+def _read_in_units(tensors: Safetensors, task: dict[str, Any], name: str) -> np.ndarray:
+    return _in_units(name, tensors.read(name), task)
+
+
+def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:
     """A tensor, that of a regression's head so that it answers in the unit of the targets: others know no mean and std."""
     mean, std = task.get("mean", 0.0), task.get("std", 1.0)
     if name not in ("heads/classifier/kernel", "heads/classifier/bias") or (mean, std) == (0.0, 1.0):
@@ -121,7 +131,7 @@ def in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:
     return (values.astype("float64") * std + (mean if name.endswith("bias") else 0.0)).astype("float32")
 
 
-def class_of(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
+def _class(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
     """Their class with exactly the heads that the model has, for its kind of task."""
     heads, answered = set(head_names(tensors)) - set(dialect.own_heads), (info.task or {}).get("kind")
     classes = [name for name, has in dialect.architectures.items() if set(has) == heads]
@@ -135,7 +145,11 @@ def class_of(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
 
 
 def _check_heads(dialect: Dialect, info: ModelInfo, family: registry.Family, tensors: Safetensors, theirs: str) -> None:
-    """Refuse heads that their class would not compute as we do."""
+    """Refuse adapters, and heads that their class would not compute as we do."""
+    if width := specs.maybe(info.spec, "adapters.width"):
+        raise InputError(
+            f"{info.name} has adapters (adapters.width={width}), which {theirs} has no place for: keep the model directory"
+        )
     heads = set(head_names(tensors)) - set(dialect.own_heads)
     strange = sorted(heads - set(dialect.heads))
     if strange:

@@ -12,6 +12,12 @@ def _import(options: argparse.Namespace) -> None:
         raise InputError("--base joins an adapter with its model, which needs --out RUN")
     if not options.dry_run and not options.out:
         raise InputError("import needs --out RUN, or --dry-run to see what would go where")
+    if options.base:
+        from kerasbert.tasks.load import load, save
+
+        save(load(options.path, base=options.base), options.out, overwrite=options.overwrite)
+        print(options.out)
+        return
     if options.model and "/" in options.model:
         registry.check_name("model", options.model)
     from kerasbert.checkpoints import import_checkpoint
@@ -28,8 +34,6 @@ def _import(options: argparse.Namespace) -> None:
         revision=options.revision,
         dry_run=options.dry_run,
         overwrite=options.overwrite,
-        base=options.base,
-        build=not options.base,
     )
     print(made if options.dry_run else options.out)
     if options.dry_run and not made.fits:

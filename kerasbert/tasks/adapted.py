@@ -2,11 +2,12 @@
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import Any
 
 from kerasbert import registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints import adapters, source
+from kerasbert.checkpoints import adapters, peft, source
 from kerasbert.checkpoints.directory import built, load_encoder
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names, sharing, values
@@ -51,7 +52,10 @@ def load_on(directory: str | os.PathLike, base: Any) -> Any:
     if not hasattr(specs.maybe(base, "spec"), "base"):
         raise InputError(f"base is a {type(base).__name__}, expected a model directory or a loaded model")
     info = dataclasses.replace(adapters.base_info(base), labels=base.labels)
-    adapter = adapters.read_adapter(directory, info)
+    if info.spec != info.spec.base:
+        raise InputError(f"the base {info.name} is adapted itself, expected a plain model: kb.merged makes one of LoRA")
+    theirs = (Path(directory) / source.PEFT).is_file()
+    adapter = (peft.read if theirs else adapters.read_adapter)(Path(directory), info)
     adapter.check(values(base), base.model_name or adapter.info.name)
     info, own = adapter.info, {name: value for name, value in adapter.arrays.items() if not name.startswith("heads/")}
     family = registry.family_of(base)

@@ -51,7 +51,8 @@ def patterns_of(spec: Any, settings: Mapping[str, Any]) -> list[str]:
         settings: of run.json: freeze, pooler ("new" where it starts at random), projection (a constraint is about the
             base's weights: then all of them are trained).
     """
-    asked, adapted = list(settings.get("freeze") or ()), hasattr(spec, "base") and spec != spec.base
+    asked: list[str] = [*(settings.get("freeze") or ())]
+    adapted = hasattr(spec, "base") and spec != spec.base
     if adapted and not settings.get("projection"):
         asked.append(f"^(?!{adapting(spec, settings.get('pooler') == 'new')})")
     return asked

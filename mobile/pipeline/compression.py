@@ -230,9 +230,8 @@ def _file(
 
 def _open(run: Any, task: str | None = None) -> tuple[Any, str]:
     """The model of a directory, or the model itself, and its name such as `bert/base`."""
-    if not isinstance(run, str | os.PathLike):
-        name = ""
-    else:
+    name = ""
+    if isinstance(run, str | os.PathLike):
         from kerasbert.checkpoints import read_model_json, source
         from kerasbert.tasks.load import load
 

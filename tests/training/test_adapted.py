@@ -127,6 +127,8 @@ def test_what_is_refused(pretrained, runs, data, tmp_path):
     error(pretrained, "no linear map 'attention.qery'", lora=2, changes={"lora.targets": "attention.qery"})
     error(pretrained, "lora must be a whole number of at least 1. Received: 0", lora=0)
     error(pretrained, "lora.rank is 0, no adaptation", changes={"lora.alpha": 3})
+    with pytest.raises(InputError, match="lora and adapters adapt a trained model: fine-tune with them"):
+        kb.pretrain(runs["lora"][0], pretrained.parent / "records-pairs", steps=1, out=tmp_path / "no")
     error(pretrained, "cannot change hidden of trained weights: dropout may change, lora", changes={"hidden": 3})
 
 
@@ -141,3 +143,41 @@ def test_every_family_resumes_and_is_the_same_on_two_replicas(data, tmp_path):
         assert numbers["replicas"] < 1e-4, name
         assert (numbers["frozen"], numbers["idle"]) == ([], []), name
         assert numbers["alone"], name
+
+
+@pytest.mark.slow
+def test_adapted_models_go_to_servers_phones_and_others(runs, tmp_path):
+    """LoRA is merged on the way and costs nothing; adapters stay in the graph, and nobody else's format has them."""
+    import kerasbert.mobile as mobile
+
+    kb.export(runs["adapters"][0], tmp_path / "saved_model")  # it compares what it wrote with the model
+    sizes = {}
+    for way, (run, _) in runs.items():
+        report = mobile.compress(run, "float32", tmp_path / f"{way}.tflite", lengths=[12], texts=TEXTS)
+        assert report["max_difference"] < 1e-4
+        sizes[way] = report["bytes"]
+    assert sizes["adapters"] - sizes["lora"] > 4 * 4 * (2 * 16 * 3)  # four adapters in float32
+    kb.export_checkpoint(runs["lora"][0], tmp_path / "hf")
+    back = kb.load(tmp_path / "hf")
+    for one, other in zip(scores(back), scores(runs["lora"][1]), strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+    with pytest.raises(
+        InputError,
+        match=r"bert/tiny has adapters .adapters.width=3., which BertForSequenceClassification has no place for: keep the model",
+    ):
+        kb.export_checkpoint(runs["adapters"][0], tmp_path / "no")
+    with pytest.raises(InputError, match="has adapters, expected LoRA alone"):
+        kb.export_checkpoint(runs["adapters"][0], tmp_path / "no", "peft")
+
+
+@pytest.mark.slow
+def test_what_compresses_an_adapted_model_starts_from_the_merged_one(runs, data, tmp_path):
+    from kerasbert.mobile.prune import magnitude
+
+    for way, (run, _) in runs.items():
+        with eagerly():
+            settings = {"steps": 2, "batch": 10, "length": 12, "quiet": True}
+            model = magnitude(run, data, sparsity=0.5, out=tmp_path / way, **settings)
+        assert (model.spec.lora.rank, model.spec.adapters.width) == (0, 3 if way == "adapters" else 0)
+        kernel = np.asarray(names(model.encoder)["block_0/attention/query/kernel"].value)
+        assert 0.4 < (kernel == 0).mean() < 0.6
