@@ -33,7 +33,9 @@ def merged(model: Any) -> Any:
         variable.assign(read[name]())
     if model is encoder:
         return plain
-    return _with_heads(plain, model.task, {head: values(layer) for head, layer in model.heads.items()})
+    whole = _with_heads(plain, model.task, {head: values(layer) for head, layer in model.heads.items()})
+    whole.directory = getattr(model, "directory", None)  # where run.json tells which rows were held out
+    return whole
 
 
 def load_on(directory: str | os.PathLike, base: Any) -> Any:
