@@ -14,6 +14,7 @@ _HOMES = {
     "build": "tasks.load",
     "load": "tasks.load",
     "save": "tasks.load",
+    "merged": "tasks.adapted",
     "train_tokenizer": "data.vocabulary",
     "load_tokenizer": "text",
     "write_records": "data",

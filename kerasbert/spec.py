@@ -101,6 +101,40 @@ class Adapters:
     activation: str = "gelu"
 
 
+@dataclasses.dataclass(frozen=True)
+class Lora:
+    """Low-rank updates of linear maps (Hu et al., 2021, section 4.1): W + alpha / rank * A B, of which A and B are trained.
+
+    Args:
+        rank: int r, columns of A and rows of B; 0 for none.
+        alpha: float; None for the rank, a factor of 1.
+        targets: which maps, by their paths in a block, such as "attention.query", "attention.key", "attention.output",
+            "feedforward.inner", "feedforward.outer", or in the encoder: "pooler". Of MobileBERT's networks
+            "feedforward.inner" is every one, "feedforward_0.inner" the first.
+    """
+
+    rank: int = 0
+    alpha: float | None = None
+    targets: tuple[str, ...] = ("attention.query", "attention.value")
+
+    @property
+    def scale(self) -> float:
+        """What A B is multiplied by."""
+        return 1.0 if self.alpha is None else self.alpha / self.rank
+
+    def validate(self) -> "Lora":
+        """Refuse settings that mean nothing; returns self."""
+        if self.rank < 0:
+            raise InputError(f"lora.rank must be at least 0. Received: {self.rank}")
+        if self.rank == 0 and self != Lora():
+            raise InputError(f"lora.rank is 0, no adaptation, and {self} has more: give lora.rank (--lora 8)")
+        if self.alpha is not None and not self.alpha > 0:
+            raise InputError(f"lora.alpha must be more than 0. Received: {self.alpha}")
+        if not self.targets:
+            raise InputError("lora.targets is empty, expected paths such as attention.query,attention.value")
+        return self
+
+
 # fields with few values
 CHOICES = {
     "embeddings.kind": ("learned", "sinusoidal", "none"),
@@ -119,7 +153,7 @@ class Spec:
         epsilon: float, of the layer norms.
         initializer: float, standard deviation of the truncated normal.
         pooler: bool, a tanh layer over the first token.
-        adapters: what adapts a trained model; none at its default, and then no file says so.
+        lora, adapters: what adapts a trained model; nothing at their defaults, and then no file says so.
     """
 
     hidden: int = 768
@@ -131,6 +165,7 @@ class Spec:
     attention: Attention = Attention()
     feedforward: FeedForward = FeedForward()
     blocks: Blocks = Blocks()
+    lora: Lora = dataclasses.field(default=Lora(), metadata=LATER)
     adapters: Adapters = dataclasses.field(default=Adapters(), metadata=LATER)
 
     attended = "hidden"  # no field: the path of the width that the heads divide among themselves
@@ -193,6 +228,11 @@ class Spec:
         return self
 
     @property
+    def base(self) -> Self:
+        """Of the model that this one adapts."""
+        return dataclasses.replace(self, lora=Lora(), adapters=Adapters())
+
+    @property
     def longest(self) -> int:
         """Tokens of the longest sequence that has positions."""
         return self.embeddings.positions - self.embeddings.offset
@@ -253,8 +293,10 @@ def check(path: str, value: Any, hint: Any) -> Any:
             if value is None:
                 return None
         elif typing.get_origin(option) is tuple:
-            if isinstance(value, list | tuple) and all(type(item) is int for item in value):
-                return tuple(value)
+            kind = typing.get_args(option)[0]
+            items = value.split(",") if kind is str and isinstance(value, str) else value
+            if isinstance(items, list | tuple) and all(type(item) is kind for item in items):
+                return tuple(items)
         elif option is float and (type(value) is int or type(value) is float):
             if not abs(value) <= sys.float_info.max:  # nan neither; json can hold all of these
                 raise InputError(f"{path} must be a finite number. Received: {value!r:.60}")

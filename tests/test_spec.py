@@ -38,10 +38,14 @@ def test_a_field_that_is_new_is_written_where_it_is_used():
         "embeddings.kind",
         "attention.causal",
         "blocks.bias",
+        "lora.rank",
+        "lora.alpha",
+        "lora.targets",
         "adapters.width",
         "adapters.activation",
     }
     changes = {"embeddings.kind": "none", "attention.causal": True, "blocks.bias": False, "adapters.width": 8}
+    changes |= {"lora.rank": 4, "lora.targets": ["attention.key"]}
     spec = Spec().derive(changes)
     written = leaves(to_dict(spec))
     assert {path: written[path] for path in changes} == changes

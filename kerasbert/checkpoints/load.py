@@ -87,12 +87,12 @@ def import_checkpoint(
         _agree(named, spec, model, folder)
     if spec.blocks.layers > len(found):
         raise InputError(f"{path} holds {len(found)} tensors, too few for the {spec.blocks.layers} layers it claims")
-    shapes = _shapes(family, spec)
+    shapes = shapes_of(family, spec)
     if _without_pooler(content, kind, dialect, kept, shapes):
         spec = spec.derive({"pooler": False})
         shapes = {name: shape for name, shape in shapes.items() if not name.startswith("pooler/")}
 
-    heads, labels, classes = _heads(dialect, spec, content, kind, kept, ignore)
+    heads, labels, classes = heads_of(dialect, spec, content, kind, kept, ignore)
     expected = {f"heads/{head}/{weight}": shape for head, parts in heads.items() for weight, shape in parts.items()}
     # everything is checked before anything is allocated
     coverage = cover(dialect, shapes | expected, found, ignore)
@@ -107,7 +107,7 @@ def import_checkpoint(
             )
     if pair and "classifier" not in heads:
         raise InputError(f"{path} holds no classifier, expected one that reads pairs: leave pair out (--pair)")
-    task = _task(content, kind, heads, classes, pair)
+    task = task_of(content, kind, heads, classes, pair)
     hidden = not spec.pooler and getattr(family.encoder, "label_activation", None)
     if task and hidden and not answers.find(task["kind"]).per_token and "inner/kernel" not in heads["classifier"]:
         task["hidden_layer"] = False  # the released ELECTRA's classifier
@@ -203,7 +203,7 @@ def _architecture(content: Mapping[str, Any]) -> str | None:
     return str(classes[0]) if isinstance(classes, list) and classes[0] is not None else None
 
 
-def _task(
+def task_of(
     content: Mapping[str, Any], architecture: str | None, heads: Mapping[str, Any], classes: int, pair: bool | None
 ) -> dict[str, Any] | None:
     """The task of the heads that a file holds; None for an encoder and for heads of pretraining."""
@@ -217,7 +217,7 @@ def _task(
     return task
 
 
-def _heads(
+def heads_of(
     dialect: Dialect,
     spec: specs.Spec,
     content: Mapping[str, Any],
@@ -252,7 +252,7 @@ def _heads(
     return shapes, labels, classes
 
 
-def _shapes(family: registry.Family, spec: specs.Spec) -> dict[str, Shape]:
+def shapes_of(family: registry.Family, spec: specs.Spec) -> dict[str, Shape]:
     """Shapes of an encoder's weights, nothing allocated."""
     from kerasbert.layers.naming import unallocated
 

@@ -1,5 +1,6 @@
 """Write a model directory as others' checkpoint: Hugging Face (safetensors) and Google's TF1 release format."""
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from kerasbert import answers, registry, text
+from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints import sentence_transformers, source
+from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
@@ -30,18 +33,32 @@ def export_checkpoint(
     """Write a model directory as a checkpoint that others read; the inverse of `import_checkpoint`.
 
     "hf" writes config.json, model.safetensors, vocab.txt, tokenizer.json and tokenizer_config.json, "tf1" writes
-    bert_config.json, bert_model.ckpt and vocab.txt.
+    bert_config.json, bert_model.ckpt and vocab.txt; both have LoRA merged into the matrices. "peft" writes it alone,
+    adapter_config.json and adapter_model.safetensors, with the head.
 
     Args:
         run: a model or run directory, or what else `checkpoints.source` knows.
         path: the folder to write; it appears whole or not at all.
-        target: "hf" or "tf1".
+        target: "hf", "tf1" or "peft".
         overwrite: bool, whether an existing folder is replaced.
 
     Raises:
         InputError: the model has something that the format cannot say.
     """
-    run = source.directory(run)
+    if target == "peft":
+        from kerasbert.checkpoints import peft
+
+        run = source.directory(run)
+        info, tensors = read_model_json(run), read_tensors(run)
+        kind = _class(peft.dialect_of(info.family), info, tensors)
+        read = functools.partial(_read_in_units, tensors, info.task or {})
+        peft.write(run, info, kind, tensors, read, path, overwrite)
+    else:
+        _export(merged_directory(run), path, target, overwrite)  # theirs have no LoRA
+
+
+def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) -> None:
+    """Write all of a model directory."""
     info, tensors = read_model_json(run), read_tensors(run)
     family = registry.family(info.family)
     writers = {"hf": _write_hf, "tf1": _write_tf1}
@@ -102,6 +119,10 @@ def export_checkpoint(
                 _write_hf_tokenizer(folder, tokenizer, info.spec.longest)
 
 
+def _read_in_units(tensors: Safetensors, task: dict[str, Any], name: str) -> np.ndarray:
+    return _in_units(name, tensors.read(name), task)
+
+
 def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:
     """A tensor, that of a regression's head so that it answers in the unit of the targets: others know no mean and std."""
     mean, std = task.get("mean", 0.0), task.get("std", 1.0)
@@ -124,7 +145,11 @@ def _class(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
 
 
 def _check_heads(dialect: Dialect, info: ModelInfo, family: registry.Family, tensors: Safetensors, theirs: str) -> None:
-    """Refuse heads that their class would not compute as we do."""
+    """Refuse adapters, and heads that their class would not compute as we do."""
+    if width := specs.maybe(info.spec, "adapters.width"):
+        raise InputError(
+            f"{info.name} has adapters (adapters.width={width}), which {theirs} has no place for: keep the model directory"
+        )
     heads = set(head_names(tensors)) - set(dialect.own_heads)
     strange = sorted(heads - set(dialect.heads))
     if strange:

@@ -21,6 +21,10 @@ from kerasbert.errors import InputError, nearest
 from kerasbert.storage import files
 
 WEIGHTS = "weights.safetensors"
+ADAPTER, PEFT = (
+    "adapter.json",
+    "adapter_config.json",
+)  # of a directory of an adapter alone, ours and Hugging Face PEFT's
 MANIFEST = "manifest.json"  # of a run's checkpoint: step, files with bytes and sha256, state; written last
 
 
@@ -63,6 +67,11 @@ def check(model: str | os.PathLike) -> str:
             return "model"
         if (path / "config.json").is_file():
             return "hf"
+        if any((path / name).is_file() for name in (ADAPTER, PEFT)):
+            raise InputError(
+                f"{path} holds an adapter alone{_of_base(path)}: give its base (base=DIR, --base DIR), or join "
+                f"them: kerasbert import {path} --base DIR --out RUN"
+            )
         raise InputError(
             f"{path} is no model directory (no model.json), expected a folder that kerasbert wrote, or one of Hugging Face "
             "with config.json and model.safetensors"
@@ -76,6 +85,12 @@ def check(model: str | os.PathLike) -> str:
             raise InputError(f"{run} has no checkpoint of step {step}{_known(found)}")
         return "checkpoint"
     raise _unknown(os.fspath(model))
+
+
+def _of_base(path: Path) -> str:
+    """For which base it says that it is."""
+    found = read_json(path / ADAPTER).get("name") if (path / ADAPTER).is_file() else None
+    return f" of {found}" if found else ""
 
 
 def _unknown(name: str) -> InputError:
@@ -105,7 +120,8 @@ def _or_checkpoint(run: Path, found: list[int]) -> str:
     return f", or take a checkpoint of it: {run}@{found[-1]} (there are {', '.join(map(str, found))})" if found else ""
 
 
-def _temporary() -> Path:
+def temporary() -> Path:
+    """A folder that is gone when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="kerasbert."))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -121,7 +137,7 @@ def _converted(path: str, signature: tuple) -> Path:
     """The model directory made of a Hugging Face folder, once in a process."""
     from kerasbert.checkpoints.load import import_checkpoint
 
-    made = _temporary() / "model"
+    made = temporary() / "model"
     import_checkpoint(path, "hf", out=made, build=False)
     say(
         f"{path} is a Hugging Face folder: read as {read_json(made / 'model.json')['name']} (kerasbert import keeps it)"
@@ -134,7 +150,7 @@ def _checkpoint(run: Path, step: str) -> Path:
     number = steps(run)[-1] if step == "last" else int(step)
     folder = run / "checkpoints" / f"step_{number}"
     manifest = _verified(folder, [WEIGHTS])
-    made = _temporary() / "model"
+    made = temporary() / "model"
     made.mkdir()
     # without the hashes of a finished run's own files
     described = {name: value for name, value in _described(run).items() if name not in ("files", "sha256")}
@@ -143,7 +159,7 @@ def _checkpoint(run: Path, step: str) -> Path:
         shutil.copytree(run / "tokenizer", made / "tokenizer")
     averages = manifest["state"].get("average")
     if averages is None:
-        if (_settings(run).get("optimizer_options") or {}).get("ema"):
+        if (settings_of(run).get("optimizer_options") or {}).get("ema"):
             raise InputError(
                 f"{folder} was written by a version that does not say which numbers are the moving average: let the run "
                 "finish, its model has them"
@@ -174,7 +190,8 @@ def _verified(folder: Path, names: list[str]) -> dict[str, Any]:
     return manifest
 
 
-def _settings(run: Path) -> dict[str, Any]:
+def settings_of(run: Path) -> dict[str, Any]:
+    """The settings that a run was begun with; none of a directory that is no run."""
     settings = read_json(run / "run.json").get("settings") if (run / "run.json").is_file() else {}
     return settings if isinstance(settings, dict) else {}
 
@@ -184,7 +201,7 @@ def _described(run: Path) -> dict[str, Any]:
     if (run / "model.json").is_file():
         # its hashes are those of the finished model's weights
         return {name: value for name, value in read_json(run / "model.json").items() if name not in ("files", "sha256")}
-    settings = _settings(run)
+    settings = settings_of(run)
     name, spec = settings.get("model"), settings.get("spec")
     if not isinstance(name, str) or not isinstance(spec, dict):
         raise InputError(

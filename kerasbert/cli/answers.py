@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kerasbert.cli.parser import Declare, encoding_option, show
+from kerasbert.cli.parser import Declare, base_option, encoding_option, show
 from kerasbert.errors import InputError
 
 LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
@@ -33,7 +33,7 @@ def _predict(options: argparse.Namespace) -> None:
     from kerasbert.tasks.load import load
     from kerasbert.tasks.predict import check_task, longest
 
-    model = load(options.model)
+    model = load(options.model, base=options.base)
     check_task(model)
     longest(model, options.length)
     answer = _Answers(model, options)
@@ -262,6 +262,7 @@ def add(command: Declare) -> None:
         "predict", _predict, "answers for texts, from arguments or stdin (pairs: two columns with a tab between)"
     )
     add.add_argument("model", metavar="RUN")
+    base_option(add)
     add.add_argument("texts", nargs="*", metavar="TEXT")
     add.add_argument("--pair", nargs=2, action="append", metavar=("A", "B"), help="two texts, for a model of pairs")
     add.add_argument(

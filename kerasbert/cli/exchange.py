@@ -3,13 +3,21 @@
 import argparse
 
 from kerasbert import registry
-from kerasbert.cli.parser import Declare, out_options
+from kerasbert.cli.parser import Declare, base_option, out_options
 from kerasbert.errors import InputError
 
 
 def _import(options: argparse.Namespace) -> None:
+    if options.base and (options.dry_run or not options.out):
+        raise InputError("--base joins an adapter with its model, which needs --out RUN")
     if not options.dry_run and not options.out:
         raise InputError("import needs --out RUN, or --dry-run to see what would go where")
+    if options.base:
+        from kerasbert.tasks.load import load, save
+
+        save(load(options.path, base=options.base), options.out, overwrite=options.overwrite)
+        print(options.out)
+        return
     if options.model and "/" in options.model:
         registry.check_name("model", options.model)
     from kerasbert.checkpoints import import_checkpoint
@@ -45,7 +53,8 @@ def _export(options: argparse.Namespace) -> None:
     from kerasbert.tasks.load import load
     from kerasbert.training import results
 
-    model = load(options.model, task=options.task) if options.task else options.model
+    held = options.task or options.base
+    model = load(options.model, task=options.task, base=options.base) if held else options.model
     print(export(model, options.out, length=options.length, overwrite=options.overwrite))
     results.say(f"to load it: {NEEDS}. README.md there has the lines")
 
@@ -56,6 +65,7 @@ def add(command: Declare) -> None:
     add.add_argument("path", metavar="PATH", help="a folder, a file, or a name on the Hugging Face hub")
     add.add_argument("--from", dest="source", default="hf", help="hf, tf1 or keras_hub")
     add.add_argument("--model", metavar="MODEL/SIZE", help="where the checkpoint has no configuration")
+    add.add_argument("--base", metavar="DIR", help="of an adapter alone (ours, or PEFT's): the model that it adapts")
     add.add_argument("--tokenizer", metavar="DIR")
     add.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="tensors to drop")
     add.add_argument("--allow-pickle", action="store_true", help="read a torch pickle, which can run code")
@@ -69,12 +79,13 @@ def add(command: Declare) -> None:
     add = command("export-checkpoint", _export_checkpoint, "a model directory -> another library's format")
     add.add_argument("model", metavar="RUN")
     add.add_argument("out", metavar="PATH")
-    add.add_argument("--to", dest="target", default="hf", help="hf or tf1")
+    add.add_argument("--to", dest="target", default="hf", help="hf or tf1, or peft for LoRA alone")
     add.add_argument("--overwrite", action="store_true", help="replace what PATH holds")
 
     add = command("export", _export, "a SavedModel that takes text, for TF Serving")
     add.add_argument("model", metavar="RUN")
     add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1")
+    base_option(add)
     add.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask")
     add.add_argument("--length", type=int, help="longest text in tokens")
     add.add_argument("--overwrite", action="store_true")

@@ -298,6 +298,12 @@ def out_options(add: argparse.ArgumentParser, required: bool = True) -> None:
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
 
 
+def base_option(add: argparse.ArgumentParser) -> None:
+    add.add_argument(
+        "--base", metavar="DIR", help="where RUN is the directory of an adapter alone: the model it adapts"
+    )
+
+
 def column_options(add: argparse.ArgumentParser) -> None:
     for name in ("text", "text-b", "label"):
         add.add_argument(

@@ -7,7 +7,16 @@ from typing import Any
 
 from kerasbert import registry
 from kerasbert.cli.options import add_options, given
-from kerasbert.cli.parser import Declare, changes_of, column_options, encoding_option, objective_of, set_option, show
+from kerasbert.cli.parser import (
+    Declare,
+    base_option,
+    changes_of,
+    column_options,
+    encoding_option,
+    objective_of,
+    set_option,
+    show,
+)
 from kerasbert.errors import InputError
 from kerasbert.training import interruption
 from kerasbert.training.config import FinetuneConfig, PretrainConfig
@@ -83,7 +92,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     from kerasbert.training.evaluation import evaluate, with_columns
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
-    model = load(options.model)
+    model = load(options.model, base=options.base)
     found = evaluate(
         with_columns(model, **columns) if any(columns.values()) else model,
         options.data,
@@ -136,6 +145,7 @@ def add(command: Declare) -> None:
 
     add = command("evaluate", _evaluate, "metrics of a fine-tuned model")
     add.add_argument("model", metavar="RUN")
+    base_option(add)
     add.add_argument("--data", required=True, metavar="PATH", help="a file, or a folder with a dev or test file")
     add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")

@@ -16,6 +16,7 @@ from kerasbert.inputs import NAMES as INPUT_NAMES
 from kerasbert.inputs import Input, used, with_makers
 from kerasbert.storage import files
 from kerasbert.tasks import predict
+from kerasbert.tasks.adapted import merged
 from kerasbert.tasks.base import TaskKind, kind_of
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.graph import graph_tokenizer
@@ -58,7 +59,7 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
     Raises:
         InputError: `out` is taken, the model has no tokenizer, or the written file answers differently.
     """
-    model, out = predict.as_model(model), Path(out)
+    model, out = merged(predict.as_model(model)), Path(out)
     if not hasattr(model, "spec"):
         model = OwnModel(model)
     if model.tokenizer is None:

@@ -10,7 +10,7 @@ from keras import ops
 
 from kerasbert import registry
 from kerasbert import spec as specs
-from kerasbert.layers import visibility
+from kerasbert.layers import lora, visibility
 from kerasbert.layers.block import stack
 from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.embeddings import Embeddings
@@ -66,6 +66,11 @@ class Encoder(keras.Model):
         serializable(cls)
 
     def build(self, shape=None):
+        with lora.asked(self.spec.lora, self.path):
+            self._build()
+        self.built = True
+
+    def _build(self):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         self.embeddings = self.embeddings_class(spec, name="embeddings", **kwargs)
         self.embeddings.build()
@@ -78,7 +83,6 @@ class Encoder(keras.Model):
         if spec.pooler:
             self.pooler = self.pooler_class(spec.hidden, spec.initializer, name="pooler", **kwargs)
             self.pooler.build((None, spec.hidden))
-        self.built = True
 
     def visible(self, inputs: Mapping[str, Any]) -> Any:
         """bool [B or 1, Q or 1, K], True = may look, or None where everybody sees everything.

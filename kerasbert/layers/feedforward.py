@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.layers import lora
 from kerasbert.layers.backend import fused, on_tpu, project, recompute
 
 ACTIVATIONS = {
@@ -23,15 +24,17 @@ def activate(x, bias, *, activation: str):
 
 
 class Linear(keras.layers.Layer):
-    """x @ kernel + bias on the last axis.
+    """x @ kernel + bias on the last axis; (kernel + scale * lora_a @ lora_b) where the Spec asks for it (`layers.lora`).
 
     Args:
         width: int, units.
         initializer: float, standard deviation of the truncated normal.
         use_bias: bool, whether there is a bias.
-    Call: x [..., H], activation: a name in ACTIVATIONS or None -> [..., width]. Trainable weights: H*width + width.
+    Call: x [..., H], activation: a name in ACTIVATIONS or None -> [..., width]. Trainable weights: H*width + width, and
+        r*(H + width) of a rank r.
     """
 
+    lora: tuple[int, float] | None = None  # rank and scale
     quantizer: Any = (
         None  # what computes x @ kernel + bias instead, in a model that is trained for int8 (layers.quantizer)
     )
@@ -48,16 +51,31 @@ class Linear(keras.layers.Layer):
         self.bias = None
         if self.use_bias:
             self.bias = self.add_weight(shape=(self.width,), initializer="zeros", name="bias")
+        self.lora = lora.settings_of(self.path, (shape[-1], self.width))
+        if self.lora is not None:
+            # uniform in 1/sqrt(H), as in the authors' code and PEFT. Differs: the paper says a normal
+            uniform = keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
+            rank = self.lora[0]
+            self.lora_a = self.add_weight(shape=(shape[-1], rank), initializer=uniform, name="lora_a")
+            self.lora_b = self.add_weight(shape=(rank, self.width), initializer="zeros", name="lora_b")
 
     def call(self, x, activation=None):
         if self.quantizer is not None:
             bias = ops.zeros((self.width,), self.compute_dtype) if self.bias is None else self.bias
-            x = self.quantizer.linear(x, self.kernel, bias)
+            x = self.quantizer.linear(x, self.merged(), bias)
             return x if activation is None else ACTIVATIONS[activation](x)
+        update = None if self.lora is None else project(project(x, self.lora_a), self.lora_b) * self.lora[1]
         x = project(x, self.kernel)
+        x = x if update is None else x + update
         if activation is not None:
             return activate(x, self.bias, activation=activation)
         return x if self.bias is None else x + self.bias
+
+    def merged(self) -> Any:
+        """The one matrix that it computes with: [H, width]."""
+        if self.lora is None:
+            return self.kernel
+        return self.kernel + ops.matmul(self.lora_a, self.lora_b) * self.lora[1]
 
     def compute_output_shape(self, shape):
         return (*shape[:-1], self.width)

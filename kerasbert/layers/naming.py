@@ -1,7 +1,8 @@
 """Names of weights: `block_3/attention/query/kernel` relative to the encoder, `heads/mlm/bias` for what sits on it."""
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import keras
@@ -29,6 +30,37 @@ def _after(path: str, folder: str) -> str:
 def values(model: Any) -> dict[str, np.ndarray]:
     """Weight name -> its value as float32 (`ops.convert_to_numpy` of a variable warns under numpy 2)."""
     return {name: ops.convert_to_tensor(variable).numpy().astype("float32") for name, variable in names(model).items()}
+
+
+def adapting(spec: Any, pooler: bool = False) -> str:
+    """The regular expression (of `re.match`) of the weights that adapt a model; those of heads are among them.
+
+    Norms are trained beside adapters (Houlsby et al., 2019, section 2.1), and a pooler that is new.
+    """
+    norms = "|/(?:gamma|beta)$" if spec.adapters.width else ""
+    return rf"heads/|{'pooler/|' if pooler else ''}.*(?:/lora_[ab]$|_adapter/{norms})"
+
+
+def adapts(spec: Any, name: str, pooler: bool = False) -> bool:
+    """Whether the weight of that name is no longer the base's."""
+    return re.match(adapting(spec, pooler), name) is not None
+
+
+def sharing(build: Callable[[], Any], base: Any, own: Collection[str]) -> Any:
+    """A model whose weights are those of `base` in memory, the very same, but for the names in `own` and what it has not.
+
+    Keras has no public way to build a model around variables that are there: `_value` is what a variable holds, None
+    until it is given memory; tests/tasks/test_adapted.py fails if that moves.
+    """
+    with unallocated():
+        model = build()
+    lent = names(base)
+    for name, variable in names(model).items():
+        if name in own or name not in lent:
+            variable._deferred_initialize()
+        else:
+            variable._value, variable._initializer = lent[name]._value, None
+    return model
 
 
 @contextlib.contextmanager

@@ -72,7 +72,7 @@ class ElectraSpec(Spec):
         def scaled(value: Any) -> Any:
             return tuple(map(scaled, value)) if isinstance(value, tuple) else max(1, round(share * value))
 
-        return self.derive(
+        return self.base.derive(
             {
                 "hidden": scaled(self.hidden),
                 "attention.heads": scaled(self.attention.heads),

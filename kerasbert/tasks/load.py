@@ -1,18 +1,21 @@
 """Model directories -> models: an encoder, or a task's model."""
 
-import dataclasses
 import os
+from pathlib import Path
 from typing import Any
 
 import keras
 
 from kerasbert import checkpoints, registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints import source
+from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
+from kerasbert.layers.naming import values
+from kerasbert.storage import files
+from kerasbert.tasks.adapted import load_on
 from kerasbert.tasks.model import TaskModel
-from kerasbert.tasks.task import Task
+from kerasbert.tasks.task import Task, task_of
 from kerasbert.text.base import Tokenizer
 
 
@@ -28,7 +31,12 @@ def build(name: str, **changes: Any) -> Any:
 
 
 def save(
-    model: Any, directory: str | os.PathLike, *, tokenizer: Tokenizer | None = None, overwrite: bool = False
+    model: Any,
+    directory: str | os.PathLike,
+    *,
+    tokenizer: Tokenizer | None = None,
+    overwrite: bool = False,
+    adapter: bool = False,
 ) -> None:
     """Write a model directory, which every command and `load` take: Spec, weights, tokenizer, task and labels.
 
@@ -37,6 +45,8 @@ def save(
         directory: the directory to make.
         tokenizer: of an encoder that has none yet; by default the model's `.tokenizer`.
         overwrite: replace what the directory holds.
+        adapter: write what adapts the base alone, LoRA or adapters with norms, a pooler and the head; `load(DIR, base=...)`
+            puts it onto the base again.
 
     Raises:
         InputError: another kind of model, a model without a tokenizer, or a directory that is taken.
@@ -47,6 +57,19 @@ def save(
             f"save takes an encoder or a task's model, received {type(model).__name__}: save the encoder that it holds, "
             "or the whole by model.save('FILE.keras')"
         )
+    about: dict[str, Any] = {
+        "name": encoder.model_name or registry.family_of(encoder).name,
+        "task": task.to_json() if isinstance(task, Task) else task,
+        "labels": model.labels if task else None,
+        "plugin": registry.plugin_of(encoder),
+    }
+    if adapter:
+        about["heads"] = (
+            {head: values(layer) for head, layer in model.heads.items()} if isinstance(task, Task) else None
+        )
+        with files.new_directory(directory, overwrite) as folder:
+            adapters.write_adapter(Path(folder), spec=encoder.spec, arrays=values(encoder), **about)
+        return
     tokenizer = tokenizer or getattr(model, "tokenizer", None) or encoder.tokenizer
     if tokenizer is None:
         raise InputError("the model has no tokenizer: give tokenizer=kb.load_tokenizer(DIR)")
@@ -60,20 +83,19 @@ def save(
         replace=overwrite,
         encoder=encoder,
         heads=model.heads if task else None,  # of an imported encoder: arrays by name
-        name=encoder.model_name or registry.family_of(encoder).name,
         tokenizer=tokenizer,
-        task=task.to_json() if isinstance(task, Task) else task,
-        labels=model.labels if task else None,
-        plugin=registry.plugin_of(encoder),
+        **about,
     )
 
 
-def load(directory: str | os.PathLike, task: str | None = None) -> Any:
+def load(directory: str | os.PathLike, task: str | None = None, base: Any = None) -> Any:
     """The model of a directory, with `.tokenizer`, `.labels` and `.spec`.
 
     Args:
         directory: a model or run directory, RUN@STEP of a run's checkpoint, a Hugging Face folder, or a `.keras` file.
         task: str, a task whose heads pretraining has left in the directory: "fill-mask".
+        base: of a directory of an adapter alone, ours or Hugging Face PEFT's: the directory of the model that it adapts, or
+            that model, loaded: then all adapters of it share its weights in memory.
 
     Returns:
         The task's model for a fine-tuned one, else the encoder (heads of pretraining are left out).
@@ -84,6 +106,8 @@ def load(directory: str | os.PathLike, task: str | None = None) -> Any:
     if os.fspath(directory).endswith(".keras") and os.path.isfile(directory):
         _ = [*registry.families()]  # their classes are known to Keras once they are imported
         return keras.saving.load_model(directory)
+    if base is not None:
+        return load_on(directory, base)
     path = source.directory(directory)
     encoder, info = checkpoints.load_encoder(path)
     declared = task_of(info) if task is None else registry.task(task)
@@ -104,13 +128,3 @@ def load(directory: str | os.PathLike, task: str | None = None) -> Any:
         checkpoints.load_weights(path, head, f"{prefix}{name}/")
     model.directory = directory  # where run.json tells which rows were held out
     return model
-
-
-def task_of(info: checkpoints.ModelInfo) -> Task | None:
-    """The task of a model directory; None for a bare encoder."""
-    if info.task is None:
-        return None
-    task = Task.from_json(info.task)
-    if info.labels and not task.labels:
-        task = dataclasses.replace(task, labels={label: label for label in info.labels})
-    return task

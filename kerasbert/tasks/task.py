@@ -236,3 +236,13 @@ def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[R
             np.concatenate([rows.targets, targets.astype(rows.targets.dtype)]) if array else [*rows.targets, *targets]
         )
     return Rows(texts, targets), (np.arange(len(texts)) < len(texts) - len(unlabelled)).astype("float32")
+
+
+def task_of(info: Any) -> Task | None:
+    """The task of a model directory; None for a bare encoder."""
+    if info.task is None:
+        return None
+    task = Task.from_json(info.task)
+    if info.labels and not task.labels:
+        task = dataclasses.replace(task, labels={label: label for label in info.labels})
+    return task

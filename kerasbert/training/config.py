@@ -254,6 +254,12 @@ class FinetuneConfig(LabelledConfig):
 
     learning_rate: float = 5e-5
     patience: int | None = option(None, "evaluations without improvement before it stops")
+    lora: int | None = option(
+        None, "train low-rank updates of frozen matrices; further: --set lora.alpha=16", least=1, metavar="RANK"
+    )
+    adapters: int | None = option(
+        None, "train bottlenecks behind frozen sublayers, and the norms", least=1, metavar="WIDTH"
+    )
     keep_head: bool = option(False, "go on with the head of a fine-tuned RUN (after pruning or trimming it)")
     text_column: str | None = option(None, "column of the text in your files", metavar="NAME")
     text_b_column: str | None = option(None, "column of the text b in your files", metavar="NAME")

@@ -11,12 +11,14 @@ import keras
 
 from kerasbert import checkpoints, registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints import source
+from kerasbert.checkpoints import adapters, source
+from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.inputs import numbers
 from kerasbert.layers.encoder import Encoder
-from kerasbert.layers.naming import names
+from kerasbert.layers.naming import names, values
+from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
 from kerasbert.tasks.load import task_of
@@ -24,7 +26,7 @@ from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task, find_task
 from kerasbert.tasks.token_cache import TokenCache
-from kerasbert.training import results
+from kerasbert.training import freezing, results
 from kerasbert.training.best import BestWeights
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, configured
 from kerasbert.training.constraints import Constraint
@@ -75,6 +77,8 @@ class FineTuning(Job):
             language=config.language
         )
         self.changes, options = parted(config.changes)
+        self.changes |= {"lora.rank": config.lora} if config.lora else {}
+        self.changes |= {"adapters.width": config.adapters} if config.adapters else {}
         task = task.optioned(options)
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
@@ -102,7 +106,7 @@ class FineTuning(Job):
 
     def build(self):
         config, old = self.config, self.old
-        self.encoder, self.name, self.digest = _encoder(self.source, self.changes, config.precision)
+        self.encoder, self.name, self.digest = _encoder(self.source, self.changes, config)
         begun_with = "new" if old is None else old["settings"].get("pooler")
         self.new_pooler = (
             not config.keep_head
@@ -111,7 +115,7 @@ class FineTuning(Job):
             and begun_with == "new"
         )
         if self.new_pooler:
-            self.encoder = _with_pooler(self.encoder, self.name, config)
+            self.encoder = _changed(self.encoder, {"pooler": True}, self.name, config)
         self.longest = _longest(self.encoder, config.length, old, self.task.length if config.keep_head else None)
         reads: dict[str, Any] = {"kind": self.task.how, "declared": predict.declared(self.encoder)}
         reads["settings"] = numbers(reads["declared"], self.encoder.tokenizer, self.task.settings)
@@ -132,6 +136,14 @@ class FineTuning(Job):
                 checkpoints.load_weights(self.source, layer, f"heads/{head}/")
         self.heads = program.model.heads
         return program
+
+    def frozen(self):
+        about = {
+            "freeze": self.config.freeze,
+            "projection": self.constraint,
+            "pooler": "new" if self.new_pooler else "",
+        }
+        return freezing.patterns_of(self.encoder.spec, about)
 
     def description(self):
         config = self.config
@@ -170,6 +182,16 @@ class FineTuning(Job):
         held = self.dev, self.dev_rows, self.longest, Path(run.directory), self.config.patience, self.constraint
         return BestWeights(program.model, self.task, *held)
 
+    def finish(self, run):
+        spec = self.encoder.spec
+        if not hasattr(spec, "base") or spec == spec.base:
+            return
+        about = {name: value for name, value in self.model().items() if name not in ("encoder", "heads", "tokenizer")}
+        heads = {head: values(layer) for head, layer in self.heads.items()}
+        with files.new_directory(Path(run.directory) / "adapter", replace=True) as folder:
+            about |= {"heads": heads, "pooler": self.new_pooler, "arrays": values(self.encoder)}
+            adapters.write_adapter(folder, spec=spec, **about)
+
     def trained(self, evaluation):
         for line in evaluation.state.get("remarks", ()):
             results.say(f"dev, best weights: {line}", self.config.quiet)
@@ -188,7 +210,7 @@ def go_on(
         InputError: an encoder without a task; `purpose` says what the task is wanted for.
     """
     if task is None:
-        run = source.directory(run)
+        run = merged_directory(run)
         task = task_of(checkpoints.read_model_json(run))
         if task is None:
             raise InputError(f"{run} is not fine-tuned: give the task to {purpose} it for, or fine-tune it first")
@@ -209,10 +231,32 @@ def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str,
     return others, {name.removeprefix(TASK): value for name, value in of_task.items()}
 
 
-def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tuple[Any, str, str]:
-    """The encoder to train, its name, and the hash of its weights."""
-    if set(changes or {}) - {"dropout", "attention.dropout"}:
-        raise InputError(f"cannot change {', '.join(changes or ())} of trained weights: only dropout may change")
+def _encoder(model: Any, changes: Mapping[str, Any], config: FinetuneConfig) -> tuple[Any, str, str]:
+    """The encoder to train, its name, and the hash of the weights that it starts from."""
+    adapted = {path: value for path, value in changes.items() if path.startswith(("lora.", "adapters."))}
+    changes = {path: value for path, value in changes.items() if path not in adapted}
+    if set(changes) - {"dropout", "attention.dropout"}:
+        raise InputError(
+            f"cannot change {', '.join(changes)} of trained weights: dropout may change, lora.* and adapters.* may be added"
+        )
+    encoder, name, digest = _held(model, changes, config.precision)
+    if not adapted:
+        return encoder, name, digest
+    specs.derive(encoder.spec, adapted)  # refuses a path of a family that has no such thing
+    if encoder.spec != encoder.spec.base:
+        raise InputError(
+            f"{name} is adapted already ({_adaptation(encoder.spec)}): leave {', '.join(adapted)} out to train that further, "
+            "or start from its base, or from kb.merged of it"
+        )
+    return _changed(encoder, adapted, name, config), name, digest
+
+
+def _adaptation(spec: Any) -> str:
+    return f"lora.rank {spec.lora.rank}, adapters.width {spec.adapters.width}"
+
+
+def _held(model: Any, changes: Mapping[str, Any], policy: str) -> tuple[Any, str, str]:
+    """The encoder of a directory, or of a model itself."""
     if not isinstance(model, str | os.PathLike):
         encoder = getattr(model, "encoder", model)
         if changes or policy != "float32":
@@ -222,7 +266,7 @@ def _encoder(model: Any, changes: Mapping[str, Any] | None, policy: str) -> tupl
         return encoder, encoder.model_name or registry.family_of(encoder).name, results.digest_of(encoder)
     info = checkpoints.read_model_json(model)
     with precision(policy):
-        encoder = registry.family(info.family).encoder(specs.derive(info.spec, changes or {}))
+        encoder = registry.family(info.family).encoder(specs.derive(info.spec, changes))
         encoder.build()
         encoder.model_name = info.name
     checkpoints.load_weights(model, encoder)
@@ -239,17 +283,20 @@ def _lacks_pooler(encoder: Encoder, name: str) -> bool:
     return specs.maybe(had, "pooler", False) and not specs.maybe(encoder.spec, "pooler")
 
 
-def _with_pooler(encoder: Encoder, name: str, config: FinetuneConfig) -> Any:
-    """The same encoder with a pooler that starts at random: others' classifiers have one, without it none is exported."""
+def _changed(encoder: Encoder, changes: Mapping[str, Any], name: str, config: FinetuneConfig) -> Any:
+    """The same encoder with parts that start as new: an adaptation, or a pooler.
+
+    Others' classifiers have a pooler, without it none is exported.
+    """
     keras.utils.set_random_seed(config.seed)
     with precision(config.precision):
-        made = built(registry.family(name.partition("/")[0]), encoder.spec.derive({"pooler": True}), name)
+        changed = built(registry.family(name.partition("/")[0]), specs.derive(encoder.spec, changes), name)
     had = names(encoder)
-    for weight, variable in names(made).items():
+    for weight, variable in names(changed).items():
         if weight in had:
             variable.assign(had[weight])
-    made.tokenizer, made.labels = encoder.tokenizer, encoder.labels
-    return made
+    changed.tokenizer, changed.labels = encoder.tokenizer, encoder.labels
+    return changed
 
 
 def _longest(encoder: Encoder, length: int | None, old: Mapping[str, Any] | None, before: int | None) -> int:

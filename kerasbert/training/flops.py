@@ -1,8 +1,9 @@
 """How much arithmetic an update is, estimated, and how much the device could do.
 
-Assumptions: products of matrices only (2 per multiply-add), backward = 2 x forward, useful tokens (no padding), nothing
-for recomputation; attention sees the mean length of a sequence (PaLM, Chowdhery et al., 2022, appendix B). For BERT-base,
-32 x 128 without padding, that is 2.24e12; XLA's cost analysis of the compiled step counts 2.31e12.
+Assumptions: products of matrices only (2 per multiply-add), backward = 2 x forward (for frozen matrices too), useful tokens
+(no padding), nothing for recomputation, LoRA and adapters (under 3%); attention sees the mean length of a sequence (PaLM,
+Chowdhery et al., 2022, appendix B). For BERT-base, 32 x 128 without padding, that is 2.24e12; XLA's cost analysis of the
+compiled step counts 2.31e12.
 """
 
 import os

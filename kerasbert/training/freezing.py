@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError, nearest
-from kerasbert.layers.naming import names
+from kerasbert.layers.naming import adapting, names
 from kerasbert.training.optimizers import compiled
 
 SHORT = {"encoder": r"^(?!heads/|pooler/)"}  # a pooler may be new, as heads are
@@ -41,6 +41,21 @@ def freeze(model: Any, patterns: Sequence[str]) -> list[Any]:
     for variable in frozen:
         variable.trainable = False
     return frozen
+
+
+def patterns_of(spec: Any, settings: Mapping[str, Any]) -> list[str]:
+    """What a run leaves as it is: what was asked for, and of an adapted model all that does not adapt it.
+
+    Args:
+        spec: of the encoder.
+        settings: of run.json: freeze, pooler ("new" where it starts at random), projection (a constraint is about the
+            base's weights: then all of them are trained).
+    """
+    asked: list[str] = [*(settings.get("freeze") or ())]
+    adapted = hasattr(spec, "base") and spec != spec.base
+    if adapted and not settings.get("projection"):
+        asked.append(f"^(?!{adapting(spec, settings.get('pooler') == 'new')})")
+    return asked
 
 
 def told(model: Any) -> list[str]:

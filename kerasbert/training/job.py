@@ -1,7 +1,7 @@
 """One skeleton for whatever is trained: build it, open its run or go on with it, train, keep the weights, write the model."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,10 @@ class Job:
         """The program, built under the strategy's scope, from the seed or trained weights."""
         raise NotImplementedError
 
+    def frozen(self) -> Sequence[str]:
+        """Patterns of the weights that are left as they are (`training.freezing`); called after `build`."""
+        return self.config.freeze or ()
+
     def description(self) -> dict[str, Any]:
         """What the result depends on beside the options, as json; called after `build`."""
         raise NotImplementedError
@@ -90,6 +94,9 @@ class Job:
     def trained(self, evaluation: Any) -> None:
         """After the last update."""
 
+    def finish(self, run: Run) -> None:
+        """Write what the run leaves beside its model, whose weights are final now."""
+
     def result(self, run: Run) -> keras.Model:
         """What the training function returns."""
         with run.local() as folder:
@@ -107,7 +114,7 @@ def run(job: Job) -> keras.Model:
         for rows, accumulate in job.batches():
             check_batch(rows, accumulate, job.devices.num_replicas_in_sync)
         program = job.build()
-        frozen = freezing.freeze(program.model, job.config.freeze or ())
+        frozen = freezing.freeze(program.model, job.frozen())
     try:
         return _trained(job, program)
     finally:
@@ -138,6 +145,7 @@ def _trained(job: Job, program: Objective) -> keras.Model:
     else:
         take_average(trainer.core.optimizer)
     if trainer.chief:
+        job.finish(opened)
         results.write(opened, **job.model())
     multiworker.barrier(job.devices)
     return job.result(opened)

@@ -66,6 +66,10 @@ class Pretraining(Job):
         first = opened[self.phases[0].data]
         self.tokenizer = text.load_tokenizer(os.path.join(first.directory, "tokenizer"))
         self.source = _Source(model, config.init, config.changes, self.tokenizer)
+        if hasattr(self.source.spec, "base") and self.source.spec != self.source.spec.base:
+            raise InputError(
+                "lora and adapters adapt a trained model: fine-tune with them, and pretrain without (kb.merged)"
+            )
         self.settings = _settings(config, self.source)
         self.held_out = _held_out(self.phases, opened, config.held_out, config.evaluate_every)
         for held in {id(held): held for held in [*opened.values(), *(self.held_out or [])]}.values():

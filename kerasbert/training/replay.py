@@ -20,7 +20,7 @@ from kerasbert.layers.naming import names
 from kerasbert.objectives.base import Objective
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task
-from kerasbert.training.freezing import freeze
+from kerasbert.training.freezing import freeze, patterns_of
 from kerasbert.training.nonfinite import FORMAT
 from kerasbert.training.trainer import assign, precision
 
@@ -50,7 +50,7 @@ def replay(dump: str | os.PathLike) -> dict[str, Any]:
     with np.load(folder / "batch.npz") as arrays:
         batch = {name: tf.convert_to_tensor(arrays[name]) for name in arrays.files}
     program = _program(content, batch)
-    freeze(program.model, content["settings"].get("freeze") or ())
+    freeze(program.model, patterns_of(program.model.spec, content["settings"]))
     variables = names(program.model)
     assign(Safetensors(folder / "weights.safetensors"), variables)
     again = _Again(program, batch, content)

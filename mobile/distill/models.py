@@ -8,7 +8,7 @@ from typing import Any
 
 from kerasbert import checkpoints, registry, text
 from kerasbert import spec as specs
-from kerasbert.checkpoints import source
+from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.layers.encoder import Encoder
@@ -44,7 +44,7 @@ class Source:
 
 def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.ModelInfo, Any]:
     """Where the teacher lies, what its model.json says, its tokenizer."""
-    path = source.directory(directory)
+    path = merged_directory(directory)
     info = checkpoints.read_model_json(path)
     teacher = Source(info.family, info.name, info.spec, path, digest=results.digest(path))
     return teacher, info, _tokenizer(path, "the teacher")

@@ -25,6 +25,7 @@ from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
 from kerasbert.mobile.tflite import buckets, convert, metadata
 from kerasbert.storage import files
 from kerasbert.tasks import predict
+from kerasbert.tasks.adapted import merged
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.task import answerable
 from kerasbert.text.base import Tokenizer
@@ -229,14 +230,14 @@ def _file(
 
 def _open(run: Any, task: str | None = None) -> tuple[Any, str]:
     """The model of a directory, or the model itself, and its name such as `bert/base`."""
-    if not isinstance(run, str | os.PathLike):
-        name = ""
-    else:
+    name = ""
+    if isinstance(run, str | os.PathLike):
         from kerasbert.checkpoints import read_model_json, source
         from kerasbert.tasks.load import load
 
         run = source.directory(run)
         name, run = read_model_json(run).name, load(run, task)
+    run = merged(run)
     if run.tokenizer is None:
         raise InputError(
             "the model has no tokenizer, and a phone gets text: put one into the model directory's tokenizer/"

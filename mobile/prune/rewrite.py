@@ -7,6 +7,7 @@ import numpy as np
 
 from kerasbert import checkpoints, registry, text
 from kerasbert.checkpoints import source
+from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.spec import Spec
@@ -24,7 +25,7 @@ def read(run: str | os.PathLike) -> tuple[checkpoints.ModelInfo, Tensors]:
     Raises:
         InputError: no model directory, or the run is not finished.
     """
-    path = source.directory(run)
+    path = merged_directory(run)
     info, tensors = checkpoints.read_model_json(path), checkpoints.read_tensors(path)
     return info, {name: tensors.read(name) for name in tensors.names()}
 

@@ -1,0 +1,79 @@
+"""Low-rank adaptation of linear maps (Hu et al., 2021): which of them are given an A and a B when they are built."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from kerasbert.errors import InputError, nearest
+from kerasbert.spec import Lora
+
+_asked: list["_Asked"] = []
+
+
+class _Asked:
+    """What is asked for while an encoder is built, and which maps there were."""
+
+    def __init__(self, lora: Lora, folder: str):
+        self.lora, self.folder = lora, folder
+        self.seen: set[str] = set()
+
+
+@contextlib.contextmanager
+def asked(lora: Lora, folder: str) -> Iterator[None]:
+    """Within it, the maps that the Spec names are built with a low-rank update.
+
+    Args:
+        lora: of the Spec.
+        folder: path of the encoder that is built.
+
+    Raises:
+        InputError: a target that no map of the encoder has; the nearest is named.
+    """
+    _asked.append(_Asked(lora, folder))
+    try:
+        yield
+        seen = _asked[-1].seen
+    finally:
+        _asked.pop()
+    for target in lora.targets if lora.rank else ():
+        if not seen & {target} and target not in map(without_numbers, seen):
+            raise InputError(
+                f"lora.targets: no linear map {target!r}. Nearest: {nearest(target, seen)!r}. All: {', '.join(sorted(seen))}"
+            )
+
+
+def settings_of(path: str, shape: tuple[int, int]) -> tuple[int, float] | None:
+    """Rank and scale of the map at a path that is being built; None where it is not adapted.
+
+    Raises:
+        InputError: the rank is above what the matrix can have.
+    """
+    if not _asked or not _asked[-1].lora.rank:
+        return None
+    lora, target = _asked[-1].lora, target_of(path.removeprefix(f"{_asked[-1].folder}/"))
+    _asked[-1].seen.add(target)
+    if target not in lora.targets and without_numbers(target) not in lora.targets:
+        return None
+    if lora.rank > min(shape):
+        raise InputError(
+            f"lora.rank is {lora.rank}, expected at most {min(shape)}: {target} is a matrix of {shape[0]} x {shape[1]}"
+        )
+    return lora.rank, lora.scale
+
+
+def target_of(layer: str) -> str:
+    """The path of a layer in its block, or in the encoder where it is in none.
+
+    >>> target_of("block_3/attention/query")
+    'attention.query'
+    """
+    return re.sub(r"^block_\d+/", "", layer).replace("/", ".")
+
+
+def without_numbers(target: str) -> str:
+    """The path of a layer of which a block has several.
+
+    >>> without_numbers("feedforward_0.inner")
+    'feedforward.inner'
+    """
+    return re.sub(r"_\d+(?=\.|$)", "", target)
