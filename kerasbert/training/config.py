@@ -94,6 +94,13 @@ class TrainConfig:
         metavar="PATTERN",
         python="Regular expressions; see `training.freezing`",
     )
+    unfreeze: int | None = option(
+        None,
+        "train heads and pooler first, every N updates one layer more from the top",
+        least=1,
+        metavar="N",
+        python="See `training.optimizers.starts`",
+    )
 
     def __post_init__(self):
         _check(self)
