@@ -47,6 +47,10 @@ def export_checkpoint(
     writers = {"hf": _write_hf, "tf1": _write_tf1}
     if target not in writers or target not in family.names:
         raise unknown("checkpoint format", target, family.names or writers, ", ".join(family.names) or "none")
+    if layers := (info.task or {}).get("layers"):
+        raise InputError(
+            f"their classes read the last layer, the head of {run} reads layers {layers!r}: export a SavedModel or a .tflite"
+        )
     dialect: Dialect = family.names[target]
     kind = _class(dialect, info, tensors) if target == "hf" else None
     dialect = dialect.of(kind)

@@ -31,7 +31,8 @@ def evaluate(
     Returns:
         {"task", "rows": what was measured on, "examples", "truncated": texts that lost their end, "length", "metrics":
         {name: value}, "remarks": lines}; of a task with labels also "labels": {name: {"precision", "recall", "f1",
-        "roc_auc" (against the rest), "rows"}}, and of a classification "confusion": rows by [label][answer].
+        "roc_auc" (against the rest), "rows"}}, and of a classification "confusion": rows by [label][answer]; of a
+        task that reads a mix of the layers "layers": {"gamma", "shares": of the embeddings and of each layer}.
 
     Raises:
         InputError: no task, files, columns, labels; a folder with training rows alone.
@@ -52,6 +53,7 @@ def evaluate(
         "length": longest,
         "metrics": task.measured(outputs, rows.targets, encoded),
         **task.how.details(task, outputs, rows.targets, encoded),
+        **model.told(),
         "remarks": [*encoded.told("", longest), *task.how.remarks(task, outputs, rows.targets)],
     }
 

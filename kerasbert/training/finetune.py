@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from kerasbert import checkpoints, registry
+from kerasbert import checkpoints, registry, report
 from kerasbert import spec as specs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.directory import built
@@ -75,7 +75,7 @@ class FineTuning(Job):
             language=config.language
         )
         self.changes, options = parted(config.changes)
-        task = task.optioned(options)
+        task = dataclasses.replace(task.optioned(options), layers=config.layers or task.layers)
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
@@ -177,6 +177,9 @@ class FineTuning(Job):
         self.task = self.task.optioned(options)
         for name, value in options.items():
             results.say(f"dev, best weights: {name} is {value}", self.config.quiet)
+        mix = {name: value for name, value in evaluation.state.get("dev", {}).items() if name == "layers"}
+        for title, header, cells in report.label_tables(mix):
+            results.say(f"dev, best weights: {title}\n{report.table(header, cells)}", self.config.quiet)
 
 
 def go_on(
@@ -281,7 +284,11 @@ def _with_head_of(model: Any, task: Task) -> Task:
         )
     kept = task_of(info)
     assert kept is not None  # there is one in `info`
-    same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer")}
+    if task.layers not in ("last", kept.layers):
+        raise InputError(
+            f"the head of {model} reads layers {kept.layers!r}, received {task.layers!r}: leave layers out"
+        )
+    same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer", "layers")}
     same |= {name: {**getattr(kept, name), **getattr(task, name)} for name in ("settings", "options")}
     return dataclasses.replace(task, **same)
 
