@@ -42,15 +42,11 @@ def export_checkpoint(
         InputError: the model has something that the format cannot say.
     """
     run = source.directory(run)
-    info, tensors = read_model_json(run), read_tensors(run)
+    info, tensors = _read(run)
     family = registry.family(info.family)
     writers = {"hf": _write_hf, "tf1": _write_tf1}
     if target not in writers or target not in family.names:
         raise unknown("checkpoint format", target, family.names or writers, ", ".join(family.names) or "none")
-    if layers := (info.task or {}).get("layers"):
-        raise InputError(
-            f"their classes read the last layer, the head of {run} reads layers {layers!r}: export a SavedModel or a .tflite"
-        )
     dialect: Dialect = family.names[target]
     kind = _class(dialect, info, tensors) if target == "hf" else None
     dialect = dialect.of(kind)
@@ -104,6 +100,20 @@ def export_checkpoint(
             _write_vocabulary(folder, tokenizer)
             if target == "hf":
                 _write_hf_tokenizer(folder, tokenizer, info.spec.longest)
+
+
+def _read(run: Path) -> tuple[ModelInfo, Safetensors]:
+    """What a model directory holds.
+
+    Raises:
+        InputError: its head reads other layers than the last.
+    """
+    info = read_model_json(run)
+    if layers := (info.task or {}).get("layers"):
+        raise InputError(
+            f"their classes read the last layer, the head of {run} reads layers {layers!r}: export a SavedModel or a .tflite"
+        )
+    return info, read_tensors(run)
 
 
 def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:

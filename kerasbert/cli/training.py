@@ -8,7 +8,16 @@ from typing import Any
 
 from kerasbert import registry
 from kerasbert.cli.options import add_options, flags, given
-from kerasbert.cli.parser import Declare, changes_of, column_options, encoding_option, objective_of, set_option, show
+from kerasbert.cli.parser import (
+    Declare,
+    changes_of,
+    column_options,
+    encoding_option,
+    ensemble_option,
+    objective_of,
+    set_option,
+    show,
+)
 from kerasbert.errors import InputError
 from kerasbert.training import interruption
 from kerasbert.training.config import FinetuneConfig, PretrainConfig
@@ -139,11 +148,11 @@ def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
 
 def _evaluate(options: argparse.Namespace) -> None:
     from kerasbert import report
-    from kerasbert.tasks.load import load
+    from kerasbert.tasks.predict import together
     from kerasbert.training.evaluation import evaluate, with_columns
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
-    model = load(options.model)
+    model = together([options.model, *options.ensemble] if options.ensemble else options.model)
     found = evaluate(
         with_columns(model, **columns) if any(columns.values()) else model,
         options.data,
@@ -200,6 +209,7 @@ def add(command: Declare) -> None:
 
     add = command("evaluate", _evaluate, "metrics of a fine-tuned model")
     add.add_argument("model", metavar="RUN")
+    ensemble_option(add)
     add.add_argument("--data", required=True, metavar="PATH", help="a file, or a folder with a dev or test file")
     add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")

@@ -20,7 +20,7 @@ def evaluate(
     """Metrics of a fine-tuned model.
 
     Args:
-        model: a run's directory or a loaded model.
+        model: a run's directory or a loaded model; a list of them answers as one (`tasks.ensemble`).
         data: a file with the task's columns, a folder, or rows in memory as `finetune` takes them. Of the file that a run
             held rows out of these rows count; of a folder its dev file, else what the run held out, else its test file.
         length: int, tokens a text may have; the length of the task's training by default.
@@ -37,7 +37,7 @@ def evaluate(
     Raises:
         InputError: no task, files, columns, labels; a folder with training rows alone.
     """
-    model = predict.as_model(model)
+    model = predict.together(model)
     predict.check_task(model)
     task = model.task
     rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)

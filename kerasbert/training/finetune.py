@@ -80,7 +80,8 @@ class FineTuning(Job):
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
         held = checkpoints.read_model_json(self.source).task if isinstance(self.source, Path) else None
-        task = task.how.started(task, held or {})
+        self.before = held or {}
+        task = task.how.started(task, self.before)
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)
         self.old = None if config.overwrite else run_in(config.out)
@@ -159,7 +160,11 @@ class FineTuning(Job):
     def lines(self):
         lines = [*self.split.lines, *self.train.told("train: ", self.longest), *self.dev.told("dev: ", self.longest)]
         new = "the model has no pooler (a masked LM has none): a new one starts at random, as in transformers"
-        return [new, *lines] if self.new_pooler else lines
+        lines = [new, *lines] if self.new_pooler else lines
+        if self.before and not self.config.keep_head:
+            name = self.before.get("name", self.before.get("kind"))
+            lines = [f"starts from the encoder of {self.source}; its head, of {name}, is left out", *lines]
+        return lines
 
     def feed(self, program, run):
         self.cache.write()
