@@ -136,7 +136,7 @@ def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
     for name, flag, field in flags(FinetuneConfig):
         value = chosen.get(name, getattr(options, name, None))
         if name == "out":
-            words += [flag, os.path.join(value, "best")]
+            words += [flag, os.path.join(options.out, "best")]
         elif field.type is bool:
             words += [flag] if value and name not in ("overwrite", "quiet") else []
         elif name == "profile" and value:

@@ -40,9 +40,8 @@ class ScalarMix(keras.layers.Layer):
         self.layers = layers
 
     def build(self, shape=None):
-        one = {"autocast": False}
-        self.scalars = self.add_weight(shape=(self.layers,), initializer="zeros", name="scalars", **one)
-        self.gamma = self.add_weight(shape=(1,), initializer="ones", name="gamma", **one)
+        self.scalars = self.add_weight((self.layers,), "zeros", autocast=False, name="scalars")
+        self.gamma = self.add_weight((1,), "ones", autocast=False, name="gamma")
 
     def call(self, vectors):
         shares = ops.softmax(self.scalars) * self.gamma

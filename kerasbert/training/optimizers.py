@@ -42,7 +42,8 @@ class ByPath:
     """
 
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    built: bool  # these three are Keras'
+    built: bool  # these four are Keras'
+    iterations: Any
     weight_decay: float | None
     _get_variable_index: Callable[[Any], int]
 

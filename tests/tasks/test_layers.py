@@ -123,3 +123,24 @@ def test_a_mix_is_learnt_told_kept_and_read_again(deep, tmp_path, capsys):
     scalars = [read_tensors(each).read("heads/mix/scalars") for each in (run, tmp_path / "pruned")]
     np.testing.assert_array_equal(scalars[1], scalars[0][[0, 1, 5]])
     assert kb.predict(tmp_path / "pruned", ["the good cat"])[0].label in ("neg", "pos")
+
+
+@pytest.mark.slow
+def test_on_the_phone_the_head_reads_the_same_layers(deep, tmp_path):
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.runtime import load
+
+    model = TaskModel(deep, Task("t", labels=LABELS, layers="mix"))
+    model.build()
+    generator = np.random.default_rng(3)
+    for head in model.heads.values():
+        for weight in head.weights:
+            weight.assign(generator.normal(size=weight.shape))
+    kb.save(model, tmp_path / "run")
+    texts = ["the happy cat", "a bad film sees the dog", "river"]
+    with eagerly():
+        expected = [answer.scores["pos"] for answer in kb.predict(tmp_path / "run", texts)]
+    assert max(expected) - min(expected) > 0.01
+    compress(tmp_path / "run", "float32", tmp_path / "x.tflite", lengths=[16], texts=texts)
+    phone = load(tmp_path / "x.tflite")
+    assert [answer.scores["pos"] for answer in phone(texts)] == pytest.approx(expected, abs=1e-4)
