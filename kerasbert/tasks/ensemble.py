@@ -64,6 +64,11 @@ def _facts(model: Any, who: str) -> dict[str, Any]:
     """What the models of an ensemble have in common."""
     if getattr(model, "task", None) is None or not hasattr(model, "kind"):
         raise InputError(f"{_name(model, who)} has no task, expected a fine-tuned model: kerasbert finetune makes it")
+    if more := sorted(set(model.heads) - {model.kind.head, "mix"}):
+        raise InputError(
+            f"{_name(model, who)} answers by its {', '.join(more)} too, of which there is no mean: an ensemble needs models "
+            "without"
+        )
     return {
         "kind of task": model.task.kind,
         "set of labels": ", ".join(model.labels or ()) or "none",

@@ -65,21 +65,21 @@ class TaskModel(HeadedModel):
         Args:
             inputs: of the encoder; a readout other than the first token wants its padding_mask.
         """
-        last = self.task.layers == "last"
+        last = self.declaration.layers == "last"
         if last and self.readout == "first" and self.kind.pooler and "pooled" in outputs:
             return self.kind.logits(self, outputs["pooled"], inputs, training=training)
         # the last layer may be of the queries alone, the others are of every token: each is read by itself
-        read = [outputs["sequence"]] if last else outputs["hidden"][mix.LAYERS[self.task.layers]]
+        read = [outputs["sequence"]] if last else outputs["hidden"][mix.LAYERS[self.declaration.layers]]
         if self.readout is not None:
             mask = None if inputs is None else inputs.get("padding_mask")
             read = [readout(each, mask, self.readout) for each in read]
         return self.kind.logits(
-            self, mix.joined(read, self.task.layers, self.heads.get("mix")), inputs, training=training
+            self, mix.joined(read, self.declaration.layers, self.heads.get("mix")), inputs, training=training
         )
 
     def told(self) -> dict[str, Any]:
         """What it has learnt that people read, as json: how much each layer weighs, of a task that reads a mix of them."""
-        return {"layers": self.heads["mix"].told()} if self.task.layers == "mix" else {}
+        return {"layers": self.heads["mix"].told()} if self.declaration.layers == "mix" else {}
 
     def get_config(self):
         config = {"name": self.name, "trainable": self.trainable, "task": self.declaration.to_json()}

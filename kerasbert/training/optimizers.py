@@ -19,9 +19,8 @@ from kerasbert.registry import OPTIMIZERS
 from kerasbert.training.schedules import LinearSchedule, make_schedule
 
 CRF = r"(^|/)heads/crf/"  # scores of labels: in kind biases, which start at 0
-FASTER = (
-    (CRF, 100.0),
-)  # weights whose learning rate is a multiple: at the rate of an encoder a table would not get anywhere
+# weights whose learning rate is a multiple: at the rate of an encoder a table would not get anywhere
+FASTER = ((CRF, 100.0),)
 # biases and layer norms (Devlin et al.'s code, AdamWeightDecayOptimizer)
 NOT_DECAYED = (r"(^|/)(bias|gamma|beta)$", CRF)
 

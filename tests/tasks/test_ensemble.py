@@ -75,6 +75,9 @@ def test_models_that_do_not_go_together_are_refused():
         Ensemble([one, model("classification", 1, text_b="b")])
     with pytest.raises(InputError, match="model 2 has no task, expected a fine-tuned model"):
         Ensemble([one, one.encoder])
+    crf = model("tags", 0, options={"crf": True})
+    with pytest.raises(InputError, match="model 1 answers by its crf too, of which there is no mean"):
+        Ensemble([crf, crf])
     with pytest.raises(InputError, match="an ensemble of no models, expected one or more"):
         kb.predict([], TEXTS)
     other = model("classification", 1)

@@ -13,6 +13,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.testing.battery import eagerly
 from kerasbert.training.freezing import freeze, told
+from kerasbert.training.recipe import read_recipe
 from tests import tiny
 from tests.support import forked
 from tests.training.adapting import FAMILIES
@@ -87,6 +88,16 @@ def test_the_command_line_takes_a_pattern_several_times(pretrained, tmp_path, ca
     assert not (tmp_path / "no").exists()
     with pytest.raises(InputError, match="freeze must be a list of regular expressions. Received: 'encoder'"):
         kb.finetune(pretrained, "classification", path, out=tmp_path / "no", freeze="encoder")
+
+
+def test_recipes_say_it_too(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    text = "model: bert/tiny\ndata: records\nsteps: 9\nout: run\nfinetune: {task: t, freeze: [encoder], unfreeze: 2}\n"
+    path.write_text(text)
+    assert read_recipe(path).finetune == {"task": "t", "freeze": ["encoder"], "unfreeze": 2}
+    path.write_text(text.replace("[encoder]", "[3]"))
+    with pytest.raises(InputError, match=r"recipe.yaml:5: finetune.freeze must be a list or null. Received: \[3\]"):
+        read_recipe(path)
 
 
 @pytest.mark.slow

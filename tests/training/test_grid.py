@@ -76,8 +76,19 @@ def test_a_grid_trains_every_combination_and_seed_once_and_tells_the_best_comman
     assert all((one.read(name) == other.read(name)).all() for name in one.names())
 
 
-def test_what_is_no_grid_is_refused(capsys):
-    arguments = ["finetune", "run", "--task", "classification", "--data", "rows.tsv", "--batch", "6", "--out", "no"]
+def test_what_is_no_grid_is_refused(pretrained, capsys):
+    arguments = [
+        "finetune",
+        str(pretrained),
+        "--task",
+        "classification",
+        "--data",
+        "rows.tsv",
+        "--batch",
+        "6",
+        "--out",
+        "no",
+    ]
     for more, message in (
         (["--grid", "patience=1", "--folds", "2"], "--folds and --grid are both given, expected one of them"),
         (["--seeds", "2"], "--seeds goes with --grid: one run has one --seed"),
