@@ -22,6 +22,7 @@ _HOMES = {
     "read_recipe": "training.recipe",
     "finetune": "training.finetune",
     "cross_validate": "training.folds",
+    "grid": "training.grid",
     "evaluate": "training.evaluation",
     "predict": "tasks.predict",
     "encode": "tasks.predict",

@@ -11,6 +11,7 @@ from typing import Any
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 
+BAR = 20  # characters
 MARKERS = "osDv^"  # matplotlib has ten colours
 Curve = Sequence[tuple[float, float]]
 STYLE = """
@@ -73,10 +74,10 @@ def curves(run: str | os.PathLike) -> Mapping[str, Curve]:
 
 
 def label_tables(found: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Tables of what `evaluate` or a run's dev.json tells of labels: (title, header, rows).
+    """Tables of what `evaluate` or a run's dev.json tells of labels and of a mix of layers: (title, header, rows).
 
     Args:
-        found: with `labels` and `confusion`, or without them.
+        found: with `labels`, `confusion` and `layers`, or without them.
     """
     labels, tables = found.get("labels", {}), []
     if labels:
@@ -89,7 +90,19 @@ def label_tables(found: Mapping[str, Any]) -> list[tuple[str, list[str], list[li
     if confusion := found.get("confusion"):
         counts = [[label, *map(str, row)] for label, row in zip(labels, confusion)]
         tables.append(("Confusion", ["label, answered as", *labels], counts))
+    if mix := found.get("layers"):
+        tables.append((f"Layers, times {mix['gamma']:.3f}", ["layer", "share", ""], bars(mix["shares"])))
     return tables
+
+
+def bars(shares: Sequence[float]) -> list[list[str]]:
+    """A row for the embeddings and for each layer: name, share and a bar of it, the longest of 20 characters.
+
+    >>> bars([0.25, 0.75])
+    [['embeddings', '0.2500', '#######             '], ['1', '0.7500', '####################']]
+    """
+    most, names = max(shares), ["embeddings", *map(str, range(1, len(shares)))]
+    return [[n, f"{x:.4f}", ("#" * round(BAR * x / most)).ljust(BAR)] for n, x in zip(names, shares)]
 
 
 def plot(

@@ -49,7 +49,7 @@ def export_checkpoint(
         from kerasbert.checkpoints import peft
 
         run = source.directory(run)
-        info, tensors = read_model_json(run), read_tensors(run)
+        info, tensors = _read(run)
         kind = _class(peft.dialect_of(info.family), info, tensors)
         read = functools.partial(_read_in_units, tensors, info.task or {})
         peft.write(run, info, kind, tensors, read, path, overwrite)
@@ -59,7 +59,7 @@ def export_checkpoint(
 
 def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) -> None:
     """Write all of a model directory."""
-    info, tensors = read_model_json(run), read_tensors(run)
+    info, tensors = _read(run)
     family = registry.family(info.family)
     writers = {"hf": _write_hf, "tf1": _write_tf1}
     if target not in writers or target not in family.names:
@@ -121,6 +121,20 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
 
 def _read_in_units(tensors: Safetensors, task: dict[str, Any], name: str) -> np.ndarray:
     return _in_units(name, tensors.read(name), task)
+
+
+def _read(run: Path) -> tuple[ModelInfo, Safetensors]:
+    """What a model directory holds.
+
+    Raises:
+        InputError: its head reads other layers than the last.
+    """
+    info = read_model_json(run)
+    if layers := (info.task or {}).get("layers"):
+        raise InputError(
+            f"their classes read the last layer, the head of {run} reads layers {layers!r}: export a SavedModel or a .tflite"
+        )
+    return info, read_tensors(run)
 
 
 def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kerasbert.cli.parser import Declare, base_option, encoding_option, show
+from kerasbert.cli.parser import Declare, base_option, encoding_option, ensemble_option, show
 from kerasbert.errors import InputError
 
 LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
@@ -28,12 +28,13 @@ def _predict(options: argparse.Namespace) -> None:
                 f"{text} is a file, expected a text: pass --data {text} (to read a text of that name use stdin)"
             )
     kind = check_out(options.out, options.overwrite) if options.out else None
+    if options.explain and options.ensemble:
+        raise InputError("--explain is of one model: leave out --ensemble")
     if options.explain:
         _check_page(options)
-    from kerasbert.tasks.load import load
-    from kerasbert.tasks.predict import check_task, longest
+    from kerasbert.tasks.predict import check_task, longest, together
 
-    model = load(options.model, base=options.base)
+    model = together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
     check_task(model)
     longest(model, options.length)
     answer = _Answers(model, options)
@@ -263,6 +264,7 @@ def add(command: Declare) -> None:
     )
     add.add_argument("model", metavar="RUN")
     base_option(add)
+    ensemble_option(add)
     add.add_argument("texts", nargs="*", metavar="TEXT")
     add.add_argument("--pair", nargs=2, action="append", metavar=("A", "B"), help="two texts, for a model of pairs")
     add.add_argument(

@@ -318,6 +318,11 @@ def encoding_option(add: argparse.ArgumentParser) -> None:
     add.add_argument("--encoding", metavar="NAME", help=text)
 
 
+def ensemble_option(add: argparse.ArgumentParser) -> None:
+    text = "another model of the task: the answers are the mean of all of them; repeatable"
+    add.add_argument("--ensemble", action="append", default=[], metavar="RUN", help=text)
+
+
 def decoding(options: argparse.Namespace) -> contextlib.AbstractContextManager:
     """What files are decoded by while a command runs: its `--encoding`, if it has one."""
     if getattr(options, "encoding", None) is None:

@@ -2,17 +2,19 @@
 
 import argparse
 import os
+import shlex
 import sys
 from typing import Any
 
 from kerasbert import registry
-from kerasbert.cli.options import add_options, given
+from kerasbert.cli.options import add_options, flags, given
 from kerasbert.cli.parser import (
     Declare,
     base_option,
     changes_of,
     column_options,
     encoding_option,
+    ensemble_option,
     objective_of,
     set_option,
     show,
@@ -65,8 +67,12 @@ def _finetune(options: argparse.Namespace) -> None:
     if bool(options.data) == bool(options.train):
         raise InputError("give --data PATH, or --train FILE and, if there is one, --dev FILE")
     data = options.data or {"train": options.train, "dev": options.dev}
-    if options.folds:
-        _folds(options, data)
+    if options.folds and options.grid:
+        raise InputError("--folds and --grid are both given, expected one of them")
+    if options.seeds is not None and not options.grid:
+        raise InputError("--seeds goes with --grid: one run has one --seed")
+    if options.folds or options.grid:
+        (_folds if options.folds else _grid)(options, data)
         return
     finetune(options.model, options.task, data, changes=changes_of(options.set), **given(options, FinetuneConfig))
     print(options.out)
@@ -86,13 +92,68 @@ def _folds(options: argparse.Namespace, data: Any) -> None:
     print(options.out)
 
 
+def _grid(options: argparse.Namespace, data: Any) -> None:
+    from kerasbert import report
+    from kerasbert.training.grid import FUNCTIONS, grid, searchable
+
+    values, known = {}, searchable()
+    for pair in options.grid:
+        name, equals, said = pair.partition("=")
+        name = name.replace("-", "_")
+        if not equals or name in values:
+            raise InputError(f"--grid {pair!r}, expected NAME=VALUE,VALUE, each name once: learning_rate=5e-5,3e-5")
+        values[name] = [_value(each, known.get(name, (str,))) for each in said.split(",") if each]
+    settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
+    found = grid(
+        options.model, options.task, data, grid=values, seeds=1 if options.seeds is None else options.seeds, **settings
+    )
+    metric, cells = found["metric"], []
+    for row in found["settings"]:
+        numbers = [f"{row[name][metric]:.4f}" if name in row else "not finite" for name in FUNCTIONS]
+        cells.append([", ".join(f"{name}={value}" for name, value in row["settings"].items()), *numbers])
+    header = [f"{found['task']}, {metric}", *(name.replace("_", " ") for name in FUNCTIONS)]
+    print(report.table(header, cells))
+    print(f"best: {_command(options, found['best']['settings'] | {'seed': found['best']['seed']})}")
+    print(options.out)
+
+
+def _value(said: str, kinds: tuple[type, ...]) -> Any:
+    """A value of the grid: a number where the option takes one."""
+    for kind in [kind for kind in (int, float) if kind in kinds]:
+        try:
+            return kind(said)
+        except ValueError:
+            continue
+    return said
+
+
+def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
+    """The line that makes one run of a grid again."""
+    words = ["kerasbert", "finetune", options.model, "--task", options.task]
+    for name, flag in {"data": "--data", "train": "--train", "dev": "--dev", "encoding": "--encoding"}.items():
+        words += [flag, getattr(options, name)] if getattr(options, name) else []
+    for name in ("set", "plugin"):
+        words += [word for each in getattr(options, name) for word in (f"--{name}", each)]
+    for name, flag, field in flags(FinetuneConfig):
+        value = chosen.get(name, getattr(options, name, None))
+        if name == "out":
+            words += [flag, os.path.join(options.out, "best")]
+        elif field.type is bool:
+            words += [flag] if value and name not in ("overwrite", "quiet") else []
+        elif name == "profile" and value:
+            words += [flag, ":".join(map(str, value))]
+        elif value is not None:
+            words += [str(word) for each in (value if isinstance(value, list) else [value]) for word in (flag, each)]
+    return shlex.join(map(str, words))
+
+
 def _evaluate(options: argparse.Namespace) -> None:
     from kerasbert import report
-    from kerasbert.tasks.load import load
+    from kerasbert.tasks.predict import together
     from kerasbert.training.evaluation import evaluate, with_columns
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
-    model = load(options.model, base=options.base)
+    model = together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
     found = evaluate(
         with_columns(model, **columns) if any(columns.values()) else model,
         options.data,
@@ -139,6 +200,10 @@ def add(command: Declare) -> None:
     add.add_argument("--train", metavar="FILE")
     add.add_argument("--dev", metavar="FILE")
     add.add_argument("--folds", type=int, metavar="N", help="cross-validation: N runs in --out, each judged by a share")
+    add.add_argument(
+        "--grid", nargs="+", metavar="NAME=VALUES", help="a run in --out for every combination: learning_rate=5e-5,3e-5"
+    )
+    add.add_argument("--seeds", type=int, metavar="N", help="runs of each combination of --grid (1 without it)")
     encoding_option(add)
     set_option(add)
     add_options(add, FinetuneConfig)
@@ -146,6 +211,7 @@ def add(command: Declare) -> None:
     add = command("evaluate", _evaluate, "metrics of a fine-tuned model")
     add.add_argument("model", metavar="RUN")
     base_option(add)
+    ensemble_option(add)
     add.add_argument("--data", required=True, metavar="PATH", help="a file, or a folder with a dev or test file")
     add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")

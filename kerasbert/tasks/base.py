@@ -42,6 +42,7 @@ class Task:
         reader: str, a name in `registry.READERS`: what makes rows of a file; empty: tables with the columns above.
         files: split -> patterns of names that are looked for in a folder before train.tsv and its like.
         options: of its kind, such as {"stride": 64}; see `answers.Kind.defaults`.
+        layers: str, which of the encoder's layers its head reads, of `layers.mix.LAYERS`.
     """
 
     name: str
@@ -59,11 +60,13 @@ class Task:
     reader: str = ""
     files: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    layers: str = "last"
 
     def to_json(self) -> dict[str, Any]:
         """What model.json holds; `inputs` tells the exporters whether it takes pairs."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         absent = {"length": None, "mean": 0.0, "std": 1.0, "settings": {}, "reader": "", "files": {}, "options": {}}
+        absent["layers"] = "last"
         for name, default in absent.items():
             if fields[name] == default:  # absent where nothing is said, as in older files
                 del fields[name]

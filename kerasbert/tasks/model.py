@@ -1,7 +1,12 @@
 """The model of a task and its objective; what differs between kinds stands in their files."""
 
+from typing import Any
+
 import keras
 
+from kerasbert import spec as specs
+from kerasbert.errors import InputError
+from kerasbert.layers import mix
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.readout import queries_of, readout
@@ -23,7 +28,7 @@ class TaskModel(HeadedModel):
 
     def __init__(self, encoder: Encoder, task: Task, **kwargs):
         kind = task.how
-        heads, shapes = kind.heads(encoder, task)
+        heads, shapes = _reading(task, encoder, *kind.heads(encoder, task))
         super().__init__(encoder, heads, shapes, dtype=encoder.dtype_policy, **kwargs)
         self.declaration = task
         self.kind = kind
@@ -60,13 +65,21 @@ class TaskModel(HeadedModel):
         Args:
             inputs: of the encoder; a readout other than the first token wants its padding_mask.
         """
-        if self.readout is None:
-            read = outputs["sequence"]
-        elif self.readout == "first" and self.kind.pooler and "pooled" in outputs:
-            read = outputs["pooled"]
-        else:
-            read = readout(outputs["sequence"], None if inputs is None else inputs.get("padding_mask"), self.readout)
-        return self.kind.logits(self, read, inputs, training=training)
+        last = self.declaration.layers == "last"
+        if last and self.readout == "first" and self.kind.pooler and "pooled" in outputs:
+            return self.kind.logits(self, outputs["pooled"], inputs, training=training)
+        # the last layer may be of the queries alone, the others are of every token: each is read by itself
+        read = [outputs["sequence"]] if last else outputs["hidden"][mix.LAYERS[self.declaration.layers]]
+        if self.readout is not None:
+            mask = None if inputs is None else inputs.get("padding_mask")
+            read = [readout(each, mask, self.readout) for each in read]
+        return self.kind.logits(
+            self, mix.joined(read, self.declaration.layers, self.heads.get("mix")), inputs, training=training
+        )
+
+    def told(self) -> dict[str, Any]:
+        """What it has learnt that people read, as json: how much each layer weighs, of a task that reads a mix of them."""
+        return {"layers": self.heads["mix"].told()} if self.declaration.layers == "mix" else {}
 
     def get_config(self):
         config = {"name": self.name, "trainable": self.trainable, "task": self.declaration.to_json()}
@@ -78,6 +91,28 @@ class TaskModel(HeadedModel):
         model = cls(encoder, Task.from_json(config["task"]), name=config["name"])
         model.trainable = config["trainable"]
         return model
+
+
+def _reading(task: Task, encoder: Encoder, heads: dict, shapes: dict) -> tuple[dict, dict]:
+    """The heads of a task's kind, as they read the layers that the task says.
+
+    Raises:
+        InputError: no such layers, or a kind whose answers are of the last one.
+    """
+    if task.layers == "last":
+        return heads, shapes
+    layers, head = specs.maybe(encoder.spec, "blocks.layers"), task.how.head
+    mix.check(task.layers, layers)
+    if head not in heads:
+        raise InputError(
+            f"layers {task.layers!r} needs a head of labels or numbers, a {task.kind} has none: take 'last'"
+        )
+    if task.layers == "concat4":
+        *rest, width = shapes[head]
+        return heads, shapes | {head: (*rest, 4 * width)}
+    if task.layers == "mix":
+        return heads | {"mix": mix.ScalarMix(layers + 1, name="mix", dtype=encoder.dtype_policy)}, shapes | {"mix": ()}
+    return heads, shapes
 
 
 class TaskObjective(Objective):

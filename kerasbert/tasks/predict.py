@@ -15,6 +15,7 @@ from kerasbert.inputs import Input, Row
 from kerasbert.layers.readout import readout
 from kerasbert.tasks.base import Task, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
+from kerasbert.tasks.ensemble import Ensemble
 from kerasbert.tasks.load import load
 from kerasbert.tasks.task import one
 
@@ -29,6 +30,13 @@ _graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 def as_model(model: Any) -> Any:
     """The model itself, or the one in a directory."""
     return load(model) if isinstance(model, str | os.PathLike) else model
+
+
+def together(model: Any, base: Any = None) -> Any:
+    """The model as `as_model`, or of a list of them the `Ensemble`; `base` is that of adapters (`load`)."""
+    if isinstance(model, list | tuple):
+        return Ensemble([together(each, base) for each in model])
+    return as_model(model) if base is None else load(model, base=base)
 
 
 def longest(model: Any, length: int | None = None) -> int:
@@ -198,6 +206,8 @@ def outputs(model: Any, texts: Texts, length: int | None = None, settings: Mappi
 
 def outputs_of(model: Any, encoded: Encoded, longest: int, batch: int = BATCH) -> Any:
     """`outputs` of packed rows."""
+    if isinstance(model, Ensemble):
+        return model.joined([outputs_of(each, encoded, longest, batch) for each in model.models])
     function = graph(model, "outputs", task_output, encoded.settings)
     return run(function, encoded, longest, batch, kind_of(model).per_token)
 
@@ -208,14 +218,14 @@ def predict(
     """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression; `.truncated`.
 
     Args:
-        model: a run's directory or a loaded model.
+        model: a run's directory or a loaded model; a list of them answers as one (`Ensemble`).
         texts: list of str, of tuples of the task's parts such as (text_a, text_b), or of dicts of them by name; a Series,
             or a DataFrame with the task's columns.
         length: int, tokens a text may have; longer ones are truncated. The length of the task's training by default.
         batch: int, texts at once.
         language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
     """
-    return answered(as_model(model), texts, length, batch, {"language": language})[0]
+    return answered(together(model), texts, length, batch, {"language": language})[0]
 
 
 def answered(

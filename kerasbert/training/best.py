@@ -75,7 +75,7 @@ class BestWeights:
         known = outputs, self.rows.targets, self.encoded
         details = task.how.details(task, *known)
         few = len(details.get("labels", ())) <= MOST
-        return {"metrics": metrics or task.measured(*known), **(details if few else {})}
+        return {"metrics": metrics or task.measured(*known), **(details if few else {}), **self.model.told()}
 
     def _keep(self) -> None:
         weights = values(self.model)

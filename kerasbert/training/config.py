@@ -94,6 +94,13 @@ class TrainConfig:
         metavar="PATTERN",
         python="Regular expressions; see `training.freezing`",
     )
+    unfreeze: int | None = option(
+        None,
+        "train heads and pooler first, every N updates one layer more from the top",
+        least=1,
+        metavar="N",
+        python="See `training.optimizers.starts`",
+    )
 
     def __post_init__(self):
         _check(self)
@@ -265,6 +272,18 @@ class FinetuneConfig(LabelledConfig):
     text_b_column: str | None = option(None, "column of the text b in your files", metavar="NAME")
     label_column: str | None = option(None, "column of the label in your files", metavar="NAME")
     language: str | None = option(None, "of the texts, for a model that reads it (XLM)", metavar="NAME")
+    layers: str | None = option(
+        None,
+        "what the head reads: the last layer, embeddings, sum4 or concat4 of the last four, or a learnt mix of all",
+        metavar="NAME",
+        python="One of `layers.mix.LAYERS`; with freeze=['encoder'] the model lends features alone",
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        from kerasbert.layers.mix import check
+
+        check(self.layers or "last", layers=math.inf)
 
 
 def options(config: Any) -> dict[str, dataclasses.Field]:

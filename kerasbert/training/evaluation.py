@@ -20,7 +20,7 @@ def evaluate(
     """Metrics of a fine-tuned model.
 
     Args:
-        model: a run's directory or a loaded model.
+        model: a run's directory or a loaded model; a list of them answers as one (`tasks.ensemble`).
         data: a file with the task's columns, a folder, or rows in memory as `finetune` takes them. Of the file that a run
             held rows out of these rows count; of a folder its dev file, else what the run held out, else its test file.
         length: int, tokens a text may have; the length of the task's training by default.
@@ -31,12 +31,13 @@ def evaluate(
     Returns:
         {"task", "rows": what was measured on, "examples", "truncated": texts that lost their end, "length", "metrics":
         {name: value}, "remarks": lines}; of a task with labels also "labels": {name: {"precision", "recall", "f1",
-        "roc_auc" (against the rest), "rows"}}, and of a classification "confusion": rows by [label][answer].
+        "roc_auc" (against the rest), "rows"}}, and of a classification "confusion": rows by [label][answer]; of a
+        task that reads a mix of the layers "layers": {"gamma", "shares": of the embeddings and of each layer}.
 
     Raises:
         InputError: no task, files, columns, labels; a folder with training rows alone.
     """
-    model = predict.as_model(model)
+    model = predict.together(model)
     predict.check_task(model)
     task = model.task
     rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)
@@ -52,6 +53,7 @@ def evaluate(
         "length": longest,
         "metrics": task.measured(outputs, rows.targets, encoded),
         **task.how.details(task, outputs, rows.targets, encoded),
+        **model.told(),
         "remarks": [*encoded.told("", longest), *task.how.remarks(task, outputs, rows.targets)],
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from kerasbert import checkpoints, registry
+from kerasbert import checkpoints, registry, report
 from kerasbert import spec as specs
 from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.adapters import merged_directory
@@ -79,12 +79,13 @@ class FineTuning(Job):
         self.changes, options = parted(config.changes)
         self.changes |= {"lora.rank": config.lora} if config.lora else {}
         self.changes |= {"adapters.width": config.adapters} if config.adapters else {}
-        task = task.optioned(options)
+        task = dataclasses.replace(task.optioned(options), layers=config.layers or task.layers)
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
         held = checkpoints.read_model_json(self.source).task if isinstance(self.source, Path) else None
-        task = task.how.started(task, held or {})
+        self.before = held or {}
+        task = task.how.started(task, self.before)
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)
         self.old = None if config.overwrite else run_in(config.out)
@@ -171,7 +172,11 @@ class FineTuning(Job):
     def lines(self):
         lines = [*self.split.lines, *self.train.told("train: ", self.longest), *self.dev.told("dev: ", self.longest)]
         new = "the model has no pooler (a masked LM has none): a new one starts at random, as in transformers"
-        return [new, *lines] if self.new_pooler else lines
+        lines = [new, *lines] if self.new_pooler else lines
+        if self.before and not self.config.keep_head:
+            name = self.before.get("name", self.before.get("kind"))
+            lines = [f"starts from the encoder of {self.source}; its head, of {name}, is left out", *lines]
+        return lines
 
     def feed(self, program, run):
         self.cache.write()
@@ -199,6 +204,9 @@ class FineTuning(Job):
         self.task = self.task.optioned(options)
         for name, value in options.items():
             results.say(f"dev, best weights: {name} is {value}", self.config.quiet)
+        mix = {name: value for name, value in evaluation.state.get("dev", {}).items() if name == "layers"}
+        for title, header, cells in report.label_tables(mix):
+            results.say(f"dev, best weights: {title}\n{report.table(header, cells)}", self.config.quiet)
 
 
 def go_on(
@@ -328,7 +336,11 @@ def _with_head_of(model: Any, task: Task) -> Task:
         )
     kept = task_of(info)
     assert kept is not None  # there is one in `info`
-    same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer")}
+    if task.layers not in ("last", kept.layers):
+        raise InputError(
+            f"the head of {model} reads layers {kept.layers!r}, received {task.layers!r}: leave layers out"
+        )
+    same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer", "layers")}
     same |= {name: {**getattr(kept, name), **getattr(task, name)} for name in ("settings", "options")}
     return dataclasses.replace(task, **same)
 

@@ -59,7 +59,13 @@ def patterns_of(spec: Any, settings: Mapping[str, Any]) -> list[str]:
 
 
 def told(model: Any) -> list[str]:
-    """How many of a model's weights are trained, in a line such as `trained: 258 of 4,386,178 weights (0.006%)`; none for all."""
+    """How many of a model's weights are trained, in a line; none where all of them are.
+
+    >>> model = kb.build("bert/tiny", **{"embeddings.vocabulary": 100})
+    >>> frozen = freeze(model, ["encoder"])
+    >>> told(model)
+    ['trained: 16,512 of 491,904 weights (3.357%)']
+    """
     sizes = [(math.prod(variable.shape), variable.trainable) for variable in names(model).values()]
     trained, every = sum(size for size, yes in sizes if yes), sum(size for size, _ in sizes)
     return [] if trained == every else [f"trained: {trained:,} of {every:,} weights ({trained / every:.3%})"]

@@ -125,7 +125,7 @@ def run(job: Job) -> keras.Model:
 def _trained(job: Job, program: Objective) -> keras.Model:
     """What `run` returns: open the run of a built program and train it."""
     config, quiet = job.config, job.config.quiet  # what is built may settle its steps
-    check_rules(config.optimizer_options or {}, program.model.trainable_variables)
+    check_rules(config, program.model.trainable_variables)
     with job.devices.scope():
         opened = _open(job, program)
     if opened.finished:

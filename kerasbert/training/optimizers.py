@@ -1,4 +1,4 @@
-"""Optimizers with rules by weight path: decay masks, layer-wise learning rates, a moving average of the weights.
+"""Optimizers with rules by weight path: decay masks, layer-wise learning rates, gradual unfreezing, an average of the weights.
 
 The step core reduces and clips the gradients; what is here only makes the update.
 """
@@ -19,9 +19,8 @@ from kerasbert.registry import OPTIMIZERS
 from kerasbert.training.schedules import LinearSchedule, make_schedule
 
 CRF = r"(^|/)heads/crf/"  # scores of labels: in kind biases, which start at 0
-FASTER = (
-    (CRF, 100.0),
-)  # weights whose learning rate is a multiple: at the rate of an encoder a table would not get anywhere
+# weights whose learning rate is a multiple: at the rate of an encoder a table would not get anywhere
+FASTER = ((CRF, 100.0),)
 # biases and layer norms (Devlin et al.'s code, AdamWeightDecayOptimizer)
 NOT_DECAYED = (r"(^|/)(bias|gamma|beta)$", CRF)
 
@@ -37,10 +36,13 @@ class ByPath:
         not_decayed: patterns of the weights without decay; None for biases and layer norms.
         layer_decay: float, factor of the learning rate from a layer to the one below (see `layer_factors`).
         ema: float, factor of the moving average of the weights, 0 for none (see `take_average`).
+        unfreeze: int, updates after which one more layer from the top is trained, 0 for all at once (see `starts`). Until then
+            weight, moments and decay stand still; a weight's moments are corrected for the number of its own updates.
     """
 
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    built: bool  # these three are Keras'
+    built: bool  # these four are Keras'
+    iterations: Any
     weight_decay: float | None
     _get_variable_index: Callable[[Any], int]
 
@@ -51,11 +53,13 @@ class ByPath:
         not_decayed: Sequence[str] | None = None,
         layer_decay: float = 1.0,
         ema: float = 0.0,
+        unfreeze: int = 0,
         **options: Any,
     ):
         parent: Any = super()  # a Keras optimizer
         parent.__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
         self.not_decayed, self.layer_decay = None if not_decayed is None else tuple(not_decayed), layer_decay
+        self.unfreeze = unfreeze
 
     def build(self, variables: Sequence[Any]) -> None:
         """Make the slots; settle which rules hold for which weight."""
@@ -66,6 +70,7 @@ class ByPath:
         self._decayed = tuple(decayed(paths, self.not_decayed))
         faster = [math.prod(by for pattern, by in FASTER if re.search(pattern, path)) for path in paths]
         self._factors = tuple(map(operator.mul, layer_factors(paths, self.layer_decay), faster))
+        self._starts = tuple(starts(paths, self.unfreeze))
         parent.build(variables)
 
     def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
@@ -77,13 +82,29 @@ class ByPath:
         rate = ops.cast(learning_rate, variable.dtype)
         if self._factors[index] != 1.0:
             rate = rate * self._factors[index]
+        if self._starts[index]:
+            rate = rate * ops.cast(self.iterations >= self._starts[index], rate.dtype)
         return rate, (self.weight_decay or 0.0) if self._decayed[index] else 0.0
+
+    def _own(self, gradient: Any, variable: Any) -> tuple[Any, Any]:
+        """A weight's gradient, 0 before it is trained, and the number of its own updates, with this one."""
+        start = self._starts[self._get_variable_index(variable)]
+        gradient, step = ops.cast(gradient, variable.dtype), ops.cast(self.iterations + 1, variable.dtype)
+        if start:
+            gradient = gradient * ops.cast(step > start, variable.dtype)
+            step = ops.maximum(step - start, 1.0)
+        return gradient, step
+
+    def begun(self, gradients: Sequence[Any]) -> list[Any]:
+        """Gradients of the weights that are trained by now, 0 of the others: what is clipped."""
+        pairs = zip(gradients, self._starts)
+        return [g * ops.cast(self.iterations >= start, g.dtype) if start else g for g, start in pairs]
 
 
 class AdamW(ByPath, keras.optimizers.AdamW):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019, algorithm 2).
 
-    x -= rate * (m^ / (sqrt(v^) + epsilon) + decay * x), by Keras' Adam: its epsilon is Kingma and Ba's "epsilon hat" (end of
+    x -= rate * (m^ / (sqrt(v^) + epsilon) + decay * x), as Keras' Adam: its epsilon is Kingma and Ba's "epsilon hat" (end of
     section 2), added before the correction of v. Differs: decay is multiplied by the whole rate, as in BERT's code, and not
     by the schedule alone.
     """
@@ -94,7 +115,14 @@ class AdamW(ByPath, keras.optimizers.AdamW):
         rate, decay = self._rules(variable, learning_rate)
         if decay:
             self.assign_sub(variable, variable * ops.cast(decay, variable.dtype) * rate)
-        super().update_step(gradient, variable, rate)
+        gradient, step = self._own(gradient, variable)
+        index = self._get_variable_index(variable)
+        m, v = self._momentums[index], self._velocities[index]
+        self.assign_add(m, (gradient - m) * (1 - self.beta_1))
+        self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
+        one, two = (ops.power(ops.cast(beta, variable.dtype), step) for beta in (self.beta_1, self.beta_2))
+        alpha = rate * ops.sqrt(1 - two) / (1 - one)
+        self.assign_sub(variable, m * alpha / (ops.sqrt(v) + self.epsilon))
 
 
 class Lamb(ByPath, keras.optimizers.Lamb):
@@ -111,8 +139,7 @@ class Lamb(ByPath, keras.optimizers.Lamb):
         rate, decay = self._rules(variable, learning_rate)
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
-        gradient = ops.cast(gradient, variable.dtype)
-        step = ops.cast(self.iterations + 1, variable.dtype)
+        gradient, step = self._own(gradient, variable)
         self.assign_add(m, (gradient - m) * (1 - self.beta_1))
         self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
         m_hat, v_hat = m / (1 - ops.power(self.beta_1, step)), v / (1 - ops.power(self.beta_2, step))
@@ -171,8 +198,7 @@ class Adafactor(ByPath, keras.optimizers.Optimizer):
 
     def update_step(self, gradient, variable, learning_rate):
         rate, decay = self._rules(variable, learning_rate)
-        gradient = ops.cast(gradient, variable.dtype)
-        step = ops.cast(self.iterations + 1, variable.dtype)
+        gradient, step = self._own(gradient, variable)
         squared = ops.square(gradient) + self.epsilon_1
         moments = self._moments[self._get_variable_index(variable)]
         # sums over rows and columns in the paper; means have the same quotient and do not overflow
@@ -240,17 +266,38 @@ def layer_factors(paths: Sequence[str], decay: float) -> list[float]:
     >>> layer_factors(["embeddings/table", "block_0/kernel", "block_1/kernel", "heads/bias"], 0.5)
     [0.125, 0.25, 0.5, 1.0]
     """
+    return [1.0] * len(paths) if decay == 1.0 else [float(decay) ** depth for depth in _depths(paths, "layer_decay")]
+
+
+def starts(paths: Sequence[str], every: int) -> list[int]:
+    """Updates before a weight is trained, where every `every` of them one layer more is: heads and pooler first.
+
+    Then the block nearest to them and so on, the embeddings last (Howard and Ruder, 2018, section 3.3, "gradual
+    unfreezing", an epoch a layer). Blocks that share weights are one layer.
+
+    >>> starts(["embeddings/table", "block_0/kernel", "block_1/kernel", "heads/bias"], 100)
+    [300, 200, 100, 0]
+    """
+    return [0] * len(paths) if not every else [every * depth for depth in _depths(paths, "unfreeze")]
+
+
+def _depths(paths: Sequence[str], option: str) -> list[int]:
+    """Layers from the top: 0 for heads and pooler, the last for the embeddings.
+
+    Raises:
+        InputError: there are no blocks, which the option needs.
+    """
     blocks = [int(found[1]) if (found := re.search(r"(?:^|/)block_(\d+)/", path)) else None for path in paths]
     layers = 1 + max((block for block in blocks if block is not None), default=-1)
-    if decay != 1.0 and not layers:
-        raise InputError("layer_decay needs a model of blocks: none of its weights is in a block_0")
+    if not layers:
+        raise InputError(f"{option} needs a model of blocks: none of its weights is in a block_0")
 
     def depth(path: str, block: int | None) -> int:
         if block is not None:
             return layers - block
         return layers + 1 if re.search(r"(^|/)embeddings[^/]*/", path) else 0
 
-    return [float(decay) ** depth(path, block) for path, block in zip(paths, blocks)]
+    return [depth(path, block) for path, block in zip(paths, blocks)]
 
 
 def take_average(optimizer: Any) -> None:
@@ -307,11 +354,24 @@ def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
             raise InputError(f"{option} of optimizer {name!r} must be from {low:g} to {high:g}. Received: {value!r}")
 
 
-def check_rules(options: Mapping[str, Any], variables: Sequence[Any]) -> None:
-    """Refuse rules by weight path that find none of these weights, before a run is begun."""
-    paths = [variable.path for variable in variables]
+def check_rules(settings: Any, variables: Sequence[Any]) -> None:
+    """Refuse rules by weight path that do not fit these weights, before a run is begun.
+
+    Args:
+        settings: TrainConfig, with the steps settled. variables: those that are trained.
+    """
+    paths, options, every = (
+        [variable.path for variable in variables],
+        settings.optimizer_options or {},
+        settings.unfreeze,
+    )
     decayed(paths, options.get("not_decayed"))
     layer_factors(paths, options.get("layer_decay", 1.0))
+    if every and (last := max(starts(paths, every))) >= settings.steps:
+        raise InputError(
+            f"unfreeze: {last} updates pass before all layers are trained, the run has {settings.steps}: take at most "
+            f"{(settings.steps - 1) * every // last} updates a layer, or more steps"
+        )
 
 
 def make_optimizer(settings: Any) -> keras.optimizers.Optimizer:
@@ -326,6 +386,7 @@ def make_optimizer(settings: Any) -> keras.optimizers.Optimizer:
     )
     optimizer = OPTIMIZERS.find(settings.optimizer)
     options = {**getattr(optimizer, "defaults", {}), **settings.optimizer_options}
+    options |= {"unfreeze": settings.unfreeze} if settings.unfreeze else {}
     return optimizer(schedule, weight_decay=settings.weight_decay, **options)
 
 

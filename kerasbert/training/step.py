@@ -160,6 +160,8 @@ class StepCore:
         gradients = self._sum(gradients)
         if self.scale is not None:
             gradients = [gradient / self.scale for gradient in gradients]
+        if hasattr(self.optimizer, "begun"):
+            gradients = self.optimizer.begun(gradients)
         norm = tf.linalg.global_norm(gradients)
         sums = self._sum(sums)
         logs = {name: value / tf.maximum(counts[name.partition("/")[0]], 1.0) for name, value in sums.items()}

@@ -12,6 +12,7 @@ from kerasbert.spec import Spec
 
 Tensors = dict[str, np.ndarray]
 BLOCK = re.compile(r"^block_(\d+)/")
+MIX = "heads/mix/scalars"
 
 
 def _layer(name: str) -> int:
@@ -126,6 +127,8 @@ class Cut:
                     tensors[f"block_{kept.index(layer)}/{rest}"] = value
                 elif layer == 0 and not any(f"block_{i}/{rest}" in self.tensors for i in kept):
                     tensors[name] = value  # shared: stored with the first layer
+        if MIX in tensors:  # of the embeddings and of every layer
+            tensors[MIX] = tensors[MIX][[0, *(i + 1 for i in kept)]]
         return Cut(spec.derive(changes), tensors)
 
     def _per_layer(self, counts: list[int], what: str) -> int | tuple[int, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from kerasbert import checkpoints
 from kerasbert.errors import InputError
+from kerasbert.layers import mix
 from kerasbert.layers.naming import names
 from kerasbert.mobile.prune import rewrite
 from kerasbert.mobile.prune.importance import OUTPUT, importance, least, normalised
@@ -120,6 +121,7 @@ def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> 
     info, tensors = rewrite.read_blocks(run)
     cut = Cut(info.spec, tensors)
     done = take(cut, chosen)
+    mix.check((info.task or {}).get("layers", "last"), done.spec.blocks.layers)
     rewrite.write(run, out, info, done.spec, done.tensors, rewrite.tokenizer(run), overwrite)
     return _report(out, cut, done) | {"kept" if isinstance(chosen, list) else "removed": chosen}
 

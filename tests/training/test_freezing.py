@@ -13,7 +13,10 @@ from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.testing.battery import eagerly
 from kerasbert.training.freezing import freeze, told
+from kerasbert.training.recipe import read_recipe
 from tests import tiny
+from tests.support import forked
+from tests.training.adapting import FAMILIES
 
 QUICK = {"batch": 20, "learning_rate": 1e-2, "length": 8}
 
@@ -85,3 +88,33 @@ def test_the_command_line_takes_a_pattern_several_times(pretrained, tmp_path, ca
     assert not (tmp_path / "no").exists()
     with pytest.raises(InputError, match="freeze must be a list of regular expressions. Received: 'encoder'"):
         kb.finetune(pretrained, "classification", path, out=tmp_path / "no", freeze="encoder")
+
+
+def test_recipes_say_it_too(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    text = "model: bert/tiny\ndata: records\nsteps: 9\nout: run\nfinetune: {task: t, freeze: [encoder], unfreeze: 2}\n"
+    path.write_text(text)
+    assert read_recipe(path).finetune == {"task": "t", "freeze": ["encoder"], "unfreeze": 2}
+    path.write_text(text.replace("[encoder]", "[3]"))
+    with pytest.raises(InputError, match=r"recipe.yaml:5: finetune.freeze must be a list or null. Received: \[3\]"):
+        read_recipe(path)
+
+
+@pytest.mark.slow
+def test_four_families_are_the_same_after_a_stop_and_on_two_replicas(tmp_path):
+    for part in ("whole", "half", "rest", "two"):
+        forked("-m", "tests.training.adapting", tmp_path, part)
+    for family in FAMILIES:
+        start, whole, resumed, two = (tmp_path / f"{family}-{name}" for name in ("start", "whole", "half", "two"))
+        assert moved(whole, resumed) == set()
+        changed, every = moved(start, whole), set(read_tensors(start).names())
+        assert {name for name in every if name.startswith("embeddings/")} == {
+            n for n in every - changed if "embeddings" in n
+        }
+        assert {name for name in every - changed if "/kernel" in name and name.startswith("block")} == set(), family
+        one, other = read_tensors(whole), read_tensors(two)
+        for name in one.names():
+            np.testing.assert_allclose(one.read(name), other.read(name), atol=2e-5, err_msg=f"{family} {name}")
+        told = json.loads((whole / "dev.json").read_text())["layers"]["shares"]
+        assert max(told) > min(told)
+        assert kb.load(whole).task.layers == "mix"

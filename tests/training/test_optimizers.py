@@ -11,13 +11,22 @@ from kerasbert.training import optimizers
 from kerasbert.training.optimizers import (
     OPTIMIZERS,
     averaged,
+    check_rules,
     decayed,
     layer_factors,
     make_optimizer,
+    starts,
     take_average,
 )
 
-SETTINGS = {"steps": 10**9, "warmup": 0, "learning_rate": 0.01, "weight_decay": 0.0, "schedule": "linear"}
+SETTINGS = {
+    "steps": 10**9,
+    "warmup": 0,
+    "learning_rate": 0.01,
+    "weight_decay": 0.0,
+    "schedule": "linear",
+    "unfreeze": None,
+}
 
 
 def make(name="adamw", options=None, **settings):
@@ -218,6 +227,64 @@ def test_rate_and_decay_of_a_low_layer_are_smaller():
         kernel.assign([[1.0]])
     low, high = update(make("adamw", {"layer_decay": 0.5}, weight_decay=0.1), kernels, [[[2.0]], [[2.0]]])
     np.testing.assert_allclose([low[0, 0], high[0, 0]], [1 - 0.0025 * 1.1, 1 - 0.005 * 1.1], rtol=1e-6)
+
+
+def test_layers_begin_one_after_the_other():
+    # two blocks: heads and pooler at once, block_1 after 5 updates, block_0 after 10, embeddings after 15
+    assert starts(PATHS, 5) == [15, 15, 10, 10, 5, 0, 0]
+    assert starts(PATHS, 0) == [0] * 7
+    with pytest.raises(InputError, match="unfreeze needs a model of blocks"):
+        starts(["kernel"], 5)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_layer_moves_from_its_start_on_as_in_a_run_that_begins_there(name):
+    generator = np.random.default_rng(2)
+    layer = keras.layers.Dense(3, name="block_0")
+    layer.build((None, 4))
+    first = generator.normal(size=(4, 3))
+    gradients = generator.normal(size=(7, 4, 3)) * [[[0.1, 1.0, 3.0]]]
+    layer.kernel.assign(first)
+    late = make(name, weight_decay=0.1, unfreeze=3)
+    for i, gradient in enumerate(gradients):
+        if i == 3:  # weight and moments have stood still
+            np.testing.assert_array_equal(value(layer.kernel), first.astype("float32"))
+        update(late, [layer.kernel], [gradient])
+    begun = keras.Variable(first.astype("float32"), name="kernel")
+    update(make(name, weight_decay=0.1), [begun], *([gradient] for gradient in gradients[3:]))
+    np.testing.assert_array_equal(value(layer.kernel), value(begun))
+    assert np.abs(value(begun) - first).max() > 0.01
+
+
+def test_what_waits_is_no_part_of_the_norm_that_is_clipped():
+    layers = [keras.layers.Dense(1, name="block_0"), keras.layers.Dense(1, name="head")]
+    for layer in layers:
+        layer.build((None, 1))
+    optimizer = make(unfreeze=1)
+    optimizer.build([layer.kernel for layer in layers])
+    assert [value(g).item() for g in optimizer.begun([np.float32(3), np.float32(4)])] == [0.0, 4.0]
+    optimizer.iterations.assign(1)
+    assert [value(g).item() for g in optimizer.begun([np.float32(3), np.float32(4)])] == [3.0, 4.0]
+
+
+def test_adamw_is_keras_adam_to_the_bit():
+    generator = np.random.default_rng(3)
+    start, gradients = generator.normal(size=(5, 3)), generator.normal(size=(4, 5, 3))
+    ours, theirs = variable(start), variable(start)
+    update(make(), [ours], *([g] for g in gradients))
+    update(keras.optimizers.AdamW(0.01, epsilon=1e-6, weight_decay=0.0), [theirs], *([g] for g in gradients))
+    np.testing.assert_array_equal(value(ours), value(theirs))
+
+
+def test_unfreezing_longer_than_the_run_is_refused():
+    layer = keras.layers.Dense(1, name="block_0")
+    layer.build((None, 1))
+    with pytest.raises(
+        InputError,
+        match="unfreeze: 10 updates pass before all layers are trained, the run has 10: take at most 9 updates a layer",
+    ):
+        check_rules(SimpleNamespace(steps=10, optimizer_options={}, unfreeze=10), [layer.kernel])
+    check_rules(SimpleNamespace(steps=10, optimizer_options={}, unfreeze=9), [layer.kernel])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Several models of one task that answer as one."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert import registry
+from kerasbert.errors import InputError
+
+
+class Ensemble:
+    """Models of one task that answer as one: by the mean of the probabilities of labels, of numbers, of the logits of spans.
+
+    `predict` and `evaluate` take it as a model. It is as long as the shortest of them.
+
+    Args:
+        models: TaskModels that agree on the kind of task, the labels, the tokenizer and what their networks read.
+
+    Raises:
+        InputError: a model without a task, or what two of them differ in.
+    """
+
+    def __init__(self, models: Sequence[Any]):
+        if not models:
+            raise InputError("an ensemble of no models, expected one or more")
+        facts = [_facts(model, f"model {i}") for i, model in enumerate(models, 1)]
+        for model, other in zip(models, facts):
+            for name, value in facts[0].items():
+                if other[name] != value:
+                    raise InputError(
+                        f"an ensemble needs one {name}: {_name(models[0], 'the first')} has {value}, "
+                        f"{_name(model, 'another')} has {other[name]}"
+                    )
+        first = min(models, key=lambda model: registry.family_of(model.encoder).longest(model.spec) or math.inf)
+        lengths = [model.task.length for model in models if model.task.length]
+        self.models, self.kind = tuple(models), models[0].kind
+        self.task = dataclasses.replace(models[0].task, length=min(lengths, default=None))
+        self.labels, self.tokenizer = models[0].labels, models[0].tokenizer
+        self.encoder, self.spec, self.heads = first.encoder, first.spec, first.heads
+        self.directory = getattr(models[0], "directory", None)
+
+    def joined(self, outputs: Sequence[Any]) -> Any:
+        """The models' outputs of the same rows -> one: of each row, as a model gives them."""
+        kind = self.task.how
+        if kind.per_token:
+            return [self._mean([each[i] for each in outputs], kind) for i in range(len(outputs[0]))]
+        return self._mean(outputs, kind)
+
+    def _mean(self, values: Sequence[np.ndarray], kind: Any) -> np.ndarray:
+        if not kind.answers.labelled or not len(values[0]):
+            return np.mean(values, axis=0)
+        mean = np.mean([kind.answers.probabilities(value) for value in values], axis=0)
+        return np.asarray(kind.from_exported(mean), "float32")
+
+    def told(self) -> dict[str, Any]:
+        """Nothing of its own: see `TaskModel.told`."""
+        return {}
+
+
+def _facts(model: Any, who: str) -> dict[str, Any]:
+    """What the models of an ensemble have in common."""
+    if getattr(model, "task", None) is None or not hasattr(model, "kind"):
+        raise InputError(f"{_name(model, who)} has no task, expected a fine-tuned model: kerasbert finetune makes it")
+    if more := sorted(set(model.heads) - {model.kind.head, "mix"}):
+        raise InputError(
+            f"{_name(model, who)} answers by its {', '.join(more)} too, of which there is no mean: an ensemble needs models "
+            "without"
+        )
+    return {
+        "kind of task": model.task.kind,
+        "set of labels": ", ".join(model.labels or ()) or "none",
+        "number of texts": len(model.task.asked),
+        "tokenizer": model.tokenizer.digest()[:12],
+        "set of inputs": ", ".join(each.name for each in registry.family_of(model.encoder).inputs),
+    }
+
+
+def _name(model: Any, who: str) -> str:
+    return str(getattr(model, "directory", who))
