@@ -20,6 +20,7 @@ _HOMES = {
     "pretrain": "training.pretrain",
     "read_recipe": "training.recipe",
     "finetune": "training.finetune",
+    "finetune_tasks": "training.several",
     "cross_validate": "training.folds",
     "evaluate": "training.evaluation",
     "predict": "tasks.predict",

@@ -40,8 +40,16 @@ def test_a_field_that_is_new_is_written_where_it_is_used():
         "blocks.bias",
         "adapters.width",
         "adapters.activation",
+        "pals.width",
+        "pals.heads",
     }
-    changes = {"embeddings.kind": "none", "attention.causal": True, "blocks.bias": False, "adapters.width": 8}
+    changes = {
+        "embeddings.kind": "none",
+        "attention.causal": True,
+        "blocks.bias": False,
+        "adapters.width": 8,
+        "pals.width": 24,
+    }
     spec = Spec().derive(changes)
     written = leaves(to_dict(spec))
     assert {path: written[path] for path in changes} == changes

@@ -1,7 +1,7 @@
 """Names of weights: `block_3/attention/query/kernel` relative to the encoder, `heads/mlm/bias` for what sits on it."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -15,7 +15,10 @@ def names(model: Any) -> dict[str, Any]:
     if body is None:
         return {_after(variable.path, model.name): variable for variable in model.weights}
     variables = names(body)
-    for head in model.heads.values():
+    for name, head in model.heads.items():
+        if isinstance(head, Mapping):  # weights that stand for themselves
+            variables |= {f"heads/{name}/{weight}": variable for weight, variable in head.items()}
+            continue
         variables |= {"heads/" + _after(variable.path, "heads"): variable for variable in head.weights}
     return variables
 
@@ -29,6 +32,23 @@ def _after(path: str, folder: str) -> str:
 def values(model: Any) -> dict[str, np.ndarray]:
     """Weight name -> its value as float32 (`ops.convert_to_numpy` of a variable warns under numpy 2)."""
     return {name: ops.convert_to_tensor(variable).numpy().astype("float32") for name, variable in names(model).items()}
+
+
+def sharing(build: Callable[[], Any], base: Any, own: Collection[str]) -> Any:
+    """A model whose weights are those of `base` in memory, the very same, but for the names in `own` and what it has not.
+
+    Keras has no public way to build a model around variables that are there: `_value` is what a variable holds, None
+    until it is given memory; tests/training/test_pals.py fails if that moves.
+    """
+    with unallocated():
+        model = build()
+    lent = names(base)
+    for name, variable in names(model).items():
+        if name in own or name not in lent:
+            variable._deferred_initialize()
+        else:
+            variable._value, variable._initializer = lent[name]._value, None
+    return model
 
 
 @contextlib.contextmanager

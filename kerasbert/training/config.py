@@ -261,6 +261,17 @@ class FinetuneConfig(LabelledConfig):
     language: str | None = option(None, "of the texts, for a model that reads it (XLM)", metavar="NAME")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TasksConfig(FinetuneConfig):
+    """Of `kerasbert.finetune_tasks`."""
+
+    sampling: str = option(
+        "proportional",
+        "which task an update is of: proportional, square_root, annealed or uniform",
+        python="See `training.sampling`",
+    )
+
+
 def options(config: Any) -> dict[str, dataclasses.Field]:
     """Every option of a class, in order; what a class leaves unsaid about a field, the one above it says.
 

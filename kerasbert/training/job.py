@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from kerasbert.errors import InputError
@@ -90,13 +89,20 @@ class Job:
     def trained(self, evaluation: Any) -> None:
         """After the last update."""
 
-    def result(self, run: Run) -> keras.Model:
+    def finish(self, run: Run) -> None:
+        """Write what the run leaves beside its model, whose weights are final now."""
+
+    def result(self, run: Run) -> Any:
         """What the training function returns."""
+        return self.left(run)
+
+    def left(self, run: Run) -> Any:
+        """What it returns of a run that was finished before."""
         with run.local() as folder:
             return load(folder)
 
 
-def run(job: Job) -> keras.Model:
+def run(job: Job) -> Any:
     """Do a job, or what is left of it.
 
     Raises:
@@ -115,7 +121,7 @@ def run(job: Job) -> keras.Model:
             variable.trainable = True
 
 
-def _trained(job: Job, program: Objective) -> keras.Model:
+def _trained(job: Job, program: Objective) -> Any:
     """What `run` returns: open the run of a built program and train it."""
     config, quiet = job.config, job.config.quiet  # what is built may settle its steps
     check_rules(config.optimizer_options or {}, program.model.trainable_variables)
@@ -123,8 +129,7 @@ def _trained(job: Job, program: Objective) -> keras.Model:
         opened = _open(job, program)
     if opened.finished:
         results.say(f"{opened.directory} is finished: {config.steps} steps were made", quiet)
-        with opened.local() as folder:
-            return load(folder)
+        return job.left(opened)
     for line in () if quiet else (described(job.strategy), *freezing.told(program.model), *job.lines()):
         results.say(line)
     feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)
@@ -138,6 +143,7 @@ def _trained(job: Job, program: Objective) -> keras.Model:
     else:
         take_average(trainer.core.optimizer)
     if trainer.chief:
+        job.finish(opened)
         results.write(opened, **job.model())
     multiworker.barrier(job.devices)
     return job.result(opened)
