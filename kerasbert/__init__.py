@@ -21,6 +21,7 @@ _HOMES = {
     "pretrain": "training.pretrain",
     "read_recipe": "training.recipe",
     "finetune": "training.finetune",
+    "finetune_tasks": "training.several",
     "cross_validate": "training.folds",
     "grid": "training.grid",
     "evaluate": "training.evaluation",

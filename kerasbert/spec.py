@@ -135,6 +135,19 @@ class Lora:
         return self
 
 
+@dataclasses.dataclass(frozen=True)
+class Pals:
+    """Projected attention layers, beside every block (Stickland and Murray, 2019, section 3.2).
+
+    Args:
+        width: int d_s, of the small attention (the paper's 204); 0 for none.
+        heads: int, of it.
+    """
+
+    width: int = 0
+    heads: int = 12
+
+
 # fields with few values
 CHOICES = {
     "embeddings.kind": ("learned", "sinusoidal", "none"),
@@ -154,6 +167,7 @@ class Spec:
         initializer: float, standard deviation of the truncated normal.
         pooler: bool, a tanh layer over the first token.
         lora, adapters: what adapts a trained model; nothing at their defaults, and then no file says so.
+        pals: what a task has of its own beside every block; likewise.
     """
 
     hidden: int = 768
@@ -167,6 +181,7 @@ class Spec:
     blocks: Blocks = Blocks()
     lora: Lora = dataclasses.field(default=Lora(), metadata=LATER)
     adapters: Adapters = dataclasses.field(default=Adapters(), metadata=LATER)
+    pals: Pals = dataclasses.field(default=Pals(), metadata=LATER)
 
     attended = "hidden"  # no field: the path of the width that the heads divide among themselves
 
@@ -218,9 +233,13 @@ class Spec:
                     f"{self.attended} {width} is not a multiple of attention.heads {heads}: "
                     "change one or set attention.head_size"
                 )
-        for path in ("epsilon", "initializer", "adapters.width"):
+        for path in ("epsilon", "initializer", "adapters.width", "pals.width"):
             if get(self, path) < 0:
                 raise InputError(f"{path} must be at least 0. Received: {get(self, path)}")
+        if self.pals.heads < 1 or self.pals.width % self.pals.heads:
+            raise InputError(
+                f"pals.width {self.pals.width} is not a multiple of pals.heads {self.pals.heads}: change one"
+            )
         for path in ("dropout", "attention.dropout"):
             rate = get(self, path)
             if rate is not None and not 0 <= rate < 1:

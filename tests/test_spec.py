@@ -43,8 +43,16 @@ def test_a_field_that_is_new_is_written_where_it_is_used():
         "lora.targets",
         "adapters.width",
         "adapters.activation",
+        "pals.width",
+        "pals.heads",
     }
-    changes = {"embeddings.kind": "none", "attention.causal": True, "blocks.bias": False, "adapters.width": 8}
+    changes = {
+        "embeddings.kind": "none",
+        "attention.causal": True,
+        "blocks.bias": False,
+        "adapters.width": 8,
+        "pals.width": 24,
+    }
     changes |= {"lora.rank": 4, "lora.targets": ["attention.key"]}
     spec = Spec().derive(changes)
     written = leaves(to_dict(spec))

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kerasbert.training.config import options, types_of
+from kerasbert.training.options import options, types_of
 
 
 def add_options(parser: Any, config: type, required: bool = True) -> None:

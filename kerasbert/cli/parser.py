@@ -233,8 +233,10 @@ def file_system(line: str) -> str:
 def check_names(options: argparse.Namespace, *kinds: str) -> None:
     """Refuse a name among the options that nothing has; an option is called as its kind of name (`registry.check_name`)."""
     for kind in kinds:
-        if isinstance(name := getattr(options, kind, None), str):
-            registry.check_name(kind, name)
+        value = getattr(options, kind, None)
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str):
+                registry.check_name(kind, name)
 
 
 def check_directories(options: argparse.Namespace, *names: str) -> None:

@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from kerasbert import registry
@@ -21,7 +22,7 @@ from kerasbert.cli.parser import (
 )
 from kerasbert.errors import InputError
 from kerasbert.training import interruption
-from kerasbert.training.config import FinetuneConfig, PretrainConfig
+from kerasbert.training.config import FinetuneConfig, PretrainConfig, TasksConfig
 
 SHOWN = 20  # labels of which a terminal has room
 
@@ -64,8 +65,15 @@ def _finetune(options: argparse.Namespace) -> None:
     interruption.listen()
     from kerasbert.training.finetune import finetune
 
-    if bool(options.data) == bool(options.train):
+    data = options.data or ()
+    if len(options.task) > 1:
+        _finetune_tasks(options, data)
+        return
+    if hasattr(options, "sampling"):
+        raise InputError("--sampling is of several tasks, received one --task: leave it out")
+    if len(data) > 1 or bool(data) == bool(options.train):
         raise InputError("give --data PATH, or --train FILE and, if there is one, --dev FILE")
+    options.task, options.data = options.task[0], data[0] if data else None
     data = options.data or {"train": options.train, "dev": options.dev}
     if options.folds and options.grid:
         raise InputError("--folds and --grid are both given, expected one of them")
@@ -76,6 +84,22 @@ def _finetune(options: argparse.Namespace) -> None:
         return
     finetune(options.model, options.task, data, changes=changes_of(options.set), **given(options, FinetuneConfig))
     print(options.out)
+
+
+def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
+    from kerasbert.training.several import finetune_tasks
+
+    if len(data) != len(options.task) or options.train or options.dev:
+        raise InputError(
+            f"{len(options.task)} tasks, {len(data)} --data, expected --data PATH for each --task, in order"
+        )
+    for name in ("folds", "grid", "seeds"):
+        if getattr(options, name):
+            raise InputError(f"--{name} is of one task, received several: take them one by one")
+    tasks = list(zip(options.task, data, strict=True))
+    models = finetune_tasks(options.model, tasks, changes=changes_of(options.set), **given(options, TasksConfig))
+    for model in models.values():
+        print(model.directory)
 
 
 def _folds(options: argparse.Namespace, data: Any) -> None:
@@ -195,8 +219,9 @@ def add(command: Declare) -> None:
 
     add = command("finetune", _finetune, "train a task on labelled texts; the same command resumes")
     add.add_argument("model", metavar="RUN", help="a model or run directory")
-    add.add_argument("--task", required=True, metavar="TASK", help=f"one of {', '.join(registry.shipped()['tasks'])}")
-    add.add_argument("--data", metavar="PATH", help="a folder with train and dev files, or one file")
+    tasks = f"one of {', '.join(registry.shipped()['tasks'])}; several, each with its --data, are learnt together"
+    add.add_argument("--task", required=True, action="append", metavar="TASK", help=tasks)
+    add.add_argument("--data", action="append", metavar="PATH", help="a folder with train and dev files, or one file")
     add.add_argument("--train", metavar="FILE")
     add.add_argument("--dev", metavar="FILE")
     add.add_argument("--folds", type=int, metavar="N", help="cross-validation: N runs in --out, each judged by a share")
@@ -206,7 +231,7 @@ def add(command: Declare) -> None:
     add.add_argument("--seeds", type=int, metavar="N", help="runs of each combination of --grid (1 without it)")
     encoding_option(add)
     set_option(add)
-    add_options(add, FinetuneConfig)
+    add_options(add, TasksConfig)
 
     add = command("evaluate", _evaluate, "metrics of a fine-tuned model")
     add.add_argument("model", metavar="RUN")

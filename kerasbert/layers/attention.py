@@ -35,6 +35,8 @@ class Attention(keras.layers.Layer):
         initializer: float.
         output_initializer: float, of the output's kernel; by default as the others.
         use_bias: bool, whether the four maps add a bias.
+    An `output_projection` that is set before `build` is used as it is: another layer's, shared.
+
     Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] of keys and values (x itself by
         default), value [B, K, H] where values have another source, further arguments of `scores`
         -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
@@ -64,8 +66,9 @@ class Attention(keras.layers.Layer):
         for name, width in zip(("query", "key", "value"), self.widths(shape)):
             setattr(self, name, Linear(flat, self.initializer, name=name, **kwargs))
             getattr(self, name).build((*shape[:-1], width))
-        self.output_projection = Linear(shape[-1], self.output_initializer, name="output", **kwargs)
-        self.output_projection.build((*shape[:-1], flat))
+        if not hasattr(self, "output_projection"):
+            self.output_projection = Linear(shape[-1], self.output_initializer, name="output", **kwargs)
+            self.output_projection.build((*shape[:-1], flat))
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
 

@@ -12,8 +12,9 @@ from kerasbert.layers.attention import Attention
 from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import FeedForward
 from kerasbert.layers.norms import LayerNorm
+from kerasbert.layers.pals import ProjectedAttention
 from kerasbert.layers.random import Dropout
-from kerasbert.spec import Adapters, Spec
+from kerasbert.spec import Adapters, Spec, get
 
 
 class Block(keras.layers.Layer):
@@ -61,6 +62,7 @@ class Block(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.adapters: dict[str, Adapter] = {}  # by the name of the sublayer
+        self.pal: ProjectedAttention | None = None
         self.settings = {
             "heads": heads,
             "head_size": head_size,
@@ -121,7 +123,10 @@ class Block(keras.layers.Layer):
             x: [B, S, H], what the block was called with: of all tokens, which `context.rows` cuts to the queries.
             context: what the block was called with; its bias is of the queries.
         """
-        return self.adapters[sublayer](y) if sublayer in self.adapters else y
+        y = self.adapters[sublayer](y) if sublayer in self.adapters else y
+        if self.pal is None or sublayer != "feedforward":  # the last one, whatever a block has before it
+            return y
+        return y + self.pal(x, context=context, training=training)
 
     def call(self, x, context=None, training=False, read=None):  # read: of an older plug-in's super().call
         context, told = Context.wrap(context, read), x
@@ -170,7 +175,12 @@ def stack(spec: Spec, kind: Callable | None = None, **kwargs) -> list[Block]:
             sublayer = {"attention": "attention", "ffn": "feedforward"}[spec.blocks.share]
             for name in (sublayer, f"{sublayer}_norm"):
                 setattr(new, name, getattr(blocks[0], name))
+        if spec.pals.width:
+            new.pal = pal(spec, blocks[0].pal if blocks else None, **kwargs)
         new.build((None, None, spec.hidden))
+        if new.pal is not None:
+            with keras.name_scope(new.name):
+                new.pal.build()
         blocks.append(new)
     return blocks
 
@@ -194,6 +204,25 @@ def block(spec: Spec, layer: int, kind: Callable = Block, **kwargs) -> Block:
         name=f"block_{layer}",
         **kwargs,
     )
+
+
+def pal(spec: Spec, first: ProjectedAttention | None = None, **kwargs) -> ProjectedAttention:
+    """The projected attention layer beside a block of a Spec; its projections are the first one's."""
+    dropout = spec.dropout if spec.attention.dropout is None else spec.attention.dropout
+    size = spec.pals.width // spec.pals.heads
+    new = ProjectedAttention(
+        spec.pals.heads,
+        size,
+        spec.hidden,
+        get(spec, spec.attended),
+        dropout,
+        spec.initializer,
+        name="pal",
+        **kwargs,
+    )
+    if first is not None:
+        new.down, new.up = first.down, first.up
+    return new
 
 
 def _of_an_older_plugin(old: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -16,7 +16,10 @@ def names(model: Any) -> dict[str, Any]:
     if body is None:
         return {_after(variable.path, model.name): variable for variable in model.weights}
     variables = names(body)
-    for head in model.heads.values():
+    for name, head in model.heads.items():
+        if isinstance(head, Mapping):  # weights that stand for themselves
+            variables |= {f"heads/{name}/{weight}": variable for weight, variable in head.items()}
+            continue
         variables |= {"heads/" + _after(variable.path, "heads"): variable for variable in head.weights}
     return variables
 
@@ -50,7 +53,7 @@ def sharing(build: Callable[[], Any], base: Any, own: Collection[str]) -> Any:
     """A model whose weights are those of `base` in memory, the very same, but for the names in `own` and what it has not.
 
     Keras has no public way to build a model around variables that are there: `_value` is what a variable holds, None
-    until it is given memory; tests/tasks/test_adapted.py fails if that moves.
+    until it is given memory; tests/training/test_adapted.py fails if that moves.
     """
     with unallocated():
         model = build()

@@ -1,9 +1,13 @@
 """Evaluation on dev rows that keeps the best weights beside the checkpoints."""
 
+import math
+import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
 from kerasbert.storage import files
 from kerasbert.tasks import predict
@@ -48,23 +52,37 @@ class BestWeights:
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
 
     def __call__(self, step: int) -> tuple[dict[str, float], bool]:
-        outputs = predict.outputs_of(self.model, self.encoded, self.longest)
-        task = self.task.how.settled(self.task, self.model.heads)
-        kind, metrics = task.how, task.measured(outputs, self.rows.targets, self.encoded)
+        outputs, metrics = self.measured()
         value = metrics[self.task.metric]
         if self.constraint is not None and not self.constraint.complete(step):
             pass
-        elif kind.better(self.task.metric, value, self.state["best"]):
-            known = outputs, self.rows.targets
-            remarks, tuned = kind.remarks(task, *known), kind.tuned(task, *known, self.encoded)
-            chosen = {name: each for name, each in tuned.options.items() if task.options.get(name) != each}
-            self.state = {"best": value, "step": step, "worse": 0, "remarks": remarks, "options": chosen}
-            self.state["dev"] = self._told(tuned, outputs, {} if chosen else metrics)
-            self._keep()
+        elif self.task.how.better(self.task.metric, value, self.state["best"]):
+            self.keep({"best": value, "step": step, **self.chosen(outputs, metrics)})
         else:
             self.state = self.state | {"worse": self.state["worse"] + 1}
-        stop = self.patience is not None and self.state["worse"] >= self.patience
-        return {f"dev/{name}": number for name, number in metrics.items()}, stop
+        return {f"dev/{name}": number for name, number in metrics.items()}, self.stopped
+
+    @property
+    def stopped(self) -> bool:
+        """Whether there were as many evaluations without a better metric as patience allows."""
+        return self.patience is not None and self.state["worse"] >= self.patience
+
+    def measured(self) -> tuple[Any, dict[str, float]]:
+        """The outputs of the dev rows, and their metrics."""
+        outputs = predict.outputs_of(self.model, self.encoded, self.longest)
+        return outputs, self._settled().measured(outputs, self.rows.targets, self.encoded)
+
+    def _settled(self) -> Task:
+        """The task with what its answers need of the head as it is now."""
+        return self.task.how.settled(self.task, self.model.heads)
+
+    def chosen(self, outputs: Any, metrics: dict[str, float]) -> dict[str, Any]:
+        """What the state holds of the best weights: remarks, the options that they choose, what `dev.json` holds."""
+        task, known = self._settled(), (outputs, self.rows.targets)
+        remarks, tuned = task.how.remarks(task, *known), task.how.tuned(task, *known, self.encoded)
+        options = {name: each for name, each in tuned.options.items() if task.options.get(name) != each}
+        dev = self._told(tuned, outputs, {} if options else metrics)
+        return {"remarks": remarks, "options": options, "dev": dev}
 
     def _told(self, task: Task, outputs: Any, metrics: dict[str, float]) -> dict[str, Any]:
         """What `dev.json` holds: the metrics of the best weights, by label too, of at most MOST labels.
@@ -77,7 +95,9 @@ class BestWeights:
         few = len(details.get("labels", ())) <= MOST
         return {"metrics": metrics or task.measured(*known), **(details if few else {}), **self.model.told()}
 
-    def _keep(self) -> None:
+    def keep(self, state: dict[str, Any]) -> None:
+        """These weights are the best so far."""
+        self.state = state | {"worse": 0}
         weights = values(self.model)
         if self.constraint is not None:
             weights |= {PREFIX + name: value for name, value in self.constraint.tensors().items()}
@@ -93,3 +113,44 @@ class BestWeights:
         if self.constraint is not None:
             kept = [name for name in best.names() if name.startswith(PREFIX)]
             self.constraint.finish(directory, {name.removeprefix(PREFIX): best.read(name) for name in kept})
+
+
+class BestOfTasks(BestWeights):
+    """The same for several tasks: the weights with the largest mean of the tasks' own metrics, an error counted negative.
+
+    Args:
+        model: the model that is trained.
+        tasks: task -> its dev rows and its metric.
+        folder, patience: as of BestWeights.
+    """
+
+    def __init__(self, model: HeadedModel, tasks: Mapping[str, BestWeights], folder: Path, patience: int | None = None):
+        self.model, self.tasks, self.patience, self.constraint = model, dict(tasks), patience, None
+        self.best = folder / "checkpoints" / "best.safetensors"
+        self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
+
+    def __call__(self, step: int) -> tuple[dict[str, float], bool]:
+        measured = {name: each.measured() for name, each in self.tasks.items()}
+        mean = statistics.fmean(self._value(name, metrics) for name, (_, metrics) in measured.items())
+        best = self.state["best"]
+        if best is None or not math.isfinite(best) or mean > best:
+            chosen = {name: each.chosen(*measured[name]) for name, each in self.tasks.items()}
+            self.keep({"best": mean, "step": step, "tasks": chosen})
+        else:
+            self.state = self.state | {"worse": self.state["worse"] + 1}
+        logs = {f"dev/{name}/{metric}": x for name, (_, found) in measured.items() for metric, x in found.items()}
+        return logs | {"dev/mean": mean}, self.stopped
+
+    def _value(self, name: str, metrics: Mapping[str, float]) -> float:
+        task = self.tasks[name].task
+        return metrics[task.metric] * (-1 if task.how.better(task.metric, 0.0, 1.0) else 1)
+
+    def take(self, directory: Path) -> None:
+        """Give the model its best weights."""
+        assign(Safetensors(self.best), names(self.model))
+
+    def of(self, task: str) -> BestWeights:
+        """The evaluation of one task, with what was chosen for it by the best weights."""
+        each = self.tasks[task]
+        each.state = self.state["tasks"][task]
+        return each

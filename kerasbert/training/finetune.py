@@ -3,11 +3,12 @@
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from kerasbert import checkpoints, registry, report
 from kerasbert import spec as specs
@@ -28,10 +29,11 @@ from kerasbert.tasks.task import Task, find_task
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.training import freezing, results
 from kerasbert.training.best import BestWeights
-from kerasbert.training.config import FinetuneConfig, LabelledConfig, configured
+from kerasbert.training.config import FinetuneConfig, LabelledConfig
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.job import Job, check_local, on_one_machine, run
+from kerasbert.training.options import configured
 from kerasbert.training.runs import run_in
 from kerasbert.training.splits import split
 from kerasbert.training.step import distribute
@@ -69,9 +71,11 @@ class FineTuning(Job):
 
     kind = "finetune"
     config: FinetuneConfig
+    judged = "dev"  # before what is said of the best weights
 
     def __init__(self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig):
         check_local("finetune", config.out)
+        self.config, self.cache = config, token_cache(config)
         columns = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
         task = find_task(task, **columns, metric=registry.metric_name(config.metric)).called_with(
             language=config.language
@@ -88,7 +92,7 @@ class FineTuning(Job):
         task = task.how.started(task, self.before)
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)
-        self.old = None if config.overwrite else run_in(config.out)
+        self.old = self.begun(task)
         self.split = split(task, data, begun=self.old, start=model, seed=config.seed)
         if self.split.train is None:
             where = data if isinstance(data, str | os.PathLike) else "data"
@@ -103,9 +107,19 @@ class FineTuning(Job):
             )
         else:
             self.task = self.split.task
-        self.config, self.cache = config, token_cache(config)
+
+    def begun(self, task: Task) -> dict[str, Any] | None:
+        """What run.json holds of the run that goes on with these rows, or None."""
+        return None if self.config.overwrite else run_in(self.config.out)
 
     def build(self):
+        self.load()
+        self.config = self.config.settled(self.encode())
+        keras.utils.set_random_seed(self.config.seed)
+        return self.program()
+
+    def load(self) -> None:
+        """The encoder to begin from."""
         config, old = self.config, self.old
         self.encoder, self.name, self.digest = _encoder(self.source, self.changes, config)
         begun_with = "new" if old is None else old["settings"].get("pooler")
@@ -117,6 +131,10 @@ class FineTuning(Job):
         )
         if self.new_pooler:
             self.encoder = _changed(self.encoder, {"pooler": True}, self.name, config)
+
+    def encode(self) -> int:
+        """Make rows of the texts; returns the updates of an epoch."""
+        config, old = self.config, self.old
         self.longest = _longest(self.encoder, config.length, old, self.task.length if config.keep_head else None)
         reads: dict[str, Any] = {"kind": self.task.how, "declared": predict.declared(self.encoder)}
         reads["settings"] = numbers(reads["declared"], self.encoder.tokenizer, self.task.settings)
@@ -128,22 +146,21 @@ class FineTuning(Job):
         self.task.how.check_batch(config.batch, self.devices.num_replicas_in_sync * config.accumulate)
         # an epoch is of rows: a text may be several, which stay together for some kinds
         epoch = len(self.train.units(self.task.how.together))
-        self.config = config = config.settled(-(-epoch // config.batch))
-        keras.utils.set_random_seed(config.seed)
-        with precision(config.precision):
+        return -(-epoch // config.batch)
+
+    def program(self) -> TaskObjective:
+        """The task's losses, with a new head or the one that is kept."""
+        with precision(self.config.precision):
             program = TaskObjective(self.encoder, self.task)
-        if config.keep_head:
+        if self.config.keep_head:
             for head, layer in program.model.heads.items():
                 checkpoints.load_weights(self.source, layer, f"heads/{head}/")
         self.heads = program.model.heads
         return program
 
     def frozen(self):
-        about = {
-            "freeze": self.config.freeze,
-            "projection": self.constraint,
-            "pooler": "new" if self.new_pooler else "",
-        }
+        about = {"freeze": self.config.freeze, "projection": self.constraint}
+        about |= {"pooler": "new"} if self.new_pooler else {}
         return freezing.patterns_of(self.encoder.spec, about)
 
     def description(self):
@@ -181,7 +198,7 @@ class FineTuning(Job):
     def feed(self, program, run):
         self.cache.write()
         source = self.split.sources["train"]
-        return _Texts(self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source)
+        return Texts(self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source)
 
     def evaluation(self, program, run):
         held = self.dev, self.dev_rows, self.longest, Path(run.directory), self.config.patience, self.constraint
@@ -199,14 +216,14 @@ class FineTuning(Job):
 
     def trained(self, evaluation):
         for line in evaluation.state.get("remarks", ()):
-            results.say(f"dev, best weights: {line}", self.config.quiet)
+            results.say(f"{self.judged}, best weights: {line}", self.config.quiet)
         options = evaluation.state.get("options", {})
         self.task = self.task.optioned(options)
         for name, value in options.items():
-            results.say(f"dev, best weights: {name} is {value}", self.config.quiet)
+            results.say(f"{self.judged}, best weights: {name} is {value}", self.config.quiet)
         mix = {name: value for name, value in evaluation.state.get("dev", {}).items() if name == "layers"}
         for title, header, cells in report.label_tables(mix):
-            results.say(f"dev, best weights: {title}\n{report.table(header, cells)}", self.config.quiet)
+            results.say(f"{self.judged}, best weights: {title}\n{report.table(header, cells)}", self.config.quiet)
 
 
 def go_on(
@@ -345,7 +362,7 @@ def _with_head_of(model: Any, task: Task) -> Task:
     return dataclasses.replace(task, **same)
 
 
-class _Texts(Feed):
+class Texts(Feed):
     """Batches of encoded texts."""
 
     def __init__(
@@ -365,12 +382,15 @@ class _Texts(Feed):
         mean = sum(row.length for row in encoded.rows) / len(encoded.units(self.together))
         self.parts = [Part(config.updates, config.batch, config.accumulate, tokens=config.batch * mean)]
 
+    def arrays(self, step: int) -> Iterator[dict[str, np.ndarray]]:
+        """The global batches from update `step` on."""
+        return training_batches(self.encoded, self.targets, start=step, **self.arguments)
+
     def batches(self, step):
-        made = training_batches(self.encoded, self.targets, start=step, **self.arguments)
-        return (distribute(arrays, self.devices) for arrays in made)
+        return (distribute(arrays, self.devices) for arrays in self.arrays(step))
 
     def batch(self, step):
-        arrays = next(training_batches(self.encoded, self.targets, start=step, **self.arguments))
+        arrays = next(self.arrays(step))
         owners = self.encoded.owners[self.encoded.units(self.together)[:, 0]]
         epoch, place = divmod(step, -(-len(owners) // self.arguments["batch"]))
         order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch, self.together)

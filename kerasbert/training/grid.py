@@ -13,8 +13,9 @@ from kerasbert.errors import InputError, NonFinite, nearest
 from kerasbert.storage import files
 from kerasbert.tasks.task import Task
 from kerasbert.training import results
-from kerasbert.training.config import FinetuneConfig, options, types_of
+from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.finetune import finetune
+from kerasbert.training.options import options, types_of
 
 FUNCTIONS = {
     "median": statistics.median,

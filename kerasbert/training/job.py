@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from kerasbert.errors import InputError
@@ -97,13 +96,17 @@ class Job:
     def finish(self, run: Run) -> None:
         """Write what the run leaves beside its model, whose weights are final now."""
 
-    def result(self, run: Run) -> keras.Model:
+    def result(self, run: Run) -> Any:
         """What the training function returns."""
+        return self.left(run)
+
+    def left(self, run: Run) -> Any:
+        """What it returns of a run that was finished before."""
         with run.local() as folder:
             return load(folder)
 
 
-def run(job: Job) -> keras.Model:
+def run(job: Job) -> Any:
     """Do a job, or what is left of it.
 
     Raises:
@@ -122,7 +125,7 @@ def run(job: Job) -> keras.Model:
             variable.trainable = True
 
 
-def _trained(job: Job, program: Objective) -> keras.Model:
+def _trained(job: Job, program: Objective) -> Any:
     """What `run` returns: open the run of a built program and train it."""
     config, quiet = job.config, job.config.quiet  # what is built may settle its steps
     check_rules(config, program.model.trainable_variables)
@@ -130,8 +133,7 @@ def _trained(job: Job, program: Objective) -> keras.Model:
         opened = _open(job, program)
     if opened.finished:
         results.say(f"{opened.directory} is finished: {config.steps} steps were made", quiet)
-        with opened.local() as folder:
-            return load(folder)
+        return job.left(opened)
     for line in () if quiet else (described(job.strategy), *freezing.told(program.model), *job.lines()):
         results.say(line)
     feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)

@@ -17,10 +17,11 @@ from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
 from kerasbert.text.base import Tokenizer
 from kerasbert.training import flops, results
-from kerasbert.training.config import PretrainConfig, configured
+from kerasbert.training.config import PretrainConfig
 from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.held_out import HeldOut, hold_out
 from kerasbert.training.job import Job, run
+from kerasbert.training.options import configured
 from kerasbert.training.phases import Phase, check_phases, make_phases
 from kerasbert.training.preflight import kept_by, preflight, warn_of_memory
 from kerasbert.training.runs import run_in

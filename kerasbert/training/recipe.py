@@ -25,7 +25,8 @@ from typing import Any
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, nearest
-from kerasbert.training.config import FinetuneConfig, PretrainConfig, options
+from kerasbert.training.config import FinetuneConfig, PretrainConfig
+from kerasbert.training.options import options
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,6 +47,8 @@ def replay(dump: str | os.PathLike) -> dict[str, Any]:
         raise InputError(f"{folder} has format {content['format']}, this version reads {FORMAT}")
     if content["kind"] == "distill":
         raise InputError(f"{folder} is of a distillation, whose teacher no dump holds: replay runs of the other kinds")
+    if content["kind"] == "finetune_tasks":
+        raise InputError(f"{folder} is of several tasks at once: replay runs of one task")
     with np.load(folder / "batch.npz") as arrays:
         batch = {name: tf.convert_to_tensor(arrays[name]) for name in arrays.files}
     program = _program(content, batch)

@@ -72,11 +72,11 @@ class StepCore:
 
         Where loss or gradient is not finite no weight changes; see `nonfinite`.
         """
-        shape = local_shape(batch)
-        if shape not in self.backward:
+        key = (*local_shape(batch), *batch)  # batches of several tasks differ in their names
+        if key not in self.backward:
             # a partial: TensorFlow counts traces by the code of a function and would warn of too many
-            self.backward[shape] = tf.function(functools.partial(self._backward), autograph=False)
-        gradients, logs = self.backward[shape](batch)
+            self.backward[key] = tf.function(functools.partial(self._backward), autograph=False)
+        gradients, logs = self.backward[key](batch)
         if self.scale is not None or finite(logs):  # loss scaling leaves an update out by itself
             self.update(gradients, logs["gradient_norm"])
         return logs

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from kerasbert.errors import InputError, unknown
-from kerasbert.training.config import LabelledConfig, option
+from kerasbert.training.config import LabelledConfig
+from kerasbert.training.options import option
 
 # loss -> what it compares
 LOSSES = {

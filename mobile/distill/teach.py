@@ -26,10 +26,10 @@ from kerasbert.tasks.load import task_of
 from kerasbert.tasks.task import Task, joined, read_unlabelled
 from kerasbert.training import finetune
 from kerasbert.training.best import BestWeights
-from kerasbert.training.config import configured
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.job import Job, check_local, on_one_machine, run
+from kerasbert.training.options import configured
 from kerasbert.training.phases import make_phases
 from kerasbert.training.runs import run_in
 from kerasbert.training.splits import split

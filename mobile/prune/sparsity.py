@@ -20,7 +20,8 @@ from kerasbert.mobile.prune.masks import SCOPES, STRUCTURES, fits, masks
 from kerasbert.mobile.prune.schedule import make_schedule
 from kerasbert.tasks.task import Task
 from kerasbert.training import results
-from kerasbert.training.config import FinetuneConfig, passing
+from kerasbert.training.config import FinetuneConfig
+from kerasbert.training.options import passing
 
 SCHEDULES = ("polynomial", "constant")
 KERNELS = (r"(^|/)attention/(query|key|value|output)/kernel$", r"(^|/)feedforward[^/]*/(inner|outer)/kernel$")

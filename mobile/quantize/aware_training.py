@@ -24,7 +24,8 @@ from kerasbert.mobile.quantize.fake import SMALLEST, PerChannel, PerTensor
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.task import Task
-from kerasbert.training.config import FinetuneConfig, passing
+from kerasbert.training.config import FinetuneConfig
+from kerasbert.training.options import passing
 
 PER = ("channel", "tensor")
 DECAY = 0.99  # of the ranges' moving averages, in an update

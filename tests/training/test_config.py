@@ -13,7 +13,8 @@ from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Parser
 from kerasbert.errors import InputError
 from kerasbert.training import config
-from kerasbert.training.config import FinetuneConfig, LabelledConfig, PretrainConfig, TrainConfig, option, options
+from kerasbert.training.config import FinetuneConfig, LabelledConfig, PretrainConfig, TrainConfig
+from kerasbert.training.options import configured, option, options
 from kerasbert.training.runs import open_run
 from tests.support import ROOT, python
 
@@ -121,7 +122,7 @@ def test_what_is_missing_is_said_as_python_says_it():
 def test_an_old_name_is_taken():
     """`projection` became `constraint`."""
 
-    @config.configured(LabelledConfig)
+    @configured(LabelledConfig)
     def train(model, config):
         return model, config
 

@@ -1,0 +1,89 @@
+"""Several tasks over one encoder: a program whose batches hold rows of one task each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras import ops
+
+from kerasbert import registry
+from kerasbert.checkpoints.directory import built
+from kerasbert.layers.encoder import Encoder
+from kerasbert.layers.heads import HeadedModel
+from kerasbert.layers.naming import names, sharing
+from kerasbert.objectives.base import Objective
+from kerasbert.tasks.model import TaskObjective
+
+MARK = "task:"  # before a task's name among the names of its batches
+
+
+class TasksModel(HeadedModel):
+    """An encoder, and beside it what each task has of its own, as `heads/TASK/...`.
+
+    Args:
+        encoder: Encoder, which all tasks share.
+        own: task -> weight name -> variable.
+    """
+
+    def __init__(self, encoder: Encoder, own: Mapping[str, Mapping[str, Any]]):
+        heads: Any = {task: dict(variables) for task, variables in own.items()}
+        super().__init__(encoder, heads, {}, name="tasks")
+
+    def build(self, shape=None):
+        self.built = True
+
+
+class TasksObjective(Objective):
+    """The losses of several tasks, each called as its task (Liu et al., 2019, section 3, algorithm 1).
+
+    A batch holds rows of one task and computes this task's network alone; the others count 0. Which task it is stands in
+    the names of the batch (`marked`), so that every task has graphs of its own. The weights that are another task's get a
+    gradient of 0: their moments and their decay go on.
+
+    Args:
+        encoder: Encoder, which the tasks share.
+        programs: task -> its objective, whose encoder is that one or has its weights and others of its own.
+    """
+
+    def __init__(self, encoder: Encoder, programs: Mapping[str, TaskObjective]):
+        shared = set(names(encoder))
+        self.programs = dict(programs)
+        own = {
+            task: {
+                name.removeprefix("heads/"): variable
+                for name, variable in names(program.model).items()
+                if name not in shared
+            }
+            for task, program in programs.items()
+        }
+        self.model = TasksModel(encoder, own)
+        self.model.build()
+        self.scales = dict.fromkeys(programs, 1.0)
+
+    def counts(self, batch):
+        task = task_of(batch)
+        counts = self.programs[task].counts(batch)
+        return {name: counts["label"] if name == task else ops.zeros(()) for name in self.programs}
+
+    def losses(self, batch, training=True):
+        task = task_of(batch)
+        sums = self.programs[task].losses(batch, training)
+        others = {name: ops.zeros(()) for name in self.programs if name != task}
+        return others | {task + name.removeprefix("label"): value for name, value in sums.items()}
+
+
+def marked(batch: Mapping[str, Any], task: str, rows: Any) -> dict[str, Any]:
+    """A batch as one of that task; `rows` has as many elements as the batch has inputs."""
+    return {**batch, MARK + task: rows}
+
+
+def task_of(batch: Mapping[str, Any]) -> str:
+    """The task of a batch."""
+    return next(name.removeprefix(MARK) for name in batch if name.startswith(MARK))
+
+
+def beside(encoder: Encoder, changes: Mapping[str, Any]) -> Encoder:
+    """An encoder of the Spec with these changes: the weights that both have are the other's own variables."""
+    family, spec = registry.family_of(encoder), encoder.spec.derive(changes)
+    view = sharing(lambda: built(family, spec, encoder.model_name), encoder, ())
+    view.tokenizer, view.labels = encoder.tokenizer, encoder.labels
+    return view
