@@ -11,6 +11,9 @@ if TYPE_CHECKING:  # a phone, which comes here by way of the registry, needs no 
     from kerasbert.spec import Spec
 
 
+KINDS = ("encoder", "decoder", "seq2seq")
+
+
 def _longest(spec: Any) -> int | None:
     """What a Spec says of it."""
     return getattr(spec, "longest", None)
@@ -34,15 +37,17 @@ class Family:
         encoder: the class of the encoder, called as `encoder(spec)`.
         paper: str, authors, year, title.
         tokenizer: str, kind of tokenizer.
-        objective: str, name of the pretraining objective.
+        objective: str, name of the pretraining objective; "" where none is here yet.
         names: checkpoint names by dialect ("hf", "tf1", "keras_hub"), rows of `checkpoints.names`.
         aliases: other size name -> size name.
         inputs: what the network reads (`kerasbert.inputs`).
+        kind: "encoder", "decoder" (a token sees itself and those before it) or "seq2seq" (an encoder, and a decoder that
+            reads what it gives).
         readout: what of its outputs stands for a text: the "first" token (or the pooler's vector), the "last" real one,
             or the "mean" over them.
         longest: settings -> tokens of the longest sequence, or None where there is no such.
-        has: what cutting and imitating layers needs, of "blocks" (`Spec.blocks`, weights `block_0/...`). None: a Spec has
-            them, other settings do not.
+        has: what cutting and imitating layers needs, of "blocks" (`Spec.blocks`, weights `block_0/...`). None: a Spec of
+            one stack has them, other settings do not.
         flops: (settings, tokens, sequences, predictions) of an update -> FLOPs, as `training.flops.update_flops`, which
             counts those of blocks. None elsewhere: not known.
         memory: (settings, rows, length, predictions per token) -> numbers that the backward pass keeps, as
@@ -59,11 +64,16 @@ class Family:
     names: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     inputs: tuple[Input, ...] = TEXT
+    kind: str = "encoder"
     readout: str = "first"
     longest: Callable[[Any], int | None] = _longest
     has: tuple[str, ...] | None = None
     flops: Callable[[Any, float, float, float], float] | None = None
     memory: Callable[[Any, int, int, float], float] | None = None
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise InputError(f"kind of the family {self.name} is {self.kind!r}, expected one of {', '.join(KINDS)}")
 
     def derive(self, name: str, *, spec: Mapping[str, Any], **changes: Any) -> "Family":
         """Another paper as a difference from this one."""
@@ -77,7 +87,38 @@ class Family:
     @property
     def has_blocks(self) -> bool:
         """Whether its encoders are blocks of attention and feed-forward."""
-        return hasattr(self.spec, "blocks") if self.has is None else "blocks" in self.has
+        if self.has is None:
+            return hasattr(self.spec, "blocks") and self.one_stack
+        return "blocks" in self.has
+
+    @property
+    def one_stack(self) -> bool:
+        """Whether it gives vectors of the text that it reads, which tasks, exports and phones work on."""
+        return self.kind != "seq2seq"
+
+    def needs_one_stack(self, purpose: str) -> None:
+        """Refuse an encoder-decoder.
+
+        Args:
+            purpose: str, what is not here for it yet.
+
+        Raises:
+            InputError: it has two stacks.
+        """
+        if not self.one_stack:
+            raise InputError(f"{self.name} is an encoder-decoder (seq2seq): {purpose}")
+
+    def objective_or(self, name: str | None) -> str:
+        """The pretraining objective of that name, or its own.
+
+        Raises:
+            InputError: it has none, or is an encoder-decoder, which no other family's objective trains.
+        """
+        if not self.objective:
+            self.needs_one_stack("no pretraining objective is here for it yet, import a checkpoint")
+        if not (name or self.objective):
+            raise InputError(f"{self.name} has no pretraining objective of its own: name one (--objective)")
+        return name or self.objective
 
     def needs_blocks(self, purpose: str) -> None:
         """Refuse a family that is no stack of blocks.

@@ -41,8 +41,9 @@ def check_journey(name: str, folder: Path, data: Path | None = None) -> dict[str
         int8: largest difference of the int8 file's logits, as a share of the range of the float model's.
     """
     subject = Subject(name, folder, hidden=64)
-    step = Step(subject.family, subject.spec.derive({"blocks.layers": 1}), length=LENGTH, replicas=4)
-    assert step.lower(BATCH).problems == []
+    if subject.family.objective:
+        step = Step(subject.family, subject.spec.derive({"blocks.layers": 1}), length=LENGTH, replicas=4)
+        assert step.lower(BATCH).problems == []
 
     # int8 is compared on a task that is learnt: after 20 steps of SST-2 from random weights all texts have nearly the
     # same logits, and 2% of their range is less than the rounding of BERT's activations (4 to 5% of it)
@@ -86,7 +87,7 @@ def check_int8(model, texts: list[str], out: Path) -> float:
     """The int8 file's margins within 2% of the range of the model's, both labels occurring."""
     # the file gives probabilities, from which logits far apart cannot be read: a range of 10 keeps every digit
     scale = np.float32(10 / np.ptp(np.diff(predict.outputs(model, texts))))
-    for weight in (model.heads["classifier"].kernel, model.heads["classifier"].bias):
+    for weight in model.heads["classifier"].trainable_variables:
         weight.assign(weight.value.numpy() * scale)
     logits = predict.outputs(model, texts)
     assert len(set(logits.argmax(-1))) == 2

@@ -20,7 +20,7 @@ def rows(counted: bool = True) -> list[dict[str, Any]]:
             continue  # of a test's plug-in
         for size in family.sizes:
             spec = family.size(size)
-            about = {"name": f"{family.name}/{size}", "paper": family.paper}
+            about = {"name": f"{family.name}/{size}", "kind": family.kind, "paper": family.paper}
             about |= {"tokenizer": family.tokenizer, "objective": family.objective}
             about["parameters"] = models.parameters(family.encoder, spec) if counted else None
             found.append(about | {"spec": specs.to_dict(spec, whole=True)})

@@ -21,6 +21,10 @@ ACTIVATIONS = {
     "silu": "swish",
     "swish": "swish",
     "tanh": "tanh",
+    # T5's; with a gate its "gelu" is the tanh one
+    "gated-gelu": "gated_gelu_tanh",
+    "gated-relu": "gated_relu",
+    "gated-silu": "gated_swish",
 }
 # problem_type of theirs -> the kind of task; what a class is for, by the end of its name: any other answers for a text
 _PROBLEMS = {
@@ -61,10 +65,17 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
     for key, only in dialect.fixed.items():
         if config.get(key, only) != only:
             raise InputError(f"{where} has {key} {config[key]!r}, expected {only!r}: no such model here")
+    config = {
+        **config,
+        **{key: value for key, value in _told(dialect.silent, config).items() if config.get(key) is None},
+    }
     kinds, changes, absent = specs.paths(type(base)), {}, []
     for path, key, *factor in dialect.config:
         if key in config:
-            changes[path] = config[key] * factor[0] if factor else config[key]
+            value = config[key] * factor[0] if factor else config[key]
+            value = value + dialect.shift[key] if key in dialect.shift and isinstance(value, int) else value
+            if changes.setdefault(path, value) != value and isinstance(value, int):  # one size here, several of theirs
+                raise InputError(f"{where} has {key} {config[key]!r}, expected {changes[path]!r}: no such model here")
             if isinstance(config[key], int) and config[key] < 0:
                 raise InputError(f"the configuration of {where} has {key} {config[key]}, expected at least 0")
         elif int in (kinds[path], *getattr(kinds[path], "__args__", ())):
@@ -81,6 +92,9 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
             changes |= more
     if changes.get("attention.dropout") == changes.get("dropout", base.dropout):
         changes["attention.dropout"] = None
+    for path in ("attention.head_size", "decoder.layers"):
+        if path in changes and changes[path] == _follows(path, changes):
+            changes[path] = None
     if changes.get("embeddings.width") == changes.get("hidden", base.hidden):
         if dialect.unprojected:
             changes["embeddings.width"] = None
@@ -90,6 +104,19 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         return base.derive(changes)
     except InputError as error:
         raise InputError(f"the configuration of {where}: {error}") from None
+
+
+def _told(values: Mapping[str, Any], of: Any) -> dict[str, Any]:
+    """Values, those that are functions called on what they are functions of."""
+    return {key: value(of) if callable(value) else value for key, value in values.items()}
+
+
+def _follows(path: str, sizes: Mapping[str, Any]) -> Any:
+    """What a size that may be None is then, of the others; None where they do not tell."""
+    if path == "decoder.layers":
+        return sizes.get("blocks.layers")
+    hidden, heads = sizes.get("hidden"), sizes.get("attention.heads")
+    return hidden / heads if isinstance(hidden, int) and isinstance(heads, int) and heads else None
 
 
 def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str, Any]:
@@ -105,6 +132,8 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     implied = {"attention.dropout": spec.dropout} | ({} if projected else {"embeddings.width": spec.hidden})
     if isinstance(spec.attention.heads, int):
         implied["attention.head_size"] = specs.get(spec, spec.attended) // spec.attention.heads
+    if hasattr(spec, "decoder"):
+        implied["decoder.layers"] = spec.blocks.layers
     plain = spec.derive({path: None for path, value in implied.items() if specs.get(spec, path) == value})
     kinds = specs.paths(type(spec))
     for path, key in named:
@@ -112,6 +141,8 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
             config[key] = False
         if path == "attention.dropout" and config[key] is None:
             config[key] = spec.dropout
+        if path in ("attention.head_size", "decoder.layers") and config[key] is None:
+            config[key] = implied[path]
         if path == "embeddings.width" and config[key] is None and dialect.unprojected:
             config[key] = spec.hidden
         if path == "feedforward.activation":
@@ -122,14 +153,17 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
         lost["embeddings.width"] = spec.embeddings.width
     lost |= {path: config[key] for path, key in named if dialect.fixed.get(key, config[key]) != config[key]}
     if not lost:
-        back = to_spec(config, dialect, base, "the export").derive({"pooler": spec.pooler})
-        lost = {path: pair[0] for path, pair in specs.differences(plain, back).items()}
+        theirs = config | {key: config[key] - more for key, more in dialect.shift.items()}
+        back = to_spec(theirs, dialect, base, "the export").derive({"pooler": spec.pooler})
+        by_file = {path for changes in dialect.untied.values() for path in changes}
+        lost = {path: pair[0] for path, pair in specs.differences(plain, back).items() if path not in by_file}
     if lost:
         raise InputError(
             f"this checkpoint format cannot say {', '.join(f'{path}={value!r}' for path, value in lost.items())}: "
             "keep the model directory, or export a model without it"
         )
-    return dict(dialect.fixed) | config
+    config |= {key: config[key] - more for key, more in dialect.shift.items()}
+    return dict(dialect.fixed) | _told(dialect.added, spec) | config
 
 
 def labels(config: Mapping[str, Any], count: int | None) -> tuple[str, ...]:

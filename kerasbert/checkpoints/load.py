@@ -14,6 +14,7 @@ from kerasbert.checkpoints import hub, keras_hub, sentence_transformers
 from kerasbert.checkpoints.directory import Weights, built, named_weights, save_model
 from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
 from kerasbert.checkpoints.readers import Reader, open_checkpoint
+from kerasbert.checkpoints.views import View
 from kerasbert.errors import InputError, unknown
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
@@ -79,6 +80,7 @@ def import_checkpoint(
     content = content or {}
     kind = dialect.class_of(_architecture(content))
     dialect = dialect.of(kind)
+    reader = View(reader, dialect)
     found = {name: reader.shape(name) for name in reader.names()}
     kept = {name: shape for name, shape in found.items() if not matches(name, (*dialect.ignore, *ignore))}
     spec = configs.to_spec(content, dialect, family.spec.derive(dialect.spec), folder) if content else named
@@ -87,6 +89,7 @@ def import_checkpoint(
         _agree(named, spec, model, folder)
     if spec.blocks.layers > len(found):
         raise InputError(f"{path} holds {len(found)} tensors, too few for the {spec.blocks.layers} layers it claims")
+    spec = _untied(dialect, reader, found, spec)
     shapes = shapes_of(family, spec)
     if _without_pooler(content, kind, dialect, kept, shapes):
         spec = spec.derive({"pooler": False})
@@ -142,6 +145,17 @@ def import_checkpoint(
     encoder.heads, encoder.labels = parts, names
     encoder.task, encoder.tokenizer, encoder.source = task, pieces, origin
     return encoder
+
+
+def _untied(dialect: Dialect, reader: Reader, found: Mapping[str, Shape], spec: specs.Spec) -> specs.Spec:
+    """The Spec with a weight of its own where the file's is not the copy that it may be."""
+    for copy, changes in dialect.untied.items():
+        original = dialect.tied[copy]
+        if copy not in found or original not in found:
+            continue
+        if found[copy] != found[original] or not np.array_equal(reader.read(copy), reader.read(original)):
+            spec = spec.derive(changes)
+    return spec
 
 
 def _family(

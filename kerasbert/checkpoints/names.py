@@ -40,6 +40,14 @@ class Dialect:
         refused: class name of theirs -> why nothing here computes it.
         spec: what the family's Spec is in these files where it is not the usual one.
         implied: (their key, its value) -> changes of the Spec that come with it.
+        silent: their key -> what holds where a configuration lacks it, or a function of the configuration that tells.
+        untied: their name of a copy in `tied` -> changes of the Spec where the file's differs: a weight of its own.
+        shift: their key -> what ours is more than theirs.
+        joined: patterns of their tensors -> how many of ours each holds side by side on its last axis; rows name the parts
+            with `#0`, `#1` after the name of the layer.
+        leading: patterns of their tensors with one axis of 1 more than ours, the first.
+        special: their key -> the part of the tokenizer whose id an export writes there.
+        added: their key -> what an export writes there besides, or a function of the Spec that tells; not read.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -61,6 +69,13 @@ class Dialect:
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     implied: Mapping[tuple[str, Any], Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    silent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    untied: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    shift: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    leading: tuple[str, ...] = ()
+    special: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    added: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> "Dialect":
         """Another family's names as a difference: parts of their names replaced, rows that go before the others.

@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from kerasbert import answers, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import sentence_transformers, source
+from kerasbert.checkpoints import sentence_transformers, source, views
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
 from kerasbert.checkpoints.names import Dialect
@@ -22,7 +23,10 @@ from kerasbert.text.hf_save import added_tokens
 from kerasbert.text.languages import read_languages
 
 ROWS = ("embeddings/tokens/table", "heads/mlm/bias")  # of one row a piece, in families whose padding id is fixed
-PAD = {"xlm": 2}  # the padding id of their configuration class where a model has no tokenizer; 0 of the others
+PAD = {
+    "xlm": 2,
+    "bart": 1,
+}  # the padding id of their configuration class where a model has no tokenizer; 0 of the others
 
 POOLED = {"nsp", "sop", "classifier"}  # heads that read the pooled vector
 
@@ -106,11 +110,11 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
     with files.new_directory(path, overwrite) as folder:
         if kind:
             config = _described(config, kind, info, tensors)
-        if kind and tokenizer is not None:
-            config["pad_token_id"] = tokenizer.pad_id
         if kind and "n_langs" in config and (languages := read_languages(Path(run) / "tokenizer")):
             config |= {"lang2id": languages, "id2lang": {str(number): name for name, number in languages.items()}}
-        writers[target](folder, config, shapes, read)
+        if kind and tokenizer is not None:
+            config |= _special_ids(tokenizer, {"pad_token_id": "pad", **dialect.special})
+        writers[target](folder, config, *views.whole(dialect, shapes, read))
         if target == "hf" and info.task and "pooling" in answers.find(info.task["kind"]).defaults:
             sentence_transformers.write(folder, info.task, info.spec)
         if tokenizer is not None:
@@ -135,6 +139,12 @@ def _read(run: Path) -> tuple[ModelInfo, Safetensors]:
             f"their classes read the last layer, the head of {run} reads layers {layers!r}: export a SavedModel or a .tflite"
         )
     return info, read_tensors(run)
+
+
+def _special_ids(tokenizer: Tokenizer, keys: Mapping[str, str]) -> dict[str, int]:
+    """Keys of a configuration -> ids of the tokenizer's parts that they name, where it has them."""
+    pieces = tokenizer.specials
+    return {key: tokenizer._ids[pieces[part]] for key, part in keys.items() if part in pieces}
 
 
 def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:
@@ -168,6 +178,9 @@ def _check_heads(dialect: Dialect, info: ModelInfo, family: registry.Family, ten
     strange = sorted(heads - set(dialect.heads))
     if strange:
         raise InputError(f"{theirs} has no place for the heads {', '.join(strange)}: export a model without them")
+    mean = (info.task or {}).get("mean", 0.0)
+    if mean and "classifier" in heads and "bias" not in dialect.heads["classifier"]:
+        raise InputError(f"{theirs} has no bias in its head, which the mean of the targets, {mean:g}, would go into")
     for head in sorted(heads):
         lacking = [name for name in dialect.heads[head] if f"heads/{head}/{name}" not in tensors.names()]
         if lacking:
@@ -187,7 +200,7 @@ def _described(config: dict, kind: str, info: ModelInfo, tensors: Safetensors) -
     config = {"model_type": info.family, "dtype": "float32", "pad_token_id": PAD.get(info.family, 0)} | config
     config["architectures"] = [kind]
     if "classifier" in head_names(tensors) and not configs.one_number(kind):
-        count = tensors.shape("heads/classifier/bias")[0]
+        count = tensors.shape("heads/classifier/kernel")[-1]
         labels = info.labels or [f"LABEL_{i}" for i in range(count)]
         config["id2label"] = {str(i): label for i, label in enumerate(labels)}
         config["label2id"] = {label: i for i, label in enumerate(labels)}

@@ -5,6 +5,9 @@ from typing import Any
 
 from kerasbert.cli.parser import Declare, changes_of, objective_of, set_option, show
 
+# what `show` says of a model's kind; of an encoder nothing
+_OF = {"encoder": "", "decoder": ", a decoder", "seq2seq": ", an encoder and a decoder"}
+
 
 def _quickstart(options: argparse.Namespace) -> None:
     from kerasbert import quickstart
@@ -59,7 +62,7 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
 
     family, spec = registry.find(name)
     spec = specs.derive(spec, changes)
-    about = {"name": name} | {field: getattr(family, field) for field in ("paper", "tokenizer", "objective")}
+    about = {"name": name} | {field: getattr(family, field) for field in ("kind", "paper", "tokenizer", "objective")}
     return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec, whole=True)}
 
 
@@ -67,8 +70,8 @@ def _show_model(options: argparse.Namespace) -> None:
     from kerasbert import spec as specs
 
     model = _model(options.model, changes_of(options.set))
-    shown = {"name": options.model, "parameters": model["parameters"], "spec": model["spec"]}
-    lines = [f"{options.model}: {shown['parameters']:,} parameters"]
+    shown = {"name": options.model, "kind": model["kind"], "parameters": model["parameters"], "spec": model["spec"]}
+    lines = [f"{options.model}: {shown['parameters']:,} parameters{_OF[model['kind']]}"]
     fields = specs.leaves(shown["spec"])
     if options.diff:
         others = specs.leaves(_model(options.diff, {})["spec"])

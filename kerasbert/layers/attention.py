@@ -63,11 +63,12 @@ class Attention(keras.layers.Layer):
 
     def build(self, shape):
         flat, kwargs = self.heads * self.head_size, {"use_bias": self.use_bias, "dtype": self.dtype_policy}
-        for name, width in zip(("query", "key", "value"), self.widths(shape)):
-            setattr(self, name, Linear(flat, self.initializer, name=name, **kwargs))
+        *deviations, last = self.deviations(shape)
+        for name, width, deviation in zip(("query", "key", "value"), self.widths(shape), deviations):
+            setattr(self, name, Linear(flat, deviation, name=name, **kwargs))
             getattr(self, name).build((*shape[:-1], width))
         if not hasattr(self, "output_projection"):
-            self.output_projection = Linear(shape[-1], self.output_initializer, name="output", **kwargs)
+            self.output_projection = Linear(shape[-1], last, name="output", **kwargs)
             self.output_projection.build((*shape[:-1], flat))
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
@@ -76,12 +77,18 @@ class Attention(keras.layers.Layer):
         """Widths of what queries, keys and values are read from."""
         return (shape[-1],) * 3
 
+    def deviations(self, shape) -> tuple[float, float, float, float]:
+        """Standard deviations that the kernels of query, key, value and output start with."""
+        return (self.initializer, self.initializer, self.initializer, self.output_initializer)
+
     def split(self, x):
         """[B, S, N*D] -> [B, N, S, D]."""
         x = reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def call(self, x, bias=None, source=None, value=None, training=False, **at):
+    def call(self, x, bias=None, source=None, value=None, training=False, positions=None, queries=None, **at):
+        if positions is not None:  # by their names: Keras refuses tensors and texts in one dict
+            at |= {"positions": positions, "queries": queries}
         source = x if source is None else source
         return self.attend(x, *self.read(source, source if value is None else value), bias, training, **at)
 

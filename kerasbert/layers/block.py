@@ -41,7 +41,7 @@ class Block(keras.layers.Layer):
     """
 
     attention_class: type = Attention
-    feedforward_class: type = FeedForward
+    feedforward_class: Callable = FeedForward
     norm_class: type = LayerNorm
 
     def __init__(

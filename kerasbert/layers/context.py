@@ -22,7 +22,8 @@ class Context:
         queries: which rows of x are computed: None for all, "first" or int [B, P]; the bias has these rows (`of`).
         memory: float [B, M, H], what an earlier segment left for this layer: keys and values in front of those of x.
         positions: what `Attention.scores` is told as `positions`, whatever the paper's scores read.
-        source: float [B, T, H], what a decoder's second attention reads.
+        source: float [B, S, H], what a decoder's second attention reads.
+        source_bias: float [B or 1, 1, 1, S], as `bias` over the source.
         cache: keys and values of earlier steps, as `Attention.read` gives them. Blocks of an encoder read neither.
     """
 
@@ -31,6 +32,7 @@ class Context:
     memory: Any = None
     positions: Any = None
     source: Any = None
+    source_bias: Any = None
     cache: Any = None
 
     @classmethod

@@ -49,6 +49,7 @@ class Encoder(keras.Model):
     norm_class: type = LayerNorm  # of the last norm, where blocks are pre-norm
     pooler_class: type = Pooler
     token_head: type = MaskedLM  # predicts tokens
+    label_bias: bool = True  # whether the head of a classification adds one
     label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
 
     def __init__(self, spec: Spec, name: str = "encoder", **kwargs):

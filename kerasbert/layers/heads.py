@@ -13,6 +13,12 @@ from kerasbert.layers.readout import first
 from kerasbert.spec import Spec
 
 
+def tied_logits(x: Any, table: Any) -> Any:
+    """Products with the rows of a table of tokens: x [B, P, H], table [V, H] -> float32 [B, P, V]."""
+    # the table's gradient is made when memory is fullest: all activations and the logits are there
+    return ops.cast(project(x, ops.transpose(in_own_type(ops.cast(table, x.dtype)))), "float32")
+
+
 class MaskedLM(keras.layers.Layer):
     """Predict tokens with the transposed token table (Devlin et al., 2019, section 3.1; bias and transform as released).
 
@@ -39,9 +45,7 @@ class MaskedLM(keras.layers.Layer):
 
     def call(self, x, table):
         x = self.norm(self.transform(x, activation=self.activation))
-        # the table's gradient is made when memory is fullest: all activations and the logits are there
-        logits = project(x, ops.transpose(in_own_type(ops.cast(table, x.dtype))))
-        return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+        return tied_logits(x, table) + ops.cast(self.bias, "float32")
 
 
 class GeluMaskedLM(MaskedLM):

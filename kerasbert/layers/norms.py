@@ -69,3 +69,41 @@ class LayerNorm(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "epsilon": self.epsilon}
+
+
+def scale(x: Any, gamma: Any, epsilon: float) -> Any:
+    """x / root mean square * gamma over the last axis, in float32."""
+    x = ops.cast(x, "float32")
+    return x * ops.rsqrt(ops.mean(x * x, axis=-1, keepdims=True) + epsilon) * gamma
+
+
+@fused
+def rms_norm(x: Any, gamma: Any, key: Any, *, epsilon: float, rate: float) -> Any:
+    """Dropout after the norm."""
+    return drop(ops.cast(scale(x, gamma, epsilon), x.dtype), key, rate)
+
+
+class RMSNorm(keras.layers.Layer):
+    """Root mean square normalisation (Zhang and Sennrich, 2019, equation 4): no mean is taken off, nothing is added.
+
+    Args:
+        epsilon: float, added to the mean square.
+    Call: x [..., H] -> [..., H]; dropout, where given, is of the result. Trainable weights: H.
+    """
+
+    def __init__(self, epsilon: float = 1e-6, **kwargs):
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def build(self, shape):
+        self.gamma = self.add_weight(shape=(shape[-1],), initializer="ones", name="gamma", autocast=False)
+
+    def call(self, x, dropout=None, training=False):
+        rate, key = (dropout.rate, dropout.key(x, training)) if dropout else (0.0, None)
+        return rms_norm(ops.cast(x, self.compute_dtype), self.gamma, key, epsilon=self.epsilon, rate=rate)
+
+    def compute_output_shape(self, shape):
+        return shape
+
+    def get_config(self):
+        return {**super().get_config(), "epsilon": self.epsilon}

@@ -21,6 +21,8 @@ def label_head(encoder, task):
     activation = getattr(encoder, "label_activation", None) if hidden else None
     policy = {"name": "classifier", "dtype": encoder.dtype_policy}
     rates = specs.maybe(spec, "initializer", 0.02), specs.maybe(spec, "dropout", 0.0)
+    if not getattr(encoder, "label_bias", True):
+        policy["use_bias"] = False
     head = LabelHead(max(1, len(task.labels)), *rates, activation, **policy)
     return {"classifier": head}, {"classifier": (None, spec.hidden)}
 

@@ -88,6 +88,18 @@ def save(
     )
 
 
+def held_task(model: Any) -> dict[str, Any]:
+    """The task that a model directory holds, as model.json says it; {} for none, and for a model.
+
+    Raises:
+        InputError: no task is learned with such a model.
+    """
+    info = checkpoints.read_model_json(model) if isinstance(model, Path) else None
+    family = registry.family(info.family) if info else registry.family_of(getattr(model, "encoder", model))
+    family.needs_one_stack("no task is learned with it yet")
+    return (info.task if info else None) or {}
+
+
 def load(directory: str | os.PathLike, task: str | None = None, base: Any = None) -> Any:
     """The model of a directory, with `.tokenizer`, `.labels` and `.spec`.
 

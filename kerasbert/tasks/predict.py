@@ -57,7 +57,9 @@ def positions(model: Any) -> int | None:
 
 def declared(model: Any) -> tuple[Input, ...]:
     """What the network of a model or an encoder reads, and the head of a task."""
-    return (*registry.family_of(getattr(model, "encoder", model)).inputs, *kind_of(model).answers.inputs)
+    family = registry.family_of(getattr(model, "encoder", model))
+    family.needs_one_stack("no command answers with it yet; call the model on arrays (kb.load)")
+    return (*family.inputs, *kind_of(model).answers.inputs)
 
 
 def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[str, int]:

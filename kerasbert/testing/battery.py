@@ -27,6 +27,7 @@ from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
 from kerasbert.layers.naming import names
 from kerasbert.testing import world
+from kerasbert.testing.generating import NextToken, check_two_stacks, target
 
 LENGTH, BATCH = 24, 8
 
@@ -78,7 +79,8 @@ class Subject:
     def __init__(self, name: str, folder: Path, hidden: int = 16, **changes):
         self.family = registry.family(name)
         self.name = f"{name}/{next(iter(self.family.sizes))}"
-        self.objective = registry.objective(self.family.objective)
+        own = self.family.objective
+        self.objective = registry.objective(own) if own else NextToken
         self.tokenizer = tokenizer(self.family.tokenizer)
         base = registry.find(self.name)[1]
         self.spec = base.derive(tiny(base, self.tokenizer.size, hidden) | changes)
@@ -97,7 +99,9 @@ class Subject:
         return made
 
     def program(self, encoder):
-        """The family's objective on an encoder."""
+        """The family's objective on an encoder, or the next token's where it has none."""
+        if not self.family.objective:
+            return self.objective(encoder, self.tokenizer)
         return self.objective(encoder, self.tokenizer, features=self.records().features, seed=0)
 
     def records(self) -> Records:
@@ -113,7 +117,10 @@ class Subject:
         return Records(out)
 
     def batch(self, program) -> dict:
-        """The first batch, prepared by the objective."""
+        """The first batch, prepared by the objective; random tokens where there is none."""
+        if not self.family.objective:
+            inputs = self.inputs(BATCH, LENGTH) | {"row": np.arange(BATCH, dtype="int32")}
+            return {name: tf.convert_to_tensor(value) for name, value in inputs.items()}
         features = next(iter(self.records().dataset(BATCH, seed=0)))
         return {name: tf.convert_to_tensor(value) for name, value in program.prepare(features).items()}
 
@@ -124,6 +131,8 @@ class Subject:
         ordinary = np.setdiff1d(np.arange(self.tokenizer.size - 1), self.tokenizer.special_ids)
         ids = generator.choice(ordinary, (rows, length))
         segments = np.sort(generator.integers(0, 2, (rows, length)), axis=1)
+        if not self.family.one_stack:
+            return {"token_ids": ids.astype("int32"), "padding_mask": mask} | target(ids.astype("int32"), mask)
         return {"token_ids": ids.astype("int32"), "padding_mask": mask, "segment_ids": segments.astype("int32")}
 
 
@@ -161,7 +170,11 @@ def check_model(name: str, folder: Path, compiled: bool = True) -> None:
     program = subject.program(encoder)
     check_spec(subject)
     check_names(subject, program)
-    check_relations(subject, encoder)
+    if subject.family.one_stack:
+        check_relations(subject, encoder)
+    else:
+        layers = specs.maybe(subject.spec, "decoder.layers") or subject.spec.blocks.layers
+        check_two_stacks(encoder, subject.inputs(), layers, relative)
     check_adapted(subject, encoder)
     batch = subject.batch(program)
     check_bfloat16(subject, encoder, program, batch, compiled)
@@ -224,24 +237,28 @@ def check_relations(subject: Subject, encoder, positions: bool = True) -> None:
 
 def check_adapted(subject: Subject, encoder) -> None:
     """Every block hands what its sublayers give to `Block.adapted`, and goes on with what it gets back."""
-    if not subject.family.has_blocks:
+    stacks = [encoder] if subject.family.has_blocks else []
+    if not subject.family.one_stack:
+        stacks = [encoder.encoder_stack, encoder.decoder_stack]
+    if not stacks:
         return
     inputs, heard = subject.inputs(), set()
     plain = encoder(inputs)["sequence"]
-    blocks = {id(block): block for block in encoder.blocks}.values()
+    blocks = {id(block): block for stack in stacks for block in stack.blocks}.values()
     for block in blocks:
 
         def opposite(sublayer, y, x, context, training=False, block=block):
-            assert x.shape == (3, 9, subject.spec.hidden)
-            heard.add((block.name, sublayer))
+            assert tuple(x.shape) in {(3, size, subject.spec.hidden) for size in (9, 7)}
+            heard.add((block.path, sublayer))
             return -y
 
         block.adapted = opposite
     found = encoder(inputs)["sequence"]
     for block in blocks:
         del block.adapted
-    silent = [block.name for block in blocks if len([name for name, _ in heard if name == block.name]) < 2]
-    assert not silent, f"{silent} call self.adapted for less than two sublayers: no adapter would act there"
+    counts = {block.path: len([path for path, _ in heard if path == block.path]) for block in blocks}
+    silent = [block.path for block in blocks if counts[block.path] < 2 + hasattr(block, "cross_attention")]
+    assert not silent, f"{silent} do not call self.adapted for each sublayer: no adapter would act there"
     assert relative(found, plain) > 1e-3
 
 

@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -196,6 +196,7 @@ CLASSES = {
     "bpe": "Roberta GPT2 Bart Longformer LED Blenderbot",
     "sentencepiece": "Albert XLMRoberta XLNet T5 Bert",
 }
+MOST_SENTINELS = 10_000
 # what these do before or after a tokenizer.json (another splitter, Moses, emoji) stands in no file
 OWN_CODE = ("BertJapanese", "Bertweet", "Phobert", "XLM", "Flaubert", "FSMT", "BertGeneration", "Transfo")
 
@@ -316,7 +317,10 @@ def _from_sentencepiece(file: Path, lowercase: bool | None) -> Unigram:
     if layout == unigram.XLM_R and "<pad>" not in model.pieces:
         model = fairseq_order(model)
     settings: dict[str, Any] = {"specials": layout.specials, "template": layout.template}
-    if beside := _beside(file):
+    beside = _beside(file)
+    if layout == unigram.T5 and model.can_add:
+        beside = _with_sentinels(beside, model.pieces, given)
+    if beside:
         pieces, added = hf.with_added({piece: i for i, piece in enumerate(model.pieces)}, beside)
         more = tuple(pieces[len(model.pieces) :])
         model = model._replace(
@@ -326,6 +330,21 @@ def _from_sentencepiece(file: Path, lowercase: bool | None) -> Unigram:
         )
         settings["added"] = hf.ordinary(added, layout.specials.values())
     return Unigram(model, **settings)
+
+
+def _with_sentinels(beside: list[dict], pieces: Sequence[str], given: dict) -> list[dict]:
+    """Added tokens and before them T5's sentinels, <extra_id_0> last, where neither model nor files give them an id.
+
+    tokenizer_config.json says how many they are, `extra_ids`; 100 by default.
+    """
+    count = hf.field(given, "extra_ids", int, "tokenizer_config.json", 100)
+    if not 0 <= count <= MOST_SENTINELS:
+        raise InputError(f"extra_ids is {count}, expected 0 to {MOST_SENTINELS}: the sentinels of a T5")
+    names = [unigram.SENTINEL.format(i) for i in reversed(range(count))]
+    if {*names} & {*pieces, *(each["content"] for each in beside if each["id"] is not None)}:
+        return beside
+    sentinels = [{"content": name, "special": True, "id": None} for name in names]
+    return [*sentinels, *(each for each in beside if each["content"] not in names)]
 
 
 def fairseq_order(model: Model) -> Model:

@@ -48,6 +48,11 @@ class Model(NamedTuple):
     escape: bool = True
     byte_fallback: bool = False
 
+    @property
+    def can_add(self) -> bool:
+        """Whether added tokens may stand beside it: blanks are handled as usual, no piece is a user's."""
+        return self.dummy_prefix and self.remove_extra and self.escape and USER_DEFINED not in self.types
+
 
 def read_model(data: bytes) -> Model:
     """Parse a .model file.

@@ -52,6 +52,7 @@ XLNET = Layout(
     {"pad": "<pad>", "unk": "<unk>", "cls": "<cls>", "sep": "<sep>", "mask": "<mask>"},
     ("$A <sep> <cls>:2", "$A <sep> $B:1 <sep>:1 <cls>:2"),
 )
+SENTINEL = "<extra_id_{}>"  # T5's, in place of a span
 T5 = Layout({"pad": "<pad>", "unk": "<unk>", "sep": "</s>"}, ("$A </s>", "$A </s> $B </s>"))
 
 

@@ -108,7 +108,7 @@ class Step:
                 f"the family {family.name} has no embeddings.vocabulary, which the shapes of a step depend on: name its "
                 "number of tokens so"
             )
-        kind = registry.objective(objective or family.objective)
+        kind = registry.objective(family.objective_or(objective))
         self.feature = PACKINGS[kind.packing].feature if specs.maybe(spec, "pooler") else None
         self.kept = kept_by(family)
         self.length, self.accumulate, self.precision = length, accumulate, precision

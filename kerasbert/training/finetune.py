@@ -22,7 +22,7 @@ from kerasbert.layers.naming import names, values
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
-from kerasbert.tasks.load import task_of
+from kerasbert.tasks.load import held_task, task_of
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task, find_task
@@ -87,8 +87,7 @@ class FineTuning(Job):
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
-        held = checkpoints.read_model_json(self.source).task if isinstance(self.source, Path) else None
-        self.before = held or {}
+        self.before = held_task(self.source)
         task = task.how.started(task, self.before)
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)

@@ -294,7 +294,7 @@ class _Source:
 
     def choose(self, name: str | None) -> None:
         """The objective of that name, or the family's own."""
-        self.objective_name = registry.OBJECTIVES.name(name or self.family.objective)
+        self.objective_name = registry.OBJECTIVES.name(self.family.objective_or(name))
         self.objective: type[Objective] = registry.objective(self.objective_name)
         if not (isinstance(self.objective, type) and issubclass(self.objective, Objective)):
             raise InputError(

@@ -173,7 +173,7 @@ def _objective_settings(reader: "Reader", nodes: dict[str, Any], values: dict[st
 
     node, value = nodes.get("objective"), values.get("objective")
     name = value.get("name") if isinstance(value, dict) else value
-    own = family.objective if family else registry.Family.objective
+    own = (family.objective if family else "") or registry.Family.objective
     with reader.at(node, "objective") if node else contextlib.nullcontext():
         settings = specs.paths(registry.objective(name or own).settings_class)
     known = {"masking": settings} | ({"objective": settings} if name or family else {})

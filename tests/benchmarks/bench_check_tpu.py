@@ -45,7 +45,9 @@ def main() -> None:
     """Print the table."""
     options = argparse.ArgumentParser()
     options.add_argument(
-        "models", nargs="*", default=[f"{f.name}/{next(iter(f.sizes))}" for f in registry.families().values()]
+        "models",
+        nargs="*",
+        default=[f"{f.name}/{next(iter(f.sizes))}" for f in registry.families().values() if f.objective],
     )
     options.add_argument("--topology", default="v5e:2x2")
     options.add_argument("--batch", type=int, default=32)

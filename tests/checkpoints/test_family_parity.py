@@ -20,7 +20,9 @@ pytestmark = [
 
 # layers, heads, hidden, vocabulary, feed-forward, positions
 SIZES = [(3, 5, 40, 101, 160, 32), (1, 2, 14, 61, 56, 21), (4, 3, 36, 257, 144, 64)]
-FAMILIES = [name for name, family in registry.families().items() if "hf" in family.names]
+FAMILIES = [  # of the others: test_parity_generate
+    name for name, family in registry.families().items() if "hf" in family.names and family.kind == "encoder"
+]
 
 
 transformers = pytest.fixture(scope="module")(peer)

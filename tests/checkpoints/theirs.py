@@ -46,6 +46,8 @@ def run(model, inputs: dict, **more):
         "padding_mask": "attention_mask",
         "segment_ids": "token_type_ids",
         "language_ids": "langs",
+        "decoder_token_ids": "decoder_input_ids",
+        "decoder_padding_mask": "decoder_attention_mask",
     }
     given = {names[name]: torch.tensor(value).long() for name, value in inputs.items()}
     if type(model).__name__.endswith("ForMultipleChoice"):
@@ -88,7 +90,8 @@ def same_after_export(their, inputs: dict, folder, **imports):
     assert not any(loading[part] for part in ("missing_keys", "unexpected_keys", "mismatched_keys")), loading
     expected, got = run(their, inputs), run(back.eval(), inputs)
     for name, value in expected.items():
-        assert (value == got[name]).all(), name
+        if hasattr(value, "shape"):  # no cache of keys and values
+            assert (value == got[name]).all(), name
     again = kb.import_checkpoint(folder / "back", **imports)
     same_weights(encoder, again)
     same_weights(encoder, load_encoder(folder / "ours")[0])

@@ -81,7 +81,8 @@ def cover(
 
 def candidates() -> dict[str, list[str]]:
     """Stage -> the families that differ for it."""
-    return {stage: list(registry.families()) if by is None else different(*by) for stage, by in STAGES.items()}
+    names = {stage: list(registry.families()) if by is None else different(*by) for stage, by in STAGES.items()}
+    return {stage: [name for name in of if registry.family(name).one_stack] for stage, of in names.items()}
 
 
 @functools.cache

@@ -29,7 +29,7 @@ def shrunk(spec):
 def specs() -> dict[str, tuple]:
     """Every registered model made tiny; sizes that become the same are lowered once."""
     found = {}
-    for family in registry.families().values():
+    for family in [family for family in registry.families().values() if family.objective]:
         for size in family.sizes:
             found.setdefault((family.encoder, family.objective, shrunk(family.size(size))), f"{family.name}/{size}")
     return {name: registry.find(name) for name in found.values()}

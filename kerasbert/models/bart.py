@@ -1,0 +1,126 @@
+"""BART: Denoising Sequence-to-Sequence Pre-training for Natural Language Generation, Translation, and Comprehension
+(Lewis et al., 2020).
+
+Section 2.1: the Transformer's encoder-decoder with GELU in place of ReLU, and no layer before the output, which is
+the table of tokens. Of the released code (fairseq, bart_base and bart_large): learned positions of their own in both
+stacks, counted from 2 as RoBERTa's; a norm on the sum of tokens and positions; norms after the sublayers; RoBERTa's
+pieces. The decoder starts with </s>.
+
+What is added to the logits, `final_logits_bias` of transformers, is not trained and zero in all released models: it is kept as a
+head, `lm`.
+
+Differs: no dropout within the feed-forward layers (fairseq's activation_dropout).
+"""
+
+from kerasbert.checkpoints.names import Dialect
+from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec
+from kerasbert.registry import Family, register
+from kerasbert.spec import Blocks, Embeddings
+
+
+class Bart(EncoderDecoder):
+    """Two stacks of post-norm blocks, their embeddings normalised."""
+
+    embeddings_norm = True
+
+
+STACKS = ("encoder", "decoder")
+_ATTENTION = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "out_proj"))
+
+
+def _rows(stack: str, *attentions: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """Names of one stack."""
+    block, theirs = f"{stack}/block_{{i}}", f"model.{stack}.layers.{{i}}"
+    rows = [(f"{stack}/positions", f"model.{stack}.embed_positions")]
+    rows += [(f"{stack}/embeddings_norm", f"model.{stack}.layernorm_embedding")]
+    for ours, name in attentions:
+        rows += [(f"{block}/{ours}/{part}", f"{theirs}.{name}.{leaf}") for part, leaf in _ATTENTION]
+        rows += [(f"{block}/{ours}_norm", f"{theirs}.{name}_layer_norm")]
+    rows += [(f"{block}/feedforward/inner", f"{theirs}.fc1"), (f"{block}/feedforward/outer", f"{theirs}.fc2")]
+    return (*rows, (f"{block}/feedforward_norm", f"{theirs}.final_layer_norm"))
+
+
+HF = Dialect(
+    rows=(
+        ("embeddings/tokens", "model.shared"),
+        *_rows("encoder", ("attention", "self_attn")),
+        *_rows("decoder", ("attention", "self_attn"), ("cross_attention", "encoder_attn")),
+        ("heads/lm/bias", "final_logits_bias"),
+    ),
+    leaves={
+        "kernel": (".weight", "T"),
+        "bias": (".bias",),
+        "gamma": (".weight",),
+        "beta": (".bias",),
+        "table": (".weight",),
+    },
+    leading=("final_logits_bias",),
+    heads={"lm": {"bias": "V"}},
+    config=(
+        ("embeddings.vocabulary", "vocab_size"),
+        ("embeddings.positions", "max_position_embeddings"),
+        ("hidden", "d_model"),
+        ("blocks.layers", "encoder_layers"),
+        ("decoder.layers", "decoder_layers"),
+        ("attention.heads", "encoder_attention_heads"),
+        ("attention.heads", "decoder_attention_heads"),
+        ("feedforward.width", "encoder_ffn_dim"),
+        ("feedforward.width", "decoder_ffn_dim"),
+        ("feedforward.activation", "activation_function"),
+        ("dropout", "dropout"),
+        ("attention.dropout", "attention_dropout"),
+        ("initializer", "init_std"),
+    ),
+    shift={"max_position_embeddings": 2},
+    fixed={
+        "model_type": "bart",
+        "is_encoder_decoder": True,
+        "scale_embedding": False,
+        "normalize_before": False,
+        "add_final_layer_norm": False,
+        "normalize_embedding": True,
+        "static_position_embeddings": False,
+        "tie_word_embeddings": True,
+    },
+    added={
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 2,
+        "forced_eos_token_id": 2,
+    },
+    special={
+        "bos_token_id": "cls",
+        "eos_token_id": "sep",
+        "decoder_start_token_id": "sep",
+        "forced_eos_token_id": "sep",
+    },
+    architectures={"BartForConditionalGeneration": ("lm",), "BartModel": ()},
+    prefix="model.",
+    tied=dict.fromkeys(
+        (*(f"model.{stack}.embed_tokens.weight" for stack in STACKS), "lm_head.weight"), "model.shared.weight"
+    ),
+)
+
+BART = register(
+    Family(
+        name="bart",
+        spec=EncoderDecoderSpec(
+            epsilon=1e-5,
+            embeddings=Embeddings(vocabulary=50265, positions=1026, offset=2, segments=0),
+            blocks=Blocks(layers=6),
+        ),
+        sizes={
+            "base": {},
+            "large": {"blocks.layers": 12, "hidden": 1024, "attention.heads": 16, "feedforward.width": 4096},
+        },
+        encoder=Bart,
+        kind="seq2seq",
+        tokenizer="bpe",
+        objective="",
+        names={"hf": HF},
+        inputs=SOURCE_AND_TARGET,
+        readout="none",
+        paper="Lewis et al., 2020, BART: Denoising Sequence-to-Sequence Pre-training for Natural Language Generation, "
+        "Translation, and Comprehension",
+    )
+)

@@ -1,0 +1,369 @@
+"""T5: Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer (Raffel et al., 2020), and T5 v1.1.
+
+The architecture is section 2.1's: the Transformer's encoder-decoder with
+
+- layer norms in front of the sublayers that only rescale: no mean is taken off and no bias added (RMSNorm), one more after
+  each stack; no linear map adds a bias;
+- relative positions in place of position embeddings: each head adds one learned number to a score, by the distance between
+  key and query. 32 numbers for ranges of distances that grow logarithmically up to 128, beyond which all are one; all layers
+  of a stack share them. The decoder, which sees nothing ahead, has them all for what is behind;
+- scores that are not divided by the root of the head's size: the initialisation of the queries has it instead (mesh
+  tensorflow, transformer_layers.py; `T5Attention.deviations`);
+- one table of tokens for source, target and output; what the decoder gives is divided by sqrt(d_model) before it;
+- dropout on embeddings, attention probabilities, within the feed-forward layers, on sublayers and after the last norms.
+
+T5 v1.1 (google-research/text-to-text-transfer-transformer, released_checkpoints.md; Shazeer, 2020): feed-forward layers with
+a gate, GELU(x W) * x V (GEGLU, the tanh approximation), an output table of its own whose logits are not scaled, no dropout in
+pretraining. A checkpoint that shares the table all the same is read as it is.
+
+32,128 rows of the table: 32,000 pieces, the sentinels <extra_id_0> ... <extra_id_99> as ids 32,099 down to 32,000, and 28
+that nothing uses. Padding (0) starts the decoder, </s> (1) ends a text.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from kerasbert.checkpoints.names import Dialect
+from kerasbert.errors import InputError
+from kerasbert.layers.attention import Attention
+from kerasbert.layers.backend import gather, pick
+from kerasbert.layers.block import PreNormBlock
+from kerasbert.layers.context import Context, Queries
+from kerasbert.layers.decoder_block import PreNormDecoderBlock
+from kerasbert.layers.embeddings import Table
+from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec, Stack
+from kerasbert.layers.feedforward import ACTIVATIONS, Linear
+from kerasbert.layers.norms import RMSNorm
+from kerasbert.layers.random import Dropout
+from kerasbert.registry import Family, register
+from kerasbert.spec import Attention as AttentionSpec
+from kerasbert.spec import Blocks, Embeddings, FeedForward
+
+GATED = "gated_"  # before the activation of a feed-forward layer with a gate
+
+
+@dataclasses.dataclass(frozen=True)
+class Relative:
+    """How a distance becomes one of the learned numbers (section 2.1).
+
+    Args:
+        buckets: int, numbers per head.
+        distance: int, from which on all distances are one.
+    """
+
+    buckets: int = 32
+    distance: int = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """How tokens are predicted.
+
+    Args:
+        own: bool, whether the output has a table of its own (v1.1), not that of the tokens.
+        scaled: bool, whether the decoder's vectors are divided by sqrt(hidden) before it.
+    """
+
+    own: bool = False
+    scaled: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec(EncoderDecoderSpec):
+    """T5's. `initializer` is a factor of the standard deviations, which follow from the sizes.
+
+    `feedforward.activation` "gated_gelu_tanh" is v1.1's: any activation may have a gate.
+    """
+
+    relative: Relative = Relative()
+    output: Output = Output()
+
+    def validate(self) -> "Spec":
+        """Check what no single field can tell; returns self."""
+        super().validate()
+        if self.relative.buckets < 4 or self.relative.buckets % 2:
+            raise InputError(f"relative.buckets must be even and at least 4. Received: {self.relative.buckets}")
+        if self.relative.distance <= self.relative.buckets // 2:
+            raise InputError(
+                f"relative.distance must be above half of relative.buckets, {self.relative.buckets // 2}. "
+                f"Received: {self.relative.distance}"
+            )
+        return self
+
+
+def buckets(count: int, distance: int, both_sides: bool) -> np.ndarray:
+    """The bucket of each distance: half of them for one distance each, the others for ranges that grow logarithmically.
+
+    Args:
+        count, distance: int, as in `Relative`.
+        both_sides: bool, whether half of the buckets are for keys behind the query and half for those ahead.
+
+    Returns:
+        int32 [distance + 1] by the number of tokens between query and key; the last holds for all that is farther.
+
+    >>> buckets(8, 6, both_sides=False).tolist()
+    [0, 1, 2, 3, 4, 6, 7]
+    """
+    side = count // 2 if both_sides else count
+    exact, apart = side // 2, np.arange(distance + 1, dtype="float32")
+    ratio = np.log(np.maximum(apart, 1) / np.float32(exact)) / np.float32(math.log(distance / exact))
+    ranges = exact + (ratio * np.float32(side - exact)).astype("int32")
+    return np.where(apart < exact, apart.astype("int32"), np.minimum(ranges, side - 1)).astype("int32")
+
+
+class T5Attention(Attention):
+    """Attention whose scores are plain products and the learned numbers of the distances (section 2.1).
+
+    Call: as its parent's; `positions` float32 [1, N, S, K] is added to the scores.
+    """
+
+    def deviations(self, shape):
+        inner = self.heads * self.head_size
+        by_input = self.initializer * shape[-1] ** -0.5
+        return by_input * self.head_size**-0.5, by_input, by_input, self.initializer * inner**-0.5
+
+    def scores(self, query: Any, key: Any, *, positions: Any = None, queries: Queries = None, **at: Any) -> Any:
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+        if positions is None:
+            return scores
+        return ops.cast(scores, "float32") + ops.cast(_of_queries(positions, queries), "float32")
+
+
+def _of_queries(x: Any, queries: Queries) -> Any:
+    """The queries' rows of [1, N, S, K]: [1 or B, N, Q, K]."""
+    if queries is None:
+        return x
+    if isinstance(queries, str):
+        return x[:, :, :1]
+    return ops.transpose(gather(ops.transpose(x[0], (1, 0, 2)), queries), (0, 2, 1, 3))
+
+
+class T5FeedForward(keras.layers.Layer):
+    """Feed-forward layer without biases, with dropout within, and with a gate where the activation says so.
+
+    Args: as of `layers.feedforward.FeedForward`; "gated_gelu_tanh" is gelu_tanh(x gate) * x linear.
+    Call: x [B, S, H] -> [B, S, H]. Trainable weights: 2*H*F, with a gate 3*H*F.
+    """
+
+    def __init__(self, width, activation, initializer, output_initializer=None, use_bias=False, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.gated, self.activation = activation.startswith(GATED), activation.removeprefix(GATED)
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}. Received: {activation!r}")
+        self.width, self.initializer, self.use_bias, self.rate = width, initializer, use_bias, dropout
+
+    def build(self, shape):
+        kwargs = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+        for name in ("gate", "linear") if self.gated else ("inner",):
+            setattr(self, name, Linear(self.width, self.initializer * shape[-1] ** -0.5, name=name, **kwargs))
+            getattr(self, name).build(shape)
+        self.outer = Linear(shape[-1], self.initializer * self.width**-0.5, name="outer", **kwargs)
+        self.outer.build((*shape[:-1], self.width))
+        self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
+        self.dropout.build()
+
+    def call(self, x, training=False):
+        y = (self.gate if self.gated else self.inner)(x, activation=self.activation)
+        return self.outer(self.dropout(y * self.linear(x) if self.gated else y, training=training))
+
+
+class T5Block(PreNormBlock):
+    """One layer of the encoder."""
+
+    attention_class, norm_class = T5Attention, RMSNorm
+
+    def feedforward_class(self, *sizes, **kwargs):  # its dropout is the block's
+        return T5FeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
+
+
+class T5DecoderBlock(PreNormDecoderBlock):
+    """One layer of the decoder; distances count in its self-attention alone."""
+
+    attention_class, cross_attention_class, norm_class = T5Attention, T5Attention, RMSNorm
+    feedforward_class = T5Block.feedforward_class
+
+
+class T5Stack(Stack):
+    """A stack with the learned numbers of its distances: `relative/table` [buckets, N].
+
+    Args:
+        both_sides: bool, whether keys ahead of the query have numbers of their own (the encoder's).
+    """
+
+    spec: Any
+
+    def __init__(self, *args, both_sides: bool = True, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.both_sides = both_sides
+
+    def build(self, shape=None):
+        super().build(shape)
+        spec, kwargs = self.spec, {"dtype": self.dtype_policy}
+        self.buckets = buckets(spec.relative.buckets, spec.relative.distance, self.both_sides)
+        deviation = spec.initializer * spec.hidden**-0.5
+        self.relative = Table(spec.relative.buckets, spec.attention.heads, deviation, name="relative", **kwargs)
+        self.relative.build()
+        self.last_dropout = Dropout(spec.dropout, name="last_dropout", **kwargs)
+        self.last_dropout.build()
+
+    def distances(self, length: Any) -> Any:
+        """What is added to the scores of all layers: float32 [1, N, S, S]."""
+        row, far = ops.arange(length), len(self.buckets) - 1
+        apart = ops.expand_dims(row, 0) - ops.expand_dims(row, 1)  # key - query
+        behind = ops.maximum(-apart, 0)
+        of_each = ops.minimum(ops.abs(apart) if self.both_sides else behind, far)
+        places = gather(self.buckets, of_each)
+        if self.both_sides:
+            places = places + ops.cast(apart > 0, "int32") * (self.spec.relative.buckets // 2)
+        table = ops.cast(self.relative.table, "float32")
+        numbers = pick(ops.expand_dims(table, 0), ops.reshape(places, (1, -1)))  # [1, S*S, N]
+        return ops.transpose(ops.reshape(numbers, (1, length, length, self.spec.attention.heads)), (0, 3, 1, 2))
+
+    def context(self, context: Context, length: Any) -> Context:
+        return dataclasses.replace(context, positions=self.distances(length))
+
+    def finish(self, x, training):
+        assert self.norm is not None
+        return self.norm(x, dropout=self.last_dropout, training=training)
+
+
+class T5(EncoderDecoder):
+    """T5 and T5 v1.1. Weights beside the stacks': `embeddings/tokens/table` and, of v1.1, `output/table`, [V, H] both."""
+
+    encoder_block, decoder_block, norm_class = T5Block, T5DecoderBlock, RMSNorm
+    spec: Spec
+
+    def stack_class(self, *args, name: str, **kwargs):
+        return T5Stack(*args, name=name, both_sides=name == "encoder", **kwargs)
+
+    def build(self, shape=None):
+        super().build(shape)
+        spec, self.output_table = self.spec, None
+        if spec.output.own:  # t5x starts it so that logits are of size 1
+            deviation = spec.initializer * spec.hidden**-0.5
+            rows = spec.embeddings.vocabulary
+            self.output_table = Table(rows, spec.hidden, deviation, name="output", dtype=self.dtype_policy)
+            self.output_table.build()
+
+    def logits(self, x):
+        if self.spec.output.scaled:
+            x = x * ops.cast(self.spec.hidden**-0.5, x.dtype)
+        return super().logits(x)
+
+    @property
+    def output_rows(self):
+        return self.tokens.table if self.output_table is None else self.output_table.table
+
+
+def _size(layers: int, hidden: int, width: int, heads: int) -> dict[str, int | None]:
+    """Section 3.4, "Baseline" and "scaling"; heads have 64 numbers where nothing else is said."""
+    size = 64 if hidden != 64 * heads else None
+    sizes = {"blocks.layers": layers, "hidden": hidden, "feedforward.width": width, "attention.heads": heads}
+    return sizes | {"attention.head_size": size}
+
+
+_V1_1 = {"feedforward.activation": "gated_gelu_tanh", "output.own": True, "output.scaled": False}
+
+_ATTENTION = (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o"))
+_FEEDFORWARD = (("inner", "wi"), ("gate", "wi_0"), ("linear", "wi_1"), ("outer", "wo"))
+
+
+def _rows(stack: str, *sublayers: tuple[str, str, tuple]) -> tuple[tuple[str, str], ...]:
+    """Names of one stack; the number of a sublayer of theirs is its place."""
+    block, rows = f"{stack}.block.{{i}}.layer", []
+    for i, (ours, theirs, parts) in enumerate(sublayers):
+        rows += [(f"{stack}/block_{{i}}/{ours}/{part}", f"{block}.{i}.{theirs}.{name}") for part, name in parts]
+        rows += [(f"{stack}/block_{{i}}/{ours}_norm", f"{block}.{i}.layer_norm")]
+    relative = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias"
+    return (*rows, (f"{stack}/relative", relative), (f"{stack}/norm", f"{stack}.final_layer_norm"))
+
+
+HF = Dialect(
+    rows=(
+        ("embeddings/tokens", "shared"),
+        ("output", "lm_head"),
+        *_rows("encoder", ("attention", "SelfAttention", _ATTENTION), ("feedforward", "DenseReluDense", _FEEDFORWARD)),
+        *_rows(
+            "decoder",
+            ("attention", "SelfAttention", _ATTENTION),
+            ("cross_attention", "EncDecAttention", _ATTENTION),
+            ("feedforward", "DenseReluDense", _FEEDFORWARD),
+        ),
+    ),
+    leaves={"kernel": (".weight", "T"), "gamma": (".weight",), "table": (".weight",)},
+    heads={},
+    config=(
+        ("embeddings.vocabulary", "vocab_size"),
+        ("hidden", "d_model"),
+        ("attention.head_size", "d_kv"),
+        ("attention.heads", "num_heads"),
+        ("feedforward.width", "d_ff"),
+        ("feedforward.activation", "feed_forward_proj"),
+        ("blocks.layers", "num_layers"),
+        ("decoder.layers", "num_decoder_layers"),
+        ("relative.buckets", "relative_attention_num_buckets"),
+        ("relative.distance", "relative_attention_max_distance"),
+        ("dropout", "dropout_rate"),
+        ("initializer", "initializer_factor"),
+        ("epsilon", "layer_norm_epsilon"),
+        ("output.scaled", "scale_decoder_outputs"),
+    ),
+    fixed={"model_type": "t5", "is_encoder_decoder": True},
+    architectures={"T5ForConditionalGeneration": (), "T5Model": (), "T5WithLMHeadModel": ()},
+    silent={
+        "feed_forward_proj": "relu",
+        "num_decoder_layers": None,
+        "relative_attention_max_distance": 128,
+        # a configuration of before transformers 5 says that v1.1 is not tied, and means this too
+        "scale_decoder_outputs": lambda config: config.get("tie_word_embeddings") is not False,
+    },
+    added={
+        "tie_word_embeddings": lambda spec: not spec.output.own,
+        "decoder_start_token_id": 0,
+        "eos_token_id": 1,
+    },
+    special={"decoder_start_token_id": "pad", "eos_token_id": "sep"},
+    untied={"lm_head.weight": {"output.own": True}},
+    tied={f"{name}.weight": "shared.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")},
+    ignore=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+)
+
+T5_FAMILY = register(
+    Family(
+        name="t5",
+        spec=Spec(
+            epsilon=1e-6,
+            initializer=1.0,
+            embeddings=Embeddings(vocabulary=32128, segments=0, kind="none"),
+            attention=AttentionSpec(heads=12),
+            feedforward=FeedForward(activation="relu"),
+            blocks=Blocks(norm="pre", bias=False),
+        ),
+        sizes={
+            "base": {},
+            "small": _size(6, 512, 2048, 8),
+            "large": _size(24, 1024, 4096, 16),
+            "3b": _size(24, 1024, 16384, 32) | {"attention.head_size": 128},
+            "11b": _size(24, 1024, 65536, 128) | {"attention.head_size": 128},
+            "v1.1-small": _size(8, 512, 1024, 6) | _V1_1,
+            "v1.1-base": _size(12, 768, 2048, 12) | _V1_1,
+            "v1.1-large": _size(24, 1024, 2816, 16) | _V1_1,
+            "v1.1-xl": _size(24, 2048, 5120, 32) | _V1_1,
+            "v1.1-xxl": _size(24, 4096, 10240, 64) | _V1_1,
+        },
+        encoder=T5,
+        kind="seq2seq",
+        tokenizer="unigram",
+        objective="",
+        names={"hf": HF},
+        inputs=SOURCE_AND_TARGET,
+        readout="none",
+        longest=lambda spec: None,
+        paper="Raffel et al., 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+    )
+)

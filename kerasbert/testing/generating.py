@@ -1,0 +1,71 @@
+"""What the battery needs of families that write tokens: a next-token loss, and what two stacks must hold."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from kerasbert.objectives.base import Objective
+
+
+class NextToken(Objective):
+    """Each token from those before it: of the target where there are two stacks, else of the text.
+
+    It trains a family that has no objective of its own, on random tokens.
+    """
+
+    scales: Mapping[str, float] = MappingProxyType({"lm": 1.0})
+
+    def heads(self, encoder):
+        return {}, {}
+
+    def counts(self, batch):
+        return {"lm": ops.sum(self._labels(batch)[1])}
+
+    def losses(self, batch, training=True):
+        labels, weights = self._labels(batch)
+        encoder = self.model.body
+        logits = encoder.logits(self.model(batch, training=training)["sequence"])[:, :-1]
+        right = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]
+        return {"lm": ops.sum((ops.logsumexp(logits, axis=-1) - right) * weights)}
+
+    def _labels(self, batch: Mapping[str, Any]) -> tuple[Any, Any]:
+        """What follows each token, and whether something does: [B, T - 1] twice."""
+        prefix = "decoder_" if "decoder_token_ids" in batch else ""
+        labels, mask = batch[f"{prefix}token_ids"], batch[f"{prefix}padding_mask"]
+        return labels[:, 1:], ops.cast(mask[:, 1:], "float32")
+
+
+def target(ids: np.ndarray, mask: np.ndarray) -> dict[str, np.ndarray]:
+    """A target to a source [B, S]: the last rows' tokens first, two tokens shorter, row 0 with the most padding."""
+    return {"decoder_token_ids": ids[::-1, 2:].copy(), "decoder_padding_mask": mask[::-1, 2:].copy()}
+
+
+def check_two_stacks(model: Any, inputs: Mapping[str, np.ndarray], layers: int, relative: Any) -> None:
+    """Padding of neither side is seen, nor what a target's token comes before; single queries are as among all.
+
+    Args:
+        inputs: of three rows; the last target row has no padding.
+        layers: int, of the decoder.
+        relative: (one, other) -> largest difference as a share.
+    """
+    outputs = model(inputs)
+    whole, length = np.asarray(outputs["sequence"]), inputs["decoder_token_ids"].shape[1]
+    assert len(outputs["hidden"]) == layers + 1
+    for queries, picked in (("first", [[0]] * 3), (np.array([[2, 1], [0, 0], [1, 3]], "int32"), None)):
+        single = np.asarray(model(inputs, queries=queries)["sequence"])
+        assert relative(single, np.take_along_axis(whole, np.array(picked or queries)[..., None], axis=1)) < 1e-5
+    for side in ("", "decoder_"):
+        ids, mask = inputs[f"{side}token_ids"], inputs[f"{side}padding_mask"]
+        other = model({**inputs, f"{side}token_ids": np.where(mask == 1, ids, ids[0, 0])})["sequence"]
+        real = inputs["decoder_padding_mask"] == 1
+        np.testing.assert_array_equal(np.asarray(other)[real], whole[real])
+    later = {**inputs, "decoder_token_ids": inputs["decoder_token_ids"].copy()}
+    later["decoder_token_ids"][:, length - 2] += 1
+    changed = np.asarray(model(later)["sequence"])
+    np.testing.assert_array_equal(changed[:, : length - 2], whole[:, : length - 2])
+    assert relative(changed[2, length - 2], whole[2, length - 2]) > 1e-4
+    source = {**inputs, "token_ids": np.roll(inputs["token_ids"], 1, axis=0)}
+    assert relative(model(source)["sequence"], whole) > 1e-4
