@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,7 +23,6 @@ from kerasbert.checkpoints.directory import ModelInfo, Weights, read_model_json,
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
-from kerasbert.layers.naming import adapts
 from kerasbert.spec import Spec
 from kerasbert.storage import files
 
@@ -78,6 +78,20 @@ class Adapter:
                 f"{self.path} adapts another model than {base} (its weights have another digest), expected the "
                 f"{self.info.name} that it was trained on"
             )
+
+
+def adapting(spec: Any, pooler: bool = False) -> str:
+    """The regular expression (of `re.match`) of the weights that adapt a model; those of heads are among them.
+
+    Norms are trained beside adapters (Houlsby et al., 2019, section 2.1), and a pooler that is new.
+    """
+    norms = "|/(?:gamma|beta)$" if spec.adapters.width else ""
+    return rf"heads/|{'pooler/|' if pooler else ''}.*(?:/lora_[ab]$|_adapter/{norms})"
+
+
+def adapts(spec: Any, name: str, pooler: bool = False) -> bool:
+    """Whether the weight of that name is no longer the base's."""
+    return re.match(adapting(spec, pooler), name) is not None
 
 
 def digest(weights: Mapping[str, np.ndarray], without: Any = ()) -> str:

@@ -1,7 +1,6 @@
 """Names of weights: `block_3/attention/query/kernel` relative to the encoder, `heads/mlm/bias` for what sits on it."""
 
 import contextlib
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -33,20 +32,6 @@ def _after(path: str, folder: str) -> str:
 def values(model: Any) -> dict[str, np.ndarray]:
     """Weight name -> its value as float32 (`ops.convert_to_numpy` of a variable warns under numpy 2)."""
     return {name: ops.convert_to_tensor(variable).numpy().astype("float32") for name, variable in names(model).items()}
-
-
-def adapting(spec: Any, pooler: bool = False) -> str:
-    """The regular expression (of `re.match`) of the weights that adapt a model; those of heads are among them.
-
-    Norms are trained beside adapters (Houlsby et al., 2019, section 2.1), and a pooler that is new.
-    """
-    norms = "|/(?:gamma|beta)$" if spec.adapters.width else ""
-    return rf"heads/|{'pooler/|' if pooler else ''}.*(?:/lora_[ab]$|_adapter/{norms})"
-
-
-def adapts(spec: Any, name: str, pooler: bool = False) -> bool:
-    """Whether the weight of that name is no longer the base's."""
-    return re.match(adapting(spec, pooler), name) is not None
 
 
 def sharing(build: Callable[[], Any], base: Any, own: Collection[str]) -> Any:

@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kerasbert.checkpoints.adapters import adapting
 from kerasbert.errors import InputError, nearest
-from kerasbert.layers.naming import adapting, names
+from kerasbert.layers.naming import names
 from kerasbert.training.optimizers import compiled
 
 SHORT = {"encoder": r"^(?!heads/|pooler/)"}  # a pooler may be new, as heads are

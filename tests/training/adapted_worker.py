@@ -13,8 +13,9 @@ import numpy as np
 
 import kerasbert as kb
 from kerasbert import registry
+from kerasbert.checkpoints.adapters import adapts
 from kerasbert.checkpoints.directory import built
-from kerasbert.layers.naming import adapts, values
+from kerasbert.layers.naming import values
 from kerasbert.testing.battery import eagerly, tiny
 from kerasbert.training.step import StepCore
 from kerasbert.training.strategy import strategy

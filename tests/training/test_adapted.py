@@ -7,8 +7,9 @@ import pytest
 
 import kerasbert as kb
 from kerasbert.checkpoints import read_tensors
+from kerasbert.checkpoints.adapters import adapts
 from kerasbert.errors import InputError
-from kerasbert.layers.naming import adapts, names
+from kerasbert.layers.naming import names
 from kerasbert.testing.battery import eagerly
 from tests import tiny as world
 from tests.support import python
