@@ -86,9 +86,10 @@ class Attention(keras.layers.Layer):
         x = reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def call(self, x, bias=None, source=None, value=None, training=False, positions=None, queries=None, **at):
-        if positions is not None:  # by their names: Keras refuses tensors and texts in one dict
-            at |= {"positions": positions, "queries": queries}
+    def call(self, x, bias=None, source=None, value=None, training=False, positions=None, queries=False, **at):
+        # by their names: Keras refuses tensors and texts in one dict; False: a caller that knows no queries
+        at |= {} if positions is None else {"positions": positions}
+        at |= {} if positions is None or queries is False else {"queries": queries}
         source = x if source is None else source
         return self.attend(x, *self.read(source, source if value is None else value), bias, training, **at)
 

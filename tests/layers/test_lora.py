@@ -95,7 +95,7 @@ def test_one_network_of_several_and_the_pooler():
 )
 def test_what_is_trained_of_a_base_model(name, lora_share, adapters_share):
     """Against the sizes of BERT-base, counted without memory."""
-    from kerasbert.layers.naming import adapts
+    from kerasbert.checkpoints.adapters import adapts
 
     family, spec = registry.find(name)
     with unallocated():

@@ -203,7 +203,7 @@ def test_the_best_weights_are_kept_not_the_last(classifier):
         ({"task": "glue/sst3"}, "no task 'glue/sst3'. Nearest: 'glue/sst2'"),
         ({"metric": "bleu"}, "no metric 'bleu' for a classification"),
         ({"length": 2}, "length must be between 3 and 32"),
-        ({"changes": {"hidden": 8}}, "only dropout may change"),
+        ({"changes": {"hidden": 8}}, "cannot change hidden of trained weights: dropout may change"),
         ({"batch": 0}, "batch must be a whole number"),
         ({"label_column": "lable"}, "no column 'lable'. Nearest: 'label'"),
     ],
