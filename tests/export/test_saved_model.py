@@ -30,6 +30,7 @@ def served(classifier, tmp_path_factory):
     return kb.export(classifier, tmp_path_factory.mktemp("serving") / "model" / "1")
 
 
+@pytest.mark.slow
 def test_text_in_answers_out_without_kerasbert(classifier, served, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-I", "-c", READER, str(served), json.dumps(TEXTS)]

@@ -30,6 +30,7 @@ def file(int8_buckets):
     return int8_buckets[0]
 
 
+@pytest.mark.slow
 def test_rows_of_a_directory_and_of_a_file(ledger, run, file, dev):
     import kerasbert as kb
 

@@ -46,7 +46,10 @@ def same(one, other, inputs) -> None:
     np.testing.assert_array_equal(one.predict(inputs, verbose=0), other.predict(inputs, verbose=0))
 
 
-@pytest.mark.parametrize("name", ["albert/base", "electra/small", "mobilebert/base", "xlm/mlm-en-2048", "roberta/base"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("electra/small", "xlm/mlm-en-2048", "roberta/base")]
+
+
+@pytest.mark.parametrize("name", ["albert/base", "mobilebert/base", *SLOW])
 def test_a_keras_file_holds_every_family(name, tmp_path):
     """It ended in NotImplementedError and a file of 0 bytes."""
     model = classifier(encoder(name))

@@ -66,6 +66,7 @@ def differences(tokenizer: Tokenizer, texts: list[str]) -> tuple[list[str], int]
     return wrong, equal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", [False, True])
 def test_byte_level_on_generated_strings(prefix):
     assert differences(small_bpe(prefix), generate(300, seed=7)) == ([], 0)

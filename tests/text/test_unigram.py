@@ -166,6 +166,7 @@ def test_t5_has_no_mask():
     assert tokenizer.pack("A film.")[0][-1] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_save_load_and_hugging_faces_file(tmp_path, lowercase):
     tokenizer = small_unigram(lowercase)

@@ -53,6 +53,7 @@ print(json.dumps(seen))
 """
 
 
+@pytest.mark.slow
 def test_a_new_option_is_one_line(tmp_path):
     """In a copy of the package: one line more, and everything that takes options of training takes it."""
     for folder in ("kerasbert", "mobile"):

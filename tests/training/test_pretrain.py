@@ -85,6 +85,7 @@ def test_a_rerun_is_the_same_to_the_bit_and_a_finished_one_is_left_alone(folder,
     assert (folder / "again" / "weights.safetensors").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_stopped_anywhere_it_goes_on_to_the_same_weights(folder, data, run, monkeypatch):
     out = folder / "stopped"
     begin, calls = Checkpoints.begin, []

@@ -56,6 +56,7 @@ def test_compiled_islands_follow_the_plain_graph(folder, precision, limit):
     assert np.abs(fast - plain).max() < limit
 
 
+@pytest.mark.slow
 def test_the_equality_could_fail(folder, one):
     # another dropout seed moves the weights a thousand times further than the limit
     assert distance(one, train(folder, seed=1)) > 1000 * LIMIT

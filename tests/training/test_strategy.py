@@ -281,6 +281,7 @@ def test_too_much_memory_is_told_of(monkeypatch):
     preflight.warn_of_memory(parse("cpu"), Spec(), 110_104_890, 1024, 128, True)
 
 
+@pytest.mark.slow
 def test_the_command_line_refuses_in_one_line(tmp_path):
     command = ["-m", "kerasbert.cli", "pretrain", "bert/tiny", "--data", tmp_path, "--steps", "2", "--out", "run"]
     done = forked(*command, "--strategy", "tpu:mine", check=False)

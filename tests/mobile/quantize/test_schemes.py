@@ -35,6 +35,7 @@ def test_rows_say_what_files_need():
     ]
 
 
+@pytest.mark.slow
 def test_a_plug_ins_scheme_by_its_name(run, int8_file, tmp_path, monkeypatch, capsys):
     """Its matrices are int8 and its tables float, so that the file lies between int8's and the float model's."""
     from kerasbert.mobile import cli
