@@ -131,6 +131,7 @@ def test_bad_arguments(records):
         records.dataset(1, seed=1, start_step=-1)
 
 
+@pytest.mark.slow
 def test_preparing_several_batches_at_once_gives_what_one_by_one_gives(records, monkeypatch):
     prepare = masker(MaskedLM(), tokenizer=corpus.tokenizer(), seed=3)
     single = [prepare(features) for features in records.dataset(7, seed=1, start_step=5).take(9)]

@@ -24,6 +24,7 @@ def data(run, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_texts_that_lose_their_end_are_a_cost(run, data, tmp_path):
     """Compared with the model cut to the same length, a file that cut 30 of 40 texts had agreement 1 and lost nothing."""
     import kerasbert as kb
@@ -113,6 +114,7 @@ def test_mediapipe_keeps_accents_and_all_capitals_but_asciis():
     assert theirs.pack("É", length=3)[0] == [own.cls_id, own.unk_id, own.sep_id]
 
 
+@pytest.mark.slow
 def test_a_file_for_mediapipe_is_judged_by_mediapipes_ids(tmp_path):
     """Judged by our runtime's ids it agreed on all texts, and MediaPipe gave other labels to a third of accented ones."""
     from kerasbert.mobile import compress

@@ -20,6 +20,7 @@ def test_float_file_equals_the_model(float_file):
     assert report["bytes"] == path.stat().st_size
 
 
+@pytest.mark.slow
 def test_any_length_is_one_signature(run, any_file, int8_buckets):
     from kerasbert.export import bundle
     from kerasbert.mobile.pipeline.comparison import reading
@@ -151,6 +152,7 @@ def test_mediapipe_gets_no_pairs_and_no_cased_text(tmp_path):
         compress(cased, out=tmp_path / "x.tflite", target="mediapipe")
 
 
+@pytest.mark.slow
 def test_pairs_regression_and_vectors(tmp_path):
     from kerasbert.mobile import compress
     from kerasbert.mobile.runtime import load

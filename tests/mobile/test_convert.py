@@ -57,6 +57,7 @@ def test_float_file_equals_keras(program):
         np.testing.assert_allclose(received, function(inputs)["p"].numpy(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_any_length_equals_keras(program):
     from kerasbert.mobile.tflite import convert
 
@@ -67,6 +68,7 @@ def test_any_length_equals_keras(program):
         np.testing.assert_allclose(received, function(inputs)["p"].numpy(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_graphs_that_differ_in_more_than_length_are_not_derived(program):
     from keras import ops
 

@@ -372,6 +372,7 @@ def test_no_tensorflow_and_no_noise(any_file):
     assert [set(answer) for answer in json.loads(done.stdout)] == [kept, kept, kept | {"truncated"}]
 
 
+@pytest.mark.slow
 def test_layers_that_share_a_kernel_keep_their_own_bias(tmp_path):
     """XNNPACK's weight cache finds an int8 kernel with the bias of the layer that came first (0.03 of probability here)."""
     from kerasbert import mobile

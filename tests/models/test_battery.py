@@ -28,7 +28,7 @@ def own(name):
     return name if name in battery.different() else pytest.param(name, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", map(own, registry.families()))
+@pytest.mark.parametrize("name", list(map(own, registry.families())))
 def test_every_model_passes(name, folder):
     compiled = name in battery.different() and bool(registry.family(name).objective)
     battery.check_model(name, folder, compiled=compiled)

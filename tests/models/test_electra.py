@@ -219,6 +219,7 @@ def test_a_row_alone_is_the_row_in_its_batch(small, batch):
     assert (other["sampled"].numpy() != whole["sampled"].numpy()).mean() > 0.5
 
 
+@pytest.mark.slow
 def test_pairs_are_taken_and_their_labels_are_not_asked_for():
     keras.utils.set_random_seed(0)
     family, spec = registry.find("electra/small")

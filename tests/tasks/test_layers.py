@@ -91,6 +91,7 @@ def test_layers_that_a_model_has_not_are_refused(deep, pretrained, tmp_path):
     assert Task.from_json(Task("t", layers="mix").to_json()).layers == "mix"
 
 
+@pytest.mark.slow
 def test_a_mix_is_learnt_told_kept_and_read_again(deep, tmp_path, capsys):
     path, run = tiny.labelled(tmp_path / "my.tsv", 60), tmp_path / "run"
     settings = {"layers": "mix", "freeze": ["encoder", "pooler"], **QUICK}

@@ -371,6 +371,7 @@ def handed_on(path, count, seed):
     path.write_text("\n".join(lines))
 
 
+@pytest.mark.slow
 def test_a_crf_learns_what_emissions_cannot_see(pretrained, tmp_path):
     """One of two labels for all words of a sentence, by a coin: log 2 a word is the least for labels by themselves."""
     handed_on(tmp_path / "train.conll", 120, 0), handed_on(tmp_path / "dev.conll", 20, 1)

@@ -155,6 +155,7 @@ def test_order_and_neighbours_do_not_change_an_answer(classifier):
     assert kb.predict(model, texts[3:4])[0].scores["pos"] == pytest.approx(together[3], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_many_models_in_a_process_are_no_warning(caplog, monkeypatch):
     """TensorFlow warns of a function that is traced again and again; each model here has its own."""
     monkeypatch.setattr(logging.getLogger("tensorflow"), "propagate", True)

@@ -123,6 +123,7 @@ def test_byte_level_vocabulary():
     assert len(ids) < 0.6 * sum(len(line) for line in lines())
 
 
+@pytest.mark.slow
 def test_unigram_vocabulary():
     tokenizer = train_unigram(lines(), 120, lowercase=True)
     assert tokenizer.vocabulary[:5] == ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")

@@ -61,6 +61,7 @@ def test_without_the_extra_its_name_is_told(capsys, monkeypatch):
     assert "needs jax, which is not installed. Do, in a checkout of kerasbert: pip install '.[tpu-check]'" in err
 
 
+@pytest.mark.slow
 def test_lower_only_needs_no_compiler_and_counts_the_slice(capsys):
     status, out, _ = run(
         capsys, "bert/tiny", *SETTINGS, "--topology=v5e:4x4", "--batch=8", "--length=24", "--lower-only"

@@ -72,6 +72,7 @@ def bert():
     return Step(family, spec.derive(TINY), length=LENGTH, replicas=2, precision="float32", accumulate=2)
 
 
+@pytest.mark.slow
 def test_state_and_summed_bytes_by_hand(bert):
     lowered = bert.lower(4)
     trained = bert.program.model.trainable_variables

@@ -114,6 +114,7 @@ def judged(pretrained, tmp_path_factory):
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_a_metric_of_ones_own_chooses_the_best_weights(judged):
     lines = [json.loads(line) for line in (judged / "metrics.jsonl").read_text().splitlines()]
     values = {line["step"]: line["dev/mistakes"] for line in lines if "dev/mistakes" in line}

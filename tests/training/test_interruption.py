@@ -52,10 +52,8 @@ def interrupt_at(monkeypatch, step: int, *numbers: int) -> None:
     monkeypatch.setattr(Run, "log", noting)
 
 
-@pytest.mark.parametrize(
-    ("number", "error"),
-    [(signal.SIGINT, KeyboardInterrupt), pytest.param(signal.SIGTERM, SystemExit, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_signal_saves_and_the_next_run_goes_on(folder, data, monkeypatch, capfd, number, error):
     out, arguments = folder / f"run-{number}", ARGUMENTS | {"log_every": 1, "quiet": False, "keep_every": 5}
     interrupt_at(monkeypatch, 7, number)

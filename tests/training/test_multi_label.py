@@ -40,6 +40,7 @@ def run(pretrained, tmp_path_factory):
     return once(tmp_path_factory, "multi_label", make)[0] / "run"
 
 
+@pytest.mark.slow
 def test_it_learns_and_answers_with_sets(run, capsys):
     found = kb.evaluate(run, run.parent / "dev.tsv")
     assert found["metrics"]["f1_micro"] > 0.9

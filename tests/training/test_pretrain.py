@@ -77,6 +77,7 @@ def test_the_loss_goes_down(folder, data):
     assert losses[-1] < losses[0] - 0.5
 
 
+@pytest.mark.slow
 def test_a_rerun_is_the_same_to_the_bit_and_a_finished_one_is_left_alone(folder, data, run):
     kb.pretrain("bert/tiny", data, out=folder / "again", **ARGUMENTS)
     assert same(run, folder / "again")

@@ -39,6 +39,7 @@ def one(folder):
     return train(folder)
 
 
+@pytest.mark.slow
 def test_two_replicas_with_accumulation_equal_one(folder, one):
     assert distance(one, train(folder, strategy="cpu:2", accumulate=2)) <= LIMIT
 

@@ -186,6 +186,7 @@ def test_the_status_of_an_explosion_is_3(exploded):
     assert failure(InputError("x")) == ("x", 2)
 
 
+@pytest.mark.slow
 def test_replay_finds_the_loss_and_the_row(exploded, capsys):
     run, _ = exploded
     found = replay(run / "dumps" / "step_6")

@@ -46,6 +46,7 @@ def ruined(run):
     return model
 
 
+@pytest.mark.slow
 def test_the_ruined_layer_stays_float(ruined, tmp_path, monkeypatch, capsys):
     from kerasbert.mobile import compress, quantize
     from kerasbert.mobile.tflite import weights
@@ -112,6 +113,7 @@ def test_static_leaves_more_operators_in_float(run):
     assert counts[0] < counts[-1]
 
 
+@pytest.mark.slow
 def test_a_budget_that_cannot_be_met_says_the_best(run, tmp_path, monkeypatch):
     """Tokens and positions cancel each other in one coordinate: its size leaves the other coordinates no steps."""
     from kerasbert.mobile import compress

@@ -82,6 +82,7 @@ def texts(count: int, seed: int) -> list[str]:
     return [" ".join(f"word{n}" for n in draw.integers(0, 1500, draw.integers(1, 20))) for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("codes", "lengths"),
     [

@@ -45,6 +45,7 @@ def static_file(run, tmp_path_factory):
     return path, json.loads(printed.getvalue())
 
 
+@pytest.mark.slow
 def test_norms_are_float_and_the_rest_is_int8(static_file):
     from kerasbert.mobile.tflite import repack
 
@@ -105,6 +106,7 @@ def test_full_int8_computes_nothing_in_float(run, tmp_path):
             compress(run, "full_int8", tmp_path / "y.tflite", **settings)
 
 
+@pytest.mark.slow
 def test_a_matrix_that_reads_uneven_values_quantizes_them_per_token(run):
     """Its input is float; all other matrices are as they were."""
     from kerasbert.mobile.pipeline import compression
