@@ -178,6 +178,7 @@ def test_vectors(pretrained):
         kb.encode(model, ["x"], pooling="max")
 
 
+@pytest.mark.slow
 def test_regression_on_pairs_and_early_stop(pretrained, tmp_path):
     lines = [f"{a}\t{b}\t{len(a) - len(b)}" for a, b in zip(tiny.sentences(60, 1), tiny.sentences(60, 2))]
     path = write(tmp_path / "train.tsv", "a\tb\tn", *lines)

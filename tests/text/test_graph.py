@@ -40,6 +40,7 @@ def test_pack_without_room():
         GRAPH.pack(["a"], length=1)
 
 
+@pytest.mark.slow
 def test_invalid_utf8_as_python_replaces_it():
     """Every pair of bytes, and every three and four of those where the rules of UTF-8 change."""
     edges = [

@@ -68,6 +68,7 @@ def test_the_length_of_the_task_holds_unless_another_is_asked_for(classifier):
         kb.evaluate(model, rows, length=4096)
 
 
+@pytest.mark.slow
 def test_a_regression_learns_and_answers_in_the_unit_of_its_targets(classifier, tmp_path):
     path, texts = numbers(tmp_path / "large.tsv", 1000, 2000), ["the good cat", "a bad dog"]
     run = tmp_path / "large"

@@ -69,6 +69,7 @@ def kb_records(data):
     return Records(data)
 
 
+@pytest.mark.slow
 def test_the_loss_goes_down(folder, data):
     kb.pretrain(
         "bert/tiny", data, out=folder / "longer", **ARGUMENTS | {"steps": 80, "learning_rate": 1e-2, "warmup": 5}

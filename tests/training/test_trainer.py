@@ -169,6 +169,7 @@ def exploded(folder, short):
     return folder / "exploded", str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_explosion_stops_the_run_and_says_where(exploded):
     run, line = exploded
     assert "at update 6 (learning rate 0.00" in line
@@ -268,6 +269,7 @@ def test_a_float16_overflow_is_no_explosion(folder, short):
     assert not (folder / "half" / "dumps").exists()
 
 
+@pytest.mark.slow
 def test_what_a_run_tells(folder, short):
     out = folder / "told"
     kb.pretrain("bert/tiny", short, out=out, evaluate_every=5, log_every=3, profile=(4, 2), peak=1e9, **ARGUMENTS)

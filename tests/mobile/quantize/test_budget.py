@@ -68,6 +68,7 @@ def test_the_ruined_layer_stays_float(ruined, tmp_path, monkeypatch, capsys):
     assert f"->   {chosen['drop']:.2f}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_budget_that_all_of_it_meets_keeps_nothing(run, tmp_path):
     from kerasbert.mobile import compress
 

@@ -103,6 +103,7 @@ def test_a_file_of_any_length_has_int8_tables_too(run, tmp_path, monkeypatch):
     assert 0 < report["max_difference"] < 0.05
 
 
+@pytest.mark.slow
 def test_weights_have_their_layers_names(run, monkeypatch):
     from kerasbert.layers.naming import names
     from kerasbert.mobile.pipeline import compression
