@@ -103,8 +103,11 @@ def corpus() -> list[str]:
     return lines
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert-base-uncased", "bert-base-cased", "bert-base-chinese"])
+UNCASED = pytest.param("bert-base-uncased", marks=pytest.mark.slow)
+OTHERS = [pytest.param(name, marks=pytest.mark.full) for name in ("bert-base-cased", "bert-base-chinese")]
+
+
+@pytest.mark.parametrize("name", [UNCASED, *OTHERS])
 def test_every_line_of_the_corpora_and_10000_generated_strings(name):
     tokenizer = load_tokenizer(shared(f"data/vocab/{name}/vocab.txt"))
     lines = corpus()
