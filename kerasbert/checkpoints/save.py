@@ -55,7 +55,7 @@ def export_checkpoint(
         run = source.directory(run)
         info, tensors = _read(run)
         kind = _class(peft.dialect_of(info.family), info, tensors)
-        read = functools.partial(_read_in_units, tensors, info.task or {})
+        read = functools.partial(_in_units, tensors, info.task or {})
         peft.write(run, info, kind, tensors, read, path, overwrite)
     else:
         _export(merged_directory(run), path, target, overwrite)  # theirs have no LoRA
@@ -96,7 +96,7 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
 
     def read(theirs: str) -> np.ndarray:
         name, transpose = sources[theirs]
-        values = _in_units(name, tensors.read(name), info.task or {})
+        values = _in_units(tensors, info.task or {}, name)
         if order is not None and name in ROWS:
             values = values[order]
         return np.ascontiguousarray(values.T) if transpose else values
@@ -123,10 +123,6 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
                 _write_hf_tokenizer(folder, tokenizer, info.spec.longest)
 
 
-def _read_in_units(tensors: Safetensors, task: dict[str, Any], name: str) -> np.ndarray:
-    return _in_units(name, tensors.read(name), task)
-
-
 def _read(run: Path) -> tuple[ModelInfo, Safetensors]:
     """What a model directory holds.
 
@@ -147,9 +143,9 @@ def _special_ids(tokenizer: Tokenizer, keys: Mapping[str, str]) -> dict[str, int
     return {key: tokenizer._ids[pieces[part]] for key, part in keys.items() if part in pieces}
 
 
-def _in_units(name: str, values: np.ndarray, task: dict[str, Any]) -> np.ndarray:
+def _in_units(tensors: Safetensors, task: dict[str, Any], name: str) -> np.ndarray:
     """A tensor, that of a regression's head so that it answers in the unit of the targets: others know no mean and std."""
-    mean, std = task.get("mean", 0.0), task.get("std", 1.0)
+    values, mean, std = tensors.read(name), task.get("mean", 0.0), task.get("std", 1.0)
     if name not in ("heads/classifier/kernel", "heads/classifier/bias") or (mean, std) == (0.0, 1.0):
         return values
     return (values.astype("float64") * std + (mean if name.endswith("bias") else 0.0)).astype("float32")

@@ -26,8 +26,49 @@ def serializable(kind: type, module: str | None = None) -> type:
     return keras.saving.register_keras_serializable("kerasbert", f"{module}.{kind.__qualname__}")(kind)
 
 
+class SpecModel(keras.Model):
+    """A model that its Spec describes: what `.keras` files, model directories and LoRA ask of every stack.
+
+    Args:
+        spec: Spec.
+    """
+
+    def __init__(self, spec: Spec, name: str = "encoder", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.spec = spec
+        self.tokenizer = None
+        self.labels = None
+        self.model_name: str | None = None  # family/size that it was built from
+
+    def build(self, shape=None):
+        with lora.asked(self.spec.lora, self.path):
+            self._build()
+        self.built = True
+
+    def _build(self) -> None:
+        """Make and build the parts."""
+        raise NotImplementedError
+
+    def get_config(self):
+        name = self.model_name or registry.family_of(self).name
+        return super().get_config() | {"model": name, "spec": specs.to_dict(self.spec)}
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        name = config.pop("model")
+        kind = type(registry.family(name.partition("/")[0]).spec)
+        model = cls(specs.from_dict(config.pop("spec"), kind), **config)
+        model.model_name = name
+        return model
+
+    def build_from_config(self, config):
+        if not self.built:
+            self.build()
+
+
 @functools.partial(serializable, module="bert")  # where it stood when the first `.keras` files were written
-class Encoder(keras.Model):
+class Encoder(SpecModel):
     """Transformer encoder: embeddings, blocks, pooler (Devlin et al., 2019, section 3).
 
     Args:
@@ -52,24 +93,12 @@ class Encoder(keras.Model):
     label_bias: bool = True  # whether the head of a classification adds one
     label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
 
-    def __init__(self, spec: Spec, name: str = "encoder", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.spec = spec
-        self.tokenizer = None
-        self.labels = None
-        self.model_name: str | None = None  # family/size that it was built from
-
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         names = inspect.signature(cls.call).parameters
         if "call" in cls.__dict__ and "read" in names and "queries" not in names:
             cls.call = _of_an_older_plugin(cls.call)
         serializable(cls)
-
-    def build(self, shape=None):
-        with lora.asked(self.spec.lora, self.path):
-            self._build()
-        self.built = True
 
     def _build(self):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
@@ -139,23 +168,6 @@ class Encoder(keras.Model):
             raise ValueError(
                 f"token_ids has length {size}, expected at most {longest} (embeddings.positions): truncate"
             )
-
-    def get_config(self):
-        name = self.model_name or registry.family_of(self).name
-        return super().get_config() | {"model": name, "spec": specs.to_dict(self.spec)}
-
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        name = config.pop("model")
-        kind = type(registry.family(name.partition("/")[0]).spec)
-        encoder = cls(specs.from_dict(config.pop("spec"), kind), **config)
-        encoder.model_name = name
-        return encoder
-
-    def build_from_config(self, config):
-        if not self.built:
-            self.build()
 
 
 def _of_an_older_plugin(old: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert import registry
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import PAD, Input
@@ -16,7 +15,7 @@ from kerasbert.layers.block import Block, PreNormBlock, stack
 from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.decoder_block import DecoderBlock, PreNormDecoderBlock
 from kerasbert.layers.embeddings import Table, positions
-from kerasbert.layers.encoder import serializable
+from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.heads import tied_logits
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
@@ -136,7 +135,7 @@ class Stack(keras.layers.Layer):
         return self.norm(x)
 
 
-class EncoderDecoder(keras.Model):
+class EncoderDecoder(SpecModel):
     """Encoder-decoder (Vaswani et al., 2017, section 3.1) with one table of tokens for source, target and output.
 
     Args:
@@ -157,19 +156,13 @@ class EncoderDecoder(keras.Model):
     stack_class: type = Stack
     norm_class: type = LayerNorm
     embeddings_norm: bool = False
-
-    def __init__(self, spec: EncoderDecoderSpec, name: str = "encoder", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.spec = spec
-        self.tokenizer = None
-        self.labels = None
-        self.model_name: str | None = None  # family/size that it was built from
+    spec: EncoderDecoderSpec
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def build(self, shape=None):
+    def _build(self):
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         pre = spec.blocks.norm == "pre"
         blocks = self.encoder_block or (PreNormBlock if pre else Block)
@@ -183,7 +176,6 @@ class EncoderDecoder(keras.Model):
         blocks = self.decoder_block or (PreNormDecoderBlock if pre else DecoderBlock)
         self.decoder_stack = self.stack_class(spec.of_decoder(), blocks, name="decoder", **more)
         self.decoder_stack.build()
-        self.built = True
 
     def embed(self, token_ids: Any) -> Any:
         """Vectors of tokens: [B, S] -> [B, S, H]."""
@@ -235,23 +227,6 @@ class EncoderDecoder(keras.Model):
                 raise ValueError(
                     f"{name} has length {size}, expected at most {longest} (embeddings.positions): truncate"
                 )
-
-    def get_config(self):
-        name = self.model_name or registry.family_of(self).name
-        return super().get_config() | {"model": name, "spec": specs.to_dict(self.spec)}
-
-    @classmethod
-    def from_config(cls, config):
-        config = dict(config)
-        name = config.pop("model")
-        kind = type(registry.family(name.partition("/")[0]).spec)
-        model = cls(specs.from_dict(config.pop("spec"), kind), **config)
-        model.model_name = name
-        return model
-
-    def build_from_config(self, config):
-        if not self.built:
-            self.build()
 
 
 def _bias(inputs: Mapping[str, Any], name: str) -> Any:

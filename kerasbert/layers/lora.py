@@ -62,12 +62,12 @@ def settings_of(path: str, shape: tuple[int, int]) -> tuple[int, float] | None:
 
 
 def target_of(layer: str) -> str:
-    """The path of a layer in its block, or in the encoder where it is in none.
+    """The path of a layer in its block, of either stack, or in the model where it is in none.
 
-    >>> target_of("block_3/attention/query")
-    'attention.query'
+    >>> target_of("block_3/attention/query"), target_of("decoder/block_3/cross_attention/query")
+    ('attention.query', 'cross_attention.query')
     """
-    return re.sub(r"^block_\d+/", "", layer).replace("/", ".")
+    return re.sub(r"^(?:(?:encoder|decoder)/)?block_\d+/", "", layer).replace("/", ".")
 
 
 def without_numbers(target: str) -> str:

@@ -241,8 +241,8 @@ class T5(EncoderDecoder):
     def stack_class(self, *args, name: str, **kwargs):
         return T5Stack(*args, name=name, both_sides=name == "encoder", **kwargs)
 
-    def build(self, shape=None):
-        super().build(shape)
+    def _build(self):
+        super()._build()
         spec, self.output_table = self.spec, None
         if spec.output.own:  # t5x starts it so that logits are of size 1
             deviation = spec.initializer * spec.hidden**-0.5

@@ -121,8 +121,7 @@ def explained(
     if not hasattr(model.body, "embed"):
         raise InputError(f"{type(model.body).__name__} has no `embed` to go along: its texts cannot be explained")
     kind.explained(model.task, None, None, target)  # refuses the kind or the target before anything is computed
-    answers = predict.answered(model, texts, length, settings=settings)[0]
-    encoded = predict.encoded_for(model, texts, length, settings)
+    answers, encoded = predict.answered(model, texts, length, settings=settings)
     most = predict.longest(model, length)
     for answer, at, parts in zip(answers, encoded.of(), encoded.parts):
         yield _one(model, encoded, at, parts, answer, most, steps, target)

@@ -14,7 +14,6 @@ above -3. A killed run goes on with the same --work, which holds a file of each 
 
 import argparse
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.base import Rows
 from kerasbert.tasks.task import find_task
 from kerasbert.training.splits import Split, in_memory, split
-from tests.benchmarks.bench_sst2 import SHARED, minilm
+from tests.benchmarks.bench_sst2 import SHARED, prepared
 
 SETS = {"sst2": ("glue/sst2", SHARED / "glue/SST-2", 1500), "qnli": ("glue/qnli", SHARED / "glue/QNLI", 0)}
 WAYS: dict[str, dict[str, Any]] = {
@@ -85,10 +84,7 @@ def main() -> None:
     options.add_argument("--work", type=Path)
     options.add_argument("--limit", type=int, help="rows of each part, to see that it works")
     options = options.parse_args()
-    work = options.work or Path(tempfile.mkdtemp())
-    work.mkdir(parents=True, exist_ok=True)
-    if not (work / "minilm").exists():
-        kb.import_checkpoint(minilm(), "hf", out=work / "minilm")
+    work = prepared(options.work)
     cells = []
     for name in options.sets:
         known = rows_of(name, options.limit)

@@ -15,7 +15,6 @@ import json
 import math
 import multiprocessing
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -26,7 +25,7 @@ import kerasbert as kb
 from kerasbert import report
 from kerasbert.tasks.task import find_task
 from kerasbert.training.splits import Split, in_memory, split
-from tests.benchmarks.bench_sst2 import SHARED, minilm
+from tests.benchmarks.bench_sst2 import SHARED, prepared
 
 GLUE = SHARED / "glue"
 MRPC = {part: GLUE / f"MRPC/msr_paraphrase_{name}.txt" for part, name in (("train", "train"), ("dev", "test"))}
@@ -102,13 +101,10 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     """Train what is missing in --work, and print the table."""
     options = parsed()
-    work = options.work or Path(tempfile.mkdtemp())
-    work.mkdir(parents=True, exist_ok=True)
+    work = prepared(options.work)
     path = work / "results.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     single = json.loads(options.single.read_text()) if options.single else {}
-    if not (work / "minilm").exists():
-        kb.import_checkpoint(minilm(), "hf", out=work / "minilm")
     some = f" of {options.limit}" if options.limit else ""
     runs: dict[str, list[dict]] = {way: [] for way in WAYS}
     for way in WAYS:

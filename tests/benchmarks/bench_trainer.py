@@ -32,7 +32,7 @@ from kerasbert import report
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.task import find_task
 from kerasbert.training.splits import Split, in_memory, split
-from tests.benchmarks.bench_sst2 import SHARED, minilm
+from tests.benchmarks.bench_sst2 import SHARED, minilm, prepared
 from tests.benchmarks.bench_tasks import apart
 
 GLUE = SHARED / "glue"
@@ -224,12 +224,9 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=640)
     options.add_argument("--work", type=Path)
     options = options.parse_args()
-    work = options.work or Path(tempfile.mkdtemp())
-    work.mkdir(parents=True, exist_ok=True)
+    work = prepared(options.work)
     path = work / f"trainer{options.rows}.json"
     results = json.loads(path.read_text()) if path.exists() else {}
-    if not (work / "minilm").exists():
-        kb.import_checkpoint(minilm(), "hf", out=work / "minilm")
     for number in range(options.rounds):
         for kind in options.kinds:
             if len(results.setdefault(kind, [])) <= number:

@@ -199,3 +199,20 @@ def test_gpt2_has_no_objective_of_its_own_yet():
     with pytest.raises(InputError, match="gpt2 has no pretraining objective of its own: name one"):
         registry.family("gpt2").objective_or(None)
     assert registry.family("gpt2").objective_or("masked_lm") == "masked_lm"
+
+
+@pytest.mark.parametrize("name", ["t5/small", "bart/base"])
+def test_lora_adapts_both_stacks(name):
+    targets = ("attention.query", "cross_attention.value")
+    adapted = {
+        weight.path.partition("/")[2].rpartition("/")[0]
+        for weight in tiny(name, **{"lora.rank": 2, "lora.targets": targets}).weights
+        if "lora" in weight.path
+    }
+    assert adapted == {
+        "encoder/block_0/attention/query",
+        "decoder/block_0/attention/query",
+        "decoder/block_0/cross_attention/value",
+    }
+    with pytest.raises(InputError, match=r"no linear map 'attention\.querry'\. Nearest: 'attention\.query'"):
+        tiny(name, **{"lora.rank": 2, "lora.targets": ("attention.querry",)})
