@@ -26,7 +26,7 @@ class Attention(keras.layers.Layer):
     """Multi-head scaled dot-product attention (Vaswani et al., 2017, section 3.2).
 
     A paper that scores otherwise overrides `scores`; one that reads keys and values from elsewhere calls `read` and
-    `attend` itself (a cache keeps what `read` gives).
+    `attend` itself. `layers.cache` keeps what `read` gives.
 
     Args:
         heads: int N.
@@ -38,7 +38,8 @@ class Attention(keras.layers.Layer):
     An `output_projection` that is set before `build` is used as it is: another layer's, shared.
 
     Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] of keys and values (x itself by
-        default), value [B, K, H] where values have another source, further arguments of `scores`
+        default), value [B, K, H] where values have another source, cache (what keeps keys and values, `layers.cache`),
+        further arguments of `scores`
         -> (y [B, Q, H], probabilities [B, N, Q, K] float32).
     Trainable weights: 4*H*N*D + 3*N*D + H.
     """
@@ -86,12 +87,16 @@ class Attention(keras.layers.Layer):
         x = reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def call(self, x, bias=None, source=None, value=None, training=False, positions=None, queries=False, **at):
+    def call(
+        self, x, bias=None, source=None, value=None, training=False, positions=None, queries=False, cache=None, **at
+    ):
         # by their names: Keras refuses tensors and texts in one dict; False: a caller that knows no queries
         at |= {} if positions is None else {"positions": positions}
         at |= {} if positions is None or queries is False else {"queries": queries}
         source = x if source is None else source
-        return self.attend(x, *self.read(source, source if value is None else value), bias, training, **at)
+        value = source if value is None else value
+        key, value = self.read(source, value) if cache is None else cache.read(self, source, value)
+        return self.attend(x, key, value, bias, training, **at)
 
     def read(self, source: Any, value: Any) -> tuple[Any, Any]:
         """Keys and values: [B, K, H] twice -> [B, N, K, D] twice."""

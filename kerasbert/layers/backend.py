@@ -46,11 +46,14 @@ def pick(x: Any, positions: Any) -> Any:
 
     On TPU a one-hot contraction (a gather's gradient is a scatter there), elsewhere a gather.
     """
-    if on_tpu():
-        return pick_by_contraction(x, positions)
+    return pick_by_contraction(x, positions) if on_tpu() else choose(x, positions)
+
+
+def choose(x: Any, index: Any) -> Any:
+    """Those of each row: [B, K, ...], int [B, J] -> [B, J, ...]."""
     if TENSORFLOW:
-        return tf.gather(x, positions, batch_dims=1)
-    return ops.take_along_axis(x, positions[:, :, None], axis=1)
+        return tf.gather(x, index, batch_dims=1)
+    return ops.take_along_axis(x, ops.reshape(index, (*index.shape, *(1,) * (len(x.shape) - 2))), axis=1)
 
 
 def pick_by_contraction(x: Any, positions: Any) -> Any:

@@ -24,7 +24,7 @@ class Context:
         positions: what `Attention.scores` is told as `positions`, whatever the paper's scores read.
         source: float [B, S, H], what a decoder's second attention reads.
         source_bias: float [B or 1, 1, 1, S], as `bias` over the source.
-        cache: keys and values of earlier steps, as `Attention.read` gives them. Blocks of an encoder read neither.
+        cache: keys and values of earlier tokens: a `cache.Cache` of the stack, of which a block is told its own part.
     """
 
     bias: Any = None
@@ -69,10 +69,30 @@ class Context:
         """What keys and values are read from: [B, S, H] -> [B, M + S, H]."""
         return x if self.memory is None else ops.concatenate([ops.cast(self.memory, x.dtype), x], axis=1)
 
+    def places(self, length: Any) -> tuple[Any, Any]:
+        """Where the tokens of x [B, S, H] stand, int32 [B or 1, S], and the number of keys K.
+
+        Args:
+            length: int S, or a scalar tensor.
+        """
+        if self.cache is None or self.cache.column is None:
+            return ops.expand_dims(ops.arange(length, dtype="int32"), 0), length
+        return ops.expand_dims(self.cache.column, 1), self.cache.places
+
+    def of_layer(self, layer: int) -> "Context":
+        """The context of one layer: its part of the cache."""
+        return self if self.cache is None else dataclasses.replace(self, cache=self.cache.layers[layer])
+
     @property
     def at(self) -> dict[str, Any]:
-        """Further arguments of `Attention.scores`, for attentions that have any."""
-        return {} if self.positions is None else {"positions": self.positions, "queries": self.queries}
+        """Further arguments of a block's (self-)attention: for `Attention.scores`, and where keys and values are kept."""
+        cache = {} if self.cache is None else {"cache": self.cache.own}
+        return cache if self.positions is None else {"positions": self.positions, "queries": self.queries, **cache}
+
+    @property
+    def source_at(self) -> dict[str, Any]:
+        """Further arguments of a block's attention to the source."""
+        return {} if self.cache is None else {"cache": self.cache.source}
 
 
 def select(x: Any, queries: Queries) -> Any:

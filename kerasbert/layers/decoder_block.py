@@ -36,7 +36,9 @@ class DecoderBlock(Block):
         y, probabilities = self.attention(x, context.bias, source, training=training, **context.at)
         y = self.adapted("attention", y, told, context, training)
         x = self.attention_norm(x, y, dropout=self.attention_dropout, training=training)
-        y, crossed = self.cross_attention(x, context.source_bias, context.source, training=training)
+        y, crossed = self.cross_attention(
+            x, context.source_bias, context.source, training=training, **context.source_at
+        )
         y = self.adapted("cross_attention", y, told, context, training)
         x = self.cross_attention_norm(x, y, dropout=self.cross_attention_dropout, training=training)
         y = self.adapted("feedforward", self.feedforward(x), told, context, training)
@@ -54,7 +56,9 @@ class PreNormDecoderBlock(DecoderBlock):
         y, probabilities = self.attention(y, context.bias, source, training=training, **context.at)
         x = x + self.attention_dropout(self.adapted("attention", y, told, context, training), training=training)
         y = self.cross_attention_norm(x)
-        y, crossed = self.cross_attention(y, context.source_bias, context.source, training=training)
+        y, crossed = self.cross_attention(
+            y, context.source_bias, context.source, training=training, **context.source_at
+        )
         y = self.adapted("cross_attention", y, told, context, training)
         x = x + self.cross_attention_dropout(y, training=training)
         y = self.adapted("feedforward", self.feedforward(self.feedforward_norm(x)), told, context, training)

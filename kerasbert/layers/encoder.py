@@ -138,21 +138,24 @@ class Encoder(SpecModel):
 
     def call(self, inputs, training=False, queries: Queries = None, attention=False, read: Queries = None):
         self.check(inputs)
-        context = self.context(inputs)
+        return self.run(inputs, self.context(inputs), training, queries if read is None else read, attention)
+
+    def run(self, inputs, context: Context, training=False, queries: Queries = None, attention=False) -> dict[str, Any]:
+        """As `call`, with what the blocks are told."""
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
         hidden, weights = [x], []
-        for block in self.blocks[:-1]:
-            x, probabilities = block(x, context=context, training=training)
+        for i, block in enumerate(self.blocks):
+            at = context if i + 1 < len(self.blocks) else context.of(queries)
+            x, probabilities = block(x, context=at.of_layer(i), training=training)
             hidden.append(x)
             weights.append(probabilities)
-        context = context.of(queries if read is None else read)
-        x, probabilities = self.blocks[-1](x, context=context, training=training)
-        x = x if self.norm is None else self.norm(x)
-        outputs = {"sequence": x, "hidden": (*hidden, x)}
+        if self.norm is not None:
+            hidden[-1] = x = self.norm(x)
+        outputs = {"sequence": x, "hidden": tuple(hidden)}
         if self.pooler is not None:
             outputs["pooled"] = self.pooler(x)
         if attention:
-            outputs["attention"] = (*weights, probabilities)
+            outputs["attention"] = tuple(weights)
         return outputs
 
     def check(self, inputs: Mapping[str, Any]) -> None:

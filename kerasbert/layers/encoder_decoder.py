@@ -12,6 +12,7 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import PAD, Input
 from kerasbert.layers import visibility
 from kerasbert.layers.block import Block, PreNormBlock, stack
+from kerasbert.layers.cache import COVERAGE, FIXED, Cache, columns, empty, places_of
 from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.decoder_block import DecoderBlock, PreNormDecoderBlock
 from kerasbert.layers.embeddings import Table, positions
@@ -121,7 +122,7 @@ class Stack(keras.layers.Layer):
         hidden, weights = [x], []
         for i, block in enumerate(self.blocks):
             at = whole if i + 1 < len(self.blocks) else whole.of(context.queries)
-            x, *probabilities = block(x, context=at, training=training)
+            x, *probabilities = block(x, context=at.of_layer(i), training=training)
             hidden.append(x)
             weights.append(probabilities)
         if self.norm is not None:
@@ -156,6 +157,8 @@ class EncoderDecoder(SpecModel):
     stack_class: type = Stack
     norm_class: type = LayerNorm
     embeddings_norm: bool = False
+    prompt = "decoder_"  # how the inputs begin that it goes on from
+    first_token = "pad"  # what the decoder starts with: the tokenizer's `pad_id`
     spec: EncoderDecoderSpec
 
     def __init_subclass__(cls, **kwargs):
@@ -187,15 +190,69 @@ class EncoderDecoder(SpecModel):
         x, position_ids = self.embed(inputs["token_ids"]), inputs.get("position_ids")
         return self.encoder_stack(x, context=context, position_ids=position_ids, training=training)
 
-    def decode(self, inputs: Mapping[str, Any], source: Any, training: bool = False, queries: Queries = None) -> dict:
+    def decode(
+        self,
+        inputs: Mapping[str, Any],
+        source: Any,
+        training: bool = False,
+        queries: Queries = None,
+        cache: Cache | None = None,
+    ) -> dict[str, Any]:
         """What the decoder gives of the target [B, T] and the encoder's `sequence` [B, S, H]: as `Stack.call`."""
         token_ids, mask = inputs["decoder_token_ids"], inputs.get("decoder_padding_mask")
         real = None if mask is None else visibility.padding(mask)
         visible = visibility.both(real, visibility.causal(ops.shape(token_ids)[1]))
-        context = Context(visibility.bias(visible), queries=queries, source=source)
+        context = Context(visibility.bias(visible), queries=queries, source=source, cache=cache)
         context = dataclasses.replace(context, source_bias=_bias(inputs, "padding_mask"))
         x, position_ids = self.embed(token_ids), inputs.get("decoder_position_ids")
         return self.decoder_stack(x, context=context, position_ids=position_ids, training=training)
+
+    def start(self, inputs: Mapping[str, Any], places: int) -> dict[str, Any]:
+        """The state before the first step: the encoder's work, and the cross-attentions' keys and values.
+
+        Args:
+            inputs: of the source as in `call`; where the decoder is given more than its start token, that is
+                decoder_token_ids [B, P], each row's real tokens at its left: its last one is the first step's token.
+            places: int T, tokens that are written at most, the start token and what else is given among them.
+
+        Returns:
+            state, see `layers.cache`.
+        """
+        source = self.encode(inputs)["sequence"]
+        mask = inputs.get("padding_mask")
+        mask = ops.ones(ops.shape(inputs["token_ids"]), "float32") if mask is None else ops.cast(mask, "float32")
+        state, blocks = {f"{FIXED}mask": mask}, self.decoder_stack.blocks
+        for i, block in enumerate(blocks):
+            key, value = block.cross_attention.read(source, source)
+            state |= {f"{FIXED}key_{i}": key, f"{FIXED}value_{i}": value}
+        if "decoder_token_ids" not in inputs:
+            return state | empty([block.attention for block in blocks], ops.shape(source)[0], places)
+        cache = Cache(state, len(blocks), places)
+        self.decode(inputs, source, cache=cache)
+        return cache.state
+
+    def step(self, token_ids: Any, column: Any, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Which token follows, of the tokens at one place of each row.
+
+        Args:
+            token_ids: int [B].
+            column: int32 [B] or one for all, the tokens' places: 0 for the start token.
+            state: of `start` or of the step before.
+
+        Returns:
+            (logits float32 [B, V], the state with this column).
+        """
+        column = columns(column, token_ids)
+        cache = Cache(state, len(self.decoder_stack.blocks), places_of(state), column)
+        context = Context(visibility.bias(cache.visible), cache=cache)
+        context = dataclasses.replace(context, source_bias=_bias(state, f"{FIXED}mask"))
+        x = self.embed(ops.expand_dims(token_ids, 1))
+        outputs = self.decoder_stack(x, context=context, position_ids=ops.expand_dims(column, 1))
+        after = cache.state
+        if COVERAGE in after:
+            # differs: Wu et al. (2016, section 7) have one head; here it is the mean of the last layer's
+            after[COVERAGE] += ops.mean(outputs["cross_attention"][-1], axis=(1, 2))
+        return ops.squeeze(self.logits(outputs["sequence"]), 1), after
 
     def call(self, inputs, training=False, queries: Queries = None, attention=False):
         self.check(inputs)

@@ -22,6 +22,7 @@ class Bart(EncoderDecoder):
     """Two stacks of post-norm blocks, their embeddings normalised."""
 
     embeddings_norm = True
+    first_token = "sep"
 
 
 STACKS = ("encoder", "decoder")

@@ -17,13 +17,12 @@ import math
 
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.layers.block import Block, PreNormBlock
-from kerasbert.layers.encoder import Encoder
-from kerasbert.layers.heads import tied_logits
+from kerasbert.layers.causal import CausalLM
 from kerasbert.registry import Family, register
 from kerasbert.spec import Attention, Blocks, Embeddings, FeedForward, Spec
 
 
-class GPT2(Encoder):
+class GPT2(CausalLM):
     """A stack whose tokens see themselves and those before them."""
 
     label_bias = False
@@ -33,10 +32,6 @@ class GPT2(Encoder):
         """Blocks of the Spec's norm, whose kernels in front of the residual sums start smaller (section 2.3)."""
         smaller = self.spec.initializer / math.sqrt(2 * self.spec.blocks.layers)
         return functools.partial(PreNormBlock if self.spec.blocks.norm == "pre" else Block, output_initializer=smaller)
-
-    def logits(self, x):
-        """Which token comes next: `sequence` [B, P, H] -> float32 [B, P, V]."""
-        return tied_logits(x, self.embeddings.tokens.table)
 
 
 def _size(layers: int, hidden: int, heads: int) -> dict[str, int]:

@@ -31,7 +31,7 @@ from keras import ops
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.errors import InputError
 from kerasbert.layers.attention import Attention
-from kerasbert.layers.backend import gather, pick
+from kerasbert.layers.backend import gather, pick, reshape
 from kerasbert.layers.block import PreNormBlock
 from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.decoder_block import PreNormDecoderBlock
@@ -211,21 +211,21 @@ class T5Stack(Stack):
         self.last_dropout = Dropout(spec.dropout, name="last_dropout", **kwargs)
         self.last_dropout.build()
 
-    def distances(self, length: Any) -> Any:
-        """What is added to the scores of all layers: float32 [1, N, S, S]."""
-        row, far = ops.arange(length), len(self.buckets) - 1
-        apart = ops.expand_dims(row, 0) - ops.expand_dims(row, 1)  # key - query
+    def distances(self, row: Any, keys: Any) -> Any:
+        """What is added to the scores of all layers: places of the queries int32 [B or 1, S], K -> float32 [B or 1, N, S, K]."""
+        far, length = len(self.buckets) - 1, ops.shape(row)[1]
+        apart = ops.reshape(ops.arange(keys, dtype="int32"), (1, 1, -1)) - ops.expand_dims(row, 2)  # key - query
         behind = ops.maximum(-apart, 0)
         of_each = ops.minimum(ops.abs(apart) if self.both_sides else behind, far)
         places = gather(self.buckets, of_each)
         if self.both_sides:
             places = places + ops.cast(apart > 0, "int32") * (self.spec.relative.buckets // 2)
         table = ops.cast(self.relative.table, "float32")
-        numbers = pick(ops.expand_dims(table, 0), ops.reshape(places, (1, -1)))  # [1, S*S, N]
-        return ops.transpose(ops.reshape(numbers, (1, length, length, self.spec.attention.heads)), (0, 3, 1, 2))
+        numbers = pick(ops.expand_dims(table, 0), ops.reshape(places, (1, -1)))  # [1, B*S*K, N]
+        return ops.transpose(reshape(numbers, (-1, length, keys, self.spec.attention.heads)), (0, 3, 1, 2))
 
     def context(self, context: Context, length: Any) -> Context:
-        return dataclasses.replace(context, positions=self.distances(length))
+        return dataclasses.replace(context, positions=self.distances(*context.places(length)))
 
     def finish(self, x, training):
         assert self.norm is not None

@@ -27,7 +27,7 @@ from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
 from kerasbert.layers.naming import names
 from kerasbert.testing import world
-from kerasbert.testing.generating import NextToken, check_two_stacks, target
+from kerasbert.testing.generating import NextToken, check_steps, check_two_stacks, target
 
 LENGTH, BATCH = 24, 8
 
@@ -175,6 +175,8 @@ def check_model(name: str, folder: Path, compiled: bool = True) -> None:
     else:
         layers = specs.maybe(subject.spec, "decoder.layers") or subject.spec.blocks.layers
         check_two_stacks(encoder, subject.inputs(), layers, relative)
+    if subject.family.kind != "encoder":
+        check_steps(encoder, subject.inputs(), relative)
     check_adapted(subject, encoder)
     batch = subject.batch(program)
     check_bfloat16(subject, encoder, program, batch, compiled)

@@ -69,3 +69,30 @@ def check_two_stacks(model: Any, inputs: Mapping[str, np.ndarray], layers: int, 
     assert relative(changed[2, length - 2], whole[2, length - 2]) > 1e-4
     source = {**inputs, "token_ids": np.roll(inputs["token_ids"], 1, axis=0)}
     assert relative(model(source)["sequence"], whole) > 1e-4
+
+
+def check_steps(model: Any, inputs: Mapping[str, np.ndarray], relative: Any) -> None:
+    """Token after token from a cache, the logits are those of all tokens at once, whatever the other rows have.
+
+    Args:
+        model: with `start` and `step`.
+        inputs: as the model is called on, texts at the left.
+        relative: (one, other) -> largest difference as a share.
+    """
+    side = "decoder_" if "decoder_token_ids" in inputs else ""
+    ids, lengths = inputs[f"{side}token_ids"], inputs[f"{side}padding_mask"].sum(axis=1)
+    rows, length = ids.shape
+    whole = np.asarray(model.logits(model(inputs)["sequence"]))
+    # from the first token on; with a prompt of 3 tokens at most, whose last one is read again, each row at a place of its own
+    prompt = {f"{side}{name}": inputs[f"{side}{name}"][:, :3] for name in ("token_ids", "padding_mask")}
+    begun = prompt[f"{side}padding_mask"].sum(axis=1) - 1
+    begins = [({**inputs, **prompt}, begun)]
+    if side:
+        source = {name: value for name, value in inputs.items() if not name.startswith(side)}
+        begins.append((source, np.zeros(rows, "int32")))
+    for given, column in begins:
+        state = model.start(given, length + 2)
+        for t in range(length):
+            at = np.minimum(column + t, lengths - 1).astype("int32")
+            logits, state = model.step(ids[np.arange(rows), at], at, state)
+            assert relative(logits, whole[np.arange(rows), at]) < 1e-5
