@@ -83,12 +83,16 @@ def positions(spec: Spec, width: int, **kwargs: Any) -> Table | Sinusoids | None
 class Embeddings(keras.layers.Layer):
     """BERT's input representation (Devlin et al., 2019, figure 2); where the blocks are pre-norm there is no norm here.
 
+    A paper without one before post-norm blocks sets `normalised`.
+
     Args:
         spec: Spec; `embeddings`, `hidden`, `epsilon`, `dropout` and `initializer` are read.
     Call: token_ids [B, S], segment_ids [B, S] or None, position_ids [B, S] or None (0, 1, ...) -> [B, S, H].
     Trainable weights: (V + positions + segments)*E, 2*E for the norm, and E*H + H where E differs from H. Positions that
         are not learned have none.
     """
+
+    normalised: bool = True
 
     def __init__(self, spec: Spec, **kwargs):
         super().__init__(**kwargs)
@@ -104,7 +108,7 @@ class Embeddings(keras.layers.Layer):
             self.segments = Table(parts.segments, width, self.spec.initializer, name="segments", **kwargs)
             self.segments.build()
         self.norm = None
-        if self.spec.blocks.norm == "post":
+        if self.normalised and self.spec.blocks.norm == "post":
             self.norm = LayerNorm(self.spec.epsilon, name="norm", **kwargs)
             self.norm.build((None, None, width))
         self.dropout = Dropout(self.spec.dropout, name="dropout", **kwargs)

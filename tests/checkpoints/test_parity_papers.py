@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
+from kerasbert.checkpoints import save_model
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from tests.checkpoints.test_parity_generate import alone, batch, compare, named
-from tests.checkpoints.theirs import make, parity, same_after_export
+from tests.checkpoints.theirs import close, make, parity, run, same_after_export, transformers
+from tests.models.test_generating import tiny
 
 MARIAN = {"max_position_embeddings": 15, "scale_embedding": True}
 MARIAN_SIZES = [
@@ -28,8 +30,15 @@ def marian(vocab_size, d_model, layers, heads, width, **more):
     return config
 
 
+GPT_SIZES = [
+    {"vocab_size": 61, "n_positions": 17, "n_embd": 15, "n_layer": 2, "n_head": 3},
+    {"vocab_size": 47, "n_positions": 12, "n_embd": 14, "n_layer": 1, "n_head": 2, "afn": "swish"},
+    {"vocab_size": 83, "n_positions": 31, "n_embd": 25, "n_layer": 3, "n_head": 5},
+]
 CASES = [
     *(("MarianMTModel", marian(**size)) for size in MARIAN_SIZES),
+    *(("OpenAIGPTLMHeadModel", size) for size in GPT_SIZES),
+    ("OpenAIGPTModel", GPT_SIZES[0] | {"afn": "relu"}),
 ]
 
 
@@ -91,3 +100,58 @@ def test_a_marian_that_is_none_of_ours_is_refused(change, message, tmp_path):
     folder_of(tmp_path, {"model_type": "marian", **marian(**MARIAN_SIZES[0]), **change})
     with pytest.raises(InputError, match=message):
         kb.import_checkpoint(tmp_path)
+
+
+@parity
+def test_gpts_classifier_reads_the_last_real_token(tmp_path):
+    their = make("OpenAIGPTForSequenceClassification", GPT_SIZES[0] | {"num_labels": 3, "pad_token_id": 0})
+    inputs = batch(61, two=False)
+    encoder = same_after_export(their, inputs, tmp_path)
+    assert {name: value.shape for name, value in encoder.heads["classifier"].items()} == {"kernel": (15, 3)}
+    close(kb.load(tmp_path / "ours")(inputs)["logits"], run(their, inputs).logits)
+
+
+@parity
+def test_gpts_own_tokenizer_comes_along(tmp_path):
+    """Of transformers' class to a model directory and back: the same ids."""
+    their = make("OpenAIGPTLMHeadModel", GPT_SIZES[0], seed=1)
+    pieces = ["<unk>", *"lower", *(f"{c}</w>" for c in "lower!"), "lo", "low", "low</w>"]
+    merges = [("l", "o"), ("lo", "w"), ("lo", "w</w>")]
+    tokenizer = transformers().OpenAIGPTTokenizer({piece: i for i, piece in enumerate(pieces)}, merges)
+    their.save_pretrained(tmp_path / "theirs")
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    kb.import_checkpoint(tmp_path / "theirs", out=tmp_path / "ours")
+    kb.export_checkpoint(tmp_path / "ours", tmp_path / "back")
+    back = transformers().AutoTokenizer.from_pretrained(tmp_path / "back")
+    ours = kb.load(tmp_path / "ours").tokenizer
+    assert ours.kind == "word_bpe"
+    for text in ("Low lower!", "Löw xlow", ""):
+        assert ours.pack(text)[0] == tokenizer(text)["input_ids"] == back(text)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"afn": "gelu_new"}, "has the activation 'gelu_new', expected one of gelu, relu, swish, silu"),
+        (
+            {"architectures": ["OpenAIGPTDoubleHeadsModel"]},
+            "OpenAIGPTDoubleHeadsModel reads the place of a classification",
+        ),
+        ({"n_head": 4}, "hidden 15 is not a multiple of attention.heads 4"),
+    ],
+)
+def test_a_gpt_that_is_none_of_ours_is_refused(change, message, tmp_path):
+    folder_of(tmp_path, {"model_type": "openai-gpt", **GPT_SIZES[0], **change})
+    with pytest.raises(InputError, match=message):
+        kb.import_checkpoint(tmp_path)
+
+
+def test_what_their_formats_cannot_say_is_refused(tmp_path):
+    model = tiny("gpt/base", **{"feedforward.activation": "gelu"})
+    save_model(tmp_path / "ours", encoder=model, name="gpt/base")
+    with pytest.raises(InputError, match="this checkpoint format cannot say .*feedforward.activation='gelu'"):
+        kb.export_checkpoint(tmp_path / "ours", tmp_path / "back")
+    model = tiny("transformer/base", **{"attention.value_size": 5})
+    save_model(tmp_path / "wide", encoder=model, name="transformer/base")
+    with pytest.raises(InputError, match="this checkpoint format cannot say attention.value_size=5"):
+        kb.export_checkpoint(tmp_path / "wide", tmp_path / "back")
