@@ -10,6 +10,7 @@ from kerasbert.checkpoints import save_model
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import tied_logits
+from tests.checkpoints import test_parity_decoding as decoding
 from tests.checkpoints.test_parity_generate import alone, batch, compare, named
 from tests.checkpoints.theirs import close, make, parity, run, same_after_export, transformers
 from tests.models.test_generating import tiny
@@ -160,3 +161,26 @@ def test_what_their_formats_cannot_say_is_refused(tmp_path):
     save_model(tmp_path / "wide", encoder=model, name="transformer/base")
     with pytest.raises(InputError, match="this checkpoint format cannot say attention.value_size=5"):
         kb.export_checkpoint(tmp_path / "wide", tmp_path / "back")
+
+
+WRITTEN = {
+    "marian": ("MarianMTModel", marian(**MARIAN_SIZES[0] | {"layers": (2, 2)}) | {"eos_token_id": decoding.END}),
+    "gpt": ("OpenAIGPTLMHeadModel", GPT_SIZES[2]),
+}
+
+
+@parity
+@pytest.mark.parametrize(("name", "setting"), [("marian", "greedy"), ("marian", "beams"), ("gpt", "beams")])
+def test_texts_are_transformers(name, setting, tmp_path, monkeypatch):
+    """As in test_parity_decoding.py, numbers added to Marian's logits among them."""
+
+    def made(kind, config, seed):
+        their = make(kind, config, seed)
+        fixed_positions(their)
+        if hasattr(their, "final_logits_bias"):
+            their.final_logits_bias.normal_(0, 0.2)
+        return their
+
+    monkeypatch.setitem(decoding.KINDS, name, WRITTEN[name])
+    monkeypatch.setattr(decoding, "make", made)
+    decoding.test_texts_are_transformers(name, setting, tmp_path)
