@@ -157,7 +157,7 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     if not lost:
         theirs = config | {key: config[key] - more for key, more in dialect.shift.items()}
         back = to_spec(theirs, dialect, base, "the export").derive({"pooler": spec.pooler})
-        by_file = {path for changes in dialect.untied.values() for path in changes}
+        by_file = {path for changes in (*dialect.untied.values(), *dialect.present.values()) for path in changes}
         lost = {path: pair[0] for path, pair in specs.differences(plain, back).items() if path not in by_file}
     if lost:
         raise InputError(

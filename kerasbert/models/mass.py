@@ -7,8 +7,8 @@ weights start as BERT's. `base` is its transformer_mass_base and the released ma
 the paper's and mass-middle-uncased.
 
 What it learns from (section 3.2; masked_dataset.py) is an objective: the encoder reads a text of which half is masked in one
-piece; the decoder writes that piece and reads of it what stands before each token, nothing else of the text. Its positions are
-those in the text, which `decoder_position_ids` says.
+piece; the decoder writes that piece and reads what it has written of it, nothing else of the text. Its positions are those in
+the text, which `decoder_position_ids` says.
 
 Differs: no dropout within the feed-forward layers (the code's activation_dropout, 0.1), and the released translation models, of
 another code (XLM's, one vector of the language added to each token), have no file here.
@@ -22,6 +22,7 @@ class Mass(Transformer):
     """The Transformer's two stacks, the sum of tokens and positions normalised."""
 
     embeddings_norm = True
+    first_token = "sep"  # of a task (fairseq); the pretraining's fragment begins behind a [MASK]
 
 
 _BASE = {"hidden": 768, "attention.heads": 12, "feedforward.width": 3072}

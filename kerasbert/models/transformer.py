@@ -25,7 +25,7 @@ transformers (tensor2tensor: 1e-6). The decoder starts with the vector of the pa
 add a bias, as Marian's and fairseq's do; the released code's four of an attention have none.
 
 Checkpoints are Marian's in transformers (Junczys-Dowmunt et al., 2018; the OPUS-MT models): a post-norm Transformer with swish
-for ReLU in the released ones, and a number added to each logit, `final_logits_bias`, kept as a head, `lm`. Its tokenizer is two
+for ReLU in the released ones, and a number that is added to each logit, trained there (`output.bias`). Its tokenizer is two
 SentencePiece models over one vocab.json, which is not read here: import with `--tokenizer none`, or with another of the same ids.
 """
 
@@ -35,6 +35,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
 from kerasbert import spec as specs
@@ -43,6 +44,7 @@ from kerasbert.layers.attention import Attention
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.layers.decoder_block import DecoderBlock, PreNormDecoderBlock
 from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec
+from kerasbert.layers.heads import tied_logits
 from kerasbert.models.bart import HF as BART_HF
 from kerasbert.registry import Family, register
 from kerasbert.spec import Blocks, FeedForward
@@ -71,9 +73,21 @@ class HeadSizes(specs.Attention):
 
 
 @dataclasses.dataclass(frozen=True)
+class Output:
+    """How tokens are predicted.
+
+    Args:
+        bias: bool, whether a learned number is added to each logit (Marian's).
+    """
+
+    bias: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Spec(EncoderDecoderSpec):
     """The Transformer's."""
 
+    output: Output = Output()
     embeddings: Embeddings = Embeddings()
     attention: HeadSizes = HeadSizes()
 
@@ -93,10 +107,42 @@ class SizedAttention(Attention):
         self.value_size = value_size
 
 
+class Bias(keras.layers.Layer):
+    """A number for each logit: float32 [..., V] -> the same. Trainable weights: V."""
+
+    def build(self, shape):
+        self.bias = self.add_weight(shape=shape[-1:], initializer="zeros", name="bias")
+
+    def call(self, logits):
+        return logits + ops.cast(self.bias, logits.dtype)
+
+
 class Transformer(EncoderDecoder):
-    """Two stacks; tokens times sqrt(hidden) before positions are added."""
+    """Two stacks; tokens times sqrt(hidden) before positions are added. Of `output.bias` the weight is `output/bias` [V]."""
 
     spec: Spec
+
+    def _build(self):
+        super()._build()
+        self.output_bias = None
+        if self.spec.output.bias:
+            self.output_bias = Bias(name="output", dtype="float32")
+            self.output_bias.build((None, None, self.spec.embeddings.vocabulary))
+
+    def logits(self, x):
+        logits = tied_logits(x, self.tokens.table)
+        return logits if self.output_bias is None else self.output_bias(logits)
+
+    def scaled(self, x):
+        """What the rows of `output_rows` are multiplied with: a bias is one column more."""
+        return x if self.output_bias is None else ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
+
+    @property
+    def output_rows(self):
+        """The table [V, H] whose products are the logits, with the bias as its last column where there is one."""
+        if self.output_bias is None:
+            return self.tokens.table
+        return ops.concatenate([self.tokens.table, ops.expand_dims(self.output_bias.bias, 1)], axis=1)
 
     @property
     def encoder_block(self):
@@ -142,10 +188,13 @@ SIZES: dict[str, dict[str, Any]] = {  # table 3; row A: as many numbers in other
     **{f"base-f{width}": {"feedforward.width": width} for width in (1024, 4096)},
 }
 
-_NO_NORM = tuple(row for row in BART_HF.rows if "embeddings_norm" not in row[0] and "/positions" not in row[0])
+_BART_ALONE = ("/embeddings_norm", "/positions", "heads/")
+_ROWS = tuple(row for row in BART_HF.rows if not any(part in row[0] for part in _BART_ALONE))
 HF = dataclasses.replace(
     BART_HF,
-    rows=_NO_NORM,
+    rows=(*_ROWS, ("output/bias", "final_logits_bias")),
+    heads={},
+    present={"final_logits_bias": {"output.bias": True}},
     config=(
         *BART_HF.config,
         ("embeddings.scaled", "scale_embedding"),
@@ -175,7 +224,7 @@ HF = dataclasses.replace(
         "forced_eos_token_id": 0,
     },
     special={"eos_token_id": "sep", "decoder_start_token_id": "pad", "forced_eos_token_id": "sep"},
-    architectures={"MarianMTModel": ("lm",), "MarianModel": ()},
+    architectures={"MarianMTModel": (), "MarianModel": ()},
     ignore=("*.embed_positions.weight",),  # older files hold the sines and cosines
 )
 

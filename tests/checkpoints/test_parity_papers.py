@@ -9,6 +9,8 @@ import kerasbert as kb
 from kerasbert.checkpoints import save_model
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
+from kerasbert.layers.heads import tied_logits
+from tests.checkpoints import test_parity_decoding as decoding
 from tests.checkpoints.test_parity_generate import alone, batch, compare, named
 from tests.checkpoints.theirs import close, make, parity, run, same_after_export, transformers
 from tests.models.test_generating import tiny
@@ -60,6 +62,10 @@ def test_logits_and_back_again(kind, config, tmp_path):
     model = same_after_export(their, inputs, tmp_path)
     compare(model, their, inputs)
     alone(model, inputs)
+    if kind == "MarianMTModel":
+        assert model.spec.output.bias
+        x = model(inputs)["sequence"]
+        np.testing.assert_allclose(tied_logits(model.scaled(x), model.output_rows), model.logits(x), rtol=0, atol=1e-5)
     written = json.loads((tmp_path / "back" / "config.json").read_text())
     keys = {"pad_token_id", "decoder_start_token_id", "scale_embedding"} & set(config)
     assert {key: written[key] for key in keys} == {key: config[key] for key in keys}
@@ -73,7 +79,7 @@ def test_a_marian_without_a_head_whose_file_holds_the_positions(tmp_path):
     their.save_pretrained(tmp_path)
     assert "encoder.embed_positions.weight" in Safetensors(tmp_path / "model.safetensors").names()
     model, inputs = kb.import_checkpoint(tmp_path), batch(47, two=True)
-    assert model.spec.embeddings.scaled is False
+    assert (model.spec.embeddings.scaled, model.spec.output.bias) == (False, False)
     compare(model, their, inputs)
 
 
@@ -155,3 +161,26 @@ def test_what_their_formats_cannot_say_is_refused(tmp_path):
     save_model(tmp_path / "wide", encoder=model, name="transformer/base")
     with pytest.raises(InputError, match="this checkpoint format cannot say attention.value_size=5"):
         kb.export_checkpoint(tmp_path / "wide", tmp_path / "back")
+
+
+WRITTEN = {
+    "marian": ("MarianMTModel", marian(**MARIAN_SIZES[0] | {"layers": (2, 2)}) | {"eos_token_id": decoding.END}),
+    "gpt": ("OpenAIGPTLMHeadModel", GPT_SIZES[2]),
+}
+
+
+@parity
+@pytest.mark.parametrize(("name", "setting"), [("marian", "greedy"), ("marian", "beams"), ("gpt", "beams")])
+def test_texts_are_transformers(name, setting, tmp_path, monkeypatch):
+    """As in test_parity_decoding.py, numbers added to Marian's logits among them."""
+
+    def made(kind, config, seed):
+        their = make(kind, config, seed)
+        fixed_positions(their)
+        if hasattr(their, "final_logits_bias"):
+            their.final_logits_bias.normal_(0, 0.2)
+        return their
+
+    monkeypatch.setitem(decoding.KINDS, name, WRITTEN[name])
+    monkeypatch.setattr(decoding, "make", made)
+    decoding.test_texts_are_transformers(name, setting, tmp_path)

@@ -12,6 +12,8 @@ import pytest
 from kerasbert import models, registry
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
+from kerasbert.testing import battery
+from kerasbert.testing.generating import check_steps
 from tests.models.test_generating import of_attention, tiny
 
 TABLE_3 = {  # millions
@@ -79,7 +81,8 @@ def test_values_may_be_of_another_size():
         other.assign(one)
     ids = {name: np.array([[3, 1, 2]], "int32") for name in ("token_ids", "decoder_token_ids")}
     np.testing.assert_array_equal(equal(ids)["sequence"], usual(ids)["sequence"])
-    assert np.isfinite(model(ids)["sequence"]).all()
+    ids = {**ids, "padding_mask": ids["token_ids"] > 0, "decoder_padding_mask": ids["token_ids"] > 0}
+    check_steps(model, ids, battery.relative)
     with pytest.raises(InputError, match=r"attention\.value_size must be at least 1 or None\. Received: 0"):
         model.spec.derive({"attention.value_size": 0})
 
