@@ -54,7 +54,7 @@ def generate(
     mask = ops.ones_like(ids) if mask is None else mask
     last = ops.sum(ops.cast(mask, "int32"), axis=1) - 1
     first = ops.take_along_axis(ids, ops.expand_dims(last, 1), axis=1)[:, 0]
-    state = model.start(inputs, ops.shape(ids)[1] + decoding.max_new_tokens - 1)
+    state = model.start(inputs, ops.shape(ids)[1] + decoding.max_new_tokens)
     kind = _Beams if decoding.beams > 1 else _Search
     at = kind(model.step, decoding, end_id, pad_id, last, rows)
     return at.run(ops.cast(first, "int32"), state, at.occurring(ids, mask, model.spec.embeddings.vocabulary))
