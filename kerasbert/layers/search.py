@@ -81,8 +81,9 @@ class _Search:
         """Which tokens stand in the prompts: bool [B, V], or None where nobody asks."""
         if self.decoding.repetition_penalty == 1:
             return None
-        real = ops.expand_dims(ops.cast(mask, "float32"), -1)
-        return ops.any(ops.one_hot(ids, vocabulary) * real > 0, axis=1)
+        ids, rows = ops.cast(ids, "int32"), ops.shape(ids)[0]
+        row = ops.broadcast_to(ops.expand_dims(ops.arange(rows, dtype="int32"), 1), ops.shape(ids))
+        return ops.scatter(ops.stack([row, ids], axis=-1), ops.cast(mask, "int32"), (rows, vocabulary)) > 0
 
     def run(self, first: Any, state: Mapping[str, Any], seen: Any) -> dict[str, Any]:
         """The texts that follow `first` [B]."""

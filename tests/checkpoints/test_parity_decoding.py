@@ -116,6 +116,16 @@ def test_texts_are_transformers(name, setting, folder):
     one_by_one(steps, inputs, decoding, end, ids, score)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_the_numpy_form_draws_the_same_tokens(name, folder):
+    _, steps, end, inputs = pair(name, folder)
+    decoding = Decoding(max_new_tokens=NEW, temperature=1.3, top_k=12, top_p=0.95, seed=4)
+    write = functools.partial(generate, steps.model, decoding=decoding, start_id=0, end_id=end)
+    out = tf.function(write, autograph=False)(inputs)
+    one_by_one(steps, inputs, decoding, end, out["token_ids"].numpy(), out["score"].numpy())
+
+
 def one_by_one(steps, inputs, decoding, end, ids, score, rows=6):
     """The numpy form, a text at a time and without padding, gives what the graph gives for all of them."""
     for row in range(rows):
