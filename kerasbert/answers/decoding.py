@@ -63,9 +63,10 @@ class Decoding:
                 raise InputError(f"{name} must be a whole number of at least {least}. Received: {value!r}")
         for name, fits, expected in _NUMBERS:
             value = getattr(self, name)
-            if value is None and name in ("temperature", "top_p"):
-                continue
-            if type(value) not in (int, float) or not math.isfinite(value) or not fits(value):
+            known = (
+                isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and fits(value)
+            )
+            if not known and not (name in ("temperature", "top_p") and value is None):
                 raise InputError(f"{name} must be {expected}. Received: {value!r}")
         if self.min_new_tokens >= self.max_new_tokens:
             raise InputError(

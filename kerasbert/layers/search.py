@@ -47,7 +47,11 @@ def generate(
     Returns:
         dict of token_ids int32 [B, max_new_tokens], the new tokens with their end, and score float32 [B]: the sum of their
         log-probabilities, of beams divided by tokens ** length_penalty.
+
+    Raises:
+        InputError: more beams than tokens in the vocabulary. What else a model cannot do `Decoding.check` says beforehand.
     """
+    decoding.check(model.spec.embeddings.vocabulary)
     ids, mask = inputs.get(f"{model.prompt}token_ids"), inputs.get(f"{model.prompt}padding_mask")
     if ids is None:
         ids = ops.full_like(inputs["token_ids"][:, :1], start_id)

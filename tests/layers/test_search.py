@@ -10,6 +10,7 @@ import tensorflow as tf
 from kerasbert.answers import search as numbers
 from kerasbert.answers.decoding import Decoding
 from kerasbert.answers.search import search
+from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.search import generate
 
@@ -99,7 +100,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_numpy_is_the_graph_and_rows_are_alone(case):
+def test_numpy_is_the_graph_and_rows_are_alone(case, monkeypatch):
+    monkeypatch.setattr(numbers, "FEW", 2)
     decoding = Decoding(max_new_tokens=8, **CASES[case])
     toy = Toy(1, rows=16, end=1.0)
     ids, scores = toy.batch(decoding)
@@ -234,3 +236,8 @@ def test_tokens_of_prompts_count_as_repeated_and_padding_does_not():
     given = {"token_ids": tf.constant(toy.inputs["token_ids"]), "decoder_token_ids": ids, "decoder_padding_mask": mask}
     out = generate(toy, given, Decoding(max_new_tokens=1, repetition_penalty=4.0), start_id=0, end_id=END)
     assert out["token_ids"].numpy().tolist() == [[5], [4], [5]]
+
+
+def test_more_beams_than_tokens_are_refused():
+    with pytest.raises(InputError, match="beams is 8, expected at most the vocabulary's 7 tokens"):
+        Toy().batch(Decoding(beams=8))
