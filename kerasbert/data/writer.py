@@ -42,7 +42,7 @@ def write_records(
     out: str | os.PathLike,
     *,
     length: int = 128,
-    packing: str = "pairs",
+    packing: str | None = None,
     seed: int = 0,
     shards: int | None = None,
     dupe_factor: int = 1,
@@ -51,6 +51,7 @@ def write_records(
     smoothing: float = 0.7,
     words: str | None = None,
     entities: str | None = None,
+    sentence_borders: bool = False,
     language_ids: bool = False,
     runner: str = "local",
     beam_options: str = "",
@@ -75,7 +76,7 @@ def write_records(
             (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc" (DOC-SENTENCES); "packed" (best fit, pieces that do not
             see each other); "stream" (rows that go on where the one before ends); or XLM's "translations" of two
             `text_field`s. "sentence_pairs", "sentence_order_pairs", "structbert_pairs" and "best_fit" are other names of
-            pairs, order, place and packed, which records say.
+            pairs, order, place and packed, which records say. None: "pairs", or "stream" where the tokenizer has no [CLS].
         seed: int >= 0, of the packing.
         shards: number of files, by default one for every 64 MB of text.
         dupe_factor: how often each document is packed, each time with other pairs (BERT's option; pairs only).
@@ -86,6 +87,8 @@ def write_records(
             multilingual BERT took 0.7. The corpus keeps its size.
         words, entities: what finds words or phrases, and named entities, in the text (see `data.joins.find`): a lexicon
             file, MODULE:FUNCTION, or a registered segmenter; objectives then select whole ones.
+        sentence_borders: bool, whether rows hold where sentences begin (BART's sentence permutation); lines are split
+            into sentences.
         language_ids: bool, whether rows hold the numbers of their parts' languages (XLM), which are those of
             `tokenizer.languages`; where it has none, or lacks some, these follow in alphabetical order. The records' own
             tokenizer has the table. Translations always hold them.
@@ -109,7 +112,7 @@ def write_records(
             f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
         )
     encoding = reading.chosen_encoding(encoding)
-    packing = PACKINGS.name(packing)
+    packing = chosen_packing(packing, tokenizer)
     between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
     find_packing(packing, length, dupe_factor, between)
     pairs = translated(files, text_field) if packing == "translations" else {}
@@ -138,8 +141,10 @@ def write_records(
         settings["smoothing"] = smoothing
     if encoding:
         settings["encoding"] = encoding
-    if PACKINGS[packing].labels:
+    if PACKINGS[packing].labels or sentence_borders:
         settings["splitting"] = SPLITTING
+    if sentence_borders:
+        settings[joins.BORDERS] = True
     if table:
         # The place of a name is its number. Those behind the last one in use may come and go: the rows stay the same.
         settings["language_ids"] = list(table)[: max(table[name] for name in names) + 1]
@@ -175,6 +180,7 @@ def write_records(
             pad_id=tokenizer.pad_id,
             separators=between,
             joined=any(units),
+            borders=sentence_borders,
             columns=tuple((table[a], table[b]) for a, b in pairs.values()),
             language_ids=tuple(table[name] for name in sorted(named)) if table and not pairs else (),
         )
@@ -194,6 +200,21 @@ def write_records(
         save_tokenizer(tokenizer, directory, table)  # pretraining takes it from here
         remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
     return Records(out)
+
+
+def chosen_packing(name: str | None, tokenizer: Tokenizer) -> str:
+    """The packing of that name, or the one that goes with the tokenizer.
+
+    Raises:
+        InputError: no such packing, or one whose rows begin with a [CLS] that the tokenizer has not.
+    """
+    without = tokenizer.cls_id is None
+    name = PACKINGS.name(name or ("stream" if without else "pairs"))
+    if without and PACKINGS[name].cls:
+        raise InputError(
+            f"packing {name!r} begins rows with [CLS], and the tokenizer has none (as T5's and GPT-2's): take --packing stream"
+        )
+    return name
 
 
 def check_loss(report: Report, packing: str) -> None:

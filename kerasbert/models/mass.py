@@ -45,6 +45,7 @@ MASS = register(
         sizes={"middle": {}, "base": _BASE},
         encoder=Mass,
         tokenizer="wordpiece",
+        objective="mass",
         names={},
         paper="Song et al., 2019, MASS: Masked Sequence to Sequence Pre-training for Language Generation",
     )

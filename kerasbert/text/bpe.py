@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.text.added import AddedToken, is_blank
+from kerasbert.text.added import AddedToken, is_blank, special
 from kerasbert.text.base import Cache, Inseparable, Tokenizer, clip, flag
 from kerasbert.text.normalize import TABLES
 
@@ -114,8 +114,7 @@ class MergeTokenizer(Tokenizer):
 
     def extended(self, pieces: Sequence[str]) -> "MergeTokenizer":
         """The tokenizer with further special tokens behind its pieces."""
-        settings: dict[str, Any] = self.settings()
-        settings["added"] = [*self.added, *(AddedToken(piece, special=True) for piece in pieces)]
+        settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
         return type(self)([*self.vocabulary, *pieces], self.merges, **settings)
 
     def _merge(self, symbols: list[int]) -> list[int]:
