@@ -36,7 +36,16 @@ class GPT2(Encoder):
 
     def logits(self, x):
         """Which token comes next: `sequence` [B, P, H] -> float32 [B, P, V]."""
-        return tied_logits(x, self.embeddings.tokens.table)
+        return tied_logits(self.scaled(x), self.output_rows)
+
+    def scaled(self, x):
+        """What the output's table is compared with, made of `sequence`."""
+        return x
+
+    @property
+    def output_rows(self):
+        """The table [V, H] that the output is compared with: that of the tokens."""
+        return self.embeddings.tokens.table
 
 
 def _size(layers: int, hidden: int, heads: int) -> dict[str, int]:
@@ -119,7 +128,7 @@ GPT2_FAMILY = register(
         encoder=GPT2,
         kind="decoder",
         tokenizer="bpe",
-        objective="",
+        objective="causal_lm",
         names={"hf": HF},
         readout="last",
         paper="Radford et al., 2019, Language Models are Unsupervised Multitask Learners",
