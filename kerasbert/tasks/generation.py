@@ -12,7 +12,7 @@ from kerasbert.answers.generation import Generation as Written
 from kerasbert.errors import InputError
 from kerasbert.inputs import NAMES, target_places
 from kerasbert.layers.search import generate
-from kerasbert.objectives.base import label_sums
+from kerasbert.objectives.lm_loss import lm_sums
 from kerasbert.tasks import tables, text_metrics
 from kerasbert.tasks.base import TaskKind
 
@@ -92,13 +92,9 @@ class Generation(TaskKind):
         return {"sequence": logits}
 
     def losses_of(self, model, logits, batch):
-        smoothing, weight = self.options["smoothing"], batch["label_weight"]
-        logits = model.body.logits(logits)
-        loss, hits = label_sums(logits, batch["label"], weight)
-        if smoothing:
-            every = ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)
-            loss = (1 - smoothing) * loss + smoothing * ops.sum(every * weight)
-        return {"label": loss, "label/accuracy": hits}
+        body, about = model.body, {"smoothing": self.options["smoothing"]}
+        nats, right = lm_sums(body.scaled(logits), body.output_rows, batch["label"], batch["label_weight"], **about)
+        return {"label": nats, "label/accuracy": right}
 
     # What is written
 
