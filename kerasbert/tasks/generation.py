@@ -40,7 +40,9 @@ class Generation(TaskKind):
 
     def of_family(self, task, family):
         self.reads(family)
-        return task.optioned({"start": family.encoder.first_token if family.kind == "seq2seq" else ""})
+        start = family.encoder.first_token if family.kind == "seq2seq" else ""
+        smoothing = task.options.get("smoothing", getattr(family.encoder, "label_smoothing", 0.0))
+        return task.optioned({"start": start, "smoothing": smoothing})
 
     def reads(self, family):
         if family.kind == "encoder":

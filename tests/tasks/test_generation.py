@@ -8,6 +8,7 @@ from kerasbert import answers, inputs
 from kerasbert.answers.generation import WRITTEN, Generation
 from kerasbert.cli import main
 from kerasbert.errors import InputError
+from kerasbert.mobile.pipeline.compression import compress
 from kerasbert.tasks import text_metrics
 from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import encode_texts, training_batches
@@ -127,6 +128,18 @@ def test_what_cannot_write_is_refused(tmp_path):
     ):
         kb.finetune(model, "classification", ROWS * 20, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_mediapipe_has_no_texts_that_are_written(tmp_path):
+    model = kb.build("t5/small", **TINY)
+    model.tokenizer = tiny.tokenizer()
+    task = TaskModel(model, find_task("generation"))
+    for refused, message in (
+        (task, "the model answers with generation, expected a classification or vectors of one text: MediaPipe has no"),
+        (model, "t5 is an encoder-decoder .seq2seq.: it writes texts and gives no vector, take the task generation"),
+    ):
+        with pytest.raises(InputError, match=message):
+            compress(refused, "none", tmp_path / "x.tflite", target="mediapipe", length=16)
 
 
 def test_options_of_a_call_are_checked(tmp_path, capsys):
