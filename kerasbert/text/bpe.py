@@ -112,6 +112,11 @@ class MergeTokenizer(Tokenizer):
         merges = [(left, right) for left, right in self.merges if {left, right, left + right} <= known]
         return type(self)(pieces, merges, **self.settings())
 
+    def extended(self, pieces: Sequence[str]) -> "MergeTokenizer":
+        """The tokenizer with further special tokens behind its pieces."""
+        added = [*self.added, *(AddedToken(piece, special=True) for piece in pieces)]
+        return type(self)([*self.vocabulary, *pieces], self.merges, **self.settings() | {"added": added})
+
     def _merge(self, symbols: list[int]) -> list[int]:
         """Merge the pair of the lowest rank, the leftmost of equal ones, until no pair is left to merge."""
         ranks, merged, size, count = self._ranks, self._merged, self.size, len(symbols)

@@ -97,12 +97,14 @@ class WordPairEncoding(BertWords, MergeTokenizer):
         """No: a piece shows where its word ends, not where it begins."""
         return False
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Text of ids with a blank after each word; padding, `cls` and `sep` left out. Case and accents stay lost."""
-        hidden = {self.pad_id, self.cls_id, self.sep_id}
-        return "".join(self._spelled(i) for i in ids if i not in hidden).removesuffix(" ")
-
-    def _spelled(self, token_id: int) -> str:
+    def spelling(self, token_id: int) -> bytes | None:
+        """What a token stands for in a text that is decoded; None where it is left out."""
+        if token_id in (self.pad_id, self.cls_id, self.sep_id):
+            return None
         piece = self.vocabulary[token_id]
         ends = piece.endswith(END) and token_id not in self.added_ids
-        return piece.removesuffix(END) + " " if ends else piece
+        return (piece.removesuffix(END) + " " if ends else piece).encode()
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of ids with a blank after each word; padding, `cls` and `sep` left out. Case and accents stay lost."""
+        return b"".join(part for part in map(self.spelling, ids) if part is not None).decode().removesuffix(" ")

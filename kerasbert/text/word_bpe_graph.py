@@ -38,6 +38,10 @@ class WordPairGraph(BertWordsGraph, MergeGraph):
         """`encode` of texts without added tokens."""
         return self.tokenize_plain(strings)[0]
 
+    def text_of(self, parts: tf.RaggedTensor) -> tf.Tensor:
+        """The spellings of tokens [B, (tokens)] -> strings [B]."""
+        return tf.strings.regex_replace(tf.strings.reduce_join(parts, axis=1), r" \z", "")
+
     def symbols(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
         rows = words.value_rowids()
         last = tf.cast(rows != tf.concat([rows[1:], [-1]], 0)[: tf.size(rows)], tf.int64)

@@ -3,9 +3,14 @@
 import json
 
 import numpy as np
+import pytest
 
+import kerasbert as kb
 from kerasbert import models, registry
+from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
+from kerasbert.models.gpt import with_task_tokens
+from kerasbert.testing import battery, world
 from tests.models.test_generating import deviation, of_attention, tiny
 from tests.support import shared
 
@@ -35,3 +40,33 @@ def test_all_kernels_start_alike_and_embeddings_are_plain_sums():
     ids = np.array([[5, 2, 5]], "int32")
     expected = found["embeddings/tokens/table"].numpy()[ids] + found["embeddings/positions/table"].numpy()[:3]
     np.testing.assert_array_equal(model({"token_ids": ids})["hidden"][0], expected)
+
+
+def test_texts_stand_between_start_and_extract_tokens(tmp_path):
+    tokenizer = battery.tokenizer("word_bpe")
+    model = tiny("gpt/base", **{"embeddings.vocabulary": tokenizer.size})
+    with pytest.raises(InputError, match="the model's tokenizer is of kind None, expected word_bpe, GPT's"):
+        with_task_tokens(model)
+    model.tokenizer = tokenizer
+    made = with_task_tokens(model)
+    size = tokenizer.size
+    one, two = tokenizer.encode("the cat"), tokenizer.encode("sad film")
+    assert made.tokenizer.pack("the cat")[0] == [size, *one, size + 2]
+    assert made.tokenizer.pack("the cat", "sad film")[0] == [size, *one, size + 1, *two, size + 2]
+    before, after = names(model), names(made)
+    table = "embeddings/tokens/table"
+    np.testing.assert_array_equal(after[table].numpy()[:size], before[table].numpy())
+    assert np.abs(after[table].numpy()[size:]).min() > 0
+    assert after[table].shape == (size + 3, 16)
+    assert all((after[name].numpy() == before[name].numpy()).all() for name in before if name != table)
+    with pytest.raises(InputError, match="the model's tokenizer has _classify_ already"):
+        with_task_tokens(made)
+    files = {
+        "train": world.labelled(tmp_path / "train.tsv", 20),
+        "dev": world.labelled(tmp_path / "dev.tsv", 10, seed=1),
+    }
+    with battery.eagerly():
+        kb.finetune(made, "classification", files, out=tmp_path / "run", steps=1, batch=10, length=20, quiet=True)
+    loaded = kb.load(tmp_path / "run")
+    assert loaded.tokenizer.pack("the cat")[0] == [size, *one, size + 2]
+    assert kb.predict(loaded, ["the happy cat"])[0].label in ("neg", "pos")

@@ -75,6 +75,24 @@ def test_ids_offsets_and_text_are_those_of_tokenizers(tokenizer):
     assert [*zip(ids, starts, ends)] == [tuple(tokenizer.tokenize(text)[i] for i in (0, 2, 3)) for text in texts]
 
 
+def test_what_ids_stand_for_is_the_same_text_in_the_graph():
+    tokenizer = small_word_bpe()
+    rows = [tokenizer.encode(text) for text in (*TEXTS, *generate(20, seed=2))] + [[0, 1, 2], [*range(tokenizer.size)]]
+    parts = [[part for part in map(tokenizer.spelling, row) if part is not None] for row in rows]
+    found = graph_tokenizer(tokenizer).text_of(tf.ragged.constant(parts, tf.string))
+    assert [text.decode() for text in found.numpy()] == [tokenizer.decode(row) for row in rows]
+
+
+def test_further_special_tokens_stand_behind_the_pieces():
+    extended = TOKENIZER.extended(["<extra_id_1>", "<extra_id_0>"])
+    size = TOKENIZER.size
+    assert extended.encode("low<extra_id_0> er") == [*TOKENIZER.encode("low"), size + 1, *TOKENIZER.encode("er")]
+    assert extended.special_ids == (*TOKENIZER.special_ids, size, size + 1)
+    found = graph_tokenizer(extended).tokenize(["low<extra_id_0> er"])
+    expected = extended.tokenize("low<extra_id_0> er")
+    assert [part.to_list()[0] for part in found] == [expected.ids, expected.starts, expected.ends]
+
+
 def theirs(folder, content=None, **config):
     """A folder with the files of OpenAI's GPT: <unk> is its one special token."""
     pieces = ["<unk>", *PIECES[3:]]
