@@ -114,7 +114,7 @@ def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("vocab", _vocab, "learn a vocabulary; the folder is a --tokenizer")
     add.add_argument("files", nargs="+", metavar="FILE", help=FILES)
-    add.add_argument("--kind", default="wordpiece", help="wordpiece, bpe or unigram")
+    add.add_argument("--kind", default="wordpiece", help="wordpiece, bpe, word_bpe or unigram")
     add.add_argument("--size", type=int, default=30000)
     case = add.add_mutually_exclusive_group()
     case.add_argument("--cased", action="store_true", help="keep case and accents: bpe's and unigram's default")

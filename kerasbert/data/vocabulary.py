@@ -68,7 +68,7 @@ def train_tokenizer(
 
     Args:
         files: one file, or several, as of `read_documents`.
-        kind: str, wordpiece, bpe or unigram.
+        kind: str, wordpiece, bpe, word_bpe or unigram.
         size: int, pieces at most.
         lowercase: bool, drop case and accents; by default wordpiece does, bpe and unigram keep them.
         text_field: str, column or field of the text in tables; of several ("en,fr") each is taken.
