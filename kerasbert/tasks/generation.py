@@ -30,6 +30,7 @@ class Generation(TaskKind):
     head = ""
     pooler = False
     averaged = False
+    left_out = ("lm",)
     answers: GenerationKind  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
 
     def check_metric(self, task):

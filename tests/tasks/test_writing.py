@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import kerasbert as kb
+from kerasbert.answers.generation import text_of
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.tasks.model import TaskModel
@@ -86,6 +87,9 @@ def test_the_saved_model_translates_as_python(translator, beams, tmp_path):
     assert [each.truncated for each in wanted] == [False] * 49 + [True]
     alone = kb.predict(model, texts[:1])  # a text is written alone as beside others
     assert alone[0].text == wanted[0].text == toy(48, 3)[0][1]
+    read = {name: tf.constant(value) for name, value in model.tokenizer(texts[:9]).items() if name != "segment_ids"}
+    ids = tf.saved_model.load(str(tmp_path / "serving")).signatures["ids"](**read)["token_ids"].numpy()
+    assert [text_of(model.tokenizer, row) for row in ids] == [each.text for each in wanted[:9]]
 
 
 WRITERS = [
@@ -93,6 +97,9 @@ WRITERS = [
     pytest.param("bart", "bpe", {"min_new_tokens": 3, "repetition_penalty": 1.5}, marks=pytest.mark.full),
     pytest.param("gpt2", "bpe", {"beams": 2, "repetition_penalty": 1.3}, marks=pytest.mark.full),
     pytest.param("t5", "wordpiece", {"prefix": "the ", "repetition_penalty": 1.5}, marks=pytest.mark.full),
+    pytest.param("transformer", "unigram", {"beams": 3, "repetition_penalty": 1.5}, marks=pytest.mark.full),
+    pytest.param("mass", "bpe", {"repetition_penalty": 1.5}, marks=pytest.mark.full),
+    pytest.param("gpt", None, {"separator": " . ", "repetition_penalty": 1.5}, marks=pytest.mark.full),
 ]
 
 
@@ -169,6 +176,8 @@ def test_questions_in_two_languages_run_through(tmp_path, capsys):
         assert "bleu: " in capsys.readouterr().out
         assert main(["predict", run, "--json", " ".join(4 * [pairs[80][0]])]) == 0
         assert json.loads(capsys.readouterr().out).keys() == {"text", "score", "truncated"}
+        assert main(["predict", model, "--task", "translation", "--prefix", "to German: ", pairs[80][0]]) == 0
+        assert capsys.readouterr().out
         assert main(["predict", run, "--set", "beams=2", "x"]) == 2
         assert "--set 'beams' is no option of a task, expected task.NAME=VALUE" in capsys.readouterr().err
         assert main(["predict", run, "--data", str(tmp_path / "dev.tsv"), "--out", str(tmp_path / "out.tsv")]) == 0
