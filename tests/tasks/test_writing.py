@@ -76,8 +76,7 @@ def same_texts(model, texts, folder, length):
     return wanted
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.full), pytest.param(4, marks=pytest.mark.slow)])
 def test_the_saved_model_translates_as_python(translator, beams, tmp_path):
     model = kb.load(translator)
     model.task = model.task.optioned({"beams": beams})
@@ -123,10 +122,14 @@ def tiny_run(family, folder):
 QUICK = {"steps": 20, "batch": 8, "length": 32, "learning_rate": 1e-3, "quiet": True, "log_every": 1}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("family", "task"), [("bart", "glue/sst2"), ("gpt2", "glue/sst2"), ("t5", "text_to_text/sst2")]
-)
+SST2 = [
+    pytest.param("bart", "glue/sst2", marks=pytest.mark.slow),
+    pytest.param("gpt2", "glue/sst2", marks=pytest.mark.full),
+    pytest.param("t5", "text_to_text/sst2", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("family", "task"), SST2)
 def test_sst2_is_classified(family, task, tmp_path):
     """By the decoder's last </s>, by the last token, and by writing the label."""
     rows = shared("data/glue/SST-2/train.tsv").read_text().splitlines()
