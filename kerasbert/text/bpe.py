@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.text.added import AddedToken, is_blank
+from kerasbert.text.added import AddedToken, is_blank, special
 from kerasbert.text.base import Cache, Inseparable, Tokenizer, clip, flag
 from kerasbert.text.normalize import TABLES
 
@@ -114,8 +114,8 @@ class MergeTokenizer(Tokenizer):
 
     def extended(self, pieces: Sequence[str]) -> "MergeTokenizer":
         """The tokenizer with further special tokens behind its pieces."""
-        added = [*self.added, *(AddedToken(piece, special=True) for piece in pieces)]
-        return type(self)([*self.vocabulary, *pieces], self.merges, **self.settings() | {"added": added})
+        settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
+        return type(self)([*self.vocabulary, *pieces], self.merges, **settings)
 
     def _merge(self, symbols: list[int]) -> list[int]:
         """Merge the pair of the lowest rank, the leftmost of equal ones, until no pair is left to merge."""
@@ -304,15 +304,15 @@ class BytePairEncoding(MergeTokenizer):
             return False
         return not chr(BYTES[self.vocabulary[token_id][0]]).isspace()
 
-    def spelling(self, token_id):
-        if token_id in (self.pad_id, self.cls_id, self.sep_id):
-            return None
-        piece = self.vocabulary[token_id]
-        return piece.encode() if token_id in self.added_ids else _to_bytes(piece)
-
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids; padding, `cls` and `sep` left out. The inverse of `encode` (with a blank before it if that adds one)."""
-        return self.joined(ids).decode("utf-8", "replace")
+        hidden = {self.pad_id, self.cls_id, self.sep_id}
+        parts = [self._bytes_of(i) for i in ids if i not in hidden]
+        return b"".join(parts).decode("utf-8", "replace")
+
+    def _bytes_of(self, token_id: int) -> bytes:
+        piece = self.vocabulary[token_id]
+        return piece.encode() if token_id in self.added_ids else _to_bytes(piece)
 
 
 def _to_bytes(piece: str) -> bytes:

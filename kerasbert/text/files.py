@@ -11,7 +11,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.lazy import later
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text import hf, unigram
-from kerasbert.text.base import Tokenizer
+from kerasbert.text.base import SENTINEL, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
 from kerasbert.text.kinds import Kind
 from kerasbert.text.languages import NAME as LANGUAGES
@@ -366,7 +366,7 @@ def _with_sentinels(beside: list[dict], pieces: Sequence[str], given: dict) -> l
     count = hf.field(given, "extra_ids", int, "tokenizer_config.json", 100)
     if not 0 <= count <= MOST_SENTINELS:
         raise InputError(f"extra_ids is {count}, expected 0 to {MOST_SENTINELS}: the sentinels of a T5")
-    names = [unigram.SENTINEL.format(i) for i in reversed(range(count))]
+    names = [SENTINEL.format(i) for i in reversed(range(count))]
     if {*names} & {*pieces, *(each["content"] for each in beside if each["id"] is not None)}:
         return beside
     sentinels = [{"content": name, "special": True, "id": None} for name in names]

@@ -1,11 +1,12 @@
 """WordPiece in pure Python: the reference for the graph's tokenizer, and the tokenizer of the phone."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.text.added import AddedToken
+from kerasbert.text.added import AddedToken, special
 from kerasbert.text.base import PARTS
 from kerasbert.text.bert_words import BertWords
 
@@ -71,6 +72,11 @@ class WordPiece(BertWords):
     def renumbered(self, ids: Iterable[int]) -> "WordPiece":
         """The tokenizer with these pieces alone, in this order."""
         return WordPiece([self.vocabulary[i] for i in ids], **self.settings())
+
+    def extended(self, pieces: Sequence[str]) -> "WordPiece":
+        """The tokenizer with further special tokens behind its pieces."""
+        settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
+        return WordPiece([*self.vocabulary, *pieces], **settings)
 
     def _pieces(self, word: str) -> list[tuple[int, int]]:
         """Greedy longest match: (id, end) of each piece; one [UNK] for a word that does not go up in pieces."""

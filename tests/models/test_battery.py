@@ -31,12 +31,12 @@ def own(name):
 
 @pytest.mark.parametrize("name", list(map(own, registry.families())))
 def test_every_model_passes(name, folder):
-    compiled = name in battery.different() and bool(registry.family(name).objective)
+    compiled = name in battery.different() and registry.family(name).kind == "encoder"
     battery.check_model(name, folder, compiled=compiled)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, family in registry.families().items() if not family.objective])
+@pytest.mark.parametrize("name", [name for name, family in registry.families().items() if family.kind != "encoder"])
 def test_every_weight_of_those_that_write_is_trained_in_compiled_parts_too(name, folder):
     """The relative tables among them, which would get no gradient through the bias."""
     subject = battery.Subject(name, folder, dropout=0.0)

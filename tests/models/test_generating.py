@@ -182,8 +182,8 @@ def test_what_reads_one_stack_refuses_two_in_one_line(directory, tmp_path):
         kb.export(directory, tmp_path / "saved")
     with refused("it writes texts and gives no vector"):
         mobile.compress(directory, out=tmp_path / "file.tflite")
-    with refused("no pretraining objective is here for it yet"):
-        registry.family("t5").objective_or("masked_lm")
+    with pytest.raises(InputError, match="T5 has no token_head, and this objective predicts tokens: choose another"):
+        registry.objective("masked_lm")(tiny("t5/small"), battery.tokenizer("wordpiece"))
     assert not list(tmp_path.iterdir())
     loaded = kb.load(directory)
     assert loaded({name: np.ones((1, 3), "int32") for name in ("token_ids", "decoder_token_ids")})[
