@@ -122,13 +122,10 @@ def tiny_run(family, folder):
 QUICK = {"steps": 20, "batch": 8, "length": 32, "learning_rate": 1e-3, "quiet": True, "log_every": 1}
 
 
-SST2 = [
-    pytest.param("bart", "glue/sst2", marks=pytest.mark.slow),
-    pytest.param("gpt2", "glue/sst2", marks=pytest.mark.full),
-    pytest.param("t5", "text_to_text/sst2", marks=pytest.mark.slow),
-]
+SST2 = [("bart", "glue/sst2"), ("gpt2", "glue/sst2"), ("t5", "text_to_text/sst2")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("family", "task"), SST2)
 def test_sst2_is_classified(family, task, tmp_path):
     """By the decoder's last </s>, by the last token, and by writing the label."""
@@ -189,7 +186,7 @@ def test_questions_in_two_languages_run_through(tmp_path, capsys):
     assert len(rows) == 8
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_mixture_of_tasks_as_texts(tmp_path):
     """One model, drawn by examples up to a limit; an empty task is refused by its name."""
     tasks = {"translation": (toy(24, 0), toy(4, 1)), "generation": (toy(6, 2), toy(4, 3))}
