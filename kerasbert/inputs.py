@@ -59,8 +59,8 @@ class Input:
 
     @property
     def own(self) -> bool:
-        """Whether it is one list of numbers a row, of a length of its own (P)."""
-        return self.axes == "BP"
+        """Whether it is one list of numbers a row, of a length of its own (P, T)."""
+        return self.axes in ("BP", "BT")
 
     def shape(self, length: int | None) -> tuple[int | None, ...]:
         """Its shape for one row of `length` tokens, B = 1 and P = 1.
@@ -107,6 +107,25 @@ def find(name: str) -> Input:
     if name not in _MADE or _MADE[name].make is None:
         raise unknown("input with a maker", name, list(_MADE), "a plug-in: --plugin FILE")
     return _MADE[name]
+
+
+def _shifted(values: Values) -> Any:
+    *others, last = values["token_ids"]
+    return [last, *others]
+
+
+def _shifted_graph(inputs: Values) -> Any:
+    from keras import ops  # here: a phone has no Keras
+
+    from kerasbert.layers.readout import last
+
+    token_ids = inputs["token_ids"]
+    ends = ops.take_along_axis(token_ids, last(inputs["padding_mask"]), axis=1)
+    return ops.concatenate([ends, token_ids[:, :-1]], axis=1)
+
+
+SHIFTED = register(Input("decoder_token_ids", pad=PAD, filled_by="maker", make=_shifted, graph=_shifted_graph))
+"""The source once more, as a decoder reads a text that is classified: its end token first (Lewis et al., 2020, section 3.1)."""
 
 
 @dataclasses.dataclass(slots=True)  # frozen takes eight times as long to make, for each text
@@ -179,6 +198,7 @@ def arrays(
     pad_id: int = 0,
     count: int | None = None,
     settings: Mapping[str, int] | None = None,
+    target: int | None = None,
 ) -> "dict[str, np.ndarray]":
     """The arrays that a network reads for some rows, padded.
 
@@ -188,6 +208,7 @@ def arrays(
         pad_id: int, of the tokenizer.
         count: int, B; rows that fill up the batch see one token, for a row that sees nothing has no softmax.
         settings: input name -> number of a setting, for all rows.
+        target: int, most places of T.
 
     Returns:
         name -> array [B, S] (or by the input's axes).
@@ -197,8 +218,7 @@ def arrays(
     settings, result = settings or {}, {}
     for each in used(declared, settings):
         pad = pad_id if each.pad == PAD else each.pad
-        # P: as many places as the row with the most has
-        width = max([1, *(len(packed.values[each.name]) for packed in rows)]) if each.own else 0
+        width = _places(each, rows, target) if each.own else 0
         shape = (count or len(rows), *((width,) if each.own else (length,) * each.sequences))
         # zeros costs a phone a tenth of what full does, for each of its texts
         array = np.full(shape, pad, each.dtype) if pad else np.zeros(shape, each.dtype)
@@ -224,6 +244,22 @@ def arrays(
             array[len(rows) :, 0] = 1
         result[name] = array
     return result
+
+
+def _places(each: Input, rows: Sequence[Row], most: int | None) -> int:
+    """As many places as the row with the most has; of T one of few lengths, each a program of its own."""
+    longest = max([1, *(len(packed.values[each.name]) for packed in rows)])
+    return longest if each.axes == "BP" else target_places(longest, most)
+
+
+def target_places(longest: int, most: int | None) -> int:
+    """T of a batch whose longest target has so many tokens: 16, 32, 64, ... and at most `most`.
+
+    >>> target_places(9, None), target_places(33, 100), target_places(90, 100)
+    (16, 64, 100)
+    """
+    places = max(16, 1 << (longest - 1).bit_length())
+    return places if most is None else max(longest, min(places, most))
 
 
 def with_makers(declared: Iterable[Input], packed: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,16 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kerasbert.cli.parser import Declare, base_option, encoding_option, ensemble_option, show
+from kerasbert.cli.parser import (
+    Declare,
+    answer_options,
+    answer_options_of,
+    base_option,
+    encoding_option,
+    ensemble_option,
+    show,
+    task_option,
+)
 from kerasbert.errors import InputError
 
 LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
@@ -32,11 +41,12 @@ def _predict(options: argparse.Namespace) -> None:
         raise InputError("--explain is of one model: leave out --ensemble")
     if options.explain:
         _check_page(options)
-    from kerasbert.tasks.predict import check_task, longest, together
+    from kerasbert.tasks.predict import check_task, longest
 
-    model = together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
+    model = opened(options)
     check_task(model)
     longest(model, options.length)
+    model.task.optioned(answer_options_of(options))  # refused before any text is read
     answer = _Answers(model, options)
     task = model.task
     if options.submission:
@@ -60,6 +70,18 @@ def _predict(options: argparse.Namespace) -> None:
     if options.explain:
         _explain(options, model, answer.explained)
     answer.tell()
+
+
+def opened(options: argparse.Namespace) -> Any:
+    """The model of a command that answers, or several of them."""
+    from kerasbert.tasks.load import load
+    from kerasbert.tasks.predict import together
+
+    if options.task is None:
+        return together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
+    if options.ensemble or options.base:
+        raise InputError("--task is of a pretrained model alone: leave out --ensemble and --base")
+    return load(options.model, task=options.task)
 
 
 def _check_page(options: argparse.Namespace) -> None:
@@ -106,8 +128,8 @@ class _Answers:
 
         if self.options.explain:
             self._take(texts)
-        settings = {"language": self.options.language}
-        found, encoded = answered(self.model, texts, self.options.length, self.options.batch, settings)
+        settings, chosen = {"language": self.options.language}, answer_options_of(self.options)
+        found, encoded = answered(self.model, texts, self.options.length, self.options.batch, settings, chosen)
         self.texts, self.truncated = self.texts + len(texts), self.truncated + len(encoded.truncated)
         self.tabs += sum(isinstance(text, str) and "\t" in text for text in texts)
         return found
@@ -286,6 +308,8 @@ def add(command: Declare) -> None:
     encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
+    task_option(add)
+    answer_options(add)
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
 

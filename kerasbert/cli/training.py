@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasbert import registry
+from kerasbert.cli.answers import opened
 from kerasbert.cli.options import add_options, flags, given
 from kerasbert.cli.parser import (
     Declare,
+    answer_options,
+    answer_options_of,
     base_option,
     changes_of,
     column_options,
@@ -19,6 +22,7 @@ from kerasbert.cli.parser import (
     objective_of,
     set_option,
     show,
+    task_option,
 )
 from kerasbert.errors import InputError
 from kerasbert.training import interruption
@@ -69,8 +73,9 @@ def _finetune(options: argparse.Namespace) -> None:
     if len(options.task) > 1:
         _finetune_tasks(options, data)
         return
-    if hasattr(options, "sampling"):
-        raise InputError("--sampling is of several tasks, received one --task: leave it out")
+    for name in ("sampling", "sampling_limit", "sampling_temperature"):
+        if hasattr(options, name):
+            raise InputError(f"--{name.replace('_', '-')} is of several tasks, received one --task: leave it out")
     if len(data) > 1 or bool(data) == bool(options.train):
         raise InputError("give --data PATH, or --train FILE and, if there is one, --dev FILE")
     options.task, options.data = options.task[0], data[0] if data else None
@@ -173,11 +178,10 @@ def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
 
 def _evaluate(options: argparse.Namespace) -> None:
     from kerasbert import report
-    from kerasbert.tasks.predict import together
     from kerasbert.training.evaluation import evaluate, with_columns
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
-    model = together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
+    model = opened(options)
     found = evaluate(
         with_columns(model, **columns) if any(columns.values()) else model,
         options.data,
@@ -185,6 +189,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         batch=options.batch,
         split=options.split,
         language=options.language,
+        options=answer_options_of(options),
     )
     for line in found["remarks"]:
         print(line, file=sys.stderr)
@@ -241,6 +246,8 @@ def add(command: Declare) -> None:
     add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help="of the texts; that of the training by default")
+    task_option(add)
+    answer_options(add)
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
     column_options(add)

@@ -120,6 +120,7 @@ class Bias(keras.layers.Layer):
 class Transformer(EncoderDecoder):
     """Two stacks; tokens times sqrt(hidden) before positions are added. Of `output.bias` the weight is `output/bias` [V]."""
 
+    label_smoothing = 0.1  # section 5.4
     spec: Spec
 
     def _build(self):

@@ -17,7 +17,9 @@ PIECE = 2**26  # logits at once, 256 MB
 TILE = 128  # positions of a piece are a multiple of it
 
 
-def lm_sums(x: Any, table: Any, labels: Any, weights: Any, piece: int = PIECE) -> tuple[Any, Any]:
+def lm_sums(
+    x: Any, table: Any, labels: Any, weights: Any, piece: int = PIECE, smoothing: float = 0.0
+) -> tuple[Any, Any]:
     """Sums over the predicted tokens: nats, and right answers.
 
     Args:
@@ -26,6 +28,7 @@ def lm_sums(x: Any, table: Any, labels: Any, weights: Any, piece: int = PIECE) -
         labels: int32 [...].
         weights: float32 [...], 0 where nothing is predicted.
         piece: int, most logits that are there at once.
+        smoothing: float, the share of a label that all tokens have evenly (Szegedy et al., 2016, section 7).
 
     Returns:
         two float32 scalars; the first has a gradient, by x and table.
@@ -36,10 +39,10 @@ def lm_sums(x: Any, table: Any, labels: Any, weights: Any, piece: int = PIECE) -
 
     @tf.custom_gradient
     def call(x, table):
-        nats, right, *gradients = _sums(x, table, labels, weights, piece, early)
+        nats, right, *gradients = _sums(x, table, labels, weights, piece, early, smoothing)
 
         def gradient(upstream, _):
-            of_x, of_table = gradients or _sums(x, table, labels, weights, piece, True)[2:]
+            of_x, of_table = gradients or _sums(x, table, labels, weights, piece, True, smoothing)[2:]
             return of_x * tf.cast(upstream, of_x.dtype), of_table * upstream
 
         return (nats, right), gradient
@@ -47,12 +50,14 @@ def lm_sums(x: Any, table: Any, labels: Any, weights: Any, piece: int = PIECE) -
     return call(x, table)
 
 
-def _sums(x: Any, table: Any, labels: Any, weights: Any, piece: int, gradients: bool) -> tuple[Any, ...]:
+def _sums(
+    x: Any, table: Any, labels: Any, weights: Any, piece: int, gradients: bool, smoothing: float
+) -> tuple[Any, ...]:
     """Nats, right answers and, where asked for, the gradients of the nats by x and table."""
     size = max(TILE, piece // table.shape[0] // TILE * TILE)
     count = x.shape[0]
     if count is not None and count <= size:
-        return _piece(x, table, labels, weights, gradients)
+        return _piece(x, table, labels, weights, gradients, smoothing)
     pieces = -(-(tf.shape(x)[0] if count is None else count) // size)
     filling = pieces * size - (tf.shape(x)[0] if count is None else count)
     x, labels, weights = (
@@ -61,7 +66,7 @@ def _sums(x: Any, table: Any, labels: Any, weights: Any, piece: int, gradients: 
     )
 
     def body(i, of_x, *total):
-        nats, right, *found = _piece(x[i], table, labels[i], weights[i], gradients)
+        nats, right, *found = _piece(x[i], table, labels[i], weights[i], gradients, smoothing)
         of_x = of_x.write(i, found.pop(0)) if gradients else of_x
         return i + 1, of_x, *(a + b for a, b in zip(total, (nats, right, *found), strict=True))
 
@@ -75,21 +80,32 @@ def _sums(x: Any, table: Any, labels: Any, weights: Any, piece: int, gradients: 
     return nats, right, tf.reshape(of_x.stack(), [-1, x.shape[-1]])[: tf.size(labels) - filling], *of_table
 
 
-def _piece(x: Any, table: Any, labels: Any, weights: Any, gradients: bool) -> tuple[Any, ...]:
+def _piece(x: Any, table: Any, labels: Any, weights: Any, gradients: bool, smoothing: float) -> tuple[Any, ...]:
     """`_sums` of a piece that is small enough."""
     rows = tf.cast(table, x.dtype)
     logits = tf.cast(tf.matmul(x, rows, transpose_b=True), tf.float32)
     if not gradients:
-        return label_sums(logits, labels, weights)
-    nats, right, of_logits = _with_gradient(logits, labels, weights)
+        nats, right = label_sums(logits, labels, weights)
+        return _smoothed(nats, logits, weights, smoothing), right
+    nats, right, of_logits = _with_gradient(logits, labels, weights, smoothing=smoothing)
     of_logits = tf.cast(of_logits, x.dtype)
     of_table = tf.matmul(of_logits, x, transpose_a=True)
     return nats, right, tf.matmul(of_logits, rows), tf.cast(of_table, table.dtype)
 
 
 @fused(constant=(0, 2))
-def _with_gradient(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
+def _with_gradient(logits: Any, labels: Any, weights: Any, *, smoothing: float) -> tuple[Any, Any, Any]:
     """[P, V], [P], [P] -> the sums of `label_sums`, and the gradient of the first by the logits."""
     nats, right = ops.sum(cross_entropy(logits, labels) * weights), ops.sum(correct(logits, labels) * weights)
     chosen = ops.cast(ops.equal(ops.arange(logits.shape[-1], dtype="int32"), ops.expand_dims(labels, -1)), "float32")
-    return nats, right, (ops.softmax(logits, axis=-1) - chosen) * ops.expand_dims(weights, -1)
+    nats = _smoothed(nats, logits, weights, smoothing)
+    wanted = (1 - smoothing) * chosen + smoothing / logits.shape[-1] if smoothing else chosen
+    return nats, right, (ops.softmax(logits, axis=-1) - wanted) * ops.expand_dims(weights, -1)
+
+
+def _smoothed(nats: Any, logits: Any, weights: Any, smoothing: float) -> Any:
+    """The nats of smoothed labels, of those of the labels."""
+    if not smoothing:
+        return nats
+    even = ops.sum((ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)) * weights)
+    return (1 - smoothing) * nats + smoothing * even

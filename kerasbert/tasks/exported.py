@@ -1,16 +1,20 @@
-"""What a kind of task answers in exported files, SavedModels and .tflite; the kind itself is `tasks.base.TaskKind`."""
+"""What a kind of task reads, and answers in exported files, SavedModels and .tflite; the kind itself is `tasks.base.TaskKind`."""
 
 import copy
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from kerasbert import answers
 from kerasbert.errors import InputError
+from kerasbert.family import Family
+from kerasbert.inputs import Input, Row
+
+T = TypeVar("T")  # a Task, whose file imports this one
 
 
 class Exported:
@@ -19,9 +23,13 @@ class Exported:
     Attributes:
         name: str, as that of its `answers.Kind`.
         answers: the side of the phone. options: by name. per_token: bool, whether its head reads every token.
+        averaged: bool, whether the outputs of several models have a mean.
+        left_out: heads of pretraining without which its answers are right where they are zero alone.
     """
 
     name = ""
+    averaged = True
+    left_out: tuple[str, ...] = ()
     _options: Mapping[str, Any] = MappingProxyType({})
 
     def configured(self, options: Mapping[str, Any]) -> Self:
@@ -55,7 +63,48 @@ class Exported:
         """Whether its head reads every token."""
         return self.answers.per_token
 
+    # What the network reads, and its numbers
+
+    def of_family(self, task: T, family: Family) -> T:
+        """The task as a model of that family learns it.
+
+        Raises:
+            InputError: such a model cannot.
+        """
+        self.reads(family)
+        return task
+
+    def reads(self, family: Family) -> tuple[Input, ...]:
+        """What a network of that family reads of a text that is answered.
+
+        Raises:
+            InputError: it has no vectors of texts.
+        """
+        return family.text_inputs(f"it writes texts and gives no {self.name}, take the task generation")
+
+    @property
+    def targets_read(self) -> tuple[Input, ...]:
+        """What it reads beside that in training."""
+        return ()
+
+    @property
+    def program(self) -> str:
+        """What `output` depends on beside the model: a graph is made for each."""
+        return ""
+
+    def prompts(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Rows of training as rows that are answered."""
+        return rows
+
+    def output(self, model: Any, inputs: Mapping[str, Any]) -> Any:
+        """What a task's model gives for a batch of rows, as `metrics` takes it: logits or values."""
+        return next(iter(model(inputs).values()))
+
     # In the graph
+
+    def answered(self, model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """What a SavedModel returns of rows, by name."""
+        return self.exported(model, model(inputs), inputs)
 
     def exported(self, model: Any, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
         """What a SavedModel returns, by name; the first is the output of `device`."""

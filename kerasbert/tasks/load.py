@@ -12,8 +12,10 @@ from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
+from kerasbert.registry import Family
 from kerasbert.storage import files
 from kerasbert.tasks.adapted import load_on
+from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
 from kerasbert.text.base import Tokenizer
@@ -88,16 +90,32 @@ def save(
     )
 
 
-def held_task(model: Any) -> dict[str, Any]:
-    """The task that a model directory holds, as model.json says it; {} for none, and for a model.
+def held_task(model: Any, kind: TaskKind) -> tuple[dict[str, Any], Family]:
+    """The task that a model directory holds, as model.json says it, {} for none and for a model; and the model's family.
 
     Raises:
-        InputError: no task is learned with such a model.
+        InputError: the directory holds what a task of that kind would leave out.
     """
+    if isinstance(model, Path):
+        check_left_out(model, kind)
     info = checkpoints.read_model_json(model) if isinstance(model, Path) else None
     family = registry.family(info.family) if info else registry.family_of(getattr(model, "encoder", model))
-    family.needs_one_stack("no task is learned with it yet")
-    return (info.task if info else None) or {}
+    return (info.task if info else None) or {}, family
+
+
+def check_left_out(path: Path, kind: TaskKind) -> None:
+    """Refuse a directory whose answers of a kind need numbers that no model of the task has.
+
+    Raises:
+        InputError: which they are.
+    """
+    tensors = checkpoints.read_tensors(path)
+    wanted = tuple(f"heads/{head}/" for head in kind.left_out)
+    for name in (name for name in tensors.names() if wanted and name.startswith(wanted)):
+        if tensors.read(name).any():
+            raise InputError(
+                f"{path} holds {name}, which is added to the output and is not zero: a {kind.name} has no place for it yet"
+            )
 
 
 def load(directory: str | os.PathLike, task: str | None = None, base: Any = None) -> Any:
@@ -105,7 +123,8 @@ def load(directory: str | os.PathLike, task: str | None = None, base: Any = None
 
     Args:
         directory: a model or run directory, RUN@STEP of a run's checkpoint, a Hugging Face folder, or a `.keras` file.
-        task: str, a task whose heads pretraining has left in the directory: "fill-mask".
+        task: str, a task that needs no fine-tuning: "fill-mask", whose heads pretraining has left in the directory, or one of
+            those that write, such as "translation".
         base: of a directory of an adapter alone, ours or Hugging Face PEFT's: the directory of the model that it adapts, or
             that model, loaded: then all adapters of it share its weights in memory.
 
@@ -125,9 +144,12 @@ def load(directory: str | os.PathLike, task: str | None = None, base: Any = None
     declared = task_of(info) if task is None else registry.task(task)
     if declared is None:
         return encoder
+    if task is not None:
+        declared = declared.how.of_family(declared, registry.family_of(encoder))
     prefix = "heads/"
     if task is not None and hasattr(encoder, "token_model"):
         encoder, prefix = encoder.token_model(checkpoints.read_tensors(path)) or (encoder, prefix)
+    check_left_out(path, declared.how)
     model = TaskModel(encoder, declared, name="label_model")
     model.build()
     found = checkpoints.read_tensors(path).names()

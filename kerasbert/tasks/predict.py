@@ -1,5 +1,6 @@
 """Texts -> answers and vectors."""
 
+import dataclasses
 import functools
 import os
 import weakref
@@ -13,7 +14,7 @@ from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row
 from kerasbert.layers.readout import readout
-from kerasbert.tasks.base import Task, find, kind_of
+from kerasbert.tasks.base import Task, TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
 from kerasbert.tasks.ensemble import Ensemble
 from kerasbert.tasks.load import load
@@ -55,11 +56,17 @@ def positions(model: Any) -> int | None:
     return registry.family_of(getattr(model, "encoder", model)).longest(model.spec)
 
 
-def declared(model: Any) -> tuple[Input, ...]:
-    """What the network of a model or an encoder reads, and the head of a task."""
-    family = registry.family_of(getattr(model, "encoder", model))
-    family.needs_one_stack("no command answers with it yet; call the model on arrays (kb.load)")
-    return (*family.inputs, *kind_of(model).answers.inputs)
+def declared(model: Any, kind: TaskKind | None = None) -> tuple[Input, ...]:
+    """What the network of a model or an encoder reads, and the head of a task.
+
+    Args:
+        kind: of the task, where it is not the model's.
+
+    Raises:
+        InputError: no such answers come from such a model.
+    """
+    kind = kind or kind_of(model)
+    return (*kind.reads(registry.family_of(getattr(model, "encoder", model))), *kind.answers.inputs)
 
 
 def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[str, int]:
@@ -69,25 +76,47 @@ def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[s
     return inputs.numbers(declared(model), model.tokenizer, {**trained, **given})
 
 
-def encoded_for(model: Any, texts: Texts, length: int | None, settings: Mapping[str, Any] | None = None) -> Encoded:
+def encoded_for(
+    model: Any,
+    texts: Texts,
+    length: int | None,
+    settings: Mapping[str, Any] | None = None,
+    kind: TaskKind | None = None,
+) -> Encoded:
     """The rows that a model reads of texts to answer."""
-    return encoded_rows(model, check_texts(model, texts), length, settings)
+    return encoded_rows(model, check_texts(model, texts), length, settings, kind=kind)
 
 
 def encoded_rows(
-    model: Any, texts: Texts, length: int | None, settings: Mapping[str, Any] | None = None, what: str | None = None
+    model: Any,
+    texts: Texts,
+    length: int | None,
+    settings: Mapping[str, Any] | None = None,
+    what: str | None = None,
+    kind: TaskKind | None = None,
 ) -> Encoded:
     """The rows that a model reads of a table's rows (`Rows.texts`), which may have more parts than it answers.
 
     Args:
-        what: as of `encode_texts`.
+        what: as of `encode_texts`. kind: the model's, with the options of a call.
     """
-    reads = {"kind": kind_of(model), "declared": declared(model), "settings": settings_of(model, settings)}
+    kind = kind or kind_of(model)
+    reads = {"kind": kind, "declared": declared(model, kind), "settings": settings_of(model, settings)}
     return encode_texts(model.tokenizer, texts, longest(model, length), what=what, **reads)
 
 
-def graph(model: Any, name: str, read: Callable, settings: Mapping[str, int] | None = None) -> Callable:
-    """`read(model, inputs)` as a graph for any batch and length, made once for a model, a name and its settings."""
+def graph(
+    model: Any,
+    name: str,
+    read: Callable,
+    settings: Mapping[str, int] | None = None,
+    reads: Sequence[Input] | None = None,
+) -> Callable:
+    """`read(model, inputs)` as a graph for any batch and length, made once for a model, a name and its settings.
+
+    Args:
+        reads: of `inputs`, where they are not those of the model's own kind.
+    """
     import tensorflow as tf
 
     graphs = _graphs.setdefault(model, {})
@@ -95,7 +124,7 @@ def graph(model: Any, name: str, read: Callable, settings: Mapping[str, int] | N
     if key not in graphs:
         specs = {
             each.name: tf.TensorSpec([None] * len(each.axes), each.dtype)
-            for each in inputs.used(declared(model), settings or {})
+            for each in inputs.used(declared(model) if reads is None else reads, settings or {})
         }
         owner = weakref.ref(model)  # the graph must not keep the model that it is kept for
         # a partial: TensorFlow counts traces by the code of a function and would warn after five models
@@ -183,11 +212,6 @@ def _columns_of(table: Any, task: Task | None) -> list:
     return list(table[names[0]]) if len(names) == 1 else list(zip(*(table[name] for name in names)))
 
 
-def task_output(model: Any, batch: dict[str, Any]) -> Any:
-    """Logits or values of a batch."""
-    return next(iter(model(batch).values()))
-
-
 def task_logits(model: Any, batch: dict[str, Any]) -> Any:
     """What the head says of a batch: logits, or standardised numbers [B, 1]."""
     return model.logits(model.body(batch, queries=model.queries(batch)), batch)
@@ -210,12 +234,21 @@ def outputs_of(model: Any, encoded: Encoded, longest: int, batch: int = BATCH) -
     """`outputs` of packed rows."""
     if isinstance(model, Ensemble):
         return model.joined([outputs_of(each, encoded, longest, batch) for each in model.models])
-    function = graph(model, "outputs", task_output, encoded.settings)
-    return run(function, encoded, longest, batch, kind_of(model).per_token)
+    kind = kind_of(model).configured(encoded.kind.options)
+    reads = declared(model, kind)
+    function = graph(model, f"outputs {kind.program}", kind.output, encoded.settings, reads)
+    asked = dataclasses.replace(encoded, rows=kind.prompts(encoded.rows), declared=reads)
+    return run(function, asked, longest, batch, kind.per_token)
 
 
 def predict(
-    model: Any, texts: Texts, *, length: int | None = None, batch: int = BATCH, language: str | None = None
+    model: Any,
+    texts: Texts,
+    *,
+    length: int | None = None,
+    batch: int = BATCH,
+    language: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> list[Any]:
     """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression; `.truncated`.
 
@@ -226,8 +259,9 @@ def predict(
         length: int, tokens a text may have; longer ones are truncated. The length of the task's training by default.
         batch: int, texts at once.
         language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
+        options: of the task's kind, over those of its training, such as {"beams": 4} of a generation.
     """
-    return answered(together(model), texts, length, batch, {"language": language})[0]
+    return answered(together(model), texts, length, batch, {"language": language}, options)[0]
 
 
 def answered(
@@ -236,14 +270,15 @@ def answered(
     length: int | None = None,
     batch: int = BATCH,
     settings: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> tuple[list[Any], Encoded]:
     """One answer per text of a loaded model, and the encoded texts, which tell what was truncated."""
     check_task(model)
     if type(batch) is not int or batch < 1:
         raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
     most = longest(model, length)
-    texts, kind = check_texts(model, texts), kind_of(model).answers
-    encoded = encoded_for(model, texts, length, settings)
+    texts, how = check_texts(model, texts), model.task.optioned(options or {}).how
+    encoded, kind = encoded_for(model, texts, length, settings, how), how.answers
     labels = list(model.labels or ())
     parts = encoded.parts
     if type(kind).answer is not answers.Kind.answer:  # it runs the model more than once

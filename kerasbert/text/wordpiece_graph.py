@@ -230,6 +230,10 @@ class WordPieceGraph(BertWordsGraph):
         word = f"[0-9A-Za-z]{{0,{min(self._limit, 100)}}}"  # RE2 keeps a state per count
         self._simple = f"(?:{word}[{BLANKS}{alone}])*{word}"
 
+    def text_of(self, parts: tf.RaggedTensor) -> tf.Tensor:
+        """The spellings of tokens [B, (tokens)] -> strings [B]."""
+        return tf.strings.regex_replace(tf.strings.reduce_join(parts, axis=1, separator=" "), " ##", "")
+
     @tf.autograph.experimental.do_not_convert
     def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""

@@ -236,6 +236,11 @@ class FinetuneConfig(LabelledConfig):
     text_b_column: str | None = option(None, "column of the text b in your files", metavar="NAME")
     label_column: str | None = option(None, "column of the label in your files", metavar="NAME")
     language: str | None = option(None, "of the texts, for a model that reads it (XLM)", metavar="NAME")
+    prefix: str | None = option(
+        None,
+        "in front of every source, of a task that writes: 'translate English to German: '",
+        python="The option `prefix` of the task's kind",
+    )
     layers: str | None = option(
         None,
         "what the head reads: the last layer, embeddings, sum4 or concat4 of the last four, or a learnt mix of all",
@@ -256,9 +261,28 @@ class TasksConfig(FinetuneConfig):
 
     sampling: str = option(
         "proportional",
-        "which task an update is of: proportional, square_root, annealed or uniform",
+        "which task an update is of: proportional, square_root, annealed, uniform or temperature",
         python="See `training.sampling`",
     )
+    sampling_limit: int | None = option(
+        None, "most rows that a task counts as, with --sampling temperature", least=1, metavar="K"
+    )
+    sampling_temperature: float | None = option(
+        None, "of --sampling temperature; 1, by default, is proportional to the rows", least=1, metavar="T"
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("sampling_limit", "sampling_temperature"):
+            if getattr(self, name) is not None and self.sampling != "temperature":
+                raise InputError(f"{name} goes with sampling 'temperature'. Received: {self.sampling!r}")
+
+    @property
+    def mixture(self) -> dict[str, Any]:
+        """How tasks are drawn, where that is not said by the name of the sampling."""
+        if self.sampling != "temperature":
+            return {}
+        return {"limit": self.sampling_limit, "temperature": self.sampling_temperature or 1.0}
 
 
 def defaults(config: type) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class SeveralTasks(Job):
                 f"{config.updates} updates are too few for {len(parts)} tasks, expected one for each: --steps"
             )
         rows = [len(part.train.units(part.task.how.together)) for part in parts]
-        self.order = task_order(rows, batches, config.updates, config.sampling, config.seed)
+        self.order = task_order(rows, batches, config.updates, config.sampling, config.seed, **config.mixture)
         keras.utils.set_random_seed(config.seed)
         for part in parts:
             part.config = config
@@ -128,7 +128,8 @@ class SeveralTasks(Job):
         shared |= {"pooler": "new"} if self.first.new_pooler else {}
         shared["changes"] = {**about["changes"], **self.own}
         tasks = {name: part.told() for name, part in self.parts.items()}
-        return shared | {"tasks": tasks, "sampling": self.config.sampling}
+        mixture = {"mixture": self.config.mixture} if self.config.mixture else {}
+        return shared | {"tasks": tasks, "sampling": self.config.sampling, **mixture}
 
     def rows(self):
         sources = {name: part.split.sources.items() for name, part in self.parts.items()}
@@ -179,7 +180,10 @@ class OneOfSeveral(FineTuning):
 
     def __init__(self, called: str, model: Any, task: str | Task, data: Any, config: TasksConfig):
         self.called, self.judged = called, f"{called}, dev"
-        super().__init__(model, task, data, config)
+        try:
+            super().__init__(model, task, data, config)
+        except InputError as error:
+            raise InputError(f"{called}: {error}") from error
 
     def begun(self, task):
         whole = super().begun(task)

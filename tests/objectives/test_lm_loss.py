@@ -21,8 +21,11 @@ def case(rows: int = 3, length: int = 100, dtype: str = "float32"):
     return x, table, labels, weights
 
 
-def whole(x, table, labels, weights):
-    return label_sums(tied_logits(x, table), labels, weights)
+def whole(x, table, labels, weights, smoothing=0.0):
+    logits = tied_logits(x, table)
+    nats, right = label_sums(logits, labels, weights)
+    even = -tf.reduce_sum(tf.reduce_mean(tf.nn.log_softmax(logits), axis=-1) * weights)
+    return (1 - smoothing) * nats + smoothing * even, right
 
 
 def differentiate(function, x, table, *targets):
@@ -42,12 +45,13 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("piece", [2**26, 128 * V])  # of 300 places one piece, and three of which the last is filled up
-@pytest.mark.parametrize("fused", [False, True])
-def test_sums_and_gradients_are_those_of_all_logits(piece, fused):
+@pytest.mark.parametrize(("fused", "smoothing"), [(False, 0.0), (True, 0.0), (True, 0.1)])
+def test_sums_and_gradients_are_those_of_all_logits(piece, fused, smoothing):
     given = case()
     with fusion(fused):
-        found = differentiate(lambda *a: lm_sums(*a, piece=piece), *given)
-    for one, other in zip(found, differentiate(whole, *given), strict=True):
+        found = differentiate(lambda *a: lm_sums(*a, piece=piece, smoothing=smoothing), *given)
+    expected = differentiate(lambda *a: whole(*a, smoothing=smoothing), *given)
+    for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-5)
 
 

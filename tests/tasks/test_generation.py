@@ -1,0 +1,224 @@
+"""Texts that are written: rows and targets by hand, losses, files, what is refused."""
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert import answers, inputs
+from kerasbert.answers.generation import WRITTEN, Generation
+from kerasbert.checkpoints import save_model
+from kerasbert.cli import main
+from kerasbert.errors import InputError
+from kerasbert.mobile.pipeline.compression import compress
+from kerasbert.tasks import text_metrics
+from kerasbert.tasks.base import find
+from kerasbert.tasks.batches import encode_texts, training_batches
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import find_task, read_rows
+from tests import tiny
+
+TINY = {name: value for name, value in tiny.SPEC.items() if name != "embeddings.positions"}
+TINY |= {"embeddings.vocabulary": 80, "attention.head_size": 8}
+ROWS = [("the cat runs", "runs cat"), ("sad", "happy dog sees the old house")]
+
+
+def kind(**options):
+    return answers.find("generation").configured(options)
+
+
+def ids(text):
+    return tiny.tokenizer().encode(text)
+
+
+def test_rows_of_two_stacks_by_hand():
+    tokenizer = tiny.tokenizer()
+    (row,) = kind(prefix="very ", target_length=8).rows(tokenizer, ROWS[0], 32)
+    pad, cls, sep = tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id
+    assert row.token_ids == [cls, *ids("very the cat runs"), sep]
+    assert row.about.target == [cls, *ids("runs cat"), sep]
+    assert row.values[WRITTEN.name] == [pad, cls, *ids("runs cat")]
+    (other,) = kind(prefix="very ").rows(tokenizer, ROWS[0][:1], 32)
+    assert kind().prompt(row, 0).values == kind().prompt(other, 0).values
+    assert WRITTEN.name not in other.values
+
+
+def test_rows_of_a_decoder_alone_by_hand():
+    tokenizer = tiny.tokenizer()
+    how = kind(start="", separator=" . ", target_length=4)
+    (row,) = how.rows(tokenizer, ROWS[1], 7)
+    assert row.token_ids == [*ids("sad . happy dog sees"), tokenizer.sep_id]  # the target keeps its end
+    assert row.about.cut
+    assert not row.truncated
+    assert row.about.prompt == 2
+    (asked,) = how.rows(tokenizer, ROWS[1][:1], 7)
+    assert asked.token_ids == ids("sad .")
+    assert how.prompt(row, 0).token_ids == asked.token_ids
+    (long,) = how.rows(tokenizer, ("the cat runs",), 7)
+    assert long.truncated
+    assert long.token_ids == ids("the cat .")
+    with pytest.raises(InputError, match="4 tokens have no room for a source beside 4 of a target: raise --length"):
+        how.rows(tokenizer, ("the cat",), 4)
+    with pytest.raises(InputError, match=r"the separator '\\n' has no token"):
+        kind(start="").rows(tokenizer, ("the cat",), 100)
+
+
+@pytest.mark.parametrize("start", ["pad", ""])
+def test_batches_by_hand(start):
+    """What is learnt at a place is the token that follows it, of the target alone."""
+    task = find_task("generation").optioned({"start": start, "target_length": 8, "separator": "."})
+    how, tokenizer = task.how, tiny.tokenizer()
+    encoded = encode_texts(tokenizer, ROWS, 32, kind=how, declared=(*inputs.TEXT[:2], *how.targets_read))
+    (batch,) = [next(training_batches(encoded, [b for _, b in ROWS], batch=3, longest=32, seed=0, task=task))]
+    read = batch["token_ids" if start == "" else WRITTEN.name]
+    assert batch["label"].shape == read.shape == batch["label_weight"].shape
+    assert len(read) == 3
+    for i, row in enumerate(sorted(encoded.rows, key=lambda row: row.length)):
+        places = np.flatnonzero(batch["label_weight"][i])
+        assert batch["label"][i, places].tolist() == list(row.about.target)
+        assert read[i, places[1:]].tolist() == list(row.about.target)[:-1]
+    assert not batch["label_weight"][2].any()
+    assert encoded.told("train: ", 32) == []
+
+
+def test_targets_that_are_cut_are_told():
+    encoded = encode_texts(tiny.tokenizer(), ROWS, 32, kind=find("generation").configured({"target_length": 5}))
+    (line,) = encoded.told("train: ", 32)
+    assert line == "train: 1 of 2 targets (50.0%) have more than 5 tokens and are cut (--set task.target_length=N)"
+    assert [row.about.cut for row in encoded.rows] == [False, True]
+
+
+def test_what_is_written_ends_at_its_end():
+    tokenizer = tiny.tokenizer()
+    (row,) = kind().rows(tokenizer, ("the cat",), 32)
+    output = np.array([-1.5, *ids("happy dog"), tokenizer.sep_id, *ids("sad")], "float32")
+    assert kind().decode(("the cat",), [row], [output], ()) == Generation("happy dog", -1.5)
+    other = output.copy()
+    other[1] += 1
+    assert kind().agreement([output, output], [output, other]) == pytest.approx(0.875)
+    assert Generation("a", 0.0, True).to_json() == {"text": "a", "score": 0.0, "truncated": True}
+
+
+def test_metrics_by_hand():
+    found = text_metrics.measured(["the cat sees a dog", "a dog "], ["the cat sees a dog", "a dog"])
+    assert found["exact_match"] == 1
+    assert found["bleu"] > 99
+    assert found["rouge1"] == 100
+    found = text_metrics.measured(["the cat", "a bird"], ["the cat", "a dog"], "rouge1")
+    assert found["exact_match"] == 0.5
+    assert found["rouge1"] == 75.0
+
+
+def test_a_metric_without_its_package_names_the_extra(monkeypatch):
+    monkeypatch.setattr(text_metrics.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"bleu needs sacrebleu, which is not installed.*\[generation\]"):
+        find_task("translation").how.check_metric(find_task("translation"))
+    assert set(text_metrics.measured(["a"], ["a"])) == {"exact_match"}
+
+
+def test_what_cannot_write_is_refused(tmp_path):
+    encoder = kb.build("bert/tiny", **tiny.SPEC)
+    encoder.tokenizer = tiny.tokenizer()
+    with pytest.raises(InputError, match="bert is an encoder, which writes no text: expected an encoder-decoder"):
+        kb.finetune(encoder, "generation", ROWS * 20, out=tmp_path / "run")
+    model = kb.build("t5/small", **TINY)
+    model.tokenizer = tiny.tokenizer()
+    with pytest.raises(InputError, match="row 1: source is empty, expected a text to write from"):
+        kb.finetune(model, "generation", [ROWS[0], (" ", "x")] * 20, out=tmp_path / "run")
+    with pytest.raises(
+        InputError, match="t5 is an encoder-decoder .seq2seq.: it writes texts and gives no classification, take"
+    ):
+        kb.finetune(model, "classification", ROWS * 20, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_number_that_is_added_to_each_logit_is_not_left_out_in_silence(tmp_path):
+    """Marian's final_logits_bias; BART's is zero."""
+    model = kb.build("t5/small", **TINY)
+    about = {
+        "encoder": model,
+        "tokenizer": tiny.tokenizer(),
+        "name": "t5/small",
+        "task": None,
+        "labels": None,
+        "plugin": None,
+    }
+    for name, value in (("zero", 0.0), ("one", 1.0)):
+        save_model(tmp_path / name, heads={"lm": {"bias": np.full(80, value, "float32")}}, **about)
+    assert kb.load(tmp_path / "zero", task="translation").task.options["start"] == "pad"
+    assert kb.load(tmp_path / "one") is not None
+    for learn in (
+        lambda: kb.load(tmp_path / "one", task="translation"),
+        lambda: kb.finetune(tmp_path / "one", "translation", ROWS * 20, out=tmp_path / "run"),
+    ):
+        with pytest.raises(InputError, match="holds heads/lm/bias, which is added to the output and is not zero"):
+            learn()
+
+
+def test_several_models_have_no_mean_text():
+    model = kb.build("t5/small", **TINY)
+    model.tokenizer = tiny.tokenizer()
+    task = find_task("generation")
+    with pytest.raises(InputError, match="answers with generation, of which there is no mean: give one model"):
+        kb.predict([TaskModel(model, task), TaskModel(model, task)], ["the cat"])
+
+
+def test_mediapipe_has_no_texts_that_are_written(tmp_path):
+    model = kb.build("t5/small", **TINY)
+    model.tokenizer = tiny.tokenizer()
+    task = TaskModel(model, find_task("generation"))
+    for refused, message in (
+        (task, "the model answers with generation, expected a classification or vectors of one text: MediaPipe has no"),
+        (model, "t5 is an encoder-decoder .seq2seq.: it writes texts and gives no vector, take the task generation"),
+    ):
+        with pytest.raises(InputError, match=message):
+            compress(refused, "none", tmp_path / "x.tflite", target="mediapipe", length=16)
+
+
+def test_options_of_a_call_are_checked(tmp_path, capsys):
+    how = kind(beams=4, target_length=7)
+    assert (how.decoding.beams, how.decoding.max_new_tokens) == (4, 7)
+    with pytest.raises(InputError, match="no option of a generation 'beam'. Nearest: 'beams'"):
+        kind(beam=4)
+    with pytest.raises(InputError, match="beams is 2 and temperature, top_k or top_p is given"):
+        kind(beams=2, top_k=3)
+    encoder = kb.build("bert/tiny", **tiny.SPEC)
+    encoder.tokenizer = tiny.tokenizer()
+    kb.save(encoder, tmp_path / "bert")
+    tiny.labelled(tmp_path / "rows.tsv")
+    finetune = ["finetune", tmp_path / "bert", "--data", tmp_path / "rows.tsv", "--out", tmp_path / "run", "--task"]
+    for task, wrong, message in (
+        ("classification", ["--prefix", "x: "], "no option of a classification 'prefix'"),
+        ("translation", ["--prefix", "x: "], "bert is an encoder, which writes no text"),
+        ("translation", ["--set", "task.beams=0"], "beams must be a whole number of at least 1. Received: 0"),
+    ):
+        assert main([*map(str, finetune), task, *wrong]) == 2
+        assert message in capsys.readouterr().err
+    model = TaskModel(encoder, find_task("classification").optioned({}))
+    with pytest.raises(InputError, match="no option of a classification 'prefix'"):
+        kb.predict(model, ["the cat"], options={"prefix": "x: "})
+    model = kb.build("t5/small", **TINY)
+    for options, message in (({"beams": 81}, "beams is 81, expected at most the vocabulary's 80 tokens"),):
+        with pytest.raises(InputError, match=message):
+            TaskModel(model, find_task("generation").optioned(options))
+    gpt2 = kb.build("gpt2/small", **{**tiny.SPEC, "embeddings.vocabulary": 80})
+    with pytest.raises(InputError, match="target_length is 64, expected at most the model's 32 positions"):
+        TaskModel(gpt2, find_task("generation"))
+
+
+def test_glue_becomes_text(tmp_path):
+    """Raffel et al., 2020, appendix D."""
+    rows = {
+        "sst2": ("sentence\tlabel\na film\t1\n", ("a film", "positive"), "sst2 sentence: "),
+        "rte": ("sentence1\tsentence2\tlabel\na\tb\tentailment\n", ("sentence1: a sentence2: b", "entailment"), "rte "),
+        "stsb": ("sentence1\tsentence2\tscore\na\tb\t3.27\n", ("sentence1: a sentence2: b", "3.2"), "stsb "),
+        "mnli": ("sentence1\tsentence2\tgold_label\na\tb\tneutral\n", ("hypothesis: b premise: a", "neutral"), "mnli "),
+    }
+    for name, (content, wanted, prefix) in rows.items():
+        path = tmp_path / f"{name}.tsv"
+        path.write_text(content)
+        task = find_task(f"text_to_text/{name}")
+        assert (read_rows(task, path).texts, task.options["prefix"]) == ([wanted], prefix)
+        assert read_rows(task, path, targets=False).texts
+    path.write_text(rows["mnli"][0].replace("neutral", "maybe"))
+    with pytest.raises(InputError, match=r"mnli.tsv, line 2: label 'maybe', expected one of entailment, neutral"):
+        read_rows(task, path)
