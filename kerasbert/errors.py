@@ -14,6 +14,8 @@ EXTRAS = {  # library -> the extra of setup.cfg that brings it
     "apache_beam": "beam",
     "pyarrow": "formats",
     "zstandard": "formats",
+    "sacrebleu": "generation",
+    "rouge_score": "generation",
     "jax": "tpu-check",
     "libtpu": "tpu-check",
 }

@@ -43,6 +43,8 @@ class Family:
         inputs: what the network reads (`kerasbert.inputs`).
         kind: "encoder", "decoder" (a token sees itself and those before it) or "seq2seq" (an encoder, and a decoder that
             reads what it gives).
+        of_text: of a "seq2seq" what it reads of a text alone, to give its tokens' vectors; None where it gives none.
+        start: the special token that a decoder beside an encoder starts with, of `text.base.PARTS`.
         readout: what of its outputs stands for a text: the "first" token (or the pooler's vector), the "last" real one,
             or the "mean" over them.
         longest: settings -> tokens of the longest sequence, or None where there is no such.
@@ -65,6 +67,8 @@ class Family:
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
     inputs: tuple[Input, ...] = TEXT
     kind: str = "encoder"
+    of_text: tuple[Input, ...] | None = None
+    start: str = "pad"
     readout: str = "first"
     longest: Callable[[Any], int | None] = _longest
     has: tuple[str, ...] | None = None
@@ -93,7 +97,7 @@ class Family:
 
     @property
     def one_stack(self) -> bool:
-        """Whether it gives vectors of the text that it reads, which tasks, exports and phones work on."""
+        """Whether it has one stack, which gives vectors of the text that it reads."""
         return self.kind != "seq2seq"
 
     def needs_one_stack(self, purpose: str) -> None:
@@ -107,6 +111,19 @@ class Family:
         """
         if not self.one_stack:
             raise InputError(f"{self.name} is an encoder-decoder (seq2seq): {purpose}")
+
+    def text_inputs(self, purpose: str) -> tuple[Input, ...]:
+        """What the network reads of a text, to give its tokens' vectors.
+
+        Args:
+            purpose: str, what is not here for a family that gives none.
+
+        Raises:
+            InputError: an encoder-decoder that gives none.
+        """
+        if self.of_text is None:
+            self.needs_one_stack(purpose)
+        return self.of_text or self.inputs
 
     def objective_or(self, name: str | None) -> str:
         """The pretraining objective of that name, or its own.

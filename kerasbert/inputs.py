@@ -59,8 +59,8 @@ class Input:
 
     @property
     def own(self) -> bool:
-        """Whether it is one list of numbers a row, of a length of its own (P)."""
-        return self.axes == "BP"
+        """Whether it is one list of numbers a row, of a length of its own (P, T)."""
+        return self.axes in ("BP", "BT")
 
     def shape(self, length: int | None) -> tuple[int | None, ...]:
         """Its shape for one row of `length` tokens, B = 1 and P = 1.
@@ -179,6 +179,7 @@ def arrays(
     pad_id: int = 0,
     count: int | None = None,
     settings: Mapping[str, int] | None = None,
+    target: int | None = None,
 ) -> "dict[str, np.ndarray]":
     """The arrays that a network reads for some rows, padded.
 
@@ -188,6 +189,7 @@ def arrays(
         pad_id: int, of the tokenizer.
         count: int, B; rows that fill up the batch see one token, for a row that sees nothing has no softmax.
         settings: input name -> number of a setting, for all rows.
+        target: int, most places of T.
 
     Returns:
         name -> array [B, S] (or by the input's axes).
@@ -197,8 +199,7 @@ def arrays(
     settings, result = settings or {}, {}
     for each in used(declared, settings):
         pad = pad_id if each.pad == PAD else each.pad
-        # P: as many places as the row with the most has
-        width = max([1, *(len(packed.values[each.name]) for packed in rows)]) if each.own else 0
+        width = _places(each, rows, target) if each.own else 0
         shape = (count or len(rows), *((width,) if each.own else (length,) * each.sequences))
         # zeros costs a phone a tenth of what full does, for each of its texts
         array = np.full(shape, pad, each.dtype) if pad else np.zeros(shape, each.dtype)
@@ -224,6 +225,22 @@ def arrays(
             array[len(rows) :, 0] = 1
         result[name] = array
     return result
+
+
+def _places(each: Input, rows: Sequence[Row], most: int | None) -> int:
+    """As many places as the row with the most has; of T one of few lengths, each a program of its own."""
+    longest = max([1, *(len(packed.values[each.name]) for packed in rows)])
+    return longest if each.axes == "BP" else target_places(longest, most)
+
+
+def target_places(longest: int, most: int | None) -> int:
+    """T of a batch whose longest target has so many tokens: 16, 32, 64, ... and at most `most`.
+
+    >>> target_places(9, None), target_places(33, 100), target_places(90, 100)
+    (16, 64, 100)
+    """
+    places = max(16, 1 << (longest - 1).bit_length())
+    return places if most is None else max(longest, min(places, most))
 
 
 def with_makers(declared: Iterable[Input], packed: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from kerasbert.answers.choice import KIND as _CHOICE
 from kerasbert.answers.choice import Choice
 from kerasbert.answers.classification import KIND as _CLASSIFICATION
 from kerasbert.answers.classification import Classification
+from kerasbert.answers.generation import KIND as _GENERATION
+from kerasbert.answers.generation import Generation
 from kerasbert.answers.multi_label import KIND as _MULTI_LABEL
 from kerasbert.answers.multi_label import MultiLabel
 from kerasbert.answers.regression import KIND as _REGRESSION
@@ -27,6 +29,7 @@ __all__ = [
     "Classification",
     "Entity",
     "FillMask",
+    "Generation",
     "Kind",
     "MultiLabel",
     "Regression",
@@ -62,5 +65,5 @@ def find(name: str) -> Kind:
     return KINDS[name]
 
 
-for _kind in (_CHOICE, _CLASSIFICATION, _MULTI_LABEL, _REGRESSION, _SPAN, _TAGS, _TOKENS, _VECTOR):
+for _kind in (_CHOICE, _CLASSIFICATION, _GENERATION, _MULTI_LABEL, _REGRESSION, _SPAN, _TAGS, _TOKENS, _VECTOR):
     register(_kind)

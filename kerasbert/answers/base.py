@@ -216,6 +216,15 @@ class Kind:
         share = f"{count} of {texts} texts ({count / max(1, texts):.1%})"
         return f"{share} have more than {longest} tokens and {tense} truncated (--length)"
 
+    def told(self, rows: Sequence[Row]) -> list[str]:
+        """What a user should know of packed rows beside that, a line each."""
+        return []
+
+    @property
+    def target_length(self) -> int | None:
+        """Most places of inputs that are as long as a target (T); None where there are none."""
+        return None
+
     def line(self, answer: dict[str, Any], text: str) -> str:
         """An answer's json and its text as `kerasbert-mobile run` prints them."""
         return f"{self.text(answer)}\t{text}"

@@ -19,7 +19,7 @@ from kerasbert.tasks.exported import Exported
 if TYPE_CHECKING:  # plug-ins' kinds load on a phone
     from kerasbert.layers.encoder import Encoder
 
-OURS = ("choice", "classification", "multi_label", "regression", "span", "tags", "tokens", "vector")
+OURS = ("choice", "classification", "generation", "multi_label", "regression", "span", "tags", "tokens", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
 _KINDS: dict[str, "TaskKind"] = {}
 

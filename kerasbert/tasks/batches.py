@@ -68,16 +68,17 @@ class Encoded:
         return np.array([np.minimum(np.arange(at.start, at.start + most), at.stop - 1) for at in rows])
 
     def told(self, what: str, longest: int) -> list[str]:
-        """The line that says how many texts are truncated; none where none is."""
+        """The lines that say how many texts are truncated, and what else their kind tells; none where none is."""
         count = len(self.truncated)
-        return [what + self.kind.cut(count, self.texts, longest)] if count else []
+        lines = [self.kind.cut(count, self.texts, longest)] if count else []
+        return [what + line for line in (*lines, *self.kind.told(self.rows))]
 
     def arrays(self, indices: Iterable[int], longest: int, rows: int | None = None) -> dict[str, np.ndarray]:
         """Inputs [rows, S] of some rows, padded to a multiple of LENGTH_STEP and to `rows` rows."""
         chosen = [self.rows[i] for i in indices]
         length = min(longest, -(-max(row.length for row in chosen) // LENGTH_STEP) * LENGTH_STEP)
-        settings = {"pad_id": self.pad_id, "count": rows, "settings": self.settings}
-        return inputs.arrays(self.declared, chosen, length, **settings)
+        settings: dict[str, Any] = {"pad_id": self.pad_id, "count": rows, "settings": self.settings}
+        return inputs.arrays(self.declared, chosen, length, target=self.kind.target_length, **settings)
 
 
 def encode_texts(

@@ -1,4 +1,4 @@
-"""What a kind of task answers in exported files, SavedModels and .tflite; the kind itself is `tasks.base.TaskKind`."""
+"""What a kind of task reads, and answers in exported files, SavedModels and .tflite; the kind itself is `tasks.base.TaskKind`."""
 
 import copy
 import functools
@@ -11,6 +11,8 @@ import numpy as np
 
 from kerasbert import answers
 from kerasbert.errors import InputError
+from kerasbert.family import Family
+from kerasbert.inputs import Input, Row
 
 
 class Exported:
@@ -54,6 +56,43 @@ class Exported:
     def per_token(self) -> bool:
         """Whether its head reads every token."""
         return self.answers.per_token
+
+    # What the network reads, and its numbers
+
+    def of_family(self, task: Any, family: Family) -> Any:
+        """The task as a model of that family learns it.
+
+        Raises:
+            InputError: such a model cannot.
+        """
+        self.reads(family)
+        return task
+
+    def reads(self, family: Family) -> tuple[Input, ...]:
+        """What a network of that family reads of a text that is answered.
+
+        Raises:
+            InputError: it has no vectors of texts.
+        """
+        return family.text_inputs(f"no {self.name} is learned with it, generation is: write the answer as a text")
+
+    @property
+    def targets_read(self) -> tuple[Input, ...]:
+        """What it reads beside that in training."""
+        return ()
+
+    @property
+    def program(self) -> str:
+        """What `output` depends on beside the model: a graph is made for each."""
+        return ""
+
+    def prompts(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Rows of training as rows that are answered."""
+        return rows
+
+    def output(self, model: Any, inputs: Mapping[str, Any]) -> Any:
+        """What a task's model gives for a batch of rows, as `metrics` takes it: logits or values."""
+        return next(iter(model(inputs).values()))
 
     # In the graph
 

@@ -12,6 +12,7 @@ from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
+from kerasbert.registry import Family
 from kerasbert.storage import files
 from kerasbert.tasks.adapted import load_on
 from kerasbert.tasks.model import TaskModel
@@ -88,16 +89,11 @@ def save(
     )
 
 
-def held_task(model: Any) -> dict[str, Any]:
-    """The task that a model directory holds, as model.json says it; {} for none, and for a model.
-
-    Raises:
-        InputError: no task is learned with such a model.
-    """
+def held_task(model: Any) -> tuple[dict[str, Any], Family]:
+    """The task that a model directory holds, as model.json says it, {} for none and for a model; and the model's family."""
     info = checkpoints.read_model_json(model) if isinstance(model, Path) else None
     family = registry.family(info.family) if info else registry.family_of(getattr(model, "encoder", model))
-    family.needs_one_stack("no task is learned with it yet")
-    return (info.task if info else None) or {}
+    return (info.task if info else None) or {}, family
 
 
 def load(directory: str | os.PathLike, task: str | None = None, base: Any = None) -> Any:

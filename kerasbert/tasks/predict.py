@@ -1,5 +1,6 @@
 """Texts -> answers and vectors."""
 
+import dataclasses
 import functools
 import os
 import weakref
@@ -13,7 +14,7 @@ from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row
 from kerasbert.layers.readout import readout
-from kerasbert.tasks.base import Task, find, kind_of
+from kerasbert.tasks.base import Task, TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
 from kerasbert.tasks.ensemble import Ensemble
 from kerasbert.tasks.load import load
@@ -55,11 +56,17 @@ def positions(model: Any) -> int | None:
     return registry.family_of(getattr(model, "encoder", model)).longest(model.spec)
 
 
-def declared(model: Any) -> tuple[Input, ...]:
-    """What the network of a model or an encoder reads, and the head of a task."""
-    family = registry.family_of(getattr(model, "encoder", model))
-    family.needs_one_stack("no command answers with it yet; call the model on arrays (kb.load)")
-    return (*family.inputs, *kind_of(model).answers.inputs)
+def declared(model: Any, kind: TaskKind | None = None) -> tuple[Input, ...]:
+    """What the network of a model or an encoder reads, and the head of a task.
+
+    Args:
+        kind: of the task, where it is not the model's.
+
+    Raises:
+        InputError: no such answers come from such a model.
+    """
+    kind = kind or kind_of(model)
+    return (*kind.reads(registry.family_of(getattr(model, "encoder", model))), *kind.answers.inputs)
 
 
 def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[str, int]:
@@ -183,11 +190,6 @@ def _columns_of(table: Any, task: Task | None) -> list:
     return list(table[names[0]]) if len(names) == 1 else list(zip(*(table[name] for name in names)))
 
 
-def task_output(model: Any, batch: dict[str, Any]) -> Any:
-    """Logits or values of a batch."""
-    return next(iter(model(batch).values()))
-
-
 def task_logits(model: Any, batch: dict[str, Any]) -> Any:
     """What the head says of a batch: logits, or standardised numbers [B, 1]."""
     return model.logits(model.body(batch, queries=model.queries(batch)), batch)
@@ -210,8 +212,10 @@ def outputs_of(model: Any, encoded: Encoded, longest: int, batch: int = BATCH) -
     """`outputs` of packed rows."""
     if isinstance(model, Ensemble):
         return model.joined([outputs_of(each, encoded, longest, batch) for each in model.models])
-    function = graph(model, "outputs", task_output, encoded.settings)
-    return run(function, encoded, longest, batch, kind_of(model).per_token)
+    kind = kind_of(model)
+    function = graph(model, f"outputs {kind.program}", kind.output, encoded.settings)
+    asked = dataclasses.replace(encoded, rows=kind.prompts(encoded.rows), declared=declared(model))
+    return run(function, asked, longest, batch, kind.per_token)
 
 
 def predict(

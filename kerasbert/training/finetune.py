@@ -87,8 +87,8 @@ class FineTuning(Job):
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
-        self.before = held_task(self.source)
-        task = task.how.started(task, self.before)
+        self.before, family = held_task(self.source)
+        task = task.how.of_family(task.how.started(task, self.before), family)
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)
         self.old = self.begun(task)
@@ -135,8 +135,9 @@ class FineTuning(Job):
         """Make rows of the texts; returns the updates of an epoch."""
         config, old = self.config, self.old
         self.longest = _longest(self.encoder, config.length, old, self.task.length if config.keep_head else None)
-        reads: dict[str, Any] = {"kind": self.task.how, "declared": predict.declared(self.encoder)}
-        reads["settings"] = numbers(reads["declared"], self.encoder.tokenizer, self.task.settings)
+        declared = (*predict.declared(self.encoder, self.task.how), *self.task.how.targets_read)
+        settings = numbers(declared, self.encoder.tokenizer, self.task.settings)
+        reads: dict[str, Any] = {"kind": self.task.how, "declared": declared, "settings": settings}
         reads |= {"longest": self.longest, "cache": self.cache}
         self.train, self.dev = (
             encode_texts(self.encoder.tokenizer, rows.texts, what=None if config.quiet else f"{name}: ", **reads)

@@ -1,0 +1,173 @@
+"""A text that is written: packed sources and targets, ids -> text, agreement."""
+
+import dataclasses
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from kerasbert import inputs
+from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.errors import InputError
+from kerasbert.inputs import PAD, Input, Row
+
+WRITTEN = Input("decoder_token_ids", "BT", pad=PAD, filled_by="kind")
+"""What the decoder has written before each token of a target: its start token, then the target without its end."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """A text that was written.
+
+    `score`: its log-probability by the length penalty that ranked it. `truncated`: bool, whether a part of the source was not
+    read; in `to_json` only where it is true.
+    """
+
+    text: str
+    score: float
+    truncated: bool = False
+
+    def to_json(self) -> dict:
+        """A plain dict."""
+        return {"text": self.text, "score": self.score, **truncated_json(self)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class About:
+    """What a row of a source says beside its tokens.
+
+    Args:
+        tokenizer: turns ids into text.
+        target: ids that are learnt, with the end token; None of a source without one.
+        prompt: int, tokens that stand before the target in the same row; 0 where a decoder of its own reads the target.
+        cut: bool, whether the target lost tokens.
+    """
+
+    tokenizer: Any
+    target: Sequence[int] | None = None
+    prompt: int = 0
+    cut: bool = False
+
+
+class GenerationKind(Kind):
+    """[score, ids] of a row, float32 [1 + T]: what is written ends at the tokenizer's `sep`.
+
+    Options:
+        prefix: str, in front of every source (Raffel et al., 2020, section 2.4), as "translate English to German: ".
+        separator: str, between source and target in one row, of a decoder alone.
+        target_length: int T, tokens of a target with its end; longer ones are cut, and no more are written.
+        start: str, the special token that the decoder starts with, of `text.base.PARTS`; "" of a decoder alone, which reads
+            source and target as one row. The family says it.
+        smoothing: float, of the labels in training (Szegedy et al., 2016; 0.1 in Vaswani et al., 2017, section 5.4).
+    """
+
+    name = "generation"
+    output = "generated"
+    agrees_by = "tokens"
+    columns = ("text", "score")
+    asked = 1
+    defaults = MappingProxyType(
+        {"prefix": "", "separator": "\n", "target_length": 64, "start": "pad", "smoothing": 0.0}
+    )
+
+    @property
+    def one_row(self) -> bool:
+        """Whether source and target stand in one row, as a decoder alone reads them."""
+        return not self.options["start"]
+
+    @property
+    def target_length(self) -> int:
+        return self.options["target_length"]
+
+    def rows(self, tokenizer, parts, length):
+        source, *target = (tokenizer.to_text(part) for part in parts)
+        if not source.strip():
+            raise InputError("a source is empty, expected a text to write from")
+        prompt = self._joined if self.one_row else self._packed
+        return [prompt(tokenizer, self.options["prefix"] + source, target[0] if target else None, length)]
+
+    def _packed(self, tokenizer: Any, source: str, target: str | None, length: int) -> Row:
+        """The row of an encoder; its decoder reads the target with the special tokens around it."""
+        token_ids, segment_ids = tokenizer.pack(source, length=length)
+        truncated = len(token_ids) == length and len(tokenizer.pack(source)[0]) > length
+        row = inputs.row(token_ids, segment_ids, truncated, About(tokenizer))
+        if target is None:
+            return row
+        ids, most = tokenizer.pack(target)[0], self.target_length
+        cut = len(ids) > most
+        ids = tokenizer.pack(target, length=most)[0] if cut else ids
+        values = {**row.values, WRITTEN.name: [self.start_of(tokenizer), *ids[:-1]]}
+        return dataclasses.replace(row, values=values, about=About(tokenizer, ids, cut=cut))
+
+    def _joined(self, tokenizer: Any, source: str, target: str | None, length: int) -> Row:
+        """The row of a decoder alone: source, separator, target, end."""
+        separator = tokenizer.encode(self.options["separator"])
+        if not separator:
+            raise InputError(
+                f"the separator {self.options['separator']!r} has no token, expected a text that the tokenizer reads "
+                "(option separator)"
+            )
+        room, ids = length - self.target_length - len(separator), tokenizer.encode(source)
+        if room < 1:
+            raise InputError(
+                f"{length} tokens have no room for a source beside {self.target_length} of a target: raise --length or lower "
+                "target_length (--set task.target_length=N)"
+            )
+        prompt, truncated = [*ids[:room], *separator], len(ids) > room
+        if target is None:
+            return inputs.row(prompt, [0] * len(prompt), truncated, About(tokenizer, None, len(prompt)))
+        written = [*tokenizer.encode(target), tokenizer.sep_id]
+        cut = len(written) > self.target_length
+        if cut:
+            written = [*written[: self.target_length - 1], tokenizer.sep_id]
+        token_ids = [*prompt, *written]
+        about = About(tokenizer, written, len(prompt), cut)
+        return inputs.row(token_ids, [0] * len(token_ids), truncated, about)
+
+    def start_of(self, tokenizer: Any) -> int:
+        """The id that the decoder starts with."""
+        return getattr(tokenizer, f"{self.options['start']}_id")
+
+    def prompt(self, row: Row) -> Row:
+        """The row of a source without its target."""
+        about = row.about
+        if about.target is None:
+            return row
+        values = {name: value for name, value in row.values.items() if name != WRITTEN.name}
+        length = row.length
+        if about.prompt:
+            length = about.prompt
+            values = {name: value if np.isscalar(value) else value[:length] for name, value in values.items()}
+        return Row(values, length, row.truncated, dataclasses.replace(about, target=None, cut=False))
+
+    def probabilities(self, outputs):
+        return outputs
+
+    def decode(self, parts, rows, outputs, labels):
+        row, output = rows[0], outputs[0]
+        return Generation(text_of(row.about.tokenizer, output[1:]), float(output[0]), row.truncated)
+
+    def agreement(self, expected, received, owners=None, rows=()):
+        if not all(np.isfinite(row).all() for row in received):
+            return 0.0
+        same = [np.mean(np.equal(a[1:], b[1:])) for a, b in zip(expected, received)]
+        return float(np.mean(same)) if same else 1.0
+
+    def told(self, rows: Sequence[Row]) -> list[str]:
+        cut = sum(row.about.cut for row in rows)
+        share = f"{cut} of {len(rows)} targets ({cut / max(1, len(rows)):.1%})"
+        longest = f"{self.target_length} tokens"
+        return [f"{share} have more than {longest} and are cut (--set task.target_length=N)"] if cut else []
+
+    def text(self, answer):
+        return answer["text"]
+
+
+def text_of(tokenizer: Any, ids: Any) -> str:
+    """The text of what was written: ids up to the end token, special tokens left out."""
+    ids = [int(i) for i in ids]
+    return tokenizer.decode(ids[: ids.index(tokenizer.sep_id)] if tokenizer.sep_id in ids else ids)
+
+
+KIND = GenerationKind()

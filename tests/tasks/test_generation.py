@@ -1,0 +1,118 @@
+"""Texts that are written: rows and targets by hand, losses, files, what is refused."""
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert import answers, inputs
+from kerasbert.answers.generation import WRITTEN, Generation
+from kerasbert.errors import InputError
+from kerasbert.tasks import text_metrics
+from kerasbert.tasks.base import find
+from kerasbert.tasks.batches import encode_texts, training_batches
+from kerasbert.tasks.task import find_task
+from tests import tiny
+
+TINY = {name: value for name, value in tiny.SPEC.items() if name != "embeddings.positions"}
+TINY |= {"embeddings.vocabulary": 80, "attention.head_size": 8}
+ROWS = [("the cat runs", "runs cat"), ("sad", "happy dog sees the old house")]
+
+
+def kind(**options):
+    return answers.find("generation").configured(options)
+
+
+def ids(text):
+    return tiny.tokenizer().encode(text)
+
+
+def test_rows_of_two_stacks_by_hand():
+    tokenizer = tiny.tokenizer()
+    (row,) = kind(prefix="very ", target_length=8).rows(tokenizer, ROWS[0], 32)
+    pad, cls, sep = tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id
+    assert row.token_ids == [cls, *ids("very the cat runs"), sep]
+    assert row.about.target == [cls, *ids("runs cat"), sep]
+    assert row.values[WRITTEN.name] == [pad, cls, *ids("runs cat")]
+    (other,) = kind(prefix="very ").rows(tokenizer, ROWS[0][:1], 32)
+    assert kind().prompt(row).values == other.values and WRITTEN.name not in other.values
+
+
+def test_rows_of_a_decoder_alone_by_hand():
+    tokenizer = tiny.tokenizer()
+    how = kind(start="", separator=" . ", target_length=4)
+    (row,) = how.rows(tokenizer, ROWS[1], 7)
+    assert row.token_ids == [*ids("sad . happy dog sees"), tokenizer.sep_id]  # the target keeps its end
+    assert row.about.cut and not row.truncated and row.about.prompt == 2
+    (asked,) = how.rows(tokenizer, ROWS[1][:1], 7)
+    assert asked.token_ids == ids("sad .") and how.prompt(row).token_ids == asked.token_ids
+    (long,) = how.rows(tokenizer, ("the cat runs",), 7)
+    assert long.truncated and long.token_ids == ids("the cat .")
+    with pytest.raises(InputError, match="4 tokens have no room for a source beside 4 of a target: raise --length"):
+        how.rows(tokenizer, ("the cat",), 4)
+    with pytest.raises(InputError, match=r"the separator '\\n' has no token"):
+        kind(start="").rows(tokenizer, ("the cat",), 100)
+
+
+@pytest.mark.parametrize("start", ["pad", ""])
+def test_batches_by_hand(start):
+    """What is learnt at a place is the token that follows it, of the target alone."""
+    task = find_task("generation").optioned({"start": start, "target_length": 8, "separator": "."})
+    how, tokenizer = task.how, tiny.tokenizer()
+    encoded = encode_texts(tokenizer, ROWS, 32, kind=how, declared=(*inputs.TEXT[:2], *how.targets_read))
+    (batch,) = [next(training_batches(encoded, [b for _, b in ROWS], batch=3, longest=32, seed=0, task=task))]
+    read = batch["token_ids" if start == "" else WRITTEN.name]
+    assert batch["label"].shape == read.shape == batch["label_weight"].shape and len(read) == 3
+    for i, row in enumerate(sorted(encoded.rows, key=lambda row: row.length)):
+        places = np.flatnonzero(batch["label_weight"][i])
+        assert batch["label"][i, places].tolist() == list(row.about.target)
+        assert read[i, places[1:]].tolist() == list(row.about.target)[:-1]
+    assert not batch["label_weight"][2].any()
+    assert encoded.told("train: ", 32) == []
+
+
+def test_targets_that_are_cut_are_told():
+    encoded = encode_texts(tiny.tokenizer(), ROWS, 32, kind=find("generation").configured({"target_length": 5}))
+    (line,) = encoded.told("train: ", 32)
+    assert line == "train: 1 of 2 targets (50.0%) have more than 5 tokens and are cut (--set task.target_length=N)"
+    assert [row.about.cut for row in encoded.rows] == [False, True]
+
+
+def test_what_is_written_ends_at_its_end():
+    tokenizer = tiny.tokenizer()
+    (row,) = kind().rows(tokenizer, ("the cat",), 32)
+    output = np.array([-1.5, *ids("happy dog"), tokenizer.sep_id, *ids("sad")], "float32")
+    assert kind().decode(("the cat",), [row], [output], ()) == Generation("happy dog", -1.5)
+    other = output.copy()
+    other[1] += 1
+    assert kind().agreement([output, output], [output, other]) == pytest.approx(0.875)
+    assert Generation("a", 0.0, True).to_json() == {"text": "a", "score": 0.0, "truncated": True}
+
+
+def test_metrics_by_hand():
+    found = text_metrics.measured(["the cat sees a dog", "a dog "], ["the cat sees a dog", "a dog"])
+    assert found["exact_match"] == 1 and found["bleu"] > 99 and found["rouge1"] == 100
+    found = text_metrics.measured(["the cat", "a bird"], ["the cat", "a dog"], "rouge1")
+    assert found["exact_match"] == 0.5 and found["rouge1"] == 75.0
+
+
+def test_a_metric_without_its_package_names_the_extra(monkeypatch):
+    monkeypatch.setattr(text_metrics.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"bleu needs sacrebleu, which is not installed.*\[generation\]"):
+        find_task("translation").how.check_metric(find_task("translation"))
+    assert set(text_metrics.measured(["a"], ["a"])) == {"exact_match"}
+
+
+def test_what_cannot_write_is_refused(tmp_path):
+    encoder = kb.build("bert/tiny", **tiny.SPEC)
+    encoder.tokenizer = tiny.tokenizer()
+    with pytest.raises(InputError, match="bert is an encoder, which writes no text: expected an encoder-decoder"):
+        kb.finetune(encoder, "generation", ROWS * 20, out=tmp_path / "run")
+    model = kb.build("t5/small", **TINY)
+    model.tokenizer = tiny.tokenizer()
+    with pytest.raises(InputError, match="row 1: source is empty, expected a text to write from"):
+        kb.finetune(model, "generation", [ROWS[0], (" ", "x")] * 20, out=tmp_path / "run")
+    with pytest.raises(
+        InputError, match="t5 is an encoder-decoder.*no classification is learned with it, generation is"
+    ):
+        kb.finetune(model, "classification", ROWS * 20, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
