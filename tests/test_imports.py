@@ -146,8 +146,9 @@ def test_parts_import_only_what_is_below_them(path):
 ROOMS = (
     {"", "samples", "quiet", "quantize.schemes", "runtime"},
     {"tflite"},
-    {"distill"},
+    {"subject", "distill"},
     {"prune", "quantize"},
+    {"generation"},
     {"pipeline"},
     {"commands", "cli", "testing"},
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasbert import inputs
 from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.answers.decoding import Decoding
 from kerasbert.errors import InputError
 from kerasbert.inputs import PAD, Input, Row
 
@@ -75,6 +76,15 @@ class GenerationKind(Kind):
     def one_row(self) -> bool:
         """Whether source and target stand in one row, as a decoder alone reads them."""
         return not self.options["start"]
+
+    @property
+    def reader(self) -> str:
+        return "prefill" if self.one_row else "encode"
+
+    @property
+    def decoding(self) -> Decoding:
+        """How it writes."""
+        return Decoding(max_new_tokens=self.target_length)
 
     @property
     def target_length(self) -> int:

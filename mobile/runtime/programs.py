@@ -1,0 +1,185 @@
+"""Several signatures of a file, run one after the other: what one gives is what another takes.
+
+By an ai-edge-litert CompiledModel the arrays stay in its buffers, and those that a step gave are handed to the next one; by a plain
+Interpreter they go through numpy. Outputs have no order that one could rely on: everything goes by the signature's names.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert.errors import InputError
+from kerasbert.export.bundle import LOGITS, MAX_WIDTH, STEP, Bundle
+from kerasbert.mobile.runtime.quiet import unheard
+
+Shape = tuple[int, ...]
+
+
+class Buffers:
+    """By a CompiledModel.
+
+    Args:
+        model: ai_edge_litert's CompiledModel.
+    """
+
+    def __init__(self, model: Any):
+        self.model, self.signatures = model, model.get_signature_list()
+        self.shapes: dict[str, dict[str, Shape]] = {}
+        self.idle: dict[str, list[dict[str, Any]]] = {}  # outputs that nobody reads any more
+
+    def run(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a signature gives: name -> what `given` may hold, and `read` reads.
+
+        Args:
+            given: name -> what `made` or `run` gave.
+        """
+        index, signature = self.model.get_signature_index(name), self.signatures[name]
+        names, idle = signature["outputs"], self.idle.setdefault(name, [])
+        outputs = idle.pop() if idle else dict(zip(names, self.model.create_output_buffers(index)))
+        self.model.run_by_index(index, [given[part] for part in signature["inputs"]], [outputs[part] for part in names])
+        return outputs
+
+    def done(self, name: str, outputs: dict[str, Any]) -> None:
+        """What a run of a signature gave is not needed any more."""
+        self.idle[name].append(outputs)
+
+    def made(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Some inputs of a signature, with these values; `put` writes others into them."""
+        with unheard():  # litert makes its default environment at the first write
+            made = {part: self.model.create_input_buffer_by_name(name, part) for part in arrays}
+            for part, values in arrays.items():
+                made[part].write(values)
+        return made
+
+    def shape(self, name: str, part: str) -> Shape:
+        """Of an input of a signature."""
+        return tuple(map(int, self.model.get_input_tensor_details(name)[part]["shape"]))
+
+    def put(self, made: dict[str, Any], part: str, values: np.ndarray) -> None:
+        """Other values."""
+        made[part].write(values)
+
+    def read(self, name: str, part: str, given: Any) -> np.ndarray:
+        """The values of an output of a signature."""
+        if name not in self.shapes:
+            details = self.model.get_output_tensor_details(name)
+            self.shapes[name] = {key: tuple(map(int, each["shape"])) for key, each in details.items()}
+        shape = self.shapes[name][part]
+        return given.read(int(np.prod(shape)), np.float32).reshape(shape)
+
+
+class Arrays:
+    """The same by a plain Interpreter, through numpy.
+
+    Args:
+        model: an Interpreter with `get_signature_runner`.
+    """
+
+    def __init__(self, model: Any):
+        self.model, self.runners = model, {}
+
+    def run(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """As `Buffers.run`."""
+        if name not in self.runners:
+            runner = self.model.get_signature_runner(name)
+            self.runners[name] = runner, list(runner.get_input_details())
+        runner, names = self.runners[name]
+        return runner(**{part: given[part] for part in names})
+
+    def done(self, name: str, outputs: dict[str, Any]) -> None:
+        """Nothing: numpy keeps count."""
+
+    def made(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """As `Buffers.made`."""
+        return dict(arrays)
+
+    def shape(self, name: str, part: str) -> Shape:
+        """As `Buffers.shape`."""
+        return tuple(map(int, self.model.get_signature_runner(name).get_input_details()[part]["shape"]))
+
+    def put(self, made: dict[str, Any], part: str, values: np.ndarray) -> None:
+        """As `Buffers.put`."""
+        made[part] = values
+
+    def read(self, name: str, part: str, given: Any) -> np.ndarray:
+        """As `Buffers.read`."""
+        return given
+
+
+Programs = Buffers | Arrays
+
+
+def check(model: Any, bundle: Bundle, path: Path) -> None:
+    """Compare the signatures of a file that writes with each other: what one gives another must take.
+
+    Args:
+        model: an Interpreter whose tensors are not allocated yet.
+    Raises:
+        InputError: a signature, input or output is not there or has another shape or type.
+    """
+    found, steps = model.get_signature_list(), bundle.of("decode_step")
+    fixed: dict[str, tuple] = {}
+    reads, longest = next(iter(bundle.reading.values())).role, bundle.lengths[-1]
+    for length, signature in bundle.reading.items():
+        inputs, outputs = _sides(model, found, signature, path)
+        wanted = {
+            each.signature: (tuple(length if axis == "S" else 1 for axis in each.axes), np.dtype(each.dtype).type)
+            for each in bundle.inputs
+        }
+        _same(path, signature.name, inputs, wanted)
+        if length == longest:
+            largest = outputs
+        if reads == "encode":
+            fixed = fixed or outputs
+            _same(path, signature.name, outputs, fixed)
+    widths = set()
+    for places, signature in steps.items():
+        inputs, outputs = _sides(model, found, signature, path)
+        width = outputs.pop(signature.outputs[LOGITS], ((0, 0), None))
+        widths.add(width)
+        _same(path, signature.name, inputs, {**dict.fromkeys(STEP, ((1,), np.int32)), **fixed, **outputs})
+        if not all(len(shape) == 4 and shape[2] == places and kind is np.float32 for shape, kind in outputs.values()):
+            raise InputError(
+                f"{path}: the signature {signature.name!r:.40} has a state without {places} places. Write the file again"
+            )
+        if reads == "prefill":
+            first = {part: ((*shape[:2], longest, shape[3]), kind) for part, (shape, kind) in outputs.items()}
+            _same(path, bundle.reading[longest].name, largest, first)
+    if len(widths) != 1 or not all(
+        shape[0] == 1 and 1 <= shape[-1] <= MAX_WIDTH and kind is np.float32 for shape, kind in widths
+    ):
+        raise InputError(
+            f"{path}: its steps give logits of {sorted(map(str, widths))!s:.80}, expected [1, V] alike. Write the file again"
+        )
+
+
+def _sides(
+    model: Any, found: Mapping[str, Any], signature: Any, path: Path
+) -> tuple[dict[str, tuple], dict[str, tuple]]:
+    """Inputs and outputs of a signature: name -> (shape, type)."""
+    if signature.name not in found:
+        raise InputError(
+            f"{path} has no signature {signature.name!r:.40}, which its bundle names. Write the file again"
+        )
+    runner = model.get_signature_runner(signature.name)
+    sides = runner.get_input_details(), runner.get_output_details()
+    inputs, outputs = (
+        {key: (tuple(map(int, one["shape_signature"])), one["dtype"]) for key, one in side.items()} for side in sides
+    )
+    if set(outputs) != set(signature.outputs.values()):
+        said = ", ".join(sorted(signature.outputs.values()))
+        raise InputError(
+            f"{path}: the signature {signature.name!r:.40} gives {', '.join(sorted(outputs))!s:.100}, its bundle says {said!s:.100}. Write the file again"
+        )
+    return inputs, outputs
+
+
+def _same(path: Path, name: str, found: dict[str, tuple], wanted: dict[str, tuple]) -> None:
+    if found != wanted:
+        part = min(key for key in {**found, **wanted} if found.get(key) != wanted.get(key))
+        raise InputError(
+            f"{path}: the signature {name!r:.40} has {part!r:.40} {found.get(part, 'not')!s:.60}, what goes with it has "
+            f"{wanted.get(part, 'nothing')!s:.60}. Write the file again"
+        )
