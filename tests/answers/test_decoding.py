@@ -1,0 +1,58 @@
+"""Settings of decoding: what makes no sense is refused in one line."""
+
+import numpy as np
+import pytest
+
+from kerasbert.answers.decoding import Decoding, grown
+from kerasbert.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beams": 0}, "beams must be a whole number of at least 1. Received: 0"),
+        ({"beams": 2.5}, "beams must be a whole number"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be a whole number of at least 1"),
+        ({"top_k": 0}, "top_k must be a whole number of at least 1"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"temperature": 0}, "temperature must be above 0. Received: 0. Greedy decoding has no temperature"),
+        ({"temperature": float("nan")}, "temperature must be a number. Received: nan"),
+        ({"repetition_penalty": -1.0}, "repetition_penalty must be above 0. Received: -1.0"),
+        ({"top_p": 1.5}, "top_p must be above 0 and at most 1. Received: 1.5"),
+        ({"coverage_penalty": -0.1}, "coverage_penalty must be at least 0"),
+        ({"length_penalty": "1"}, "length_penalty must be a number. Received: '1'"),
+        ({"min_new_tokens": 9, "max_new_tokens": 9}, "min_new_tokens is 9, expected less than max_new_tokens, 9"),
+        ({"beams": 4, "top_p": 0.9}, "beams is 4 and temperature, top_k or top_p is given"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, message):
+    with pytest.raises(InputError, match=message):
+        Decoding(**settings)
+
+
+def test_what_a_model_cannot_do():
+    Decoding(beams=7, max_new_tokens=8).check(7, 16, 9)
+    with pytest.raises(InputError, match="beams is 8, expected at most the vocabulary's 7 tokens"):
+        Decoding(beams=8).check(7)
+    with pytest.raises(InputError, match="the prompt has no tokens, expected at least one"):
+        Decoding().check(7, 16, 0)
+    with pytest.raises(
+        InputError, match="the prompt has 16 tokens, expected less than the model's 16 positions: shorten it"
+    ):
+        Decoding(max_new_tokens=1).check(7, 16, 16)
+    with pytest.raises(InputError, match="shorten the prompt, or set max_new_tokens to 7"):
+        Decoding(max_new_tokens=8).check(7, 16, 10)
+
+
+def test_tokens_are_drawn_where_something_says_so():
+    assert not Decoding(beams=3).draws
+    assert all(Decoding(**each).draws for each in ({"temperature": 1.0}, {"top_k": 1}, {"top_p": 1.0}))
+
+
+def test_a_state_grows():
+    state = {"key_0": np.ones((1, 2, 3, 4), "float16"), "source_key_0": np.ones((1, 2, 5, 4))}
+    wider = grown(state, 6)
+    assert wider["key_0"].shape == (1, 2, 6, 4)
+    assert wider["key_0"].dtype == "float16"
+    assert wider["key_0"].sum() == 24
+    assert wider["source_key_0"] is state["source_key_0"]
