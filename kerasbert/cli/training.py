@@ -69,8 +69,9 @@ def _finetune(options: argparse.Namespace) -> None:
     if len(options.task) > 1:
         _finetune_tasks(options, data)
         return
-    if hasattr(options, "sampling"):
-        raise InputError("--sampling is of several tasks, received one --task: leave it out")
+    for name in ("sampling", "sampling_limit", "sampling_temperature"):
+        if hasattr(options, name):
+            raise InputError(f"--{name.replace('_', '-')} is of several tasks, received one --task: leave it out")
     if len(data) > 1 or bool(data) == bool(options.train):
         raise InputError("give --data PATH, or --train FILE and, if there is one, --dev FILE")
     options.task, options.data = options.task[0], data[0] if data else None

@@ -178,6 +178,14 @@ class Tokenizer:
         """Whether a token goes on where the one before ends, within a word."""
         raise NotImplementedError
 
+    def spelling(self, token_id: int) -> bytes | None:
+        """What a token stands for in a text that is decoded; None where it is left out."""
+        raise NotImplementedError
+
+    def joined(self, ids: Iterable[int], between: bytes = b"") -> bytes:
+        """The spellings of ids, one after the other."""
+        return between.join(part for part in map(self.spelling, ids) if part is not None)
+
     def renumbered(self, ids: Iterable[int]) -> "Tokenizer":
         """The tokenizer with these pieces alone, in this order."""
         raise NotImplementedError

@@ -98,6 +98,19 @@ class GraphTokenizer(tf.Module):
         """Offsets [S] of added tokens in texts that begin at these places [S]."""
         return segments.starts - origins, segments.ends - origins
 
+    @tf.autograph.experimental.do_not_convert
+    def detokenize(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """`Tokenizer.decode` of ids [B, (tokens)]: strings [B]."""
+        spellings = [self.source.spelling(i) for i in range(self.source.size)]
+        left_out = tf.gather([spelling is None for spelling in spellings], ids)
+        parts = tf.gather([spelling or b"" for spelling in spellings], tf.ragged.boolean_mask(ids, ~left_out))
+        return self.text_of(parts)
+
+    def text_of(self, parts: tf.RaggedTensor) -> tf.Tensor:
+        """The spellings of tokens [B, (tokens)] -> strings [B]; here their bytes one after the other."""
+        joined = tf.strings.reduce_join(parts, axis=1)
+        return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
+
     def pack(self, text_a: Any, text_b: Any = None, length: int = 128) -> dict[str, tf.Tensor]:
         """One or two texts [B] with special tokens as token_ids, padding_mask, segment_ids [B, length] int32.
 

@@ -373,16 +373,16 @@ class Unigram(Tokenizer):
             return False
         return self.vocabulary[token_id][0] != SPACE
 
+    def spelling(self, token_id):
+        if token_id in set(self.special_ids) - {self.unk_id, self.mask_id} - self.added_ids:
+            return None
+        piece = self.vocabulary[token_id]
+        is_byte = self.model.types[token_id] == BYTE
+        return bytes([int(piece[3:5], 16)]) if is_byte else piece.replace(SPACE, " ").encode()
+
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids; special tokens but `unk` and `mask` left out."""
-        hidden = set(self.special_ids) - {self.unk_id, self.mask_id} - self.added_ids
-        parts = []
-        for i in ids:
-            if i not in hidden:
-                piece = self.vocabulary[i]
-                is_byte = self.model.types[i] == BYTE
-                parts.append(bytes([int(piece[3:5], 16)]) if is_byte else piece.replace(SPACE, " ").encode())
-        return b"".join(parts).decode("utf-8", "replace").removeprefix(" ")
+        return self.joined(ids).decode("utf-8", "replace").removeprefix(" ")
 
 
 def float32(value: float) -> float:

@@ -30,6 +30,9 @@ class UnigramGraph(GraphTokenizer):
             self._plain = tensorflow_text.SentencepieceTokenizer(plain, out_type=tf.int32, name="plain")
 
     @tf.autograph.experimental.do_not_convert
+    def text_of(self, parts):
+        return tf.strings.regex_replace(super().text_of(parts), r"\A ", "", replace_global=False)
+
     def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""
         return self._sentencepiece.tokenize(_valid(strings))

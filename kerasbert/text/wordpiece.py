@@ -178,7 +178,9 @@ class WordPiece(Tokenizer):
         """Whether a piece continues a word ("##")."""
         return self.vocabulary[token_id].startswith("##") and token_id not in self.added_ids
 
+    def spelling(self, token_id):
+        return None if token_id in (self.pad_id, self.cls_id, self.sep_id) else self.vocabulary[token_id].encode()
+
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids: pieces joined, [PAD] [CLS] [SEP] left out. Case, accents and blanks that encoding dropped stay lost."""
-        hidden = {self.pad_id, self.cls_id, self.sep_id}
-        return " ".join(self.vocabulary[i] for i in ids if i not in hidden).replace(" ##", "")
+        return self.joined(ids, b" ").decode().replace(" ##", "")

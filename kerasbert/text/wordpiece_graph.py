@@ -133,6 +133,9 @@ class WordPieceGraph(GraphTokenizer):
             self._stand_ins, self._stood_for = (tf.constant(column, tf.int32) for column in zip(*back))
 
     @tf.autograph.experimental.do_not_convert
+    def text_of(self, parts):
+        return tf.strings.regex_replace(tf.strings.reduce_join(parts, axis=1, separator=" "), " ##", "")
+
     def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """`encode` of texts without added tokens."""
         strings = tf.convert_to_tensor(strings, tf.string)

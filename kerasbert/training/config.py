@@ -256,9 +256,28 @@ class TasksConfig(FinetuneConfig):
 
     sampling: str = option(
         "proportional",
-        "which task an update is of: proportional, square_root, annealed or uniform",
+        "which task an update is of: proportional, square_root, annealed, uniform or temperature",
         python="See `training.sampling`",
     )
+    sampling_limit: int | None = option(
+        None, "most rows that a task counts as, with --sampling temperature", least=1, metavar="K"
+    )
+    sampling_temperature: float | None = option(
+        None, "of --sampling temperature; 1, by default, is proportional to the rows", least=1, metavar="T"
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("sampling_limit", "sampling_temperature"):
+            if getattr(self, name) is not None and self.sampling != "temperature":
+                raise InputError(f"{name} goes with sampling 'temperature'. Received: {self.sampling!r}")
+
+    @property
+    def mixture(self) -> dict[str, Any]:
+        """How tasks are drawn, where that is not said by the name of the sampling."""
+        if self.sampling != "temperature":
+            return {}
+        return {"limit": self.sampling_limit, "temperature": self.sampling_temperature or 1.0}
 
 
 def defaults(config: type) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class SeveralTasks(Job):
                 f"{config.updates} updates are too few for {len(parts)} tasks, expected one for each: --steps"
             )
         rows = [len(part.train.units(part.task.how.together)) for part in parts]
-        self.order = task_order(rows, batches, config.updates, config.sampling, config.seed)
+        self.order = task_order(rows, batches, config.updates, config.sampling, config.seed, **config.mixture)
         keras.utils.set_random_seed(config.seed)
         for part in parts:
             part.config = config
@@ -128,7 +128,8 @@ class SeveralTasks(Job):
         shared |= {"pooler": "new"} if self.first.new_pooler else {}
         shared["changes"] = {**about["changes"], **self.own}
         tasks = {name: part.told() for name, part in self.parts.items()}
-        return shared | {"tasks": tasks, "sampling": self.config.sampling}
+        mixture = {"mixture": self.config.mixture} if self.config.mixture else {}
+        return shared | {"tasks": tasks, "sampling": self.config.sampling, **mixture}
 
     def rows(self):
         sources = {name: part.split.sources.items() for name, part in self.parts.items()}

@@ -34,7 +34,8 @@ def test_rows_of_two_stacks_by_hand():
     assert row.about.target == [cls, *ids("runs cat"), sep]
     assert row.values[WRITTEN.name] == [pad, cls, *ids("runs cat")]
     (other,) = kind(prefix="very ").rows(tokenizer, ROWS[0][:1], 32)
-    assert kind().prompt(row).values == other.values and WRITTEN.name not in other.values
+    assert kind().prompt(row).values == other.values
+    assert WRITTEN.name not in other.values
 
 
 def test_rows_of_a_decoder_alone_by_hand():
@@ -42,11 +43,15 @@ def test_rows_of_a_decoder_alone_by_hand():
     how = kind(start="", separator=" . ", target_length=4)
     (row,) = how.rows(tokenizer, ROWS[1], 7)
     assert row.token_ids == [*ids("sad . happy dog sees"), tokenizer.sep_id]  # the target keeps its end
-    assert row.about.cut and not row.truncated and row.about.prompt == 2
+    assert row.about.cut
+    assert not row.truncated
+    assert row.about.prompt == 2
     (asked,) = how.rows(tokenizer, ROWS[1][:1], 7)
-    assert asked.token_ids == ids("sad .") and how.prompt(row).token_ids == asked.token_ids
+    assert asked.token_ids == ids("sad .")
+    assert how.prompt(row).token_ids == asked.token_ids
     (long,) = how.rows(tokenizer, ("the cat runs",), 7)
-    assert long.truncated and long.token_ids == ids("the cat .")
+    assert long.truncated
+    assert long.token_ids == ids("the cat .")
     with pytest.raises(InputError, match="4 tokens have no room for a source beside 4 of a target: raise --length"):
         how.rows(tokenizer, ("the cat",), 4)
     with pytest.raises(InputError, match=r"the separator '\\n' has no token"):
@@ -61,7 +66,8 @@ def test_batches_by_hand(start):
     encoded = encode_texts(tokenizer, ROWS, 32, kind=how, declared=(*inputs.TEXT[:2], *how.targets_read))
     (batch,) = [next(training_batches(encoded, [b for _, b in ROWS], batch=3, longest=32, seed=0, task=task))]
     read = batch["token_ids" if start == "" else WRITTEN.name]
-    assert batch["label"].shape == read.shape == batch["label_weight"].shape and len(read) == 3
+    assert batch["label"].shape == read.shape == batch["label_weight"].shape
+    assert len(read) == 3
     for i, row in enumerate(sorted(encoded.rows, key=lambda row: row.length)):
         places = np.flatnonzero(batch["label_weight"][i])
         assert batch["label"][i, places].tolist() == list(row.about.target)
@@ -90,9 +96,12 @@ def test_what_is_written_ends_at_its_end():
 
 def test_metrics_by_hand():
     found = text_metrics.measured(["the cat sees a dog", "a dog "], ["the cat sees a dog", "a dog"])
-    assert found["exact_match"] == 1 and found["bleu"] > 99 and found["rouge1"] == 100
+    assert found["exact_match"] == 1
+    assert found["bleu"] > 99
+    assert found["rouge1"] == 100
     found = text_metrics.measured(["the cat", "a bird"], ["the cat", "a dog"], "rouge1")
-    assert found["exact_match"] == 0.5 and found["rouge1"] == 75.0
+    assert found["exact_match"] == 0.5
+    assert found["rouge1"] == 75.0
 
 
 def test_a_metric_without_its_package_names_the_extra(monkeypatch):

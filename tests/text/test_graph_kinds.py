@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -9,6 +10,7 @@ from kerasbert.errors import InputError
 from kerasbert.text import BytePairEncoding, load_tokenizer
 from kerasbert.text.bpe import ALPHABET
 from kerasbert.text.graph import graph_tokenizer
+from tests import tiny
 from tests.support import python
 from tests.text.kinds import small_bpe, small_unigram
 from tests.text.saved import assert_it_loads_without_kerasbert
@@ -51,6 +53,23 @@ def test_invalid_utf8_as_python_replaces_it(pair):
         expected = tokenizer.tokenize(some)
         assert (ids[row], starts[row], ends[row]) == (expected.ids, expected.starts, expected.ends), some
         assert encoded[row] == tokenizer.encode(some) == expected.ids, some
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "wordpiece"])
+def test_what_ids_stand_for_is_the_same_text(kind):
+    """Any ids, special ones, halves of characters and bytes that are none among them, and those of texts."""
+    tokenizer = {**KINDS, "wordpiece": tiny.tokenizer}[kind]()
+    graph = graph_tokenizer(tokenizer)
+    draw = np.random.default_rng(0)
+    rows = [draw.integers(0, tokenizer.size, draw.integers(0, 12)).tolist() for _ in range(3000)]
+    rows += [
+        tokenizer.encode(text)
+        for text in ("a gripping film", "", "Ünïcödé, naïve café!", "一二三 four", "  a \U0001f600b")
+    ]
+    rows += [list(range(tokenizer.size)), [tokenizer.size - 1]]
+    found = graph.detokenize(tf.ragged.constant(rows, dtype=tf.int32))
+    assert [text.decode() for text in found.numpy()] == [tokenizer.decode(row) for row in rows]
+    assert len({*found.numpy()}) > 2000
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", " ", "\u0301"], ["", "a", ""]])

@@ -194,4 +194,11 @@ def test_tasks_are_drawn_as_the_papers_say():
     late = sampling.task_order(rows, batches, steps, "annealed", 2)[-epoch:]
     share = 9000**0.2 / sum(count**0.2 for count in rows)
     assert abs((late == 0).mean() - share) < 3 * math.sqrt(share * (1 - share) / epoch)
+    for limit, temperature, odds in (
+        (None, 1.0, [50, 20, 5]),
+        (10, 1.0, [10, 10, 5]),
+        (None, 2.0, [50**0.5, 20**0.5, 5**0.5]),
+    ):
+        found = sampling.task_order([50, 20, 5], [5, 2, 1], 6000, "temperature", 3, limit, temperature)
+        np.testing.assert_allclose(np.bincount(found) / 6000, np.array(odds) / sum(odds), atol=0.02)  # 3 sigma
     assert sampling.earlier(np.array([2, 0, 2, 2])).tolist() == [0, 0, 1, 2]
