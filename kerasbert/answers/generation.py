@@ -9,10 +9,7 @@ import numpy as np
 
 from kerasbert import inputs
 from kerasbert.answers.base import Kind, truncated_json
-<<<<<<< HEAD
 from kerasbert.answers.decoding import Decoding
-=======
->>>>>>> gentask
 from kerasbert.errors import InputError
 from kerasbert.inputs import PAD, Input, Row
 
@@ -81,7 +78,6 @@ class GenerationKind(Kind):
         return not self.options["start"]
 
     @property
-<<<<<<< HEAD
     def reader(self) -> str:
         return "prefill" if self.one_row else "encode"
 
@@ -91,8 +87,6 @@ class GenerationKind(Kind):
         return Decoding(max_new_tokens=self.target_length)
 
     @property
-=======
->>>>>>> gentask
     def target_length(self) -> int:
         return self.options["target_length"]
 
