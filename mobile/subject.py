@@ -11,8 +11,7 @@ import numpy as np
 from kerasbert import __version__, inputs, registry
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import Bundle, Reads, Signature
-from kerasbert.mobile import samples
-from kerasbert.mobile.tflite import metadata
+from kerasbert.mobile import mediapipe, samples
 from kerasbert.tasks import predict
 from kerasbert.tasks.adapted import merged
 from kerasbert.tasks.base import kind_of
@@ -68,7 +67,7 @@ def about(
     kind, task = kind_of(built).answers, getattr(built, "task", None)
     numbers, reads = predict.settings_of(built), []
     for each in inputs.used(predict.declared(built), numbers):
-        theirs = metadata.INPUTS[each.name] if target == "mediapipe" else each.name
+        theirs = mediapipe.INPUTS[each.name] if target == "mediapipe" else each.name
         choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
         default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
         # what is padded is masked: 0 as ever, and so the same files

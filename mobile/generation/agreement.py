@@ -94,13 +94,13 @@ def check(quantize: str, found: Mapping[str, Any], texts: int, min_agreement: fl
     scheme = SCHEMES[quantize]
     if scheme.tolerance is not None and not found["max_difference"] <= scheme.tolerance:
         raise InputError(
-            f"the {quantize} file differs from the Keras model by {found['max_difference']:.2g} of a probability on {texts} texts, "
-            f"expected at most {scheme.tolerance:g}. Nothing was written; please report the model"
+            f"the {quantize} file differs from the Keras model by {found['max_difference']:.2g} of a probability on {texts} "
+            f"texts, expected at most {scheme.tolerance:g}. Nothing was written; please report the model"
         )
     least = scheme.agreement if min_agreement is None else min_agreement
     if scheme.tolerance is None and found["agreement"] < least:
         raise InputError(
-            f"the {quantize} file's next tokens agree with the Keras model's on {found['agreement']:.4f} (along its greedy answers, "
-            f"{texts} texts), expected at least {least:g}. Nothing was written: give texts like the real ones (--data), use "
-            "--quantize fp16, or lower --min-agreement"
+            f"the {quantize} file's next tokens agree with the Keras model's on {found['agreement']:.4f} (along its greedy "
+            f"answers, {texts} texts), expected at least {least:g}. Nothing was written: give texts like the real ones (--data), "
+            "use --quantize fp16, or lower --min-agreement"
         )

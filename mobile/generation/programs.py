@@ -1,8 +1,8 @@
 """The programs of a model that writes, and the float .tflite that holds them all, each weight once.
 
-`encode_{S}` (of a decoder alone `prefill_{P}`) reads a text of S tokens, `decode_step_{T}` gives the logits of the next token in a
-text of T places: the model's own `start` and `step`. What goes from one to the next is the state of `layers.cache`, under its names.
-All steps read a source of the longest S: a step's programs would be as many as pairs of S and T else.
+`encode_{S}` (of a decoder alone `prefill_{P}`) reads a text of S tokens, `decode_step_{T}` gives the logits of the next token in
+a text of T places: the model's own `start` and `step`. What goes from one to the next is the state of `layers.cache`, under its
+names. All steps read a source of the longest S: else there would be as many programs of a step as pairs of S and T.
 """
 
 import dataclasses
@@ -82,7 +82,7 @@ def programs(
 
     def read(length: int) -> Callable[[dict], dict]:
         def call(batch: dict) -> dict:
-            given = body.start(batch, 1 if source else length)
+            given = body.start({**batch, "position_ids": _positions(batch["token_ids"])}, 1 if source else length)
             given = {name: value for name, value in given.items() if keep(name)}
             return {name: _widened(value, lengths[-1]) for name, value in given.items()} if source else given
 
@@ -103,6 +103,16 @@ def programs(
             )
         )
     return found
+
+
+def _positions(token_ids: Any) -> Any:
+    """0, 1, ... [1, S], by an operator that the converter does not compute.
+
+    Of known positions it would keep what they give: rows of a table in float beside the table in int8, or T5's distances, [N, S, S].
+    """
+    from keras import ops
+
+    return ops.expand_dims(ops.arange(token_ids.shape[1], dtype="int32"), 0) + ops.minimum(token_ids, 0)
 
 
 def _widened(x: Any, length: int) -> Any:

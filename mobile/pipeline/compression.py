@@ -15,6 +15,7 @@ from kerasbert import inputs
 from kerasbert.errors import InputError, unknown
 from kerasbert.export.bundle import Bundle
 from kerasbert.layers.naming import names as weight_names
+from kerasbert.mobile import mediapipe
 from kerasbert.mobile.generation.compression import compress as compress_writer
 from kerasbert.mobile.pipeline import comparison
 from kerasbert.mobile.pipeline.comparison import reference
@@ -22,7 +23,7 @@ from kerasbert.mobile.quantize import aware_training, budget, forms
 from kerasbert.mobile.quantize.calibration import real_texts
 from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
 from kerasbert.mobile.subject import Texts, about, cases_of, is_pair, opened
-from kerasbert.mobile.tflite import buckets, convert, metadata
+from kerasbert.mobile.tflite import buckets, convert
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
@@ -145,13 +146,13 @@ def compress(
         recipe=dict(recipe or {}),
     )
     converted: dict[int | None, str] = {None: ANY_LENGTH} if any_length else {**signatures}
-    own, reader = predict.longest(model), metadata.tokenizer(model.tokenizer) if target == "mediapipe" else None
+    own, reader = predict.longest(model), mediapipe.tokenizer(model.tokenizer) if target == "mediapipe" else None
     lost, expected, said, compared = _references(model, cases, own, sizes[-1], reader)
 
     def finish(blob: bytes) -> bytes:
         if target == "mediapipe":
             described = (name or "kerasbert", "A BERT model, exported by kerasbert.")
-            blob = metadata.attach(blob, begun.output(kind.answers.output), bool(begun.labels), *described)
+            blob = mediapipe.attach(blob, begun.output(kind.answers.output), bool(begun.labels), *described)
         return blob + dataclasses.replace(begun, digest=hashlib.sha256(blob).hexdigest()).to_zip()
 
     def read(texts: Texts) -> tuple[Any, Any]:
@@ -241,9 +242,9 @@ def _check_target(model: Any, target: str) -> None:
             "the model is for pairs of texts, expected a classification or vectors of one text: MediaPipe has no other"
         )
     reads = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
-    if more := [name for name in reads if name not in metadata.INPUTS]:
+    if more := [name for name in reads if name not in mediapipe.INPUTS]:
         raise InputError(
-            f"the model reads {', '.join(more)}, expected {', '.join(metadata.INPUTS)} alone: MediaPipe gives no other. "
+            f"the model reads {', '.join(more)}, expected {', '.join(mediapipe.INPUTS)} alone: MediaPipe gives no other. "
             "Compress without --target, for kerasbert.mobile.runtime"
         )
     wrong = next(

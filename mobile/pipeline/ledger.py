@@ -18,8 +18,8 @@ import numpy as np
 
 from kerasbert import checkpoints, registry, report
 from kerasbert.errors import InputError
+from kerasbert.mobile.tflite import repack
 from kerasbert.mobile.runtime import load as load_runtime
-from kerasbert.mobile.tflite import metadata, repack
 from kerasbert.quickstart import measure as processes
 from kerasbert.storage import files
 from kerasbert.tasks import predict
@@ -140,7 +140,7 @@ def _answers(path: Path, task: Task, rows: Rows) -> tuple[Any, Encoded, Any]:
     if runner.kind.name != how.answers.name or list(runner.labels) != list(task.labels.values()):
         raise InputError(f"{path} answers with {', '.join(runner.labels) or runner.kind.name}, expected {task.name}")
     if runner.bundle.target == "mediapipe":  # which does not read as our runtime does
-        runner.tokenizer = metadata.tokenizer(runner.tokenizer)
+        runner.tokenizer = mediapipe.tokenizer(runner.tokenizer)
     encoded = encode_texts(runner.tokenizer, rows.texts, runner.lengths[-1], kind=how)
     return how.from_exported(runner.outputs(rows.texts)), encoded, dict(how.options)
 

@@ -43,7 +43,7 @@ class Scheme:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of weights (`tflite.editor.Weight`) that become int8 one by one, of which a budget may leave some in float."""
+        """The kinds of weights (`tflite.editor.Weight`) that become int8 one by one; a budget may leave some in float."""
         if self.make or self.calibrated:
             return ()
         kinds = tuple(kind for kind, form in (("matrix", self.weights), ("table", self.tables)) if form == "int8")

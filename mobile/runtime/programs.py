@@ -1,7 +1,7 @@
 """Several signatures of a file, run one after the other: what one gives is what another takes.
 
-By an ai-edge-litert CompiledModel the arrays stay in its buffers, and those that a step gave are handed to the next one; by a plain
-Interpreter they go through numpy. Outputs have no order that one could rely on: everything goes by the signature's names.
+By an ai-edge-litert CompiledModel the arrays stay in its buffers, and those that a step gave are handed to the next one; by a
+plain Interpreter they go through numpy. Outputs have no order that one could rely on: everything goes by the signature's names.
 """
 
 from collections.abc import Mapping

@@ -95,7 +95,7 @@ def test_pairs_of_a_file(tmp_path):
 
 
 def test_mediapipe_keeps_accents_and_all_capitals_but_asciis():
-    from kerasbert.mobile.tflite.metadata import tokenizer
+    from kerasbert.mobile.mediapipe import tokenizer
     from kerasbert.text import WordPiece
     from kerasbert.text.wordpiece import SPECIALS
 
