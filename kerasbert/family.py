@@ -44,7 +44,6 @@ class Family:
         kind: "encoder", "decoder" (a token sees itself and those before it) or "seq2seq" (an encoder, and a decoder that
             reads what it gives).
         of_text: of a "seq2seq" what it reads of a text alone, to give its tokens' vectors; None where it gives none.
-        start: the special token that a decoder beside an encoder starts with, of `text.base.PARTS`.
         readout: what of its outputs stands for a text: the "first" token (or the pooler's vector), the "last" real one,
             or the "mean" over them.
         longest: settings -> tokens of the longest sequence, or None where there is no such.
@@ -68,7 +67,6 @@ class Family:
     inputs: tuple[Input, ...] = TEXT
     kind: str = "encoder"
     of_text: tuple[Input, ...] | None = None
-    start: str = "pad"
     readout: str = "first"
     longest: Callable[[Any], int | None] = _longest
     has: tuple[str, ...] | None = None

@@ -109,6 +109,25 @@ def find(name: str) -> Input:
     return _MADE[name]
 
 
+def _shifted(values: Values) -> Any:
+    *others, last = values["token_ids"]
+    return [last, *others]
+
+
+def _shifted_graph(inputs: Values) -> Any:
+    from keras import ops  # here: a phone has no Keras
+
+    from kerasbert.layers.readout import last
+
+    token_ids = inputs["token_ids"]
+    ends = ops.take_along_axis(token_ids, last(inputs["padding_mask"]), axis=1)
+    return ops.concatenate([ends, token_ids[:, :-1]], axis=1)
+
+
+SHIFTED = register(Input("decoder_token_ids", pad=PAD, filled_by="maker", make=_shifted, graph=_shifted_graph))
+"""The source once more, as a decoder reads a text that is classified: its end token first (Lewis et al., 2020, section 3.1)."""
+
+
 @dataclasses.dataclass(slots=True)  # frozen takes eight times as long to make, for each text
 class Row:
     """One packed row: a text, a pair, or a part of a longer text.

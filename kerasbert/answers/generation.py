@@ -16,6 +16,11 @@ from kerasbert.inputs import PAD, Input, Row
 WRITTEN = Input("decoder_token_ids", "BT", pad=PAD, filled_by="kind")
 """What the decoder has written before each token of a target: its start token, then the target without its end."""
 
+NUMBER = Input("text_number", "B", filled_by="kind")
+"""Which text of a call a row is of: drawn tokens depend on it."""
+
+DECODING = {field.name: field.default for field in dataclasses.fields(Decoding) if field.name != "max_new_tokens"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
@@ -61,6 +66,7 @@ class GenerationKind(Kind):
         start: str, the special token that the decoder starts with, of `text.base.PARTS`; "" of a decoder alone, which reads
             source and target as one row. The family says it.
         smoothing: float, of the labels in training (Szegedy et al., 2016; 0.1 in Vaswani et al., 2017, section 5.4).
+        beams, temperature and all others of `decoding.Decoding`, whose `max_new_tokens` is target_length.
     """
 
     name = "generation"
@@ -69,8 +75,23 @@ class GenerationKind(Kind):
     columns = ("text", "score")
     asked = 1
     defaults = MappingProxyType(
-        {"prefix": "", "separator": "\n", "target_length": 64, "start": "pad", "smoothing": 0.0}
+        {"prefix": "", "separator": "\n", "target_length": 64, "start": "pad", "smoothing": 0.0, **DECODING}
     )
+
+    def configured(self, options):
+        kind = super().configured(options)
+        kind.decoding  # noqa: B018 (it checks them)
+        return kind
+
+    @property
+    def decoding(self) -> Decoding:
+        """How it writes."""
+        options = {name: self.options[name] for name in DECODING}
+        return Decoding(max_new_tokens=self.target_length, **options)
+
+    @property
+    def inputs(self):
+        return (NUMBER,) if self.decoding.draws else ()
 
     @property
     def one_row(self) -> bool:
@@ -139,17 +160,16 @@ class GenerationKind(Kind):
         """The id that the decoder starts with."""
         return getattr(tokenizer, f"{self.options['start']}_id")
 
-    def prompt(self, row: Row) -> Row:
-        """The row of a source without its target."""
-        about = row.about
-        if about.target is None:
-            return row
-        values = {name: value for name, value in row.values.items() if name != WRITTEN.name}
-        length = row.length
-        if about.prompt:
-            length = about.prompt
-            values = {name: value if np.isscalar(value) else value[:length] for name, value in values.items()}
-        return Row(values, length, row.truncated, dataclasses.replace(about, target=None, cut=False))
+    def prompt(self, row: Row, number: int) -> Row:
+        """The row of a source without its target.
+
+        Args:
+            number: int, of its text in the call.
+        """
+        about, length = row.about, row.about.prompt or row.length
+        names = (name for name in row.values if name != WRITTEN.name)
+        values = {name: row.values[name] if name == "padding_mask" else row.values[name][:length] for name in names}
+        return Row({**values, NUMBER.name: number}, length, row.truncated, About(about.tokenizer, None, about.prompt))
 
     def probabilities(self, outputs):
         return outputs

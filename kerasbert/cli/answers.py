@@ -9,7 +9,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kerasbert.cli.parser import Declare, base_option, encoding_option, ensemble_option, show
+from kerasbert.cli.parser import (
+    Declare,
+    answer_options,
+    answer_options_of,
+    base_option,
+    encoding_option,
+    ensemble_option,
+    show,
+)
 from kerasbert.errors import InputError
 
 LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
@@ -37,6 +45,7 @@ def _predict(options: argparse.Namespace) -> None:
     model = together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
     check_task(model)
     longest(model, options.length)
+    model.task.optioned(answer_options_of(options))  # refused before any text is read
     answer = _Answers(model, options)
     task = model.task
     if options.submission:
@@ -106,8 +115,8 @@ class _Answers:
 
         if self.options.explain:
             self._take(texts)
-        settings = {"language": self.options.language}
-        found, encoded = answered(self.model, texts, self.options.length, self.options.batch, settings)
+        settings, chosen = {"language": self.options.language}, answer_options_of(self.options)
+        found, encoded = answered(self.model, texts, self.options.length, self.options.batch, settings, chosen)
         self.texts, self.truncated = self.texts + len(texts), self.truncated + len(encoded.truncated)
         self.tabs += sum(isinstance(text, str) and "\t" in text for text in texts)
         return found
@@ -286,6 +295,7 @@ def add(command: Declare) -> None:
     encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
+    answer_options(add)
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
 

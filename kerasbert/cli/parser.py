@@ -325,6 +325,33 @@ def ensemble_option(add: argparse.ArgumentParser) -> None:
     add.add_argument("--ensemble", action="append", default=[], metavar="RUN", help=text)
 
 
+TASK = "task."  # what the path of an option of a task's kind begins with in --set
+
+
+def answer_options(add: argparse.ArgumentParser) -> None:
+    add.add_argument("--prefix", help="in front of every source, of a model that writes: 'summarize: '")
+    add.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="task.NAME=VALUE",
+        help="an option of the task's kind over that of the training: task.beams=4",
+    )
+
+
+def answer_options_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of the task's kind of --set and --prefix.
+
+    Raises:
+        InputError: a field of something else.
+    """
+    found = changes_of(options.set)
+    if other := next((name for name in found if not name.startswith(TASK)), None):
+        raise InputError(f"--set {other!r} is no option of a task, expected task.NAME=VALUE such as task.beams=4")
+    found = {name.removeprefix(TASK): value for name, value in found.items()}
+    return found if options.prefix is None else {**found, "prefix": options.prefix}
+
+
 def decoding(options: argparse.Namespace) -> contextlib.AbstractContextManager:
     """What files are decoded by while a command runs: its `--encoding`, if it has one."""
     if getattr(options, "encoding", None) is None:

@@ -139,10 +139,9 @@ def add(command: Declare) -> None:
     add.add_argument("--length", type=int, default=128, help="tokens in an example")
     add.add_argument(
         "--packing",
-        default="pairs",
-        help="sentence_pairs or pairs (BERT), sentence_order_pairs or order (ALBERT), structbert_pairs or place "
+        help="sentence_pairs or pairs (BERT; the default), sentence_order_pairs or order (ALBERT), structbert_pairs or place "
         "(StructBERT); sentences, full or doc (RoBERTa's SENTENCE-PAIR, FULL-SENTENCES, DOC-SENTENCES); best_fit or "
-        "packed; stream (rows that follow one another); translations (XLM)",
+        "packed; stream (rows that follow one another; the default of tokenizers without [CLS]); translations (XLM)",
     )
     add.add_argument("--seed", type=int, default=0)
     add.add_argument("--shards", type=int)

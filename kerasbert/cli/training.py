@@ -11,6 +11,8 @@ from kerasbert import registry
 from kerasbert.cli.options import add_options, flags, given
 from kerasbert.cli.parser import (
     Declare,
+    answer_options,
+    answer_options_of,
     base_option,
     changes_of,
     column_options,
@@ -186,6 +188,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         batch=options.batch,
         split=options.split,
         language=options.language,
+        options=answer_options_of(options),
     )
     for line in found["remarks"]:
         print(line, file=sys.stderr)
@@ -242,6 +245,7 @@ def add(command: Declare) -> None:
     add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help="of the texts; that of the training by default")
+    answer_options(add)
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
     column_options(add)

@@ -343,6 +343,7 @@ class Packing:
         copies: bool, whether packing a document again gives other examples.
         pairs: bool, whether an example has two parts.
         crosses: bool, whether an example may hold several documents.
+        cls: bool, whether rows begin with [CLS], which the tokenizers of T5 and GPT-2 have not.
     """
 
     pack: Callable[..., Spans | Pieces | Stretches]
@@ -352,6 +353,7 @@ class Packing:
     copies: bool = False
     pairs: bool = False
     crosses: bool = False
+    cls: bool = True
 
     def fit(self, length: int, separators: int = 1) -> Fit | None:
         """What a segment may hold in rows of S tokens; None where segments may have any length."""
@@ -367,7 +369,7 @@ PACKINGS.add("full", Packing(pack_full, 3, crosses=True))
 PACKINGS.add("doc", Packing(pack_doc, 3))
 PACKINGS.add("packed", Packing(pack_best_fit, 3, "pieces", crosses=True), "best_fit")
 PACKINGS.add("translations", Packing(pack_translations, 5, pairs=True))
-PACKINGS.add("stream", Packing(pack_stream, 2, crosses=True))
+PACKINGS.add("stream", Packing(pack_stream, 2, crosses=True, cls=False))
 
 
 def packing(name: str, length: int, dupe_factor: int = 1, separators: int = 1) -> Packing:

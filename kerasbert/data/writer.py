@@ -42,7 +42,7 @@ def write_records(
     out: str | os.PathLike,
     *,
     length: int = 128,
-    packing: str = "pairs",
+    packing: str | None = None,
     seed: int = 0,
     shards: int | None = None,
     dupe_factor: int = 1,
@@ -74,7 +74,7 @@ def write_records(
         packing: "pairs" (BERT's segment pairs), "order" (ALBERT's), "place" (StructBERT's); RoBERTa's "sentences"
             (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc" (DOC-SENTENCES); "packed" (best fit, pieces that do not
             see each other); "stream" (rows that go on where the one before ends); or XLM's "translations" of two
-            `text_field`s. "sentence_pairs", "sentence_order_pairs", "structbert_pairs" and "best_fit" are other names of
+            `text_field`s. None: "pairs", or "stream" for a tokenizer without [CLS] (T5's, GPT-2's). "sentence_pairs", "sentence_order_pairs", "structbert_pairs" and "best_fit" are other names of
             pairs, order, place and packed, which records say.
         seed: int >= 0, of the packing.
         shards: number of files, by default one for every 64 MB of text.
@@ -109,7 +109,7 @@ def write_records(
             f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
         )
     encoding = reading.chosen_encoding(encoding)
-    packing = PACKINGS.name(packing)
+    packing = chosen_packing(packing, tokenizer)
     between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
     find_packing(packing, length, dupe_factor, between)
     pairs = translated(files, text_field) if packing == "translations" else {}
@@ -194,6 +194,21 @@ def write_records(
         save_tokenizer(tokenizer, directory, table)  # pretraining takes it from here
         remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
     return Records(out)
+
+
+def chosen_packing(name: str | None, tokenizer: Tokenizer) -> str:
+    """The packing of that name, or the one that goes with the tokenizer.
+
+    Raises:
+        InputError: no such packing, or one whose rows begin with a [CLS] that the tokenizer has not.
+    """
+    without = tokenizer.cls_id is None
+    name = PACKINGS.name(name or ("stream" if without else "pairs"))
+    if without and PACKINGS[name].cls:
+        raise InputError(
+            f"packing {name!r} begins rows with [CLS], and the tokenizer has none (as T5's and GPT-2's): take --packing stream"
+        )
+    return name
 
 
 def check_loss(report: Report, packing: str) -> None:

@@ -108,8 +108,7 @@ class OwnModel(keras.Model):
 
 def answers(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """The exported outputs of a batch."""
-    outputs = model(inputs)
-    return outputs if isinstance(model, OwnModel) else kind_of(model).exported(model, outputs, inputs)
+    return model(inputs) if isinstance(model, OwnModel) else kind_of(model).answered(model, inputs)
 
 
 def text_names(model: Any) -> tuple[str, ...]:
@@ -144,6 +143,8 @@ def _write(model: Any, folder: Path, longest: int) -> None:
                 packed[table.declared] = table(setting, packed["padding_mask"])
             count = tf.shape(packed["token_ids"])[0]
             packed = _trimmed(packed)
+            numbers = tf.range(tf.shape(packed["token_ids"])[0])
+            packed |= {each.name: numbers for each in reads if each.axes == "B"}  # which text of the call it is
             outputs = some(packed) if one_row else _in_chunks(some, packed)
             return {name: value[:count] for name, value in outputs.items()}
 

@@ -200,7 +200,7 @@ def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = ()) -> Call
             return fn(*arrays, **static)
         tensors = [None if x is None else tf.convert_to_tensor(x) for x in arrays]
         kinds = tuple(
-            None if x is None else x.dtype.is_floating and (i not in constant or _differentiated(x))
+            None if x is None else x.dtype.is_floating and (i not in constant or differentiated(x))
             for i, x in enumerate(tensors)
         )
         return _compiled(fn, kinds, tuple(sorted(static.items())))(*(x for x in tensors if x is not None))
@@ -208,7 +208,7 @@ def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = ()) -> Call
     return call
 
 
-def _differentiated(x: Any) -> bool:
+def differentiated(x: Any) -> bool:
     """Whether a gradient tape records what is computed from x: x depends on a weight that is trained."""
     from tensorflow.python.eager import record  # TensorFlow has no public name for the question
 

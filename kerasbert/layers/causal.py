@@ -22,7 +22,16 @@ class CausalLM(Encoder):
 
     def logits(self, x: Any) -> Any:
         """Which token comes next, by the table of tokens: `sequence` [B, P, H] -> float32 [B, P, V]."""
-        return tied_logits(x, self.embeddings.tokens.table)
+        return tied_logits(self.scaled(x), self.output_rows)
+
+    def scaled(self, x: Any) -> Any:
+        """What the output's table is compared with, made of `sequence`."""
+        return x
+
+    @property
+    def output_rows(self) -> Any:
+        """The table [V, H] that the output is compared with: that of the tokens."""
+        return self.embeddings.tokens.table
 
     def start(self, inputs: Mapping[str, Any], places: int) -> dict[str, Any]:
         """The state before the first step, in which the prompts have been read.

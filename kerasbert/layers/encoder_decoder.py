@@ -264,7 +264,11 @@ class EncoderDecoder(SpecModel):
 
     def logits(self, x: Any) -> Any:
         """Which token comes next, by the table of tokens: the decoder's `sequence` [B, P, H] -> float32 [B, P, V]."""
-        return tied_logits(x, self.output_rows)
+        return tied_logits(self.scaled(x), self.output_rows)
+
+    def scaled(self, x: Any) -> Any:
+        """What the output's table is compared with, made of the decoder's `sequence`."""
+        return x
 
     @property
     def output_rows(self) -> Any:

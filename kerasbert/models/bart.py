@@ -6,6 +6,8 @@ the table of tokens. Of the released code (fairseq, bart_base and bart_large): l
 stacks, counted from 2 as RoBERTa's; a norm on the sum of tokens and positions; norms after the sublayers; RoBERTa's
 pieces. The decoder starts with </s>.
 
+A text is classified by the decoder's vector of its last token, </s> (section 3.1), before which the decoder has read the source.
+
 What is added to the logits, `final_logits_bias` of transformers, is not trained and zero in all released models: it is kept as a
 head, `lm`.
 
@@ -13,6 +15,7 @@ Differs: no dropout within the feed-forward layers (fairseq's activation_dropout
 """
 
 from kerasbert.checkpoints.names import Dialect
+from kerasbert.inputs import SHIFTED
 from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec
 from kerasbert.registry import Family, register
 from kerasbert.spec import Blocks, Embeddings
@@ -23,6 +26,7 @@ class Bart(EncoderDecoder):
 
     embeddings_norm = True
     first_token = "sep"
+    label_activation = "tanh"
 
 
 STACKS = ("encoder", "decoder")
@@ -47,6 +51,8 @@ HF = Dialect(
         *_rows("encoder", ("attention", "self_attn")),
         *_rows("decoder", ("attention", "self_attn"), ("cross_attention", "encoder_attn")),
         ("heads/lm/bias", "final_logits_bias"),
+        ("heads/classifier/inner", "classification_head.dense"),
+        ("heads/classifier", "classification_head.out_proj"),
     ),
     leaves={
         "kernel": (".weight", "T"),
@@ -56,7 +62,10 @@ HF = Dialect(
         "table": (".weight",),
     },
     leading=("final_logits_bias",),
-    heads={"lm": {"bias": "V"}},
+    heads={
+        "lm": {"bias": "V"},
+        "classifier": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"},
+    },
     config=(
         ("embeddings.vocabulary", "vocab_size"),
         ("embeddings.positions", "max_position_embeddings"),
@@ -95,7 +104,11 @@ HF = Dialect(
         "decoder_start_token_id": "sep",
         "forced_eos_token_id": "sep",
     },
-    architectures={"BartForConditionalGeneration": ("lm",), "BartModel": ()},
+    architectures={
+        "BartForConditionalGeneration": ("lm",),
+        "BartModel": (),
+        "BartForSequenceClassification": ("classifier",),
+    },
     prefix="model.",
     tied=dict.fromkeys(
         (*(f"model.{stack}.embed_tokens.weight" for stack in STACKS), "lm_head.weight"), "model.shared.weight"
@@ -120,7 +133,8 @@ BART = register(
         objective="",
         names={"hf": HF},
         inputs=SOURCE_AND_TARGET,
-        readout="none",
+        of_text=(*SOURCE_AND_TARGET[:2], SHIFTED),
+        readout="last",
         paper="Lewis et al., 2020, BART: Denoising Sequence-to-Sequence Pre-training for Natural Language Generation, "
         "Translation, and Comprehension",
     )

@@ -250,10 +250,8 @@ class T5(EncoderDecoder):
             self.output_table = Table(rows, spec.hidden, deviation, name="output", dtype=self.dtype_policy)
             self.output_table.build()
 
-    def logits(self, x):
-        if self.spec.output.scaled:
-            x = x * ops.cast(self.spec.hidden**-0.5, x.dtype)
-        return super().logits(x)
+    def scaled(self, x):
+        return x * ops.cast(self.spec.hidden**-0.5, x.dtype) if self.spec.output.scaled else x
 
     @property
     def output_rows(self):

@@ -64,6 +64,10 @@ def _facts(model: Any, who: str) -> dict[str, Any]:
     """What the models of an ensemble have in common."""
     if getattr(model, "task", None) is None or not hasattr(model, "kind"):
         raise InputError(f"{_name(model, who)} has no task, expected a fine-tuned model: kerasbert finetune makes it")
+    if not model.kind.averaged:
+        raise InputError(
+            f"{_name(model, who)} answers with {model.kind.name}, of which there is no mean: give one model"
+        )
     if more := sorted(set(model.heads) - {model.kind.head, "mix"}):
         raise InputError(
             f"{_name(model, who)} answers by its {', '.join(more)} too, of which there is no mean: an ensemble needs models "

@@ -5,7 +5,7 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from kerasbert.errors import InputError
 from kerasbert.family import Family
 from kerasbert.inputs import Input, Row
 
+T = TypeVar("T")  # a Task, whose file imports this one
+
 
 class Exported:
     """The part of a kind that the exporters ask.
@@ -21,9 +23,11 @@ class Exported:
     Attributes:
         name: str, as that of its `answers.Kind`.
         answers: the side of the phone. options: by name. per_token: bool, whether its head reads every token.
+        averaged: bool, whether the outputs of several models have a mean.
     """
 
     name = ""
+    averaged = True
     _options: Mapping[str, Any] = MappingProxyType({})
 
     def configured(self, options: Mapping[str, Any]) -> Self:
@@ -59,7 +63,7 @@ class Exported:
 
     # What the network reads, and its numbers
 
-    def of_family(self, task: Any, family: Family) -> Any:
+    def of_family(self, task: T, family: Family) -> T:
         """The task as a model of that family learns it.
 
         Raises:
@@ -74,7 +78,7 @@ class Exported:
         Raises:
             InputError: it has no vectors of texts.
         """
-        return family.text_inputs(f"no {self.name} is learned with it, generation is: write the answer as a text")
+        return family.text_inputs(f"it writes texts and gives no {self.name}, take the task generation")
 
     @property
     def targets_read(self) -> tuple[Input, ...]:
@@ -95,6 +99,10 @@ class Exported:
         return next(iter(model(inputs).values()))
 
     # In the graph
+
+    def answered(self, model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """What a SavedModel returns of rows, by name."""
+        return self.exported(model, model(inputs), inputs)
 
     def exported(self, model: Any, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
         """What a SavedModel returns, by name; the first is the output of `device`."""

@@ -3,12 +3,16 @@
 import json
 
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
-from kerasbert.answers.generation import WRITTEN, text_of
+from kerasbert import registry
+from kerasbert.answers.generation import NUMBER, WRITTEN, GenerationKind, text_of
+from kerasbert.answers.generation import Generation as Written
 from kerasbert.errors import InputError
-from kerasbert.inputs import target_places
-from kerasbert.objectives.base import label_sums
+from kerasbert.inputs import NAMES, target_places
+from kerasbert.layers.search import generate
+from kerasbert.objectives.lm_loss import lm_sums
 from kerasbert.tasks import tables, text_metrics
 from kerasbert.tasks.base import TaskKind
 
@@ -25,6 +29,8 @@ class Generation(TaskKind):
     metrics_known = text_metrics.KNOWN
     head = ""
     pooler = False
+    averaged = False
+    answers: GenerationKind  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
 
     def check_metric(self, task):
         super().check_metric(task)
@@ -34,7 +40,7 @@ class Generation(TaskKind):
 
     def of_family(self, task, family):
         self.reads(family)
-        return task.optioned({"start": family.start if family.kind == "seq2seq" else ""})
+        return task.optioned({"start": family.encoder.first_token if family.kind == "seq2seq" else ""})
 
     def reads(self, family):
         if family.kind == "encoder":
@@ -70,6 +76,13 @@ class Generation(TaskKind):
         return {"label": label, "label_weight": weight}
 
     def heads(self, encoder, task):
+        family, decoding = registry.family_of(encoder), self.answers.decoding
+        longest = family.longest(encoder.spec)
+        if longest and decoding.max_new_tokens > longest:
+            raise InputError(
+                f"target_length is {decoding.max_new_tokens}, expected at most the model's {longest} positions"
+            )
+        decoding.check(encoder.spec.embeddings.vocabulary)
         return {}, {}
 
     def readout(self, task, encoder):
@@ -79,8 +92,9 @@ class Generation(TaskKind):
         return {"sequence": logits}
 
     def losses_of(self, model, logits, batch):
-        loss, hits = label_sums(model.body.logits(logits), batch["label"], batch["label_weight"])
-        return {"label": loss, "label/accuracy": hits}
+        body, about = model.body, {"smoothing": self.options["smoothing"]}
+        nats, right = lm_sums(body.scaled(logits), body.output_rows, batch["label"], batch["label_weight"], **about)
+        return {"label": nats, "label/accuracy": right}
 
     # What is written
 
@@ -89,36 +103,67 @@ class Generation(TaskKind):
         return json.dumps(dict(self.options), sort_keys=True)
 
     def prompts(self, rows):
-        return [self.answers.prompt(row) for row in rows]
+        return [self.answers.prompt(row, i) for i, row in enumerate(rows)]
 
     def output(self, model, inputs):
-        return _greedy(model, inputs, self.answers)
+        written = self.written(model, inputs)
+        score = ops.expand_dims(written["score"], 1)
+        return ops.concatenate([score, ops.cast(written["token_ids"], "float32")], axis=1)
+
+    def written(self, model, inputs):
+        """What the model writes of sources: token_ids int32 [B, T], score float32 [B]."""
+        body, tokenizer, answers = model.body, model.tokenizer, self.answers
+        read = {each.name: inputs[each.name] for each in self.reads(registry.family_of(body)) if each.name in inputs}
+        start = None if answers.one_row else answers.start_of(tokenizer)
+        ids = {"start_id": start, "end_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+        return generate(body, read, answers.decoding, **ids, rows=inputs.get(NUMBER.name))
+
+    # Export, in the graph
+
+    def answered(self, model, inputs):
+        return self.written(model, inputs)
+
+    def described(self):
+        return (
+            "`text` [B] string, what the model writes, `score` [B] float32, its log-probability, and `truncated` [B] bool, "
+            "whether a part of the source was not read; signature `ids` returns `token_ids` [B, T] int32, which the end token "
+            "and padding close, and `score`"
+        )
+
+    def probes(self, texts, parts):
+        return [text for text in texts if text.strip()]  # an empty source is refused
+
+    def served(self, run, tokenizer, strings, length, labels=()):
+        (texts,) = strings.values()
+        packed, truncated = self._prompts(tokenizer, tf.strings.join([self.options["prefix"], texts]), length)
+        written = run(packed)
+        ids = written["token_ids"]
+        over = tf.cumsum(tf.cast(ids == tokenizer.source.sep_id, tf.int32), axis=1) > 0
+        kept = tf.ragged.boolean_mask(ids, ~over)
+        return {"text": tokenizer.detokenize(kept), "score": written["score"], "truncated": truncated}
+
+    def _prompts(self, tokenizer, texts, length):
+        """`answers.rows` of sources without targets, in the graph: inputs [B, W], and whether tokens are missing [B]."""
+        if not self.answers.one_row:
+            return tokenizer.pack(texts, length=length), tokenizer.truncates(texts, length=length)
+        separator, ids = tokenizer.source.encode(self.options["separator"]), tokenizer.encode(texts)
+        room = length - self.answers.target_length - len(separator)
+        kept = ids[:, :room]
+        ending = tf.tile([separator], [kept.nrows(), 1])
+        joined = tf.concat([kept, tf.cast(ending, kept.dtype)], axis=1)
+        mask = tf.ones_like(joined).to_tensor()
+        packed = zip(NAMES, (joined.to_tensor(tokenizer.pad_id), mask, tf.zeros_like(mask)), strict=True)
+        return dict(packed), ids.row_lengths() > room
+
+    def unserved(self, served, labels):
+        columns = zip(served["text"], served["score"], served["truncated"], strict=True)
+        return [Written(text.decode(), float(score), bool(cut)).to_json() for text, score, cut in columns]
 
     # Evaluation
 
     def metrics(self, task, outputs, targets, encoded=None):
         written = [text_of(row.about.tokenizer, output[1:]) for row, output in zip(encoded.rows, outputs)]
         return text_metrics.measured(written, targets, task.metric)
-
-
-def _greedy(model, inputs, answers):
-    body, most = model.body, answers.target_length
-    tokenizer = body.tokenizer
-    end, rows = tokenizer.sep_id, ops.shape(inputs["token_ids"])[0]
-    ids = ops.zeros((rows, most + 1), "int32") + answers.start_of(tokenizer)
-    place = ops.expand_dims(ops.arange(most + 1, dtype="int32"), 0)
-
-    def body_of(i, ids, score, over):
-        logits = body.logits(body({**inputs, "decoder_token_ids": ids[:, :most]})["sequence"])
-        logs = ops.log_softmax(ops.take(logits, i, axis=1), axis=-1)
-        best = ops.cast(ops.argmax(logs, axis=-1), "int32")
-        score = score + ops.where(over, 0.0, ops.max(logs, axis=-1))
-        ids = ops.where(place == i + 1, ops.expand_dims(ops.where(over, end, best), 1), ids)
-        return i + 1, ids, score, ops.logical_or(over, best == end)
-
-    state = 0, ids, ops.zeros((rows,)), ops.zeros((rows,), "bool")
-    _, ids, score, _ = ops.while_loop(lambda i, ids, score, over: i < most, body_of, state)
-    return ops.concatenate([ops.expand_dims(score, 1), ops.cast(ids[:, 1:], "float32")], axis=1)
 
 
 KIND = Generation()

@@ -101,7 +101,8 @@ def load(directory: str | os.PathLike, task: str | None = None, base: Any = None
 
     Args:
         directory: a model or run directory, RUN@STEP of a run's checkpoint, a Hugging Face folder, or a `.keras` file.
-        task: str, a task whose heads pretraining has left in the directory: "fill-mask".
+        task: str, a task that needs no fine-tuning: "fill-mask", whose heads pretraining has left in the directory, or one of
+            those that write, such as "translation".
         base: of a directory of an adapter alone, ours or Hugging Face PEFT's: the directory of the model that it adapts, or
             that model, loaded: then all adapters of it share its weights in memory.
 
@@ -121,6 +122,8 @@ def load(directory: str | os.PathLike, task: str | None = None, base: Any = None
     declared = task_of(info) if task is None else registry.task(task)
     if declared is None:
         return encoder
+    if task is not None:
+        declared = declared.how.of_family(declared, registry.family_of(encoder))
     prefix = "heads/"
     if task is not None and hasattr(encoder, "token_model"):
         encoder, prefix = encoder.token_model(checkpoints.read_tensors(path)) or (encoder, prefix)

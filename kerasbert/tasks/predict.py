@@ -76,25 +76,47 @@ def settings_of(model: Any, settings: Mapping[str, Any] | None = None) -> dict[s
     return inputs.numbers(declared(model), model.tokenizer, {**trained, **given})
 
 
-def encoded_for(model: Any, texts: Texts, length: int | None, settings: Mapping[str, Any] | None = None) -> Encoded:
+def encoded_for(
+    model: Any,
+    texts: Texts,
+    length: int | None,
+    settings: Mapping[str, Any] | None = None,
+    kind: TaskKind | None = None,
+) -> Encoded:
     """The rows that a model reads of texts to answer."""
-    return encoded_rows(model, check_texts(model, texts), length, settings)
+    return encoded_rows(model, check_texts(model, texts), length, settings, kind=kind)
 
 
 def encoded_rows(
-    model: Any, texts: Texts, length: int | None, settings: Mapping[str, Any] | None = None, what: str | None = None
+    model: Any,
+    texts: Texts,
+    length: int | None,
+    settings: Mapping[str, Any] | None = None,
+    what: str | None = None,
+    kind: TaskKind | None = None,
 ) -> Encoded:
     """The rows that a model reads of a table's rows (`Rows.texts`), which may have more parts than it answers.
 
     Args:
-        what: as of `encode_texts`.
+        what: as of `encode_texts`. kind: the model's, with the options of a call.
     """
-    reads = {"kind": kind_of(model), "declared": declared(model), "settings": settings_of(model, settings)}
+    kind = kind or kind_of(model)
+    reads = {"kind": kind, "declared": declared(model, kind), "settings": settings_of(model, settings)}
     return encode_texts(model.tokenizer, texts, longest(model, length), what=what, **reads)
 
 
-def graph(model: Any, name: str, read: Callable, settings: Mapping[str, int] | None = None) -> Callable:
-    """`read(model, inputs)` as a graph for any batch and length, made once for a model, a name and its settings."""
+def graph(
+    model: Any,
+    name: str,
+    read: Callable,
+    settings: Mapping[str, int] | None = None,
+    reads: Sequence[Input] | None = None,
+) -> Callable:
+    """`read(model, inputs)` as a graph for any batch and length, made once for a model, a name and its settings.
+
+    Args:
+        reads: of `inputs`, where they are not those of the model's own kind.
+    """
     import tensorflow as tf
 
     graphs = _graphs.setdefault(model, {})
@@ -102,7 +124,7 @@ def graph(model: Any, name: str, read: Callable, settings: Mapping[str, int] | N
     if key not in graphs:
         specs = {
             each.name: tf.TensorSpec([None] * len(each.axes), each.dtype)
-            for each in inputs.used(declared(model), settings or {})
+            for each in inputs.used(declared(model) if reads is None else reads, settings or {})
         }
         owner = weakref.ref(model)  # the graph must not keep the model that it is kept for
         # a partial: TensorFlow counts traces by the code of a function and would warn after five models
@@ -212,14 +234,21 @@ def outputs_of(model: Any, encoded: Encoded, longest: int, batch: int = BATCH) -
     """`outputs` of packed rows."""
     if isinstance(model, Ensemble):
         return model.joined([outputs_of(each, encoded, longest, batch) for each in model.models])
-    kind = kind_of(model)
-    function = graph(model, f"outputs {kind.program}", kind.output, encoded.settings)
-    asked = dataclasses.replace(encoded, rows=kind.prompts(encoded.rows), declared=declared(model))
+    kind = kind_of(model).configured(encoded.kind.options)
+    reads = declared(model, kind)
+    function = graph(model, f"outputs {kind.program}", kind.output, encoded.settings, reads)
+    asked = dataclasses.replace(encoded, rows=kind.prompts(encoded.rows), declared=reads)
     return run(function, asked, longest, batch, kind.per_token)
 
 
 def predict(
-    model: Any, texts: Texts, *, length: int | None = None, batch: int = BATCH, language: str | None = None
+    model: Any,
+    texts: Texts,
+    *,
+    length: int | None = None,
+    batch: int = BATCH,
+    language: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> list[Any]:
     """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression; `.truncated`.
 
@@ -230,8 +259,9 @@ def predict(
         length: int, tokens a text may have; longer ones are truncated. The length of the task's training by default.
         batch: int, texts at once.
         language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
+        options: of the task's kind, over those of its training, such as {"beams": 4} of a generation.
     """
-    return answered(together(model), texts, length, batch, {"language": language})[0]
+    return answered(together(model), texts, length, batch, {"language": language}, options)[0]
 
 
 def answered(
@@ -240,14 +270,15 @@ def answered(
     length: int | None = None,
     batch: int = BATCH,
     settings: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> tuple[list[Any], Encoded]:
     """One answer per text of a loaded model, and the encoded texts, which tell what was truncated."""
     check_task(model)
     if type(batch) is not int or batch < 1:
         raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
     most = longest(model, length)
-    texts, kind = check_texts(model, texts), kind_of(model).answers
-    encoded = encoded_for(model, texts, length, settings)
+    texts, how = check_texts(model, texts), model.task.optioned(options or {}).how
+    encoded, kind = encoded_for(model, texts, length, settings, how), how.answers
     labels = list(model.labels or ())
     parts = encoded.parts
     if type(kind).answer is not answers.Kind.answer:  # it runs the model more than once

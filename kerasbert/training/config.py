@@ -236,6 +236,11 @@ class FinetuneConfig(LabelledConfig):
     text_b_column: str | None = option(None, "column of the text b in your files", metavar="NAME")
     label_column: str | None = option(None, "column of the label in your files", metavar="NAME")
     language: str | None = option(None, "of the texts, for a model that reads it (XLM)", metavar="NAME")
+    prefix: str | None = option(
+        None,
+        "in front of every source, of a task that writes: 'translate English to German: '",
+        python="The option `prefix` of the task's kind",
+    )
     layers: str | None = option(
         None,
         "what the head reads: the last layer, embeddings, sum4 or concat4 of the last four, or a learnt mix of all",

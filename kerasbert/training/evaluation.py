@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from kerasbert.tasks import predict
@@ -16,6 +17,7 @@ def evaluate(
     batch: int = predict.BATCH,
     split: str | None = None,
     language: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Metrics of a fine-tuned model.
 
@@ -27,6 +29,7 @@ def evaluate(
         batch: int, texts at once.
         split: "train", "dev" or "test", where another part of the data is wanted.
         language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
+        options: of the task's kind, over those of its training, such as {"beams": 4} of a generation.
 
     Returns:
         {"task", "rows": what was measured on, "examples", "truncated": texts that lost their end, "length", "metrics":
@@ -39,11 +42,11 @@ def evaluate(
     """
     model = predict.together(model)
     predict.check_task(model)
-    task = model.task
+    task = model.task.optioned(options or {})
     rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)
     longest = predict.longest(model, length)
     what = "" if sys.stderr.isatty() else None  # there is no `quiet` to ask
-    encoded = predict.encoded_rows(model, rows.texts, length, {"language": language}, what)
+    encoded = predict.encoded_rows(model, rows.texts, length, {"language": language}, what, task.how)
     outputs = predict.outputs_of(model, encoded, longest, batch)
     return {
         "task": task.name,

@@ -81,6 +81,7 @@ class FineTuning(Job):
             language=config.language
         )
         self.changes, options = parted(config.changes)
+        options |= {} if config.prefix is None else {"prefix": config.prefix}
         self.changes |= {"lora.rank": config.lora} if config.lora else {}
         self.changes |= {"adapters.width": config.adapters} if config.adapters else {}
         task = dataclasses.replace(task.optioned(options), layers=config.layers or task.layers)

@@ -180,7 +180,10 @@ class OneOfSeveral(FineTuning):
 
     def __init__(self, called: str, model: Any, task: str | Task, data: Any, config: TasksConfig):
         self.called, self.judged = called, f"{called}, dev"
-        super().__init__(model, task, data, config)
+        try:
+            super().__init__(model, task, data, config)
+        except InputError as error:
+            raise InputError(f"{called}: {error}") from error
 
     def begun(self, task):
         whole = super().begun(task)

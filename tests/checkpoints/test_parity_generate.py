@@ -12,6 +12,7 @@ import kerasbert as kb
 from kerasbert import registry
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
+from kerasbert.inputs import SHIFTED
 from tests.checkpoints.theirs import close, make, parity, run, same_after_export
 
 T5 = "T5ForConditionalGeneration"
@@ -160,6 +161,27 @@ def test_gpt2s_classifier_reads_the_last_real_token(tmp_path):
     encoder = same_after_export(their, inputs, tmp_path)
     assert {name: value.shape for name, value in encoder.heads["classifier"].items()} == {"kernel": (15, 3)}
     close(kb.load(tmp_path / "ours")(inputs)["logits"], run(their, inputs).logits)
+
+
+@parity
+def test_barts_classifier_reads_the_decoders_last_real_token(tmp_path):
+    """Theirs reads the vector at the source's last </s>; its decoder is given the source, that </s> first."""
+    labels = {"id2label": {0: "a", 1: "b", 2: "c"}, "label2id": {"a": 0, "b": 1, "c": 2}, "eos_token_id": 2}
+    their = make("BartForSequenceClassification", bart(**BART_SIZES[0]) | labels | {"pad_token_id": 1})
+    inputs = batch(BART_SIZES[0]["vocab_size"], two=False)
+    ids, mask = inputs["token_ids"], inputs["padding_mask"]
+    ids[:] = np.where(ids < 4, 4, ids)
+    ids[np.arange(len(ids)), mask.sum(axis=1) - 1] = 2
+    ids[mask == 0] = 1
+    their.save_pretrained(tmp_path / "theirs")
+    kb.import_checkpoint(tmp_path / "theirs", out=tmp_path / "ours")
+    model, read = kb.load(tmp_path / "ours"), {name: inputs[name] for name in ("token_ids", "padding_mask")}
+    close(model(read | {"decoder_token_ids": SHIFTED.graph(read)})["logits"], run(their, inputs).logits)
+    made = SHIFTED.make({"token_ids": ids[1, : mask[1].sum()].tolist()})
+    assert made == SHIFTED.graph(read)[1, : mask[1].sum()].numpy().tolist()
+    kb.export_checkpoint(tmp_path / "ours", tmp_path / "back", target="hf")
+    again = type(their).from_pretrained(tmp_path / "back").eval()
+    close(run(again, inputs).logits, run(their, inputs).logits)
 
 
 def test_an_activation_that_is_none_is_refused(tmp_path):

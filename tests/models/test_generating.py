@@ -195,9 +195,8 @@ def test_what_reads_one_stack_refuses_two_in_one_line(directory, tmp_path):
     )
 
 
-def test_gpt2_has_no_objective_of_its_own_yet():
-    with pytest.raises(InputError, match="gpt2 has no pretraining objective of its own: name one"):
-        registry.family("gpt2").objective_or(None)
+def test_an_objective_may_be_another_familys():
+    assert registry.family("gpt2").objective_or(None) == "causal_lm"
     assert registry.family("gpt2").objective_or("masked_lm") == "masked_lm"
 
 

@@ -24,7 +24,7 @@ SIZE = {
     "blocks.layers": 1,
     "dropout": 0.0,
 }
-TOKENS = ("mlm", "sbo", "wso")  # losses whose targets are tokens of the text
+TOKENS = ("mlm", "sbo", "wso", "lm")  # losses whose targets are tokens of the text
 
 
 def family_of(objective: str) -> registry.Family | None:

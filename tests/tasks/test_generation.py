@@ -6,11 +6,13 @@ import pytest
 import kerasbert as kb
 from kerasbert import answers, inputs
 from kerasbert.answers.generation import WRITTEN, Generation
+from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.tasks import text_metrics
 from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import encode_texts, training_batches
-from kerasbert.tasks.task import find_task
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import find_task, read_rows
 from tests import tiny
 
 TINY = {name: value for name, value in tiny.SPEC.items() if name != "embeddings.positions"}
@@ -34,7 +36,7 @@ def test_rows_of_two_stacks_by_hand():
     assert row.about.target == [cls, *ids("runs cat"), sep]
     assert row.values[WRITTEN.name] == [pad, cls, *ids("runs cat")]
     (other,) = kind(prefix="very ").rows(tokenizer, ROWS[0][:1], 32)
-    assert kind().prompt(row).values == other.values
+    assert kind().prompt(row, 0).values == kind().prompt(other, 0).values
     assert WRITTEN.name not in other.values
 
 
@@ -48,7 +50,7 @@ def test_rows_of_a_decoder_alone_by_hand():
     assert row.about.prompt == 2
     (asked,) = how.rows(tokenizer, ROWS[1][:1], 7)
     assert asked.token_ids == ids("sad .")
-    assert how.prompt(row).token_ids == asked.token_ids
+    assert how.prompt(row, 0).token_ids == asked.token_ids
     (long,) = how.rows(tokenizer, ("the cat runs",), 7)
     assert long.truncated
     assert long.token_ids == ids("the cat .")
@@ -121,7 +123,57 @@ def test_what_cannot_write_is_refused(tmp_path):
     with pytest.raises(InputError, match="row 1: source is empty, expected a text to write from"):
         kb.finetune(model, "generation", [ROWS[0], (" ", "x")] * 20, out=tmp_path / "run")
     with pytest.raises(
-        InputError, match="t5 is an encoder-decoder.*no classification is learned with it, generation is"
+        InputError, match="t5 is an encoder-decoder .seq2seq.: it writes texts and gives no classification, take"
     ):
         kb.finetune(model, "classification", ROWS * 20, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_options_of_a_call_are_checked(tmp_path, capsys):
+    how = kind(beams=4, target_length=7)
+    assert (how.decoding.beams, how.decoding.max_new_tokens) == (4, 7)
+    with pytest.raises(InputError, match="no option of a generation 'beam'. Nearest: 'beams'"):
+        kind(beam=4)
+    with pytest.raises(InputError, match="beams is 2 and temperature, top_k or top_p is given"):
+        kind(beams=2, top_k=3)
+    encoder = kb.build("bert/tiny", **tiny.SPEC)
+    encoder.tokenizer = tiny.tokenizer()
+    kb.save(encoder, tmp_path / "bert")
+    tiny.labelled(tmp_path / "rows.tsv")
+    finetune = ["finetune", tmp_path / "bert", "--data", tmp_path / "rows.tsv", "--out", tmp_path / "run", "--task"]
+    for task, wrong, message in (
+        ("classification", ["--prefix", "x: "], "no option of a classification 'prefix'"),
+        ("translation", ["--prefix", "x: "], "bert is an encoder, which writes no text"),
+        ("translation", ["--set", "task.beams=0"], "beams must be a whole number of at least 1. Received: 0"),
+    ):
+        assert main([*map(str, finetune), task, *wrong]) == 2
+        assert message in capsys.readouterr().err
+    model = TaskModel(encoder, find_task("classification").optioned({}))
+    with pytest.raises(InputError, match="no option of a classification 'prefix'"):
+        kb.predict(model, ["the cat"], options={"prefix": "x: "})
+    model = kb.build("t5/small", **TINY)
+    for options, message in (({"beams": 81}, "beams is 81, expected at most the vocabulary's 80 tokens"),):
+        with pytest.raises(InputError, match=message):
+            TaskModel(model, find_task("generation").optioned(options))
+    gpt2 = kb.build("gpt2/small", **{**tiny.SPEC, "embeddings.vocabulary": 80})
+    with pytest.raises(InputError, match="target_length is 64, expected at most the model's 32 positions"):
+        TaskModel(gpt2, find_task("generation"))
+
+
+def test_glue_becomes_text(tmp_path):
+    """Raffel et al., 2020, appendix D."""
+    rows = {
+        "sst2": ("sentence\tlabel\na film\t1\n", ("a film", "positive"), "sst2 sentence: "),
+        "rte": ("sentence1\tsentence2\tlabel\na\tb\tentailment\n", ("sentence1: a sentence2: b", "entailment"), "rte "),
+        "stsb": ("sentence1\tsentence2\tscore\na\tb\t3.27\n", ("sentence1: a sentence2: b", "3.2"), "stsb "),
+        "mnli": ("sentence1\tsentence2\tgold_label\na\tb\tneutral\n", ("hypothesis: b premise: a", "neutral"), "mnli "),
+    }
+    for name, (content, wanted, prefix) in rows.items():
+        path = tmp_path / f"{name}.tsv"
+        path.write_text(content)
+        task = find_task(f"text_to_text/{name}")
+        assert (read_rows(task, path).texts, task.options["prefix"]) == ([wanted], prefix)
+        assert read_rows(task, path, targets=False).texts
+    path.write_text(rows["mnli"][0].replace("neutral", "maybe"))
+    with pytest.raises(InputError, match=r"mnli.tsv, line 2: label 'maybe', expected one of entailment, neutral"):
+        read_rows(task, path)

@@ -1,0 +1,80 @@
+"""Language models: the loss of the tokens that a model writes, and the next token of a text (Radford et al., 2018, 2019)."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import tensorflow as tf
+from keras import ops
+
+from kerasbert.data.packing import PACKINGS
+from kerasbert.errors import InputError
+from kerasbert.objectives.base import Objective
+from kerasbert.objectives.lm_loss import lm_sums
+from kerasbert.registry import register_objective
+
+
+class LanguageModeling(Objective):
+    """Cross-entropy of the tokens that a model writes: `labels` int32 [B, T] and `weights` float32 [B, T] of a batch.
+
+    The model has `scaled` and `output_rows`: its logits are products of the one with the rows of the other.
+    """
+
+    packing = "stream"
+    targets = "next tokens"
+    scales: Mapping[str, float] = MappingProxyType({"lm": 1.0})
+    token_losses = ("lm",)
+
+    @classmethod
+    def check(cls, settings, records):
+        name = records.manifest["settings"]["packing"]
+        if PACKINGS[name].pairs or PACKINGS[name].feature:
+            raise InputError(
+                f"records {records.directory} are packed as {name!r}, and the objective takes rows of one text: make them "
+                f"again with --packing {cls.packing}"
+            )
+
+    @classmethod
+    def predictions(cls, settings, length, tokens=None):
+        return 0 if tokens is None else tokens  # no logits are kept
+
+    def heads(self, encoder):
+        if not hasattr(encoder, "output_rows"):
+            raise InputError(
+                f"{type(encoder).__name__} writes no tokens, and this objective is for models that do: choose another "
+                "(--objective)"
+            )
+        return {}, {}
+
+    def counts(self, batch):
+        return {"lm": ops.sum(batch["weights"])}
+
+    def losses(self, batch, training=True):
+        body, labels = self.model.body, batch["labels"]
+        x = self.model(batch, training=training)["sequence"][:, : labels.shape[1]]
+        nats, right = lm_sums(body.scaled(x), body.output_rows, labels, batch["weights"])
+        return {"lm": nats, "lm/accuracy": right}
+
+
+class CausalLM(LanguageModeling):
+    """Each token of a row from those before it, the first excepted.
+
+    Documents follow one another in a row with a separator between them, and see what stands before them, as in GPT-2.
+    """
+
+    def heads(self, encoder):
+        if not getattr(encoder.spec.attention, "causal", False):
+            raise InputError(
+                f"{type(encoder).__name__} is no decoder (attention.causal), and its tokens would see what they predict: "
+                "choose another objective (--objective)"
+            )
+        return super().heads(encoder)
+
+    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+        """token_ids [B, S]; labels, weights [B, S - 1]; row [B]. Nothing real sees the padding behind it: there is no mask."""
+        ids, total = features["token_ids"], tf.reduce_sum(features["segment_lengths"], axis=1, keepdims=True)
+        real = tf.range(1, ids.shape[1])[None] < total
+        return {"token_ids": ids, "labels": ids[:, 1:], "weights": tf.cast(real, tf.float32), "row": features["row"]}
+
+
+register_objective("causal_lm", CausalLM)
