@@ -48,6 +48,11 @@ def is_pair(model: Any) -> bool:
     return bool(task and task.pair)
 
 
+def read_of_texts(built: Any) -> list[inputs.Input]:
+    """What a model's programs on a phone read of texts; the number of a text in its call (axes "B") the runtime counts itself."""
+    return [each for each in inputs.used(predict.declared(built), predict.settings_of(built)) if each.axes != "B"]
+
+
 def about(
     built: Any,
     signatures: Mapping[int, str] | Sequence[Signature],
@@ -64,9 +69,9 @@ def about(
     Raises:
         InputError: an input that a phone cannot fill, or a maker that is not registered.
     """
-    kind, task = kind_of(built).answers, getattr(built, "task", None)
-    numbers, reads = predict.settings_of(built), []
-    for each in inputs.used(predict.declared(built), numbers):
+    kind, task, reads = kind_of(built).answers, getattr(built, "task", None), []
+    declared = read_of_texts(built)
+    for each in declared:
         theirs = mediapipe.INPUTS[each.name] if target == "mediapipe" else each.name
         choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
         default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
@@ -75,7 +80,7 @@ def about(
         filled = (each.filled_by, each.setting, choices, default)
         reads.append(Reads(each.name, theirs, each.axes, each.dtype, pad, *filled))
         reads[-1].declared()
-    makers = [each.make for each in inputs.used(predict.declared(built), numbers) if each.filled_by == "maker"]
+    makers = [each.make for each in declared if each.filled_by == "maker"]
     plugins = (registry.plugin_of(brought) for brought in (kind, *makers))
     if isinstance(signatures, Mapping):
         outputs = {kind.output: kind.output}

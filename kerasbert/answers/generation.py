@@ -103,11 +103,6 @@ class GenerationKind(Kind):
         return "prefill" if self.one_row else "encode"
 
     @property
-    def decoding(self) -> Decoding:
-        """How it writes."""
-        return Decoding(max_new_tokens=self.target_length)
-
-    @property
     def target_length(self) -> int:
         return self.options["target_length"]
 

@@ -10,6 +10,7 @@ from kerasbert.answers.base import softmax
 from kerasbert.answers.decoding import Decoding
 from kerasbert.errors import InputError
 from kerasbert.mobile.quantize.schemes import SCHEMES
+from kerasbert.mobile.subject import read_of_texts
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 
@@ -56,7 +57,7 @@ def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, 
     end, most, alone = tokenizer.sep_id, kind.target_length, kind.one_row
     start = end if alone else kind.start_of(tokenizer)
     decoding = Decoding(max_new_tokens=most)
-    declared, settings = inputs.used(predict.declared(model), predict.settings_of(model)), predict.settings_of(model)
+    declared, settings = read_of_texts(model), predict.settings_of(model)
 
     @tf.function
     def write(batch):

@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert import inputs
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names as weight_names
 from kerasbert.mobile.generation import agreement, programs, tables
 from kerasbert.mobile.quantize import forms
 from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
 from kerasbert.mobile.runtime import load
-from kerasbert.mobile.subject import Texts, about, cases_of
+from kerasbert.mobile.subject import Texts, about, cases_of, read_of_texts
 from kerasbert.mobile.tflite import buckets, repack, weights
 from kerasbert.storage import files
 from kerasbert.tasks import predict
@@ -62,12 +61,16 @@ def compress(
     if lengths == buckets.ANY:
         raise InputError("lengths is 'any' and the model writes texts, expected numbers of tokens of the source")
     kind, task = kind_of(model).answers, model.task
+    if kind.decoding.coverage_penalty:
+        raise InputError(
+            f"coverage_penalty is {kind.decoding.coverage_penalty}, expected 0: the steps of a .tflite do not say what they "
+            "attend to"
+        )
     row = buckets.choose(predict.positions(model), "mediapipe", length, None, task.length)[0]
     if length is None and lengths:
         row = max(lengths)
     sources, places = _sizes(kind, row, lengths)
-    declared = inputs.used(predict.declared(model), predict.settings_of(model))
-    found = programs.programs(model.body, kind.reader, declared, sources, places)
+    found = programs.programs(model.body, kind.reader, read_of_texts(model), sources, places)
     cases, _, source = cases_of(model, False, texts, data, sources[-1], COMPARED)
     begun = about(
         model,

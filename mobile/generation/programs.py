@@ -108,7 +108,7 @@ def programs(
 def _positions(token_ids: Any) -> Any:
     """0, 1, ... [1, S], by an operator that the converter does not compute.
 
-    Of known positions it would keep what they give: rows of a table in float beside the table in int8, or T5's distances, [N, S, S].
+    Of known positions it would keep what they give: rows of a table in float beside the table in int8, T5's distances [N, S, S].
     """
     from keras import ops
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from kerasbert import checkpoints, registry, report
 from kerasbert.errors import InputError
-from kerasbert.mobile.tflite import repack
+from kerasbert.mobile import mediapipe
 from kerasbert.mobile.runtime import load as load_runtime
+from kerasbert.mobile.tflite import repack
 from kerasbert.quickstart import measure as processes
 from kerasbert.storage import files
 from kerasbert.tasks import predict

@@ -193,7 +193,7 @@ class Runner:
         outputs: list[Any] = [None] * len(rows)
         # by length: a change of length costs 0.2-0.6 ms
         for place in sorted(range(len(rows)), key=lambda place: rows[place].length):
-            outputs[place] = self._row(rows[place], settings)
+            outputs[place] = self._row(rows[place], settings, place)
         return outputs
 
     def _parts(self, texts: Any) -> list[Parts]:
@@ -220,14 +220,18 @@ class Runner:
         arrays = inputs.arrays(self._reads, [row], length, settings=settings)
         return length, {self._names.get(name, name): array for name, array in arrays.items()}
 
-    def _row(self, row: Row, settings: dict[str, int] | None = None) -> np.ndarray:
-        """One row, at most `lengths[-1]` tokens -> float32 [C], or [S, C] of its tokens."""
+    def _row(self, row: Row, settings: dict[str, int] | None = None, number: int = 0) -> np.ndarray:
+        """One row, at most `lengths[-1]` tokens -> float32 [C], or [S, C] of its tokens.
+
+        Args:
+            number: int, of the row in its call, which drawn tokens depend on.
+        """
         used = row.length
         with one_line(self.path, "run"):
             length, arrays = self._arrays(row, self._usual if settings is None else settings)
             with self._turn:
                 if self.writer is not None:
-                    return self.writer.write(row, arrays, length)
+                    return self.writer.write(row, arrays, length, number)
                 outputs = self.model.run(length, arrays)
         tokens = length if self.kind.per_token else 1
         if len(outputs) != (self._width or max(1, len(outputs) // tokens)) * tokens:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.export.bundle import LOGITS, MAX_WIDTH, STEP, Bundle
+from kerasbert.export.bundle import LOGITS, MAX_WIDTH, STEP, Bundle, Signature
 from kerasbert.mobile.runtime.quiet import unheard
 
 Shape = tuple[int, ...]
+Tensors = dict[str, tuple[Shape, Any]]  # name -> (shape, type)
 
 
 class Buffers:
@@ -119,67 +120,54 @@ def check(model: Any, bundle: Bundle, path: Path) -> None:
     Raises:
         InputError: a signature, input or output is not there or has another shape or type.
     """
-    found, steps = model.get_signature_list(), bundle.of("decode_step")
-    fixed: dict[str, tuple] = {}
-    reads, longest = next(iter(bundle.reading.values())).role, bundle.lengths[-1]
+    fixed: Tensors = {}
+    largest: Tensors = {}
     for length, signature in bundle.reading.items():
-        inputs, outputs = _sides(model, found, signature, path)
-        wanted = {
-            each.signature: (tuple(length if axis == "S" else 1 for axis in each.axes), np.dtype(each.dtype).type)
-            for each in bundle.inputs
-        }
+        inputs, largest = _sides(model, signature, path)
+        wanted = {}
+        for each in bundle.inputs:
+            shape = tuple(length if axis == "S" else 1 for axis in each.axes)
+            wanted[each.signature] = (shape, np.dtype(each.dtype).type)
         _same(path, signature.name, inputs, wanted)
-        if length == longest:
-            largest = outputs
-        if reads == "encode":
-            fixed = fixed or outputs
-            _same(path, signature.name, outputs, fixed)
-    widths = set()
-    for places, signature in steps.items():
-        inputs, outputs = _sides(model, found, signature, path)
-        width = outputs.pop(signature.outputs[LOGITS], ((0, 0), None))
-        widths.add(width)
-        _same(path, signature.name, inputs, {**dict.fromkeys(STEP, ((1,), np.int32)), **fixed, **outputs})
-        if not all(len(shape) == 4 and shape[2] == places and kind is np.float32 for shape, kind in outputs.values()):
-            raise InputError(
-                f"{path}: the signature {signature.name!r:.40} has a state without {places} places. Write the file again"
-            )
-        if reads == "prefill":
-            first = {part: ((*shape[:2], longest, shape[3]), kind) for part, (shape, kind) in outputs.items()}
+        if signature.role == "encode":
+            fixed = fixed or largest
+            _same(path, signature.name, largest, fixed)
+    logits: Any = None
+    for places, signature in bundle.of("decode_step").items():
+        inputs, moving = _sides(model, signature, path)
+        given = moving.pop(signature.outputs[LOGITS])
+        logits = logits or given
+        if len(given[0]) != 2 or not 1 <= given[0][1] <= MAX_WIDTH:
+            raise _wrong(path, signature.name, LOGITS, given, "[1, V]")
+        _same(path, signature.name, {LOGITS: given}, {LOGITS: ((1, logits[0][1]), np.float32)})
+        for part, (shape, kind) in moving.items():
+            if len(shape) != 4 or shape[2] != places or kind is not np.float32:
+                raise _wrong(path, signature.name, part, (shape, kind), f"float32 of {places} places")
+        _same(path, signature.name, inputs, {**dict.fromkeys(STEP, ((1,), np.int32)), **fixed, **moving})
+        if not fixed:
+            longest = bundle.lengths[-1]
+            first = {part: ((*shape[:2], longest, shape[3]), kind) for part, (shape, kind) in moving.items()}
             _same(path, bundle.reading[longest].name, largest, first)
-    if len(widths) != 1 or not all(
-        shape[0] == 1 and 1 <= shape[-1] <= MAX_WIDTH and kind is np.float32 for shape, kind in widths
-    ):
-        raise InputError(
-            f"{path}: its steps give logits of {sorted(map(str, widths))!s:.80}, expected [1, V] alike. Write the file again"
-        )
 
 
-def _sides(
-    model: Any, found: Mapping[str, Any], signature: Any, path: Path
-) -> tuple[dict[str, tuple], dict[str, tuple]]:
-    """Inputs and outputs of a signature: name -> (shape, type)."""
-    if signature.name not in found:
-        raise InputError(
-            f"{path} has no signature {signature.name!r:.40}, which its bundle names. Write the file again"
-        )
-    runner = model.get_signature_runner(signature.name)
-    sides = runner.get_input_details(), runner.get_output_details()
-    inputs, outputs = (
-        {key: (tuple(map(int, one["shape_signature"])), one["dtype"]) for key, one in side.items()} for side in sides
-    )
-    if set(outputs) != set(signature.outputs.values()):
-        said = ", ".join(sorted(signature.outputs.values()))
-        raise InputError(
-            f"{path}: the signature {signature.name!r:.40} gives {', '.join(sorted(outputs))!s:.100}, its bundle says {said!s:.100}. Write the file again"
-        )
-    return inputs, outputs
+def _sides(model: Any, signature: Signature, path: Path) -> tuple[Tensors, Tensors]:
+    """Inputs and outputs of a signature."""
+    if signature.name not in model.get_signature_list():
+        raise _wrong(path, signature.name, "signature", "absent", "what its bundle names")
+    runner, sides = model.get_signature_runner(signature.name), []
+    for side in (runner.get_input_details(), runner.get_output_details()):
+        sides.append({key: (tuple(map(int, one["shape_signature"])), one["dtype"]) for key, one in side.items()})
+    _same(path, signature.name, dict.fromkeys(sides[1], True), dict.fromkeys(signature.outputs.values(), True))
+    return sides[0], sides[1]
 
 
-def _same(path: Path, name: str, found: dict[str, tuple], wanted: dict[str, tuple]) -> None:
+def _same(path: Path, name: str, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     if found != wanted:
         part = min(key for key in {**found, **wanted} if found.get(key) != wanted.get(key))
-        raise InputError(
-            f"{path}: the signature {name!r:.40} has {part!r:.40} {found.get(part, 'not')!s:.60}, what goes with it has "
-            f"{wanted.get(part, 'nothing')!s:.60}. Write the file again"
-        )
+        raise _wrong(path, name, part, found.get(part, "absent"), wanted.get(part, "absent"))
+
+
+def _wrong(path: Path, name: str, part: str, found: Any, wanted: Any) -> InputError:
+    return InputError(
+        f"{path}: in the signature {name!r:.40} {part!r:.40} is {found!s:.60}, expected {wanted!s:.60}. Write the file again"
+    )

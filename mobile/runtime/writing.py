@@ -33,16 +33,18 @@ class Writer:
         self.inputs: dict[int, State] = {}  # places -> the inputs of a step beside its state
         self.blank: dict[int, State] = {}  # places -> a state of zeros
 
-    def write(self, row: Row, arrays: dict[str, np.ndarray], length: int) -> np.ndarray:
+    def write(self, row: Row, arrays: dict[str, np.ndarray], length: int, number: int = 0) -> np.ndarray:
         """What is written for a row: [score, ids], float32 [1 + T], padded with the end.
 
         Args:
-            arrays: what reads takes. length: its bucket.
+            arrays: what the program that reads takes. length: its bucket. number: of the text in its call.
         """
-        decoding = self.kind.decoding
         end = self.tokenizer.sep_id
         with _Text(self, row, arrays, length) as text:
-            ids, score = search(text, text.prompt[-1], len(text.prompt) - 1, decoding, end_id=end, prompt=text.prompt)
+            told = {"end_id": end, "row": number, "prompt": text.prompt}
+            ids, score = search(text, text.prompt[-1], len(text.prompt) - 1, self.kind.decoding, **told)
+        if not np.isfinite(score):
+            raise ValueError(f"logits that are not finite: {score}")
         padded = [*ids, *[end] * (self.kind.target_length - len(ids))]
         return np.array([score, *padded], np.float32)
 
