@@ -102,6 +102,13 @@ def about(
     )
 
 
+def sources(task: Any, texts: Sequence[Any]) -> list[Any]:
+    """What a file is asked of rows (`Rows.texts`): where it writes texts the first part of each, which is not the target."""
+    if task.how.answers.reader == "answer":
+        return answerable(task, texts)
+    return [text[0] if isinstance(text, tuple) else text for text in texts]
+
+
 def cases_of(
     model: Any,
     pair: bool,
@@ -118,7 +125,7 @@ def cases_of(
         if task is None:
             raise InputError(f"the model has no task to read {data} with: give texts instead")
         rows, told = measured(task, data, run=getattr(model, "directory", None))
-        cases = answerable(task, rows.texts)  # rows of pairs that train vectors have no target a text
+        cases = sources(task, rows.texts)  # rows of pairs that train vectors have no target a text
         return cases, rows.targets if len(cases) == len(rows.texts) else None, told
     kind, task = kind_of(model).answers, getattr(model, "task", None)
     if isinstance(texts, os.PathLike):

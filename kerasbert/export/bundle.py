@@ -343,12 +343,12 @@ def _check_types(settings: dict[str, Any]) -> None:
 def _check_values(bundle: Bundle) -> None:
     """What the fields say fits together; whether the model agrees, its interpreter tells."""
     lengths = [length for each in bundle.signatures for length in each.lengths.values()]
+    if not lengths or not all(1 <= length <= MAX_LENGTH for length in lengths):
+        raise ValueError(f"lengths {tuple(lengths)!s:.40}, expected some of 1 to {MAX_LENGTH}")
     roles = {each.role for each in bundle.signatures}
     roles = {"answer"} if "answer" in roles else roles
     for role in sorted(roles):
         _check_role(bundle, role)
-    if not all(1 <= length <= MAX_LENGTH for length in lengths):
-        raise ValueError(f"lengths {tuple(lengths)!s:.40}, expected some of 1 to {MAX_LENGTH}")
     if not bundle.reading or (roles != {"answer"} and (len(roles) != 2 or "decode_step" not in roles)):
         raise ValueError(f"roles {sorted(roles)!s:.80}, expected answer, or encode or prefill with decode_step")
     if len(set(bundle.labels)) < len(bundle.labels) or len(bundle.labels) > MAX_LENGTH:
@@ -370,7 +370,7 @@ def _check_role(bundle: Bundle, role: str) -> None:
     each = [signature for signature in bundle.signatures if signature.role == role]
     said = [signature.lengths.get(ROLES[role]) for signature in each]
     if None in said:
-        raise ValueError(f"a signature of {role} without a length of {ROLES[role]}")
+        raise ValueError(f"lengths of a signature of {role} without {ROLES[role]}")
     if bundle.any_length and (len(said) > 1 or role != "answer"):
         raise ValueError(f"{len(said)} signatures of any length, expected one")
     if len(set(said)) < len(said):

@@ -23,9 +23,9 @@ from kerasbert import answers
 from kerasbert.errors import InputError, install
 from kerasbert.export.bundle import MAX_WIDTH, Bundle, Reads
 from kerasbert.mobile.runtime import cache as caches
-from kerasbert.mobile.runtime import operators, programs
-from kerasbert.mobile.runtime.programs import Arrays, Buffers
+from kerasbert.mobile.runtime import operators
 from kerasbert.mobile.runtime.quiet import unheard, unheard_from_now_on
+from kerasbert.mobile.runtime.writing.programs import Arrays, Buffers, check_programs
 
 IN_MEMORY = ":memory"  # XNNPACK's name for a weight cache in an anonymous file
 
@@ -213,7 +213,7 @@ def check(model: Any, bundle: Bundle, path: Path) -> None:
         InputError: a signature, input or output is not there or has another shape or type.
     """
     if not bundle.answering:
-        programs.check(model, bundle, path)
+        check_programs(model, bundle, path)
         return
     found, kind = model.get_signature_list(), answers.find(bundle.kind).configured(bundle.options)
     for length, signature in bundle.answering.items():

@@ -2,9 +2,9 @@
 
 An encoder-decoder of 6 + 6 layers (T5's blocks, H 512, F 2,048, V 8,000, random weights) with a source of 64 tokens, int8, one
 thread. A step at the last of T cached places is timed, from ids to logits: by our runtime, by torch (dynamic int8, caches
-written in place: its best) and by ONNX Runtime (dynamic int8 per channel, caches swapped by IO binding), both of the same layers written
-out in torch. Rounds of the three are interleaved in one process without TensorFlow; of each the least and the median of the rounds
-are told, in wall-clock and in CPU time: on a machine that others use only the CPU times and the ratios mean something.
+written in place: its best) and by ONNX Runtime (dynamic int8 per channel, caches swapped by IO binding), both of the same layers
+written out in torch. Rounds of the three are interleaved in one process without TensorFlow; of each the least and the median of
+the rounds are told, in wall-clock and in CPU time: on a machine that others use, CPU times and ratios alone mean something.
 
     python -m tests.benchmarks.bench_generation [--file FILE.tflite] [--places 64 128 512]
 

@@ -1,6 +1,7 @@
 """Models that write, converted: the phone says what Python says."""
 
 import dataclasses
+import hashlib
 import json
 
 import numpy as np
@@ -11,7 +12,8 @@ from kerasbert.errors import InputError
 from kerasbert.export import bundle as bundles
 from kerasbert.mobile import compress
 from kerasbert.mobile.cli import main
-from kerasbert.mobile.generation import agreement, programs
+from kerasbert.mobile.generation import agreement, compression, programs
+from kerasbert.mobile.pipeline import ledger
 from kerasbert.mobile.pipeline.benchmark import benchmark
 from kerasbert.mobile.runtime import interpreters, load
 from kerasbert.mobile.tflite import repack
@@ -43,9 +45,13 @@ def writer(family, folder, **options):
     return model
 
 
+WRITINGS = {"t5": [{}, {"beams": 3}], "bart": [{"beams": 4, "repetition_penalty": 1.3, "min_new_tokens": 4}]}
+WRITINGS["gpt2"] = [{"temperature": 0.7, "top_k": 9, "seed": 2}]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch, capsys):
+def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
     model, (settings, lengths, places) = writer(family, tmp_path), FAMILIES[family]
     converted, seen = programs.converted, {}
     # one conversion for all forms
@@ -54,38 +60,63 @@ def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch, caps
     report = compress(model, "float32", out, texts=TEXTS[:8], **settings)
     assert (report["lengths"], report["places"], report["agreement"]) == (lengths, places, 1)
     assert len(repack.read(seen["float"]).subgraphs) == len(lengths) + len(places)
-    for options in ({}, {"beams": 3, "repetition_penalty": 1.3}, {"temperature": 0.7, "top_k": 9, "seed": 2}):
+    for options in WRITINGS[family]:
         model.task = model.task.optioned(options)
-        compress(model, "float32", out, texts=TEXTS[:2], overwrite=True, **settings)
-        wanted, runner = kb.predict(model, TEXTS, length=settings["length"]), load(out, cache=False)
-        found = runner(TEXTS)
+        _rewritten(out, out, options=dict(model.task.options))
+        wanted, found = kb.predict(model, TEXTS, length=settings["length"]), load(out, cache=False)(TEXTS)
         assert [each.text for each in found] == [each.text for each in wanted]
         np.testing.assert_allclose(
             [each.score for each in found], [each.score for each in wanted], rtol=1e-4, atol=1e-4
         )
         assert [each.truncated for each in found] == [each.truncated for each in wanted]
         assert len({each.text for each in found}) > 20
-    model.task = model.task.optioned({"temperature": None, "top_k": None, "repetition_penalty": 1.0, "beams": 1})
-    for form, least in (("fp16", 1), ("dynamic_int8", 0.9)):
-        file = tmp_path / f"{form}.tflite"
-        report = compress(model, form, file, texts=TEXTS[:8], min_agreement=least, **settings)
-        assert report["agreement"] >= least
-    sizes = {path.stem: path.stat().st_size for path in tmp_path.glob("*.tflite")}
-    assert sizes["dynamic_int8"] < sizes["fp16"] < sizes["float"]
+
+    # int8 and half precision, along what the float file writes
+    runner, small = load(out, cache=False), tmp_path / "int8.tflite"
+    for form, least in (("fp16", 0.99), ("dynamic_int8", 0.9)):
+        _rewritten(out, small, compression.made(model, (), form))
+        other, same = load(small, cache=False), []
+        for text in TEXTS[:20]:
+            (row,) = runner.kind.rows(runner.tokenizer, (text,), runner.bundle.longest)
+            ids = runner._row(row)[1:].astype(int).tolist()
+            same += list(runner.follow(row, ids).argmax(-1) == other.follow(row, ids).argmax(-1))
+        assert np.mean(same) >= least
+    assert small.stat().st_size < out.stat().st_size
 
     # a plain Interpreter, through numpy
     monkeypatch.setattr(interpreters, "_compiled", lambda *a: None)
-    plain = load(tmp_path / "dynamic_int8.tflite", cache=False)
+    plain = load(small, cache=False)
     assert plain.model.name.endswith("Interpreter")
     monkeypatch.undo()
-    runner = load(tmp_path / "dynamic_int8.tflite", cache=False)
-    assert plain(TEXTS[:4]) == runner(TEXTS[:4])
-    assert main(["run", str(tmp_path / "dynamic_int8.tflite"), TEXTS[0], "--json", "--no-cache"]) == 0
-    assert json.loads(capsys.readouterr().out) == runner(TEXTS[:1])[0].to_json()
-    assert main(["inspect", str(tmp_path / "dynamic_int8.tflite")]) == 0
-    assert f"decode_step_{places[-1]}" in capsys.readouterr().out
-    assert benchmark(tmp_path / "dynamic_int8.tflite", TEXTS[:2], rounds=1, cache=False)["p50_ms"] > 0
+    assert plain(TEXTS[:4]) == load(small, cache=False)(TEXTS[:4])
     _damaged(out)
+
+
+@pytest.mark.slow
+def test_the_command_line_on_a_file_that_writes(tmp_path, capsys):
+    model, out = writer("gpt2", tmp_path), str(tmp_path / "x.tflite")
+    kb.save(model, tmp_path / "run")
+    (tmp_path / "rows.tsv").write_text("source\ttarget\n" + "".join(f"{text}\tthe dog\n" for text in TEXTS[:6]))
+    options = ["--length", "36", "--lengths", "8", "--min-agreement", "0.8"]
+    assert main(["compress", str(tmp_path / "run"), "--out", out, "--data", str(tmp_path / "rows.tsv"), *options]) == 0
+    assert "6 texts (rows.tsv): agreement " in capsys.readouterr().out
+    assert main(["run", out, TEXTS[0], "--json", "--no-cache"]) == 0
+    assert json.loads(capsys.readouterr().out) == load(out, cache=False)(TEXTS[:1])[0].to_json()
+    assert main(["inspect", out, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["signatures"] == ["prefill_8", "prefill_16", "decode_step_16", "decode_step_32", "decode_step_36"]
+    assert benchmark(out, TEXTS[:2], rounds=1, cache=False)["p50_ms"] > 0
+    assert main(["compress", str(tmp_path / "run"), "--out", f"{out}2", "--target", "mediapipe", "--length", "24"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    task, rows = ledger.labelled(tmp_path / "run", str(tmp_path / "rows.tsv"))
+    assert ledger.measure(out, task, rows)["exact_match"] == 0
+
+
+def _rewritten(file, out, flatbuffer=None, **changes):
+    """A file with another bundle or flatbuffer."""
+    bundle = bundles.read(file)
+    data = flatbuffer or file.read_bytes()[: -len(bundle.to_zip())]
+    out.write_bytes(data + dataclasses.replace(bundle, digest=hashlib.sha256(data).hexdigest(), **changes).to_zip())
 
 
 def _damaged(file):
@@ -103,8 +134,7 @@ def _damaged(file):
         ((dataclasses.replace(first, name=others[0].name), *others, last), "'(padding_mask|token_ids)' is "),
     ):
         other = file.with_name("other.tflite")
-        data = file.read_bytes()[: -len(bundle.to_zip())]
-        other.write_bytes(data + dataclasses.replace(bundle, signatures=signatures).to_zip())
+        _rewritten(file, other, signatures=signatures)
         with pytest.raises(InputError, match=text):
             load(other, cache=False)(["the cat"])
 

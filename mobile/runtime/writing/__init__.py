@@ -8,7 +8,7 @@ import numpy as np
 from kerasbert.answers.search import search
 from kerasbert.export.bundle import LOGITS, Bundle
 from kerasbert.inputs import Row
-from kerasbert.mobile.runtime.programs import Programs
+from kerasbert.mobile.runtime.writing.programs import Programs
 
 State = dict[str, Any]
 

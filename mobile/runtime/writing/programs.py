@@ -112,7 +112,7 @@ class Arrays:
 Programs = Buffers | Arrays
 
 
-def check(model: Any, bundle: Bundle, path: Path) -> None:
+def check_programs(model: Any, bundle: Bundle, path: Path) -> None:
     """Compare the signatures of a file that writes with each other: what one gives another must take.
 
     Args:
