@@ -123,7 +123,7 @@ def _run(options: argparse.Namespace) -> None:
             line = model.kind.line(answer, shown)
         print(line, flush=True)  # who writes line by line waits for it
     if cut:
-        longest = model.lengths[-1]
+        longest = model.bundle.longest
         print(f"{cut} of {count} texts have more than {longest} tokens and are truncated", file=sys.stderr)
 
 

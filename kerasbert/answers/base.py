@@ -32,6 +32,8 @@ class Kind:
         columns: the fields of an answer that a table gets.
         inputs: what the network reads beside the family's inputs; `rows` fills them.
         since: int, the first format of bundles that knows it; new kinds leave it at 3.
+        reader: str, the role of the signatures that read a text (`export.bundle.ROLES`): "answer", which is all; else what it
+            gives goes into the steps by which a text is written.
         lists: numbers of the parts of an input that may be a list of texts, such as words or choices.
         asked: how many of a training row's parts, the first ones, an input of a prediction has; None for all of them.
         defaults: its options, json values by name, and what holds without them; a task says others (`Task.options`).
@@ -47,6 +49,7 @@ class Kind:
     columns: tuple[str, ...] = ("labels",)
     inputs: tuple[Input, ...] = ()
     since = 3
+    reader = "answer"
     lists: tuple[int, ...] = ()
     asked: int | None = None
     defaults: Mapping[str, Any] = MappingProxyType({})

@@ -99,6 +99,10 @@ class GenerationKind(Kind):
         return not self.options["start"]
 
     @property
+    def reader(self) -> str:
+        return "prefill" if self.one_row else "encode"
+
+    @property
     def target_length(self) -> int:
         return self.options["target_length"]
 

@@ -6,6 +6,11 @@ look from the end. (MediaPipe finds the vocabulary and the labels by the same co
 `bundle.json` has a format. 1 and 2 (of any length) know classifications, regressions and vectors of the three inputs of BERT;
 files that need no more are still written so, for every runtime. Format 3 says the kind, what the network reads (`Reads`),
 signatures with a role (`Signature`), assets of the family, the plug-in that brings the kind, and the least runtime.
+
+A kind is answered by one program of the role `answer`, or a text is written by two: `encode` (or, of a decoder alone, `prefill`)
+reads it, `decode_step` gives the logits of the next token, and arrays that go into the next step under the names that they came
+out by (`layers.cache`): what `encode` gives stays as it is from step to step, what `prefill` gives are the first places of what a
+step changes. Beside them a step reads `token_ids` [1], the token at one place, and `column` [1], that place.
 """
 
 import dataclasses
@@ -23,7 +28,10 @@ from kerasbert.storage.zips import MAX_BYTES, digest, pack, unpack
 
 __all__ = ["MAX_BYTES", "Bundle", "Reads", "Signature", "digest", "pack", "read", "unpack"]
 FORMATS = (1, 2, 3)
-ROLES = ("answer", "encode", "prefill", "decode_step")  # only the first is run by this runtime
+ROLES = {"answer": "S", "encode": "S", "prefill": "P", "decode_step": "T"}
+"""Role of a signature -> the axis of its buckets: tokens of a text, of a prompt, places of a text that is written."""
+STEP = ("token_ids", "column")  # what a step reads beside its state
+LOGITS = "logits"
 # The first ai-edge-litert that computes a file rightly: 2.0.2 to 2.1.2 get int8 activations wrong, by up to .7 of probability.
 LITERT = {"static_int8": "2.1.3", "full_int8": "2.1.3"}
 PACKAGE = "ai-edge-litert"
@@ -76,7 +84,7 @@ class Signature:
 
     Args:
         role: str, one of ROLES. name: str, in the .tflite.
-        lengths: axis -> tokens that it takes; of a bundle of any length the most.
+        lengths: axis -> tokens that it takes; of a bundle of any length the most. That of ROLES tells it from others of its role.
         outputs: our name of an output -> the signature's.
     """
 
@@ -131,16 +139,30 @@ class Bundle:
     parts: tuple[str, ...] = ()
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    def of(self, role: str) -> dict[int, Signature]:
+        """Length in tokens -> the signature of a role for it; ascending."""
+        found = {each.lengths[ROLES[role]]: each for each in self.signatures if each.role == role}
+        return dict(sorted(found.items()))
+
     @functools.cached_property
     def answering(self) -> dict[int, Signature]:
         """Length in tokens -> the signature that answers texts of it; ascending."""
-        found = {each.lengths["S"]: each for each in self.signatures if each.role == "answer"}
-        return dict(sorted(found.items()))
+        return self.of("answer")
+
+    @functools.cached_property
+    def reading(self) -> dict[int, Signature]:
+        """Length in tokens -> the signature that reads texts of it, to answer them or for the steps; ascending."""
+        return self.answering or self.of("encode") or self.of("prefill")
 
     @functools.cached_property
     def lengths(self) -> tuple[int, ...]:
         """The buckets' lengths in tokens, ascending; the last is the longest text's."""
-        return tuple(self.answering)
+        return tuple(self.reading)
+
+    @functools.cached_property
+    def longest(self) -> int:
+        """Tokens of the longest row: of a text, or of a prompt and what is written after it."""
+        return max(self.of("decode_step")) if self.of("prefill") else self.lengths[-1]
 
     def signature(self, length: int) -> str:
         """The name of the signature that runs a length."""
@@ -270,7 +292,7 @@ def _from_3(settings: dict[str, Any], where: str) -> None:
     settings["signatures"] = tuple(_made(Signature, row) for row in settings["signatures"])
     for each in settings["signatures"]:
         if each.role not in ROLES:
-            error = unknown("role of a signature", each.role[:40], ROLES, ", ".join(ROLES))
+            error = unknown("role of a signature", each.role[:40], list(ROLES), ", ".join(ROLES))
             raise InputError(f"{where}: {error}: install the kerasbert that wrote it")
     if settings["kind"] in answers.KINDS:
         settings["kind"] = answers.find(settings["kind"]).name
@@ -321,16 +343,14 @@ def _check_types(settings: dict[str, Any]) -> None:
 def _check_values(bundle: Bundle) -> None:
     """What the fields say fits together; whether the model agrees, its interpreter tells."""
     lengths = [length for each in bundle.signatures for length in each.lengths.values()]
-    said = [each.lengths.get("S") for each in bundle.signatures if each.role == "answer"]
-    if not said or None in said or not all(1 <= length <= MAX_LENGTH for length in lengths):
+    if not lengths or not all(1 <= length <= MAX_LENGTH for length in lengths):
         raise ValueError(f"lengths {tuple(lengths)!s:.40}, expected some of 1 to {MAX_LENGTH}")
-    if bundle.any_length and len(said) > 1:
-        raise ValueError(f"{len(said)} signatures of any length, expected one")
-    if len(set(said)) < len(said):
-        raise ValueError(f"two signatures of one length {said!s:.40}")
-    outputs = [each.outputs for each in bundle.answering.values()]
-    if not outputs[0] or any(one != outputs[0] for one in outputs):
-        raise ValueError("signatures with different outputs or none, expected the same of all that answer")
+    roles = {each.role for each in bundle.signatures}
+    roles = {"answer"} if "answer" in roles else roles
+    for role in sorted(roles):
+        _check_role(bundle, role)
+    if not bundle.reading or (roles != {"answer"} and (len(roles) != 2 or "decode_step" not in roles)):
+        raise ValueError(f"roles {sorted(roles)!s:.80}, expected answer, or encode or prefill with decode_step")
     if len(set(bundle.labels)) < len(bundle.labels) or len(bundle.labels) > MAX_LENGTH:
         raise ValueError(f"{len(bundle.labels)} labels, of which {len(set(bundle.labels))} differ")
     if bundle.litert and not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}", bundle.litert):
@@ -343,6 +363,22 @@ def _check_values(bundle: Bundle) -> None:
     for names in ([each.name for each in bundle.inputs], [each.signature for each in bundle.inputs]):
         if len(set(names)) < len(names) or not names:
             raise ValueError(f"inputs {names!s:.80}, expected some, each once")
+
+
+def _check_role(bundle: Bundle, role: str) -> None:
+    """The signatures of one role differ in their length alone."""
+    each = [signature for signature in bundle.signatures if signature.role == role]
+    said = [signature.lengths.get(ROLES[role]) for signature in each]
+    if None in said:
+        raise ValueError(f"lengths of a signature of {role} without {ROLES[role]}")
+    if bundle.any_length and (len(said) > 1 or role != "answer"):
+        raise ValueError(f"{len(said)} signatures of any length, expected one")
+    if len(set(said)) < len(said):
+        raise ValueError(f"two signatures of one length {said!s:.40}")
+    if not each[0].outputs or any(one.outputs != each[0].outputs for one in each):
+        raise ValueError(f"signatures with different outputs or none, expected the same of all of the role {role}")
+    if role == "decode_step" and LOGITS not in each[0].outputs:
+        raise ValueError(f"a step that gives {', '.join(each[0].outputs)!s:.60}, expected {LOGITS} among them")
 
 
 def _check_input(each: Reads, length: int) -> None:

@@ -56,6 +56,16 @@ def choose(x: Any, index: Any) -> Any:
     return ops.take_along_axis(x, ops.reshape(index, (*index.shape, *(1,) * (len(x.shape) - 2))), axis=1)
 
 
+def look_up(table: Any, ids: Any) -> Any:
+    """Rows of a small learned table: [V, E], int [...] -> [..., E].
+
+    On TPU a one-hot contraction, as `pick`.
+    """
+    if not on_tpu():
+        return gather(table, ids)
+    return ops.matmul(ops.one_hot(ids, table.shape[0], dtype=table.dtype), table)
+
+
 def pick_by_contraction(x: Any, positions: Any) -> Any:
     """`pick` as a product with one-hot rows; exact, for each row has a single 1."""
     return ops.matmul(ops.one_hot(positions, x.shape[1], dtype=x.dtype), x)

@@ -25,6 +25,7 @@ class Context:
         source: float [B, S, H], what a decoder's second attention reads.
         source_bias: float [B or 1, 1, 1, S], as `bias` over the source.
         cache: keys and values of earlier tokens: a `cache.Cache` of the stack, of which a block is told its own part.
+        position_ids: int32 [B or 1, S], where the tokens of x stand; None for 0, 1, ...
     """
 
     bias: Any = None
@@ -34,6 +35,7 @@ class Context:
     source: Any = None
     source_bias: Any = None
     cache: Any = None
+    position_ids: Any = None
 
     @classmethod
     def wrap(cls, context: Any, read: Any = None) -> "Context":
@@ -75,9 +77,10 @@ class Context:
         Args:
             length: int S, or a scalar tensor.
         """
-        if self.cache is None or self.cache.column is None:
-            return ops.expand_dims(ops.arange(length, dtype="int32"), 0), length
-        return ops.expand_dims(self.cache.column, 1), self.cache.places
+        keys = length if self.cache is None or self.cache.column is None else self.cache.places
+        if self.position_ids is not None:
+            return self.position_ids, keys
+        return ops.expand_dims(ops.arange(length, dtype="int32"), 0), keys
 
     def of_layer(self, layer: int) -> "Context":
         """The context of one layer: its part of the cache."""

@@ -118,7 +118,8 @@ class Stack(keras.layers.Layer):
 
     def call(self, x, context: Context, position_ids=None, training=False):
         x = self.embed(x, position_ids, training)
-        whole = self.context(dataclasses.replace(context, queries=None), ops.shape(x)[1])
+        whole = dataclasses.replace(context, queries=None, position_ids=position_ids)
+        whole = self.context(whole, ops.shape(x)[1])
         hidden, weights = [x], []
         for i, block in enumerate(self.blocks):
             at = whole if i + 1 < len(self.blocks) else whole.of(context.queries)

@@ -31,7 +31,7 @@ from keras import ops
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.errors import InputError
 from kerasbert.layers.attention import Attention
-from kerasbert.layers.backend import gather, pick, reshape
+from kerasbert.layers.backend import choose, gather, look_up
 from kerasbert.layers.block import PreNormBlock
 from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.decoder_block import PreNormDecoderBlock
@@ -135,12 +135,13 @@ class T5Attention(Attention):
 
 
 def _of_queries(x: Any, queries: Queries) -> Any:
-    """The queries' rows of [1, N, S, K]: [1 or B, N, Q, K]."""
+    """The queries' rows of [1 or B, N, S, K]: [1 or B, N, Q, K]."""
     if queries is None:
         return x
     if isinstance(queries, str):
         return x[:, :, :1]
-    return ops.transpose(gather(ops.transpose(x[0], (1, 0, 2)), queries), (0, 2, 1, 3))
+    rows = ops.transpose(x, (0, 2, 1, 3))
+    return ops.transpose(gather(rows[0], queries) if x.shape[0] == 1 else choose(rows, queries), (0, 2, 1, 3))
 
 
 class T5FeedForward(keras.layers.Layer):
@@ -213,7 +214,7 @@ class T5Stack(Stack):
 
     def distances(self, row: Any, keys: Any) -> Any:
         """What is added to the scores of all layers: places of the queries int32 [B or 1, S], K -> float32 [B or 1, N, S, K]."""
-        far, length = len(self.buckets) - 1, ops.shape(row)[1]
+        far = len(self.buckets) - 1
         apart = ops.reshape(ops.arange(keys, dtype="int32"), (1, 1, -1)) - ops.expand_dims(row, 2)  # key - query
         behind = ops.maximum(-apart, 0)
         of_each = ops.minimum(ops.abs(apart) if self.both_sides else behind, far)
@@ -221,8 +222,7 @@ class T5Stack(Stack):
         if self.both_sides:
             places = places + ops.cast(apart > 0, "int32") * (self.spec.relative.buckets // 2)
         table = ops.cast(self.relative.table, "float32")
-        numbers = pick(ops.expand_dims(table, 0), ops.reshape(places, (1, -1)))  # [1, B*S*K, N]
-        return ops.transpose(reshape(numbers, (-1, length, keys, self.spec.attention.heads)), (0, 3, 1, 2))
+        return ops.transpose(look_up(table, places), (0, 3, 1, 2))
 
     def context(self, context: Context, length: Any) -> Context:
         return dataclasses.replace(context, positions=self.distances(*context.places(length)))

@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,15 +13,13 @@ from kerasbert.answers import Kind
 from kerasbert.errors import InputError
 from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.runtime import load as load_runtime
+from kerasbert.mobile.subject import MADE, Texts
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.task import Task
 from kerasbert.text import Tokenizer
 
-MADE = "generated from the vocabulary"  # where texts come from that nobody gave
-
-Texts = Sequence[str] | Sequence[tuple[str, str]]
 Outputs = np.ndarray | list[np.ndarray]  # of rows: float32 [rows, C], or for tokens a list of [S, C]
 
 

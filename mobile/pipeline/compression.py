@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,29 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import __version__, inputs, registry
+from kerasbert import inputs
 from kerasbert.errors import InputError, unknown
-from kerasbert.export.bundle import Bundle, Reads, Signature
+from kerasbert.export.bundle import Bundle
 from kerasbert.layers.naming import names as weight_names
-from kerasbert.mobile import samples
+from kerasbert.mobile import mediapipe
+from kerasbert.mobile.generation.compression import compress as compress_writer
 from kerasbert.mobile.pipeline import comparison
-from kerasbert.mobile.pipeline.comparison import Texts, reference
+from kerasbert.mobile.pipeline.comparison import reference
 from kerasbert.mobile.quantize import aware_training, budget, forms
 from kerasbert.mobile.quantize.calibration import real_texts
 from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
-from kerasbert.mobile.tflite import buckets, convert, metadata
+from kerasbert.mobile.subject import Texts, about, cases_of, is_pair, opened
+from kerasbert.mobile.tflite import buckets, convert
 from kerasbert.storage import files
 from kerasbert.tasks import predict
-from kerasbert.tasks.adapted import merged
 from kerasbert.tasks.base import kind_of
-from kerasbert.tasks.task import answerable
-from kerasbert.text.base import Tokenizer
 from kerasbert.training.runs import data_of
-from kerasbert.training.splits import measured
 
 TARGETS = ("kerasbert", "mediapipe")
 ANY_LENGTH = "any_length"
-GENERATED = 200
 
 
 def compress(
@@ -113,8 +109,14 @@ def compress(
         raise unknown("target", target, TARGETS, ", ".join(TARGETS))
     if out.is_dir() or (out.exists() and not overwrite):
         raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
-    model, name = _open(run, task)
-    kind, pair = kind_of(model), _pair(model)
+    model, name = opened(run, task)
+    kind, pair = kind_of(model), is_pair(model)
+    if kind.answers.reader != "answer":
+        _check_target(model, target)
+        refused = {"calibration": calibration, "calibration_size": calibration_size}
+        refused |= {"embedding_codes": embedding_codes, "max_drop": max_drop}
+        settings = {"length": length, "lengths": lengths, "min_agreement": min_agreement, "texts": texts, "data": data}
+        return compress_writer(model, name, quantize, out, recipe=dict(recipe or {}), refused=refused, **settings)
     any_length = lengths == buckets.ANY
     trained = getattr(getattr(model, "task", None), "length", None)
     sizes = buckets.choose(predict.positions(model), target, length, lengths, trained)
@@ -123,7 +125,7 @@ def compress(
     rows: Any = data
     if max_drop is not None and texts is None and data is None:
         rows = data_of(run) if isinstance(run, str | os.PathLike) else None
-    cases, targets, source = _cases(model, pair, texts, rows or None, sizes[-1])
+    cases, targets, source = cases_of(model, pair, texts, rows or None, sizes[-1])
     wanted = calibration, calibration_size, embedding_codes, max_drop
     learned, drawn, frequencies = real_texts(run, model, pair, quantize, *wanted)
     if max_drop is not None:
@@ -144,13 +146,13 @@ def compress(
         recipe=dict(recipe or {}),
     )
     converted: dict[int | None, str] = {None: ANY_LENGTH} if any_length else {**signatures}
-    own, reader = predict.longest(model), metadata.tokenizer(model.tokenizer) if target == "mediapipe" else None
+    own, reader = predict.longest(model), mediapipe.tokenizer(model.tokenizer) if target == "mediapipe" else None
     lost, expected, said, compared = _references(model, cases, own, sizes[-1], reader)
 
     def finish(blob: bytes) -> bytes:
         if target == "mediapipe":
             described = (name or "kerasbert", "A BERT model, exported by kerasbert.")
-            blob = metadata.attach(blob, begun.output(kind.answers.output), bool(begun.labels), *described)
+            blob = mediapipe.attach(blob, begun.output(kind.answers.output), bool(begun.labels), *described)
         return blob + dataclasses.replace(begun, digest=hashlib.sha256(blob).hexdigest()).to_zip()
 
     def read(texts: Texts) -> tuple[Any, Any]:
@@ -228,29 +230,6 @@ def _file(
     return finish(blob), record
 
 
-def _open(run: Any, task: str | None = None) -> tuple[Any, str]:
-    """The model of a directory, or the model itself, and its name such as `bert/base`."""
-    name = ""
-    if isinstance(run, str | os.PathLike):
-        from kerasbert.checkpoints import read_model_json, source
-        from kerasbert.tasks.load import load
-
-        run = source.directory(run)
-        name, run = read_model_json(run).name, load(run, task)
-    run = merged(run)
-    if run.tokenizer is None:
-        raise InputError(
-            "the model has no tokenizer, and a phone gets text: put one into the model directory's tokenizer/"
-        )
-    return run, name
-
-
-def _pair(model: Any) -> bool:
-    """Whether an input is a pair."""
-    task = getattr(model, "task", None)
-    return bool(task and task.pair)
-
-
 def _check_target(model: Any, target: str) -> None:
     """Refuse what no file for a phone reads yet, and what MediaPipe would open and compute wrongly."""
     for each in inputs.used(predict.declared(model), predict.settings_of(model)):
@@ -258,14 +237,14 @@ def _check_target(model: Any, target: str) -> None:
     if target != "mediapipe":
         return
     kind_of(model).check_target(target)
-    if _pair(model):
+    if is_pair(model):
         raise InputError(
             "the model is for pairs of texts, expected a classification or vectors of one text: MediaPipe has no other"
         )
     reads = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
-    if more := [name for name in reads if name not in metadata.INPUTS]:
+    if more := [name for name in reads if name not in mediapipe.INPUTS]:
         raise InputError(
-            f"the model reads {', '.join(more)}, expected {', '.join(metadata.INPUTS)} alone: MediaPipe gives no other. "
+            f"the model reads {', '.join(more)}, expected {', '.join(mediapipe.INPUTS)} alone: MediaPipe gives no other. "
             "Compress without --target, for kerasbert.mobile.runtime"
         )
     wrong = next(
@@ -281,51 +260,6 @@ def _check_target(model: Any, target: str) -> None:
             "the model's tokenizer is not an uncased WordPiece, which comes nearest to what MediaPipe applies to every BERT: "
             "it would see other ids. Compress without --target, for kerasbert.mobile.runtime"
         )
-
-
-def about(
-    built: Any, signatures: Mapping[int, str], any_length: bool = False, target: str = TARGETS[0], **said: Any
-) -> Bundle:
-    """The bundle of a file to be, all but its digest.
-
-    Args:
-        built: the model.
-        signatures: length -> name.
-        said: further fields of the Bundle.
-    Raises:
-        InputError: an input that a phone cannot fill, or a maker that is not registered.
-    """
-    kind, task = kind_of(built).answers, getattr(built, "task", None)
-    numbers, reads = predict.settings_of(built), []
-    for each in inputs.used(predict.declared(built), numbers):
-        theirs = metadata.INPUTS[each.name] if target == "mediapipe" else each.name
-        choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
-        default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
-        # what is padded is masked: 0 as ever, and so the same files
-        pad = 0 if each.pad == inputs.PAD else int(each.pad)
-        filled = (each.filled_by, each.setting, choices, default)
-        reads.append(Reads(each.name, theirs, each.axes, each.dtype, pad, *filled))
-        reads[-1].declared()
-    makers = [each.make for each in inputs.used(predict.declared(built), numbers) if each.filled_by == "maker"]
-    plugins = (registry.plugin_of(brought) for brought in (kind, *makers))
-    answering = (
-        Signature("answer", name, {"S": length}, {kind.output: kind.output}) for length, name in signatures.items()
-    )
-    return Bundle(
-        kind=kind.name,
-        tokenizer=_tokenizer_files(built.tokenizer),
-        signatures=tuple(answering),
-        inputs=tuple(reads),
-        any_length=any_length,
-        labels=tuple(built.labels or ()) if kind.labelled else (),
-        pair=_pair(built),
-        parts=task.asked if task is not None and kind.since > 1 else (),
-        options=dict(task.options) if task is not None and kind.since > 1 else {},  # others decode without
-        target=target,
-        versions=_versions(),
-        plugin=next((plugin for plugin in plugins if plugin), {}),
-        **said,
-    )
 
 
 def inputs_of(bundle: Bundle) -> list[inputs.Input]:
@@ -344,45 +278,3 @@ def program(model: Any, bundle: Bundle) -> Callable[[dict], dict]:
         return {output: kind.device(answering(read), read)}
 
     return call
-
-
-def _cases(
-    model: Any, pair: bool, texts: Texts | os.PathLike | None, data: str | os.PathLike | None, length: int
-) -> tuple[list, np.ndarray | None, str]:
-    """The texts to compare on, their targets or None, and where they come from; texts that nobody gave fit in `length`."""
-    if texts is not None and data is not None:
-        raise InputError("texts and data are both given, expected one of them")
-    if data is not None:
-        task = getattr(model, "task", None)
-        if task is None:
-            raise InputError(f"the model has no task to read {data} with: give texts instead")
-        rows, told = measured(task, data, run=getattr(model, "directory", None))
-        cases = answerable(task, rows.texts)  # rows of pairs that train vectors have no target a text
-        return cases, rows.targets if len(cases) == len(rows.texts) else None, told
-    kind, task = kind_of(model).answers, getattr(model, "task", None)
-    if isinstance(texts, os.PathLike):
-        name = Path(texts).name
-        if pair and kind.lists:
-            assert task is not None  # its kind reads lists
-            lines = enumerate(samples.read(texts), 1)
-            return [kind.from_line(line, task.asked, f"{name}, text {i}") for i, line in lines], None, name
-        return samples.read(texts, pair), None, name
-    if texts is not None:
-        if isinstance(texts, str | bytes) or not len(texts):
-            raise InputError("texts is empty or one string, expected a list of texts")
-        return list(texts), None, "texts"
-    made = samples.generated(model.tokenizer, GENERATED, pair, longest=length)
-    return list(map(kind.example, made)), None, comparison.MADE
-
-
-def _tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as directory:
-        tokenizer.save(directory)
-        return {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
-
-
-def _versions() -> dict[str, str]:
-    import keras
-    import tensorflow as tf
-
-    return {"kerasbert": __version__, "tensorflow": tf.__version__, "keras": keras.__version__}

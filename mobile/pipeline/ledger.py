@@ -18,8 +18,10 @@ import numpy as np
 
 from kerasbert import checkpoints, registry, report
 from kerasbert.errors import InputError
+from kerasbert.mobile import mediapipe
 from kerasbert.mobile.runtime import load as load_runtime
-from kerasbert.mobile.tflite import metadata, repack
+from kerasbert.mobile.subject import sources
+from kerasbert.mobile.tflite import repack
 from kerasbert.quickstart import measure as processes
 from kerasbert.storage import files
 from kerasbert.tasks import predict
@@ -64,7 +66,7 @@ def measure(artefact: str | os.PathLike, task: Task, rows: Rows, name: str | Non
     metrics = task.measured(outputs, rows.targets, encoded)
     row = {"artefact": name or path.name, task.metric: metrics[task.metric]}
     row |= {"parameters": parameters, "nonzero": nonzero, "bytes": len(data), "gzip_bytes": len(gzip.compress(data, 6))}
-    return row | {key: value for key, value in _times(path, rows.texts).items() if key in TIMES}
+    return row | {key: value for key, value in _times(path, _asked(task, rows)).items() if key in TIMES}
 
 
 def find_task(directory: str | os.PathLike) -> Task:
@@ -140,9 +142,14 @@ def _answers(path: Path, task: Task, rows: Rows) -> tuple[Any, Encoded, Any]:
     if runner.kind.name != how.answers.name or list(runner.labels) != list(task.labels.values()):
         raise InputError(f"{path} answers with {', '.join(runner.labels) or runner.kind.name}, expected {task.name}")
     if runner.bundle.target == "mediapipe":  # which does not read as our runtime does
-        runner.tokenizer = metadata.tokenizer(runner.tokenizer)
-    encoded = encode_texts(runner.tokenizer, rows.texts, runner.lengths[-1], kind=how)
-    return how.from_exported(runner.outputs(rows.texts)), encoded, dict(how.options)
+        runner.tokenizer = mediapipe.tokenizer(runner.tokenizer)
+    encoded = encode_texts(runner.tokenizer, rows.texts, runner.bundle.longest, kind=how)
+    return how.from_exported(runner.outputs(_asked(task, rows))), encoded, dict(how.options)
+
+
+def _asked(task: Task, rows: Rows) -> Sequence[Any]:
+    """The rows' texts, without targets that are texts themselves."""
+    return rows.texts if task.how.answers.reader == "answer" else sources(task, rows.texts)
 
 
 def _tensors(directory: Path) -> Iterator[np.ndarray]:

@@ -43,10 +43,11 @@ class Scheme:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of weights ("matrix", "table") that become int8 one by one, of which a budget may leave some in float."""
+        """The kinds of weights (`tflite.editor.Weight`) that become int8 one by one; a budget may leave some in float."""
         if self.make or self.calibrated:
             return ()
-        return tuple(kind for kind, form in (("matrix", self.weights), ("table", self.tables)) if form == "int8")
+        kinds = tuple(kind for kind, form in (("matrix", self.weights), ("table", self.tables)) if form == "int8")
+        return (*kinds, "tied") if len(kinds) == 2 else kinds
 
     @property
     def budget(self) -> bool:

@@ -24,6 +24,7 @@ from kerasbert.inputs import Row
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime.interpreters import interpreter, one_line
 from kerasbert.mobile.runtime.versions import check
+from kerasbert.mobile.runtime.writing import Writer
 from kerasbert.text import load_tokenizer
 
 __all__ = ["Runner", "load"]
@@ -138,6 +139,7 @@ class Runner:
         self._width = self.kind.width(bundle.labels)
         self._usual = self._numbers({})
         self._turn = threading.Lock()
+        self.writer = None if bundle.answering else Writer(bundle, model.programs, self.kind, self.tokenizer)
 
     def __call__(self, texts: Sequence[Any], *, language: str | None = None) -> list[Any]:
         """Texts -> answers: the objects of `kb.predict`, one per text.
@@ -148,7 +150,7 @@ class Runner:
         """
         settings, parts = self._settings(language), self._parts(texts)
         if type(self.kind).answer is not answers.Kind.answer:  # it runs the model more than once
-            run, longest = functools.partial(self._row, settings=settings), self.lengths[-1]
+            run, longest = functools.partial(self._row, settings=settings), self.bundle.longest
             return [self.kind.answer(run, self.tokenizer, each, longest, self.labels) for each in parts]
         packed = self._pack(parts)
         outputs = iter(self._rows([row for rows in packed for row in rows], settings))
@@ -167,6 +169,13 @@ class Runner:
         """Ids of one packed text, at most `lengths[-1]` -> float32 [C], or [S, C] of its tokens."""
         return self._row(inputs.row(token_ids, segment_ids))
 
+    def follow(self, row: Row, ids: Sequence[int]) -> np.ndarray:
+        """Of a file that writes the logits in front of each of some ids, written for a row one after the other: [T, V]."""
+        length, arrays = self._arrays(row, self._usual)
+        assert self.writer is not None
+        with one_line(self.path, "run"), self._turn:
+            return self.writer.follow(row, arrays, length, ids)
+
     def _settings(self, language: str | None) -> dict[str, int]:
         return self._usual if language is None else self._numbers({"language": language})
 
@@ -177,14 +186,14 @@ class Runner:
     def _pack(self, parts: Sequence[Parts]) -> list[list[Row]]:
         """The rows of each text."""
         with _tokenizing(self.path):
-            return [self.kind.rows(self.tokenizer, each, self.lengths[-1]) for each in parts]
+            return [self.kind.rows(self.tokenizer, each, self.bundle.longest) for each in parts]
 
     def _rows(self, rows: Sequence[Row], settings: dict[str, int]) -> list[np.ndarray]:
         """The outputs of rows, in their order."""
         outputs: list[Any] = [None] * len(rows)
         # by length: a change of length costs 0.2-0.6 ms
         for place in sorted(range(len(rows)), key=lambda place: rows[place].length):
-            outputs[place] = self._row(rows[place], settings)
+            outputs[place] = self._row(rows[place], settings, place)
         return outputs
 
     def _parts(self, texts: Any) -> list[Parts]:
@@ -204,15 +213,25 @@ class Runner:
             found.append(tuple(text) if self.bundle.pair else (text,))
         return found
 
-    def _row(self, row: Row, settings: dict[str, int] | None = None) -> np.ndarray:
-        """One row, at most `lengths[-1]` tokens -> float32 [C], or [S, C] of its tokens."""
-        settings, used = self._usual if settings is None else settings, row.length
+    def _arrays(self, row: Row, settings: dict[str, int]) -> tuple[int, dict[str, np.ndarray]]:
+        """The bucket of a row, and its arrays by the signature's names."""
+        used = row.length
         length = used if self.bundle.any_length else self.lengths[bisect.bisect_left(self.lengths, used)]
+        arrays = inputs.arrays(self._reads, [row], length, settings=settings)
+        return length, {self._names.get(name, name): array for name, array in arrays.items()}
+
+    def _row(self, row: Row, settings: dict[str, int] | None = None, number: int = 0) -> np.ndarray:
+        """One row, at most `lengths[-1]` tokens -> float32 [C], or [S, C] of its tokens.
+
+        Args:
+            number: int, of the row in its call, which drawn tokens depend on.
+        """
+        used = row.length
         with one_line(self.path, "run"):
-            arrays = inputs.arrays(self._reads, [row], length, settings=settings)
-            if self._names:
-                arrays = {self._names.get(name, name): array for name, array in arrays.items()}
+            length, arrays = self._arrays(row, self._usual if settings is None else settings)
             with self._turn:
+                if self.writer is not None:
+                    return self.writer.write(row, arrays, length, number)
                 outputs = self.model.run(length, arrays)
         tokens = length if self.kind.per_token else 1
         if len(outputs) != (self._width or max(1, len(outputs) // tokens)) * tokens:

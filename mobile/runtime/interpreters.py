@@ -8,6 +8,7 @@ it unseen, and a damaged one is a segmentation fault. `operators.check` looks at
 
 import atexit
 import contextlib
+import functools
 import struct
 import threading
 import traceback
@@ -24,6 +25,7 @@ from kerasbert.export.bundle import MAX_WIDTH, Bundle, Reads
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime import operators
 from kerasbert.mobile.runtime.quiet import unheard, unheard_from_now_on
+from kerasbert.mobile.runtime.writing.programs import Arrays, Buffers, check_programs
 
 IN_MEMORY = ":memory"  # XNNPACK's name for a weight cache in an anonymous file
 
@@ -84,10 +86,16 @@ class Compiled:
             atexit.register(_leave)
         _OPEN.add(self)
 
+    @functools.cached_property
+    def programs(self) -> Buffers:
+        """Its signatures one by one, for a file that writes."""
+        return Buffers(self.model)
+
     def close(self) -> None:
         """Free the model; litert writes three lines about it."""
         with unheard():
             self.buffers.clear()
+            self.__dict__.pop("programs", None)
             self.model = None
 
     def __del__(self):
@@ -134,6 +142,11 @@ class Plain:
         self.bundle, self.output = bundle, _output(bundle)
         self.runners: dict[str, Any] = {}
 
+    @functools.cached_property
+    def programs(self) -> Arrays:
+        """As those of a Compiled."""
+        return Arrays(self.model)
+
     def run(self, length: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
         """Inputs by the signature's names, [1, length] or by their axes -> the kind's output, float32, flat."""
         name = self.bundle.signature(length)
@@ -148,7 +161,9 @@ class Plain:
 
 
 def _output(bundle: Bundle) -> str:
-    """The signatures' name of the output that the kind decodes."""
+    """The answering signatures' name of the output that the kind decodes; empty of a file that writes."""
+    if not bundle.answering:
+        return ""
     return bundle.output(answers.find(bundle.kind).configured(bundle.options).output)
 
 
@@ -197,6 +212,9 @@ def check(model: Any, bundle: Bundle, path: Path) -> None:
     Raises:
         InputError: a signature, input or output is not there or has another shape or type.
     """
+    if not bundle.answering:
+        check_programs(model, bundle, path)
+        return
     found, kind = model.get_signature_list(), answers.find(bundle.kind).configured(bundle.options)
     for length, signature in bundle.answering.items():
         name, output = signature.name, signature.outputs.get(kind.output)

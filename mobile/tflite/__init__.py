@@ -1,1 +1,1 @@
-"""Everything that makes or edits a flatbuffer: conversion, length buckets, weights, metadata."""
+"""Everything that makes or edits a flatbuffer: conversion, length buckets, weights."""

@@ -6,6 +6,7 @@ the weights; deriving costs nothing. Where the two differ in any other way the a
 """
 
 import copy
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -51,18 +52,36 @@ def choose(
     return tuple(sorted({size for size in fixed or (*LENGTHS, *LONGER) if size < longest} | {longest}))
 
 
-def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
+def add(data: bytes, *groups: dict[int, str]) -> bytes | None:
     """A .tflite with signatures for two lengths -> one with all of them, in ascending order of length.
 
     Args:
-        data: a file with two signatures of `signatures`: the longest and another.
-        signatures: dict of length -> signature name, of the file to be.
+        data: a file with two signatures of each group: the longest and another; of a group of one or two with all of them.
+        groups: dict of length -> signature name, of the file to be: signatures that differ in their length alone.
     Returns:
         bytes, or None where a subgraph cannot be derived from two.
     """
     model = repack.read(data)
-    lengths = {name: length for length, name in signatures.items()}
-    made = {lengths[entry.signatureKey.decode()]: entry for entry in model.signatureDefs}
+    entries = {entry.signatureKey.decode(): entry for entry in model.signatureDefs}
+    graphs, kept = [], []
+    for signatures in groups:
+        found = _group(
+            model, {length: entries[name] for length, name in signatures.items() if name in entries}, signatures
+        )
+        if found is None:
+            return None
+        for entry, graph in found:
+            entry.subgraphIndex = len(graphs)
+            graphs.append(graph)
+            kept.append(entry)
+    model.subgraphs, model.signatureDefs = graphs, kept
+    return repack.write(model)
+
+
+def _group(model: Any, made: dict[int, Any], signatures: dict[int, str]) -> list[tuple[Any, Any]] | None:
+    """The signatures of one group with their subgraphs, those that are not made derived from the two that are."""
+    if made.keys() == signatures.keys() and len(made) < 3:
+        return [(made[length], model.subgraphs[made[length].subgraphIndex]) for length in sorted(made)]
     if len(made) != 2 or max(made) != max(signatures):
         return None
     small, large = sorted(made)
@@ -71,7 +90,7 @@ def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
         return None
     if _squares(model, *pair, small, large):
         return None
-    graphs, entries = [], []
+    found = []
     for length in sorted(signatures):
         if length in made:
             graph = pair[length == large]
@@ -81,11 +100,9 @@ def add(data: bytes, signatures: dict[int, str]) -> bytes | None:
             return None
         graph.name = signatures[length].encode()  # else several have one name, which the converter's quantizer refuses
         entry = copy.copy(made[large])
-        entry.signatureKey, entry.subgraphIndex = signatures[length].encode(), len(graphs)
-        graphs.append(graph)
-        entries.append(entry)
-    model.subgraphs, model.signatureDefs = graphs, entries
-    return repack.write(model)
+        entry.signatureKey = signatures[length].encode()
+        found.append((entry, graph))
+    return found
 
 
 def sample(lengths: Iterable[int]) -> tuple[int, int]:
@@ -210,4 +227,4 @@ def _constant(model: Any, x: Any, y: Any, tensor: Any, step: tuple[int, int], s:
     whole, part, wanted = _shape(y), _shape(x), _shape(tensor)
     if not repack.is_prefix(one, two) or not repack.first_rows(whole, part):
         return None
-    return two[: len(two) // whole[-2] * wanted[-2]]
+    return two[: len(two) // math.prod(whole) * math.prod(wanted)]

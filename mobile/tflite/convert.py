@@ -57,7 +57,7 @@ def _file(
 ) -> bytes:
     with tempfile.TemporaryDirectory() as directory, captured() as log:
         _save(model, function, signatures, inputs, directory)
-        return _convert(directory, list(signatures.values()), quantize, log)
+        return converted(directory, list(signatures.values()), quantize, log)
 
 
 def _save(
@@ -76,7 +76,8 @@ def _save(
     archive.write_out(directory, verbose=False)
 
 
-def _convert(directory: str, names: list[str], quantize: str, log: Callable[[], str]) -> bytes:
+def converted(directory: str, names: list[str], quantize: str, log: Callable[[], str]) -> bytes:
+    """Signatures of a SavedModel -> the bytes of a .tflite. Raises InputError as `convert`."""
     import tensorflow as tf
 
     converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=names)

@@ -13,11 +13,11 @@ from kerasbert.mobile.tflite.product import CENTROIDS, Coded
 
 @dataclasses.dataclass(frozen=True)
 class Weight:
-    """A constant that only matrix products, or only look-ups, read.
+    """A constant that only matrix products and look-ups read.
 
     Args:
         name: str, of the layer that owns it, such as `block_3/attention/query`.
-        kind: "matrix" [outputs, inputs] or "table" [rows, width].
+        kind: "matrix" [outputs, inputs], "table" [rows, width], or "tied": a table whose rows are the outputs of a product too.
         buffer: int, its buffer. Several weights may have one name: the converter copies a kernel into which it folds
             the scale of a norm, as it does for the shared layers of ALBERT.
         users: tuple of (subgraph, operator) numbers.
@@ -40,6 +40,13 @@ def builtin(model: Any, operator: Any) -> int:
 def inputs_of(operator: Any) -> list[int]:
     """Tensor numbers that an operator reads; -1 for one that is left out."""
     return [] if operator.inputs is None else [int(index) for index in operator.inputs]
+
+
+def read_at(model: Any, number: int, place: int) -> int:
+    """The tensor that a product or a look-up has its weight in."""
+    operator = model.subgraphs[number].operators[place]
+    product = builtin(model, operator) == repack.schema().BuiltinOperator.FULLY_CONNECTED
+    return inputs_of(operator)[1 if product else 0]
 
 
 def by_row(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -103,6 +110,23 @@ class Editor:
             self.after.setdefault((number, place), []).append(second)
             self._add((number, place), "DEQUANTIZE", [small], [plain])
             self._add((number, place), "MUL", [plain, unit], final, self.s.MulOptionsT())
+
+    def tied(self, weight: Weight, x: np.ndarray) -> None:
+        """One int8 table for both: its look-ups and its products have the same scale for a row."""
+        code = self.s.BuiltinOperator.FULLY_CONNECTED
+        products = tuple(at for at in weight.users if builtin(self.model, self._at(*at)) == code)
+        scaled = {(number, read_at(self.model, number, place)) for number, place in products}
+        others = tuple(at for at in weight.users if at not in products)
+        for number, place in others:
+            operator, graph = self._at(number, place), self.model.subgraphs[number]
+            table, ids = inputs_of(operator)
+            if (number, table) in scaled:  # a tensor of its own: that of the product has the scales
+                operator.inputs = np.asarray([self._tensor(graph, copy.copy(graph.tensors[table])), ids], np.int32)
+        self.matrix(dataclasses.replace(weight, users=products), x)
+        self.table(dataclasses.replace(weight, users=others), x)
+
+    def _at(self, number: int, place: int) -> Any:
+        return self.model.subgraphs[number].operators[place]
 
     def codes(self, weight: Weight, coded: Coded) -> None:
         """Rows of codes and what they stand for: GATHER, CAST, ADD of each group's first centroid, GATHER, DEQUANTIZE, RESHAPE

@@ -115,10 +115,11 @@ def is_prefix(prefix: np.ndarray, data: np.ndarray) -> bool:
 
 
 def first_rows(whole: Sequence[int], part: Sequence[int]) -> bool:
-    """Whether [1, .., R, H] and [1, .., r, H] differ in the rows alone."""
-    if len(whole) != len(part) or len(whole) < 2:
+    """Whether [1, .., R, ...] and [1, .., r, ...] differ in one axis alone, with nothing but ones before it."""
+    if len(whole) != len(part):
         return False
-    return all(size == 1 for size in whole[:-2]) and list(whole[:-2]) == list(part[:-2]) and whole[-1] == part[-1]
+    differ = [i for i, (a, b) in enumerate(zip(whole, part)) if a != b]
+    return len(differ) == 1 and all(size == 1 for size in whole[: differ[0]])
 
 
 def _slice(model: Any, graph: Any, index: int, buffer: int, shape: np.ndarray) -> None:
@@ -133,7 +134,7 @@ def _slice(model: Any, graph: Any, index: int, buffer: int, shape: np.ndarray) -
     end = _constant(model, graph, size)
     tensor.buffer = 0
     operator = s.OperatorT()
-    operator.opcodeIndex = _operator_code(model, s.BuiltinOperator.SLICE)
+    operator.opcodeIndex = operator_code(model, s.BuiltinOperator.SLICE)
     operator.inputs = np.asarray([begin - 1, begin, end], np.int32)
     operator.outputs = np.asarray([index], np.int32)
     operator.builtinOptionsType = s.BuiltinOptions.SliceOptions
@@ -180,7 +181,7 @@ def _part_bias(model: Any, graph: Any, operator: Any) -> None:
     product.name = None
     graph.tensors.append(product)
     add = s.OperatorT()
-    add.opcodeIndex = _operator_code(model, s.BuiltinOperator.ADD)
+    add.opcodeIndex = operator_code(model, s.BuiltinOperator.ADD)
     add.inputs = np.asarray([len(graph.tensors) - 1, operator.inputs[2]], np.int32)
     add.outputs = operator.outputs
     add.builtinOptionsType, add.builtinOptions = s.BuiltinOptions.AddOptions, s.AddOptionsT()
@@ -206,7 +207,7 @@ def _constant(model: Any, graph: Any, values: np.ndarray) -> int:
     return len(graph.tensors) - 1
 
 
-def _operator_code(model: Any, builtin: int) -> int:
+def operator_code(model: Any, builtin: int) -> int:
     s = schema()
     for index, code in enumerate(model.operatorCodes):
         if max(code.builtinCode, code.deprecatedBuiltinCode) == builtin:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.mobile.tflite import repack
-from kerasbert.mobile.tflite.editor import Editor, Weight, builtin, copied, inputs_of
+from kerasbert.mobile.tflite.editor import Editor, Weight, builtin, copied, inputs_of, read_at
 from kerasbert.mobile.tflite.product import Coded
 
 SMALLEST = 1024  # numbers; a smaller weight stays float, as in the converter's own dynamic range quantization
@@ -42,10 +42,11 @@ def find(model: Any, names: Iterable[str] = ()) -> list[Weight]:
                 users.setdefault(buffer, []).append((role, number, place, result))
     found = []
     for buffer, uses in users.items():
-        size = len(model.buffers[buffer].data) // 4
-        if size >= SMALLEST and uses[0][0] and len({role for role, *_ in uses}) == 1:
+        size, roles = len(model.buffers[buffer].data) // 4, {role for role, *_ in uses}
+        if size >= SMALLEST and "" not in roles:
             places = tuple((number, place) for _, number, place, _ in uses)
-            found.append(Weight(_layer(uses[0][3], layers), uses[0][0], buffer, places, size))
+            kind = uses[0][0] if len(roles) == 1 else "tied"
+            found.append(Weight(_layer(uses[0][3], layers), kind, buffer, places, size))
     return sorted(found, key=lambda weight: weight.users[0])
 
 
@@ -70,8 +71,7 @@ def _layer(tensor: str, layers: list[str]) -> str:
 def values(model: Any, weight: Weight) -> np.ndarray:
     """A weight's numbers: float32 [rows, columns]."""
     number, place = weight.users[0]
-    operator = model.subgraphs[number].operators[place]
-    index = inputs_of(operator)[1 if weight.kind == "matrix" else 0]
+    index = read_at(model, number, place)
     shape = [int(size) for size in model.subgraphs[number].tensors[index].shape]
     return np.frombuffer(model.buffers[weight.buffer].data.tobytes(), "<f4").reshape(shape[0], -1)
 
@@ -88,7 +88,7 @@ def lower(model: Any, weights: Iterable[Weight], coded: Mapping[int, Coded] = Ma
         if weight.buffer in coded:
             editor.codes(weight, coded[weight.buffer])
             continue
-        change = editor.matrix if weight.kind == "matrix" else editor.table
+        change = {"matrix": editor.matrix, "table": editor.table, "tied": editor.tied}[weight.kind]
         change(weight, values(model, weight))
     return editor.finished()
 

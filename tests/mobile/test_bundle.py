@@ -255,3 +255,55 @@ def test_settings_that_are_no_settings_are_one_line(content):
     with pytest.raises(InputError, match="damaged") as caught:
         bundle.read(bundle.pack({"bundle.json": content}))
     assert "\n" not in str(caught.value)
+
+
+STEP = {"logits": "logits", "key_0": "key_0"}
+WRITING = dataclasses.replace(
+    BUNDLE,
+    kind="generation",
+    labels=(),
+    inputs=BUNDLE.inputs[:2],
+    signatures=(
+        *(bundle.Signature("encode", f"encode_{n}", {"S": n}, {"source_key_0": "source_key_0"}) for n in (16, 8)),
+        *(bundle.Signature("decode_step", f"decode_step_{n}", {"T": n}, STEP) for n in (32, 64)),
+    ),
+    parts=("source",),
+    options={"start": "pad", "beams": 2},
+)
+
+
+def test_programs_of_a_text_that_is_written():
+    assert bundle.read(WRITING.to_zip()) == WRITING
+    assert WRITING.lengths == (8, 16)
+    assert [each.name for each in WRITING.of("decode_step").values()] == ["decode_step_32", "decode_step_64"]
+    assert (WRITING.answering, WRITING.longest) == ({}, 16)
+    prompts = [dataclasses.replace(each, role="prefill", lengths={"P": 8}) for each in WRITING.signatures[:1]]
+    alone = dataclasses.replace(WRITING, signatures=(*prompts, *WRITING.signatures[2:]))
+    assert (alone.lengths, alone.longest) == ((8,), 64)
+    assert bundle.read(alone.to_zip()).reading == {8: prompts[0]}
+
+
+@pytest.mark.parametrize(
+    ("signatures", "text"),
+    [
+        (WRITING.signatures[:2], r"roles \['encode'\], expected answer, or encode or prefill with decode_step"),
+        (WRITING.signatures[2:], r"roles \['decode_step'\], expected"),
+        ((*WRITING.signatures, bundle.Signature("prefill", "p", {"P": 8}, {"k": "k"})), "roles .*prefill"),
+        ((*WRITING.signatures, WRITING.signatures[-1]), "two signatures of one length"),
+        (
+            (*WRITING.signatures[:3], dataclasses.replace(WRITING.signatures[3], outputs={"logits": "x"})),
+            "different outputs or none, expected the same of all of the role decode_step",
+        ),
+        (
+            (*WRITING.signatures[:2], bundle.Signature("decode_step", "x", {"T": 8}, {"key_0": "x"})),
+            "a step that gives key_0, expected logits among them",
+        ),
+        (
+            (*WRITING.signatures[:3], dataclasses.replace(WRITING.signatures[3], lengths={"S": 8})),
+            "lengths of a signature of decode_step without T",
+        ),
+    ],
+)
+def test_programs_that_do_not_go_together_are_refused(signatures, text):
+    with pytest.raises(InputError, match=f"damaged .*{text}"):
+        bundle.read(dataclasses.replace(WRITING, signatures=tuple(signatures)).to_zip())

@@ -85,17 +85,17 @@ def test_the_longest_bucket_is_the_tasks_length():
 
 def test_pairs_of_a_file(tmp_path):
     """`compress --texts` read a line as one text, which a model of pairs refuses."""
-    from kerasbert.mobile.pipeline.compression import _cases
+    from kerasbert.mobile.subject import cases_of
 
     (tmp_path / "pairs.txt").write_text("a good film\tdull\n\nthe plot\tnot bad\n")
-    found = _cases(None, True, tmp_path / "pairs.txt", None, 16)
+    found = cases_of(None, True, tmp_path / "pairs.txt", None, 16)
     assert found == ([("a good film", "dull"), ("the plot", "not bad")], None, "pairs.txt")
     with pytest.raises(InputError, match=r"cannot read .*absent.txt"):
-        _cases(None, True, tmp_path / "absent.txt", None, 16)
+        cases_of(None, True, tmp_path / "absent.txt", None, 16)
 
 
 def test_mediapipe_keeps_accents_and_all_capitals_but_asciis():
-    from kerasbert.mobile.tflite.metadata import tokenizer
+    from kerasbert.mobile.mediapipe import tokenizer
     from kerasbert.text import WordPiece
     from kerasbert.text.wordpiece import SPECIALS
 

@@ -63,8 +63,8 @@ def sentences(count):
 
 
 def test_mediapipe_gives_the_same_labels_and_scores(mediapipe_file, tmp_path):
+    from kerasbert.mobile import mediapipe
     from kerasbert.mobile.runtime import load
-    from kerasbert.mobile.tflite import metadata
 
     interpreter = environment(tmp_path / "venv", "mediapipe>=0.10")
     texts = [
@@ -84,7 +84,7 @@ def test_mediapipe_gives_the_same_labels_and_scores(mediapipe_file, tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
     runner = load(mediapipe_file[0], cache=False)
     own = runner(texts)
-    runner.tokenizer = metadata.tokenizer(runner.tokenizer)
+    runner.tokenizer = mediapipe.tokenizer(runner.tokenizer)
     ours = runner(texts)
     assert len(ours) == 200 + 3 * len(ODD)
     assert [a.scores for a in own[:200]] == [a.scores for a in ours[:200]]

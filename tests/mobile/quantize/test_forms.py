@@ -110,7 +110,7 @@ def test_weights_have_their_layers_names(run, monkeypatch):
     from kerasbert.mobile.tflite import convert, repack, weights
 
     monkeypatch.setattr(weights, "SMALLEST", 1)
-    model, _ = compression._open(run)
+    model, _ = compression.opened(run)
     signatures = {8: "length_8", 12: "length_12", 24: "length_24"}
     bundle = compression.about(model, signatures)
     data = convert.named(model, compression.program(model, bundle), signatures, TEXT, "float32")

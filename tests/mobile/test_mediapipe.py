@@ -2,7 +2,7 @@
 
 import pytest
 
-from kerasbert.mobile.tflite import metadata
+from kerasbert.mobile import mediapipe
 
 flatbuffers = pytest.importorskip("flatbuffers")
 
@@ -35,7 +35,7 @@ class Reader:
 
 
 def test_names_tokenizer_and_labels():
-    data = metadata.build(["segment_ids", "ids", "mask"], "probabilities", True, "bert/tiny", "a model")
+    data = mediapipe.build(["segment_ids", "ids", "mask"], "probabilities", True, "bert/tiny", "a model")
     assert data[4:8] == b"M001"
     model = Reader(data)
     assert model.text(0) == "bert/tiny"
@@ -43,15 +43,15 @@ def test_names_tokenizer_and_labels():
     assert [tensor.text(0) for tensor in graph.children(2)] == ["segment_ids", "ids", "mask"]
     (output,) = graph.children(3)
     (labels,) = output.children(6)
-    assert (labels.text(0), labels.byte(2)) == ("labels.txt", metadata.TENSOR_AXIS_LABELS)
+    assert (labels.text(0), labels.byte(2)) == ("labels.txt", mediapipe.TENSOR_AXIS_LABELS)
     (unit,) = graph.children(5)
-    assert unit.byte(0) == metadata.BERT_TOKENIZER_OPTIONS
+    assert unit.byte(0) == mediapipe.BERT_TOKENIZER_OPTIONS
     (vocabulary,) = unit.child(1).children(0)
-    assert (vocabulary.text(0), vocabulary.byte(2)) == ("vocab.txt", metadata.VOCABULARY)
+    assert (vocabulary.text(0), vocabulary.byte(2)) == ("vocab.txt", mediapipe.VOCABULARY)
 
 
 def test_vectors_have_no_labels_file():
-    graph = Reader(metadata.build(["ids"], "vector", False, "n", "d")).children(3)[0]
+    graph = Reader(mediapipe.build(["ids"], "vector", False, "n", "d")).children(3)[0]
     assert graph.children(3)[0].children(6) == []
 
 
@@ -67,7 +67,7 @@ def test_file_for_mediapipe(mediapipe_file):
     for index in graph.inputs:
         assert list(graph.tensors[index].shape) == [1, 32]
         assert graph.tensors[index].type == s.TensorType.INT32
-    entry = next(entry for entry in model.metadata if entry.name == metadata.BUFFER_NAME)
+    entry = next(entry for entry in model.metadata if entry.name == mediapipe.BUFFER_NAME)
     names = [tensor.text(0) for tensor in Reader(bytes(model.buffers[entry.buffer].data)).children(3)[0].children(2)]
     signature = {part.tensorIndex: part.name.decode() for part in model.signatureDefs[0].inputs}
     assert names == [signature[index] for index in graph.inputs]

@@ -1,0 +1,107 @@
+"""A file that writes beside its Keras model: the next tokens of both along the model's own greedy answers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert import inputs
+from kerasbert.answers.base import softmax
+from kerasbert.answers.decoding import Decoding
+from kerasbert.errors import InputError
+from kerasbert.mobile.quantize.schemes import SCHEMES
+from kerasbert.mobile.subject import read_of_texts
+from kerasbert.tasks import predict
+from kerasbert.tasks.base import kind_of
+
+BATCH = 8
+
+
+def compare(model: Any, runner: Any, texts: Sequence[Any]) -> dict[str, Any]:
+    """How far a file's steps are the model's.
+
+    Args:
+        model: TaskModel. runner: mobile.runtime.Runner of the file.
+
+    Returns:
+        agreement (share of equal next tokens), max_difference and mean_difference of their probabilities, cut (texts that lose
+        their end).
+    """
+    same = count = 0
+    most = total = 0.0
+    rows = [kind_of(model).answers.rows(model.tokenizer, (text,), runner.bundle.longest)[0] for text in texts]
+    for row, ids, expected in greedy(model, rows, runner.lengths[-1]):
+        received = runner.follow(row, ids)
+        if not np.isfinite(received).all():
+            raise InputError(
+                "the file's logits are not finite, expected numbers. Nothing was written; please report the model"
+            )
+        difference = np.abs(softmax(received) - softmax(expected))
+        same, count = same + int(np.sum(received.argmax(-1) == expected.argmax(-1))), count + len(ids)
+        most, total = max(most, float(difference.max())), total + float(difference.mean()) * len(ids)
+    cut = sum(row.truncated for row in rows)
+    return {"agreement": same / count, "max_difference": most, "mean_difference": total / count, "cut": cut}
+
+
+def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, list[int], np.ndarray]]:
+    """What the Keras model writes greedily for each row: the row, ids with the end, and the logits in front of each, [T, V].
+
+    Args:
+        length: int, most tokens of a row.
+    """
+    import tensorflow as tf
+
+    from kerasbert.layers.search import generate
+
+    kind, tokenizer, body = kind_of(model).answers, model.tokenizer, model.body
+    end, most, alone = tokenizer.sep_id, kind.target_length, kind.one_row
+    start = end if alone else kind.start_of(tokenizer)
+    decoding = Decoding(max_new_tokens=most)
+    declared, settings = read_of_texts(model), predict.settings_of(model)
+
+    @tf.function
+    def write(batch):
+        return generate(body, batch, decoding, start_id=start, end_id=end)["token_ids"]
+
+    @tf.function
+    def read(batch, places):
+        return body.logits(tf.gather(body(batch)["sequence"], places, batch_dims=1))
+
+    for first in range(0, len(rows), BATCH):
+        some = rows[first : first + BATCH]
+        batch = inputs.arrays(declared, some, length, pad_id=tokenizer.pad_id, count=BATCH, settings=settings)
+        written = [_ended(ids, end) for ids in write(batch).numpy()[: len(some)].tolist()]
+        prompts = [list(row.token_ids) if alone else [start] for row in some]
+        ids = np.full((BATCH, (length if alone else 0) + most), tokenizer.pad_id, "int32")
+        places = np.zeros((BATCH, most), "int32")
+        for i, (prompt, new) in enumerate(zip(prompts, written)):
+            ids[i, : len(prompt) + len(new) - 1] = [*prompt, *new[:-1]]
+            places[i] = np.minimum(len(prompt) - 1 + np.arange(most), ids.shape[1] - 1)
+        told = {"token_ids": ids, "padding_mask": np.ones_like(ids)} if alone else {**batch, "decoder_token_ids": ids}
+        for row, new, logits in zip(some, written, read(told, places).numpy()):
+            yield row, new, logits[: len(new)]
+
+
+def _ended(ids: list[int], end: int) -> list[int]:
+    return ids[: ids.index(end) + 1] if end in ids else ids
+
+
+def check(quantize: str, found: Mapping[str, Any], texts: int, min_agreement: float | None) -> None:
+    """Refuse a file that computes other numbers, or whose next tokens are too often others.
+
+    Args:
+        found: of `compare`. min_agreement: by default what its quantization is expected to keep.
+    """
+    scheme = SCHEMES[quantize]
+    if scheme.tolerance is not None and not found["max_difference"] <= scheme.tolerance:
+        raise InputError(
+            f"the {quantize} file differs from the Keras model by {found['max_difference']:.2g} of a probability on {texts} "
+            f"texts, expected at most {scheme.tolerance:g}. Nothing was written; please report the model"
+        )
+    least = scheme.agreement if min_agreement is None else min_agreement
+    if scheme.tolerance is None and found["agreement"] < least:
+        raise InputError(
+            f"the {quantize} file's next tokens agree with the Keras model's on {found['agreement']:.4f} (along its greedy "
+            f"answers, {texts} texts), expected at least {least:g}. Nothing was written: give texts like the real ones (--data), "
+            "use --quantize fp16, or lower --min-agreement"
+        )

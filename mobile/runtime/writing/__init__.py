@@ -1,0 +1,141 @@
+"""A text is written: what reads the source runs once, then a step for each token (`answers.search` says which)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.answers.search import search
+from kerasbert.export.bundle import LOGITS, Bundle
+from kerasbert.inputs import Row
+from kerasbert.mobile.runtime.writing.programs import Programs
+
+State = dict[str, Any]
+
+
+class Writer:
+    """One file's programs.
+
+    Args:
+        bundle: Bundle.
+        programs: Programs.
+        kind: answers.Kind, configured.
+        tokenizer: of the file.
+    """
+
+    def __init__(self, bundle: Bundle, programs: Programs, kind: Any, tokenizer: Any):
+        self.bundle, self.programs, self.kind, self.tokenizer = bundle, programs, kind, tokenizer
+        self.steps = {places: each.name for places, each in bundle.of("decode_step").items()}
+        self.role = next(iter(bundle.reading.values())).role
+        outputs = next(iter(bundle.of("decode_step").values())).outputs
+        self.moving = [name for ours, name in outputs.items() if ours != LOGITS]
+        self.logits = outputs[LOGITS]
+        self.inputs: dict[int, State] = {}  # places -> the inputs of a step beside its state
+        self.blank: dict[int, State] = {}  # places -> a state of zeros
+
+    def write(self, row: Row, arrays: dict[str, np.ndarray], length: int, number: int = 0) -> np.ndarray:
+        """What is written for a row: [score, ids], float32 [1 + T], padded with the end.
+
+        Args:
+            arrays: what the program that reads takes. length: its bucket. number: of the text in its call.
+        """
+        end = self.tokenizer.sep_id
+        with _Text(self, row, arrays, length) as text:
+            told = {"end_id": end, "row": number, "prompt": text.prompt}
+            ids, score = search(text, text.prompt[-1], len(text.prompt) - 1, self.kind.decoding, **told)
+        if not np.isfinite(score):
+            raise ValueError(f"logits that are not finite: {score}")
+        padded = [*ids, *[end] * (self.kind.target_length - len(ids))]
+        return np.array([score, *padded], np.float32)
+
+    def follow(self, row: Row, arrays: dict[str, np.ndarray], length: int, ids: Sequence[int]) -> np.ndarray:
+        """The logits in front of each of some ids that are written one after the other: float32 [len(ids), V]."""
+        origin, found = np.zeros(1, np.int32), []
+        with _Text(self, row, arrays, length) as text:
+            before = [text.prompt[-1], *ids[:-1]]
+            for column, token in enumerate(before, len(text.prompt) - 1):
+                found.append(text(np.array([token], np.int32), column, origin)[0][0])
+        return np.stack(found)
+
+
+class _Text:
+    """A text that is being written: `answers.search.Step`."""
+
+    def __init__(self, writer: Writer, row: Row, arrays: dict[str, np.ndarray], length: int):
+        self.writer, self.programs = writer, writer.programs
+        bundle, kind = writer.bundle, writer.kind
+        self.name = bundle.reading[length].name
+        self.prompt = [kind.start_of(writer.tokenizer)] if writer.role == "encode" else list(row.token_ids)
+        self.read: State = {}
+        if writer.role == "encode" or len(self.prompt) > 1:  # a prompt's last token is a step's
+            self.read = self.programs.run(self.name, self.programs.made(self.name, arrays))
+        self.states: list[State] = [{}]
+        self.own = False  # whether the states are outputs of a step
+        self.places = 0
+        if writer.role == "prefill":
+            self._grow(len(self.prompt))
+            if self.read:
+                self.states = [
+                    self._filled({part: self.programs.read(self.name, part, self.read[part]) for part in writer.moving})
+                ]
+
+    def __enter__(self) -> "_Text":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._release()
+        if self.read:
+            self.programs.done(self.name, self.read)
+
+    def __call__(self, token_ids: np.ndarray, column: int, origin: np.ndarray) -> tuple[np.ndarray, None]:
+        if column >= self.places:
+            self._grow(column + 1)
+        writer, name = self.writer, self.writer.steps[self.places]
+        inputs = writer.inputs[self.places]
+        fixed = self.read if writer.role == "encode" else {}
+        self.programs.put(inputs, "column", np.array([column], np.int32))
+        states = []
+        for token, at in zip(token_ids, origin):
+            self.programs.put(inputs, "token_ids", np.array([token], np.int32))
+            states.append(self.programs.run(name, {**fixed, **inputs, **self.states[at]}))
+        self._release()
+        self.states, self.own = states, True
+        return np.stack([self.programs.read(name, writer.logits, state[writer.logits])[0] for state in states]), None
+
+    def _release(self) -> None:
+        for state in self.states if self.own else ():
+            self.programs.done(self.writer.steps[self.places], state)
+        self.own = False
+
+    def _grow(self, least: int) -> None:
+        """Go on with more places."""
+        writer, old = self.writer, self.places
+        self.places = next(places for places in writer.steps if places >= least)
+        name = writer.steps[self.places]
+        if self.places not in writer.inputs:
+            zero = np.zeros(1, np.int32)
+            writer.inputs[self.places] = self.programs.made(name, {"token_ids": zero, "column": zero})
+        if not old:
+            if self.places not in writer.blank:
+                writer.blank[self.places] = self._filled({})
+            self.states = [writer.blank[self.places]] * len(self.states)
+            return
+        last = writer.steps[old]
+        values = [
+            {part: self.programs.read(last, part, state[part]) for part in writer.moving} for state in self.states
+        ]
+        bigger, self.places = self.places, old
+        self._release()
+        self.places = bigger
+        self.states = [self._filled(each) for each in values]
+
+    def _filled(self, values: dict[str, np.ndarray]) -> State:
+        """A state that begins with these places; zeros elsewhere."""
+        writer, arrays = self.writer, {}
+        for part in writer.moving:
+            shape = self.programs.shape(writer.steps[self.places], part)
+            arrays[part] = np.zeros(shape, np.float32)
+            if part in values:
+                had = min(values[part].shape[2], shape[2])
+                arrays[part][:, :, :had] = values[part][:, :, :had]
+        return self.programs.made(writer.steps[self.places], arrays)

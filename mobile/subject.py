@@ -1,0 +1,156 @@
+"""What is compressed: the model of a directory, the texts that its file is compared on, what the file says of it."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert import __version__, inputs, registry
+from kerasbert.errors import InputError
+from kerasbert.export.bundle import Bundle, Reads, Signature
+from kerasbert.mobile import mediapipe, samples
+from kerasbert.tasks import predict
+from kerasbert.tasks.adapted import merged
+from kerasbert.tasks.base import kind_of
+from kerasbert.tasks.task import answerable
+from kerasbert.text.base import Tokenizer
+from kerasbert.training.splits import measured
+
+GENERATED = 200
+MADE = "generated from the vocabulary"  # where texts come from that nobody gave
+
+Texts = Sequence[str] | Sequence[tuple[str, str]]
+
+
+def opened(run: Any, task: str | None = None) -> tuple[Any, str]:
+    """The model of a directory, or the model itself, and its name such as `bert/base`."""
+    name = ""
+    if isinstance(run, str | os.PathLike):
+        from kerasbert.checkpoints import read_model_json, source
+        from kerasbert.tasks.load import load
+
+        run = source.directory(run)
+        name, run = read_model_json(run).name, load(run, task)
+    run = merged(run)
+    if run.tokenizer is None:
+        raise InputError(
+            "the model has no tokenizer, and a phone gets text: put one into the model directory's tokenizer/"
+        )
+    return run, name
+
+
+def is_pair(model: Any) -> bool:
+    """Whether an input is a pair."""
+    task = getattr(model, "task", None)
+    return bool(task and task.pair)
+
+
+def read_of_texts(built: Any) -> list[inputs.Input]:
+    """What a model's programs on a phone read of texts; the number of a text in its call (axes "B") the runtime counts itself."""
+    return [each for each in inputs.used(predict.declared(built), predict.settings_of(built)) if each.axes != "B"]
+
+
+def about(
+    built: Any,
+    signatures: Mapping[int, str] | Sequence[Signature],
+    any_length: bool = False,
+    target: str = "kerasbert",
+    **said: Any,
+) -> Bundle:
+    """The bundle of a file to be, all but its digest.
+
+    Args:
+        built: the model.
+        signatures: length -> name of those that answer; or all of them.
+        said: further fields of the Bundle.
+    Raises:
+        InputError: an input that a phone cannot fill, or a maker that is not registered.
+    """
+    kind, task, reads = kind_of(built).answers, getattr(built, "task", None), []
+    declared = read_of_texts(built)
+    for each in declared:
+        theirs = mediapipe.INPUTS[each.name] if target == "mediapipe" else each.name
+        choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
+        default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
+        # what is padded is masked: 0 as ever, and so the same files
+        pad = 0 if each.pad == inputs.PAD else int(each.pad)
+        filled = (each.filled_by, each.setting, choices, default)
+        reads.append(Reads(each.name, theirs, each.axes, each.dtype, pad, *filled))
+        reads[-1].declared()
+    makers = [each.make for each in declared if each.filled_by == "maker"]
+    plugins = (registry.plugin_of(brought) for brought in (kind, *makers))
+    if isinstance(signatures, Mapping):
+        outputs = {kind.output: kind.output}
+        signatures = [Signature("answer", name, {"S": length}, outputs) for length, name in signatures.items()]
+    return Bundle(
+        kind=kind.name,
+        tokenizer=tokenizer_files(built.tokenizer),
+        signatures=tuple(signatures),
+        inputs=tuple(reads),
+        any_length=any_length,
+        labels=tuple(built.labels or ()) if kind.labelled else (),
+        pair=is_pair(built),
+        parts=task.asked if task is not None and kind.since > 1 else (),
+        options=dict(task.options) if task is not None and kind.since > 1 else {},  # others decode without
+        target=target,
+        versions=versions(),
+        plugin=next((plugin for plugin in plugins if plugin), {}),
+        **said,
+    )
+
+
+def sources(task: Any, texts: Sequence[Any]) -> list[Any]:
+    """What a file is asked of rows (`Rows.texts`): where it writes texts the first part of each, which is not the target."""
+    if task.how.answers.reader == "answer":
+        return answerable(task, texts)
+    return [text[0] if isinstance(text, tuple) else text for text in texts]
+
+
+def cases_of(
+    model: Any,
+    pair: bool,
+    texts: Texts | os.PathLike | None,
+    data: str | os.PathLike | None,
+    length: int,
+    count: int = GENERATED,
+) -> tuple[list, np.ndarray | None, str]:
+    """The texts to compare on, their targets or None, and where they come from; texts that nobody gave fit in `length`."""
+    if texts is not None and data is not None:
+        raise InputError("texts and data are both given, expected one of them")
+    if data is not None:
+        task = getattr(model, "task", None)
+        if task is None:
+            raise InputError(f"the model has no task to read {data} with: give texts instead")
+        rows, told = measured(task, data, run=getattr(model, "directory", None))
+        cases = sources(task, rows.texts)  # rows of pairs that train vectors have no target a text
+        return cases, rows.targets if len(cases) == len(rows.texts) else None, told
+    kind, task = kind_of(model).answers, getattr(model, "task", None)
+    if isinstance(texts, os.PathLike):
+        name = Path(texts).name
+        if pair and kind.lists:
+            assert task is not None  # its kind reads lists
+            lines = enumerate(samples.read(texts), 1)
+            return [kind.from_line(line, task.asked, f"{name}, text {i}") for i, line in lines], None, name
+        return samples.read(texts, pair), None, name
+    if texts is not None:
+        if isinstance(texts, str | bytes) or not len(texts):
+            raise InputError("texts is empty or one string, expected a list of texts")
+        return list(texts), None, "texts"
+    made = samples.generated(model.tokenizer, count, pair, longest=length)
+    return list(map(kind.example, made)), None, MADE
+
+
+def tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as directory:
+        tokenizer.save(directory)
+        return {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
+
+
+def versions() -> dict[str, str]:
+    import keras
+    import tensorflow as tf
+
+    return {"kerasbert": __version__, "tensorflow": tf.__version__, "keras": keras.__version__}

@@ -1,0 +1,172 @@
+"""Models that write, converted: the phone says what Python says."""
+
+import dataclasses
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.errors import InputError
+from kerasbert.export import bundle as bundles
+from kerasbert.mobile import compress
+from kerasbert.mobile.cli import main
+from kerasbert.mobile.generation import agreement, compression, programs
+from kerasbert.mobile.pipeline import ledger
+from kerasbert.mobile.pipeline.benchmark import benchmark
+from kerasbert.mobile.runtime import interpreters, load
+from kerasbert.mobile.tflite import repack
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import find_task
+from kerasbert.testing import battery
+from tests import tiny
+
+TEXTS = [*tiny.sentences(47, 3), "the cat " * 40, "a", "?"]
+FAMILIES = {
+    # buckets of sources or prompts, buckets of steps: of three or more the middle ones are derived
+    "t5": ({"length": 40}, [16, 32, 40], [16, 20]),
+    "bart": ({"length": 24}, [16, 24], [16, 20]),
+    "gpt2": ({"length": 40}, [16, 20], [16, 32, 40]),
+}
+
+
+def writer(family, folder, **options):
+    """A tiny model of random weights that writes."""
+    subject = battery.Subject(family, folder, hidden=32)
+    changes = {"blocks.layers": 1, "embeddings.positions": 48}
+    subject.spec = subject.spec.derive(changes)
+    encoder, task = (
+        subject.encoder(),
+        find_task("generation").optioned({"target_length": 20, "separator": " :", **options}),
+    )
+    model = TaskModel(encoder, task.how.of_family(task, subject.family))
+    model.build()
+    return model
+
+
+WRITINGS = {"t5": [{}, {"beams": 3}], "bart": [{"beams": 4, "repetition_penalty": 1.3, "min_new_tokens": 4}]}
+WRITINGS["gpt2"] = [{"temperature": 0.7, "top_k": 9, "seed": 2}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
+    model, (settings, lengths, places) = writer(family, tmp_path), FAMILIES[family]
+    converted, seen = programs.converted, {}
+    # one conversion for all forms
+    monkeypatch.setattr(programs, "converted", lambda *a: seen.setdefault("float", converted(*a)))
+    out = tmp_path / "float.tflite"
+    report = compress(model, "float32", out, texts=TEXTS[:8], **settings)
+    assert (report["lengths"], report["places"], report["agreement"]) == (lengths, places, 1)
+    assert len(repack.read(seen["float"]).subgraphs) == len(lengths) + len(places)
+    for options in WRITINGS[family]:
+        model.task = model.task.optioned(options)
+        _rewritten(out, out, options=dict(model.task.options))
+        wanted, found = kb.predict(model, TEXTS, length=settings["length"]), load(out, cache=False)(TEXTS)
+        assert [each.text for each in found] == [each.text for each in wanted]
+        np.testing.assert_allclose(
+            [each.score for each in found], [each.score for each in wanted], rtol=1e-4, atol=1e-4
+        )
+        assert [each.truncated for each in found] == [each.truncated for each in wanted]
+        assert len({each.text for each in found}) > 20
+
+    # int8 and half precision, along what the float file writes
+    runner, small = load(out, cache=False), tmp_path / "int8.tflite"
+    for form, least in (("fp16", 0.99), ("dynamic_int8", 0.9)):
+        _rewritten(out, small, compression.made(model, (), form))
+        other, same = load(small, cache=False), []
+        for text in TEXTS[:20]:
+            (row,) = runner.kind.rows(runner.tokenizer, (text,), runner.bundle.longest)
+            ids = runner._row(row)[1:].astype(int).tolist()
+            same += list(runner.follow(row, ids).argmax(-1) == other.follow(row, ids).argmax(-1))
+        assert np.mean(same) >= least
+    assert small.stat().st_size < out.stat().st_size
+
+    # a plain Interpreter, through numpy
+    monkeypatch.setattr(interpreters, "_compiled", lambda *a: None)
+    plain = load(small, cache=False)
+    assert plain.model.name.endswith("Interpreter")
+    monkeypatch.undo()
+    assert plain(TEXTS[:4]) == load(small, cache=False)(TEXTS[:4])
+    _damaged(out)
+
+
+@pytest.mark.slow
+def test_the_command_line_on_a_file_that_writes(tmp_path, capsys):
+    model, out = writer("gpt2", tmp_path), str(tmp_path / "x.tflite")
+    kb.save(model, tmp_path / "run")
+    (tmp_path / "rows.tsv").write_text("source\ttarget\n" + "".join(f"{text}\tthe dog\n" for text in TEXTS[:6]))
+    options = ["--length", "36", "--lengths", "8", "--min-agreement", "0.8"]
+    assert main(["compress", str(tmp_path / "run"), "--out", out, "--data", str(tmp_path / "rows.tsv"), *options]) == 0
+    assert "6 texts (rows.tsv): agreement " in capsys.readouterr().out
+    assert main(["run", out, TEXTS[0], "--json", "--no-cache"]) == 0
+    assert json.loads(capsys.readouterr().out) == load(out, cache=False)(TEXTS[:1])[0].to_json()
+    assert main(["inspect", out, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["signatures"] == ["prefill_8", "prefill_16", "decode_step_16", "decode_step_32", "decode_step_36"]
+    assert benchmark(out, TEXTS[:2], rounds=1, cache=False)["p50_ms"] > 0
+    assert main(["compress", str(tmp_path / "run"), "--out", f"{out}2", "--target", "mediapipe", "--length", "24"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    task, rows = ledger.labelled(tmp_path / "run", str(tmp_path / "rows.tsv"))
+    assert ledger.measure(out, task, rows)["exact_match"] == 0
+
+
+def _rewritten(file, out, flatbuffer=None, **changes):
+    """A file with another bundle or flatbuffer."""
+    bundle = bundles.read(file)
+    data = flatbuffer or file.read_bytes()[: -len(bundle.to_zip())]
+    out.write_bytes(data + dataclasses.replace(bundle, digest=hashlib.sha256(data).hexdigest(), **changes).to_zip())
+
+
+def _damaged(file):
+    """A bundle that says something else than the signatures is refused before anything runs."""
+    bundle = bundles.read(file)
+    first, *others, last = bundle.signatures
+    renamed = {ours: "other" if ours == "key_0" else theirs for ours, theirs in last.outputs.items()}
+    for signatures, text in (
+        (
+            (first, *others, dataclasses.replace(last, lengths={"T": 99})),
+            "'key_0' is .*, expected float32 of 99 places",
+        ),
+        ((first, *others, dataclasses.replace(last, outputs=renamed)), "damaged .*different outputs"),
+        ((dataclasses.replace(first, name="absent"), *others, last), "in the signature 'absent' 'signature' is absent"),
+        ((dataclasses.replace(first, name=others[0].name), *others, last), "'(padding_mask|token_ids)' is "),
+    ):
+        other = file.with_name("other.tflite")
+        _rewritten(file, other, signatures=signatures)
+        with pytest.raises(InputError, match=text):
+            load(other, cache=False)(["the cat"])
+
+
+def test_what_such_files_do_not_have_is_refused(tmp_path):
+    model = writer("t5", tmp_path)
+    out = tmp_path / "x.tflite"
+    for settings, text in (
+        (
+            {"target": "mediapipe", "length": 24},
+            "generation, expected a classification or vectors of one text: MediaPipe",
+        ),
+        ({"quantize": "static_int8"}, "quantize is 'static_int8' and the model writes texts, expected float32"),
+        ({"max_drop": 1.0}, "max_drop is given and the model writes texts"),
+        ({"lengths": "any"}, "lengths is 'any' and the model writes texts"),
+    ):
+        with pytest.raises(InputError, match=text):
+            compress(model, out=out, **settings)
+    model.task = model.task.optioned({"beams": 2, "coverage_penalty": 0.2})
+    with pytest.raises(InputError, match="coverage_penalty is 0.2, expected 0"):
+        compress(model, out=out)
+    with pytest.raises(InputError, match="length is 22, of which what is written takes 20: expected at least 4 more"):
+        compress(writer("gpt2", tmp_path), out=out, length=22)
+    assert not out.exists()
+
+
+def test_a_file_that_disagrees_is_not_written():
+    found = {"max_difference": 0.2, "agreement": 0.9}
+    with pytest.raises(
+        InputError, match="float32 file differs from the Keras model by 0.2 of a probability on 5 texts"
+    ):
+        agreement.check("float32", found, 5, None)
+    with pytest.raises(InputError, match=r"next tokens agree .* on 0.9000 .* at least 0.985"):
+        agreement.check("dynamic_int8", found, 5, None)
+    agreement.check("dynamic_int8", found, 5, 0.9)
