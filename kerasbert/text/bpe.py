@@ -304,15 +304,15 @@ class BytePairEncoding(MergeTokenizer):
             return False
         return not chr(BYTES[self.vocabulary[token_id][0]]).isspace()
 
-    def decode(self, ids: Iterable[int]) -> str:
-        """Text of ids; padding, `cls` and `sep` left out. The inverse of `encode` (with a blank before it if that adds one)."""
-        hidden = {self.pad_id, self.cls_id, self.sep_id}
-        parts = [self._bytes_of(i) for i in ids if i not in hidden]
-        return b"".join(parts).decode("utf-8", "replace")
-
-    def _bytes_of(self, token_id: int) -> bytes:
+    def spelling(self, token_id):
+        if token_id in (self.pad_id, self.cls_id, self.sep_id):
+            return None
         piece = self.vocabulary[token_id]
         return piece.encode() if token_id in self.added_ids else _to_bytes(piece)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of ids; padding, `cls` and `sep` left out. The inverse of `encode` (with a blank before it if that adds one)."""
+        return self.joined(ids).decode("utf-8", "replace")
 
 
 def _to_bytes(piece: str) -> bytes:

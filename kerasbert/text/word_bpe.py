@@ -107,4 +107,4 @@ class WordPairEncoding(BertWords, MergeTokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids with a blank after each word; padding, `cls` and `sep` left out. Case and accents stay lost."""
-        return b"".join(part for part in map(self.spelling, ids) if part is not None).decode().removesuffix(" ")
+        return self.joined(ids).decode().removesuffix(" ")

@@ -164,7 +164,7 @@ def test_what_their_formats_cannot_say_is_refused(tmp_path):
 
 
 WRITTEN = {
-    "marian": ("MarianMTModel", marian(**MARIAN_SIZES[0] | {"layers": (2, 2)}) | {"eos_token_id": decoding.END}),
+    "marian": ("MarianMTModel", marian(**MARIAN_SIZES[0] | {"layers": (2, 2)}) | {"eos_token_id": None}),
     "gpt": ("OpenAIGPTLMHeadModel", GPT_SIZES[2]),
 }
 

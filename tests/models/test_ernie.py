@@ -66,7 +66,7 @@ def test_where_units_begin_by_hand():
     tokens = TOKENIZER.tokenize(text)
     ids, counts, starts = (np.array(x) for x in (tokens.ids, [len(tokens.ids)], tokens.starts))
     row = joins.mark(ids.astype(np.int32), counts, starts, [text], marked).astype(np.int64)[None]
-    ids, packed = joins.take_off(row, row.shape[1])
+    ids, packed = np.split(joins.take_off(row, row.shape[1], joined=True, borders=False), [row.shape[1]], axis=1)
     features = {"token_ids": tf.constant(ids, tf.int32), "joins": tf.constant(packed, tf.int32)}
     assert units.begins("words", features, TOKENIZER).numpy().astype(int).tolist() == [[1, 0, 1, 0, 0, 1, 1, 0]]
     assert units.begins("entities", features, TOKENIZER).numpy().astype(int).tolist() == [[1, 0, 1, 0, 0, 0, 1, 0]]

@@ -180,4 +180,4 @@ def test_mass_counts_and_what_it_starts_with():
 
     assert (index["mass/middle"], index["mass/base"]) == (count(1024, 4096), count(768, 3072))
     family = registry.family("mass")
-    assert (family.kind, family.spec.longest, family.objective) == ("seq2seq", 512, "")
+    assert (family.kind, family.spec.longest, family.objective) == ("seq2seq", 512, "mass")

@@ -61,7 +61,7 @@ def test_the_loop_of_the_papers_selects_the_same(name):
     key = keys(200)
     positions, chosen, _ = run(name, eligible, begins, count)
     starts = starts_of(name, eligible, begins, key)
-    columns, _ = selects._shuffled(key, tf.constant(eligible), tf.constant(starts))
+    columns, _ = selects.shuffled(key, tf.constant(eligible), tf.constant(starts))
     skipped = 0
     for row in range(200):
         parts = {part[0]: part for part in cut(starts[row], eligible[row])}
