@@ -93,7 +93,7 @@ def programs(
         return {LOGITS: logits, **{name: value for name, value in after.items() if name not in fixed}}
 
     for length in lengths:
-        reads = {each.name: (each.shape(length), each.dtype) for each in declared}
+        reads: dict[str, tuple] = {each.name: (each.shape(length), each.dtype) for each in declared}
         found.append(Program(role, length, read(length), reads, tuple(filter(keep, state))))
     for count in places:
         own = {name: ((*shape[:2], count, shape[3]), "float32") for name, shape in moving.items()}
