@@ -127,10 +127,8 @@ class Family:
         """The pretraining objective of that name, or its own.
 
         Raises:
-            InputError: it has none, or is an encoder-decoder, which no other family's objective trains.
+            InputError: it has none.
         """
-        if not self.objective:
-            self.needs_one_stack("no pretraining objective is here for it yet, import a checkpoint")
         if not (name or self.objective):
             raise InputError(f"{self.name} has no pretraining objective of its own: name one (--objective)")
         return name or self.objective

@@ -11,22 +11,21 @@ class Steps:
 
     Args:
         model: with `start`, `step` and `prompt`.
-        decoding: Decoding.
         start_id: int, what a decoder without a prompt begins with.
     """
 
-    def __init__(self, model, decoding, start_id: int = 0):
-        self.model, self.decoding, self.start_id = model, decoding, start_id
-        self.step = tf.function(model.step, reduce_retracing=True)
+    def __init__(self, model, start_id: int = 0):
+        self.model, self.start_id = model, start_id
+        self.step = tf.function(model.step, reduce_retracing=True, autograph=False)
 
-    def start(self, inputs: dict) -> tuple[int, int, list[int]]:
+    def start(self, inputs: dict, decoding) -> tuple[int, int, list[int]]:
         """Read one text [1, S]; the token that it goes on from, its place, and what stands there."""
         prompt = [self.start_id]
         if f"{self.model.prompt}token_ids" in inputs:
             mask = inputs[f"{self.model.prompt}padding_mask"]
             prompt = inputs[f"{self.model.prompt}token_ids"][mask == 1].tolist()
-        state = self.model.start(inputs, len(prompt) + self.decoding.max_new_tokens + 3)
-        if self.decoding.coverage_penalty:
+        state = self.model.start(inputs, len(prompt) + decoding.max_new_tokens + 3)
+        if decoding.coverage_penalty:
             state[COVERAGE] = 1.0 - state[f"{FIXED}mask"]
         self.states = {name: np.asarray(value) for name, value in state.items()}
         return prompt[-1], len(prompt) - 1, prompt

@@ -4,9 +4,18 @@ one text) and `layers.search` (a graph, for a batch), which give the same tokens
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 from kerasbert.errors import InputError
+
+_NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+    ("length_penalty", lambda x: True, "a number"),
+    ("coverage_penalty", lambda x: x >= 0, "a number of at least 0"),
+    ("repetition_penalty", lambda x: x > 0, "a number above 0"),
+    ("temperature", lambda x: x > 0, "a number above 0, or None for none: greedy decoding has no temperature"),
+    ("top_p", lambda x: 0 < x <= 1, "a number above 0 and at most 1"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,20 +59,15 @@ class Decoding:
     def __post_init__(self):
         for name, least in (("max_new_tokens", 1), ("min_new_tokens", 0), ("beams", 1), ("top_k", 1), ("seed", 0)):
             value = getattr(self, name)
-            if not (value is None and name == "top_k") and (type(value) is not int or value < least):
+            if (type(value) is not int or value < least) and not (name == "top_k" and value is None):
                 raise InputError(f"{name} must be a whole number of at least {least}. Received: {value!r}")
-        for name in ("length_penalty", "coverage_penalty", "temperature", "top_p", "repetition_penalty"):
-            value, free = getattr(self, name), name in ("temperature", "top_p")
-            if not (value is None and free) and (type(value) not in (int, float) or not math.isfinite(value)):
-                raise InputError(f"{name} must be a number. Received: {value!r}")
-        for name in ("temperature", "repetition_penalty"):
+        for name, fits, expected in _NUMBERS:
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise InputError(f"{name} must be above 0. Received: {value!r}. Greedy decoding has no temperature")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise InputError(f"top_p must be above 0 and at most 1. Received: {self.top_p!r}")
-        if self.coverage_penalty < 0:
-            raise InputError(f"coverage_penalty must be at least 0. Received: {self.coverage_penalty!r}")
+            known = (
+                isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and fits(value)
+            )
+            if not known and not (name in ("temperature", "top_p") and value is None):
+                raise InputError(f"{name} must be {expected}. Received: {value!r}")
         if self.min_new_tokens >= self.max_new_tokens:
             raise InputError(
                 f"min_new_tokens is {self.min_new_tokens}, expected less than max_new_tokens, {self.max_new_tokens}"

@@ -11,6 +11,7 @@ import numpy as np
 from kerasbert.answers.decoding import Decoding
 
 NEVER = np.float32(-1e9)  # a log-probability
+FEW = 1024  # tokens, of which p is reached as a rule
 _WORD, _GOLDEN, _SECOND, _FIRST = 0xFFFFFFFF, 0x9E3779B9, 0x846CA68B, 0x7FEB352D
 
 
@@ -137,21 +138,30 @@ def _adjusted(x: np.ndarray, seen: list[list[int]], step: int, decoding: Decodin
 def _drawn(x: np.ndarray, decoding: Decoding, row: int, step: int) -> int:
     """The largest of logit + Gumbel noise, among those that may be drawn: [V] -> int. See `layers.random.sample`."""
     x = x / np.float32(decoding.temperature or 1)
-    if decoding.top_k or decoding.top_p not in (None, 1):
-        best = x[_largest(x, min(decoding.top_k or len(x), len(x)))]
-        if decoding.top_p not in (None, 1):
-            probabilities = np.exp(best - best[0])
-            probabilities /= probabilities.sum()
-            best = best[np.cumsum(probabilities) - probabilities < np.float32(decoding.top_p)]
-        ids = np.flatnonzero(x >= best[-1])
-    else:
-        ids = np.arange(len(x))
+    ids = np.flatnonzero(x >= _least(x, decoding))
     # the number of a token depends on its id alone: those that cannot be drawn need none
     uniform = (
         (bits(key(decoding.seed, row, step), ids) >> np.uint32(1)).astype("float32") + np.float32(0.5)
     ) * np.float32(2**-31)
     with np.errstate(divide="ignore"):
         return int(ids[(x[ids] - np.log(-np.log1p(-uniform))).argmax()])
+
+
+def _least(x: np.ndarray, decoding: Decoding) -> np.ndarray:
+    """The smallest logit that may be drawn, of [V]."""
+    count, top_p = min(decoding.top_k or len(x), len(x)), decoding.top_p
+    if top_p is None or top_p == 1:
+        return np.partition(x, len(x) - count)[len(x) - count]
+    among = x if count == len(x) else x[_largest(x, count)]
+    total = np.exp(among - among.max()).sum()
+    # sorting all of a large vocabulary takes longer than a step
+    for some in sorted({min(FEW, count), count}):
+        best = among[_largest(among, some)]
+        each = np.exp(best - best[0]) / total
+        before = np.cumsum(each) - each
+        if before[-1] >= top_p:
+            break
+    return best[before < np.float32(top_p)][-1]
 
 
 def key(*words: int) -> tuple[int, int]:

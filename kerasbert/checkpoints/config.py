@@ -84,9 +84,10 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         raise InputError(f"the configuration of {where} lacks {', '.join(absent)}: add them")
     activation = changes.get("feedforward.activation")
     if activation is not None:
-        if not isinstance(activation, str) or activation not in ACTIVATIONS:
-            raise InputError(f"{where} has the activation {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
-        changes["feedforward.activation"] = ACTIVATIONS[activation]
+        known = dialect.activations or ACTIVATIONS
+        if not isinstance(activation, str) or activation not in known:
+            raise InputError(f"{where} has the activation {activation!r}, expected one of {', '.join(known)}")
+        changes["feedforward.activation"] = known[activation]
     for (key, value), more in dialect.implied.items():
         if config.get(key) == value:
             changes |= more
@@ -146,7 +147,8 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
         if path == "embeddings.width" and config[key] is None and dialect.unprojected:
             config[key] = spec.hidden
         if path == "feedforward.activation":
-            config[key] = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config[key])
+            names = (dialect.activations or ACTIVATIONS).items()
+            config[key] = next((theirs for theirs, ours in names if ours == config[key]), config[key])
     lost = {path: config[key] for path, key in named if isinstance(config[key], tuple)}
     unprojected = spec.embeddings.width in (None, spec.hidden) and not projected
     if not dialect.unprojected and "embeddings.width" in dict(named) and unprojected:
@@ -155,7 +157,7 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     if not lost:
         theirs = config | {key: config[key] - more for key, more in dialect.shift.items()}
         back = to_spec(theirs, dialect, base, "the export").derive({"pooler": spec.pooler})
-        by_file = {path for changes in dialect.untied.values() for path in changes}
+        by_file = {path for changes in (*dialect.untied.values(), *dialect.present.values()) for path in changes}
         lost = {path: pair[0] for path, pair in specs.differences(plain, back).items() if path not in by_file}
     if lost:
         raise InputError(

@@ -148,7 +148,9 @@ def import_checkpoint(
 
 
 def _untied(dialect: Dialect, reader: Reader, found: Mapping[str, Shape], spec: specs.Spec) -> specs.Spec:
-    """The Spec with a weight of its own where the file's is not the copy that it may be."""
+    """The Spec with what the file holds, and with a weight of its own where the file's is not the copy that it may be."""
+    for name, changes in dialect.present.items():
+        spec = spec.derive(changes) if name in found else spec
     for copy, changes in dialect.untied.items():
         original = dialect.tied[copy]
         if copy not in found or original not in found:

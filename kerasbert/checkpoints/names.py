@@ -42,6 +42,8 @@ class Dialect:
         implied: (their key, its value) -> changes of the Spec that come with it.
         silent: their key -> what holds where a configuration lacks it, or a function of the configuration that tells.
         untied: their name of a copy in `tied` -> changes of the Spec where the file's differs: a weight of its own.
+        activations: their name of an activation -> ours, all that there are; empty for `config.ACTIVATIONS`.
+        present: their tensor -> changes of the Spec where a file holds it.
         shift: their key -> what ours is more than theirs.
         joined: patterns of their tensors -> how many of ours each holds side by side on its last axis; rows name the parts
             with `#0`, `#1` after the name of the layer.
@@ -71,6 +73,8 @@ class Dialect:
     implied: Mapping[tuple[str, Any], Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     silent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     untied: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    present: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    activations: Mapping[str, str] = dataclasses.field(default_factory=dict)
     shift: Mapping[str, int] = dataclasses.field(default_factory=dict)
     joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
     leading: tuple[str, ...] = ()

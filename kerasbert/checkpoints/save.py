@@ -87,7 +87,7 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
     config = configs.to_config(info.spec, dialect, family.spec)
     tokenizer = text.held_tokenizer(run)
     order = None
-    if kind and tokenizer is not None and config.get("pad_token_id", tokenizer.pad_id) != tokenizer.pad_id:
+    if kind and tokenizer is not None and dialect.fixed.get("pad_token_id", tokenizer.pad_id) != tokenizer.pad_id:
         # they count positions from this id on: the two pieces change places, in the table and in the tokenizer
         order = np.arange(info.spec.embeddings.vocabulary)
         swapped = [config["pad_token_id"], tokenizer.pad_id]

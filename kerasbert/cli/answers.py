@@ -17,6 +17,7 @@ from kerasbert.cli.parser import (
     encoding_option,
     ensemble_option,
     show,
+    task_option,
 )
 from kerasbert.errors import InputError
 
@@ -40,9 +41,9 @@ def _predict(options: argparse.Namespace) -> None:
         raise InputError("--explain is of one model: leave out --ensemble")
     if options.explain:
         _check_page(options)
-    from kerasbert.tasks.predict import check_task, longest, together
+    from kerasbert.tasks.predict import check_task, longest
 
-    model = together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
+    model = opened(options)
     check_task(model)
     longest(model, options.length)
     model.task.optioned(answer_options_of(options))  # refused before any text is read
@@ -69,6 +70,18 @@ def _predict(options: argparse.Namespace) -> None:
     if options.explain:
         _explain(options, model, answer.explained)
     answer.tell()
+
+
+def opened(options: argparse.Namespace) -> Any:
+    """The model of a command that answers, or several of them."""
+    from kerasbert.tasks.load import load
+    from kerasbert.tasks.predict import together
+
+    if options.task is None:
+        return together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
+    if options.ensemble or options.base:
+        raise InputError("--task is of a pretrained model alone: leave out --ensemble and --base")
+    return load(options.model, task=options.task)
 
 
 def _check_page(options: argparse.Namespace) -> None:
@@ -295,6 +308,7 @@ def add(command: Declare) -> None:
     encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
+    task_option(add)
     answer_options(add)
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")

@@ -3,7 +3,7 @@
 import argparse
 
 from kerasbert import registry
-from kerasbert.cli.parser import Declare, base_option, out_options
+from kerasbert.cli.parser import Declare, answer_options, answer_options_of, base_option, out_options
 from kerasbert.errors import InputError
 
 
@@ -51,10 +51,15 @@ def _export(options: argparse.Namespace) -> None:
     from kerasbert.export.model_card import NEEDS
     from kerasbert.export.saved_model import export
     from kerasbert.tasks.load import load
+    from kerasbert.tasks.predict import check_task
     from kerasbert.training import results
 
-    held = options.task or options.base
+    chosen = answer_options_of(options)
+    held = options.task or options.base or chosen
     model = load(options.model, task=options.task, base=options.base) if held else options.model
+    if chosen:
+        check_task(model)
+        model.task = model.task.optioned(chosen)
     print(export(model, options.out, length=options.length, overwrite=options.overwrite))
     results.say(f"to load it: {NEEDS}. README.md there has the lines")
 
@@ -86,6 +91,7 @@ def add(command: Declare) -> None:
     add.add_argument("model", metavar="RUN")
     add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1")
     base_option(add)
-    add.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask")
+    add.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask, translation")
+    answer_options(add)
     add.add_argument("--length", type=int, help="longest text in tokens")
     add.add_argument("--overwrite", action="store_true")

@@ -328,6 +328,12 @@ def ensemble_option(add: argparse.ArgumentParser) -> None:
 TASK = "task."  # what the path of an option of a task's kind begins with in --set
 
 
+def task_option(add: argparse.ArgumentParser) -> None:
+    add.add_argument(
+        "--task", metavar="NAME", help="of a pretrained model that writes without fine-tuning: translation"
+    )
+
+
 def answer_options(add: argparse.ArgumentParser) -> None:
     add.add_argument("--prefix", help="in front of every source, of a model that writes: 'summarize: '")
     add.add_argument(

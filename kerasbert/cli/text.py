@@ -21,6 +21,7 @@ def _vocab(options: argparse.Namespace) -> None:
         options.files,
         options.kind,
         options.size,
+        sentinels=options.sentinels,
         lowercase=True if options.lowercase else False if options.cased else None,
         text_field=options.text_field,
         encoding=options.encoding,
@@ -56,6 +57,7 @@ def _data(options: argparse.Namespace) -> None:
         smoothing=options.smoothing,
         words=options.words,
         entities=options.entities,
+        sentence_borders=options.sentence_borders,
         language_ids=options.language_ids,
         runner=options.runner,
         beam_options=options.beam_options,
@@ -114,8 +116,11 @@ def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("vocab", _vocab, "learn a vocabulary; the folder is a --tokenizer")
     add.add_argument("files", nargs="+", metavar="FILE", help=FILES)
-    add.add_argument("--kind", default="wordpiece", help="wordpiece, bpe or unigram")
+    add.add_argument("--kind", default="wordpiece", help="wordpiece, bpe, word_bpe or unigram")
     add.add_argument("--size", type=int, default=30000)
+    add.add_argument(
+        "--sentinels", type=int, default=0, help="special tokens beside them, for span corruption (T5: 100)"
+    )
     case = add.add_mutually_exclusive_group()
     case.add_argument("--cased", action="store_true", help="keep case and accents: bpe's and unigram's default")
     case.add_argument("--lowercase", action="store_true", help="drop case and accents: wordpiece's default")
@@ -148,6 +153,9 @@ def add(command: Declare) -> None:
     add.add_argument("--dupe-factor", type=int, default=1, help="how often each document is packed")
     add.add_argument("--text-field", default="text", help="column of the text; of translations two, such as en,fr")
     encoding_option(add)
+    add.add_argument(
+        "--sentence-borders", action="store_true", help="rows hold where sentences begin (BART's sentence permutation)"
+    )
     add.add_argument("--language-ids", action="store_true", help="rows hold the numbers of their languages (XLM)")
     for level, what in (("words", "words or phrases"), ("entities", "named entities")):
         add.add_argument(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasbert import registry
+from kerasbert.cli.answers import opened
 from kerasbert.cli.options import add_options, flags, given
 from kerasbert.cli.parser import (
     Declare,
@@ -21,6 +22,7 @@ from kerasbert.cli.parser import (
     objective_of,
     set_option,
     show,
+    task_option,
 )
 from kerasbert.errors import InputError
 from kerasbert.training import interruption
@@ -176,11 +178,10 @@ def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
 
 def _evaluate(options: argparse.Namespace) -> None:
     from kerasbert import report
-    from kerasbert.tasks.predict import together
     from kerasbert.training.evaluation import evaluate, with_columns
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
-    model = together([options.model, *options.ensemble] if options.ensemble else options.model, options.base)
+    model = opened(options)
     found = evaluate(
         with_columns(model, **columns) if any(columns.values()) else model,
         options.data,
@@ -245,6 +246,7 @@ def add(command: Declare) -> None:
     add.add_argument("--split", choices=("train", "dev", "test"), help="the part of the data that is wanted")
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help="of the texts; that of the training by default")
+    task_option(add)
     answer_options(add)
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")

@@ -3,7 +3,8 @@
 Chinese whole words (Cui et al., 2021, section 3.1) and ERNIE's phrases and entities (Sun et al., 2019, section 3.2) cannot be
 told from the pieces: a lexicon or a segmenter finds them in the text, as spans of characters. A token that goes on with the
 unit of the token before it is marked: two bits a token, one for each of LEVELS. The bits travel in the high bits of the ids
-up to the shard, where a row gets them as the feature `joins`, eight tokens to a number.
+up to the shard, where a row gets them as the feature `joins`, eight tokens to a number. Another bit says where a segment
+begins, which is a sentence then: the feature `sentence_borders`, sixteen tokens to a number.
 """
 
 import dataclasses
@@ -23,6 +24,9 @@ from kerasbert.errors import InputError, nearest
 LEVELS = ("words", "entities")  # bit 0 (words or phrases) and bit 1
 BITS = 28  # of an id; the marks stand above them
 GROUP = 8  # tokens to a number of a row, two bits each
+BORDERS = "sentence_borders"
+BORDER = len(LEVELS)  # its bit, the third
+BORDER_GROUP = 16  # tokens to a number of a row, one bit each
 
 Spans = Sequence[tuple[int, int]]
 
@@ -174,15 +178,37 @@ def mark(
     return ids
 
 
-def take_off(rows: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rendered rows [N, C] whose first `length` columns are marked ids -> the rows without marks, and joins [N, ceil(S/8)]."""
-    marks = np.zeros((len(rows), -(-length // GROUP) * GROUP), np.int64)
-    marks[:, :length] = rows[:, :length] >> BITS
+def mark_borders(ids: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Ids with a bit set where a segment begins; bounds int64 [G + 1]."""
+    ids = ids.astype(np.int32)  # a copy
+    ids[bounds[:-1]] |= 1 << (BITS + BORDER)
+    return ids
+
+
+def take_off(rows: np.ndarray, length: int, joined: bool, borders: bool) -> np.ndarray:
+    """Rendered rows [N, C] whose first `length` columns are marked ids -> the rows without marks, and what marks say behind.
+
+    Args:
+        joined: bool, whether `joins` [N, ceil(S/8)] follow.
+        borders: bool, whether `sentence_borders` [N, ceil(S/16)] follow.
+    """
+    marks = rows[:, :length].astype(np.int64) >> BITS
     rows[:, :length] &= (1 << BITS) - 1
-    shifts = len(LEVELS) * np.arange(GROUP)
-    return rows, (marks.reshape(len(rows), -1, GROUP) << shifts).sum(-1)
+    parts = [rows]
+    if joined:
+        parts.append(_grouped(marks & (1 << BORDER) - 1, GROUP, len(LEVELS)))
+    if borders:
+        parts.append(_grouped(marks >> BORDER, BORDER_GROUP, 1))
+    return np.concatenate(parts, axis=1)
 
 
-def columns(length: int) -> int:
-    """Numbers of a row that `joins` takes."""
-    return -(-length // GROUP)
+def _grouped(marks: np.ndarray, group: int, bits: int) -> np.ndarray:
+    """[N, S] -> [N, ceil(S / group)], so many of so many bits to a number."""
+    marks = np.pad(marks, [(0, 0), (0, -marks.shape[1] % group)])
+    return (marks.reshape(len(marks), -1, group) << bits * np.arange(group)).sum(-1)
+
+
+def columns(length: int, joined: bool, borders: bool) -> dict[str, list[int]]:
+    """What these features of a row take: name -> shape."""
+    found = {"joins": [-(-length // GROUP)]} if joined else {}
+    return found | ({BORDERS: [-(-length // BORDER_GROUP)]} if borders else {})

@@ -16,6 +16,7 @@ from kerasbert.data.spool import gather
 from kerasbert.storage import remote
 
 ROWS = 64 * BLOCK  # rows that are rendered at once
+SENTENCES = Fit(line=1, most=2**31, piece=2**31)  # every line is split, and no sentence is cut
 
 
 def _none() -> np.ndarray:
@@ -77,6 +78,7 @@ class ShardWriter:
         cls_id, sep_id, pad_id: int.
         separators: int, between the two parts of a pair.
         joined: bool, whether the ids are marked (`data.joins`).
+        borders: bool, whether rows are to say where sentences begin; then lines are split into sentences.
         columns: of translations, by the number of the pair of languages the two numbers of its columns' languages.
         language_ids: the number in rows of each language, by the number of the documents' language; none without.
     """
@@ -93,13 +95,15 @@ class ShardWriter:
     pad_id: int
     separators: int = 1
     joined: bool = False
+    borders: bool = False
     columns: tuple[tuple[int, int], ...] = ()
     language_ids: tuple[int, ...] = ()
 
     @property
     def fit(self) -> Fit | None:
         """What a segment may hold; see `encode.entries`."""
-        return packing(self.packing, self.length, separators=self.separators).fit(self.length, self.separators)
+        found = packing(self.packing, self.length, separators=self.separators).fit(self.length, self.separators)
+        return SENTENCES if self.borders and not found else found
 
     def write(self, number: int, data: bytes, repeats: Mapping[int, float] | None = None) -> Report:
         """Write shard `number` from its documents' entries, in any order; see `spool.gather`."""
@@ -112,6 +116,8 @@ class ShardWriter:
             length -= self.separators - 1
             special["separators"] = self.separators
         if documents.digests:
+            if self.borders:
+                documents = dataclasses.replace(documents, ids=joins.mark_borders(documents.ids, documents.bounds))
             examples = pack.pack(
                 documents, length=length, seed=self.seed, dupe_factor=self.dupe_factor, sep_id=self.sep_id
             )
@@ -133,8 +139,8 @@ class ShardWriter:
                 assert examples is not None
                 part = examples.slice(begin, begin + ROWS)
                 rows = part.render(length=self.length, **special)
-                if self.joined:
-                    rows = np.concatenate(joins.take_off(rows, self.length), axis=1)
+                if self.joined or self.borders:
+                    rows = joins.take_off(rows, self.length, self.joined, self.borders)
                 unigrams += np.bincount(rows[:, : self.length].ravel(), minlength=len(unigrams))
                 tokens += int(rows[:, self.length : self.length + 2].sum())
                 random_next += part.random_next
@@ -165,15 +171,16 @@ class ShardWriter:
         return dataclasses.replace(examples, languages=languages)
 
 
-def features(length: int, name: str, joined: bool = False, languages: bool = False) -> dict[str, dict[str, Any]]:
+def features(
+    length: int, name: str, joined: bool = False, languages: bool = False, borders: bool = False
+) -> dict[str, dict[str, Any]]:
     """What a row of that packing holds, in the order of its columns."""
     shapes = {"token_ids": [length], "segment_lengths": [2]}
     if extra := packing(name, length).feature:
         shapes[extra] = []
     if languages:
         shapes["languages"] = [2]
-    if joined:
-        shapes["joins"] = [joins.columns(length)]
+    shapes |= joins.columns(length, joined, borders)
     return {feature: {"dtype": "int32", "shape": shape} for feature, shape in shapes.items()}
 
 
@@ -181,7 +188,7 @@ def manifest(plan: Mapping[str, Any], report: Report, special_ids: Sequence[int]
     """The text of manifest.json: what the records were made from and what they hold."""
     settings = plan["settings"]
     joined, languages = any(level in settings for level in joins.LEVELS), "language_ids" in settings
-    columns = features(settings["length"], settings["packing"], joined, languages)
+    columns = features(settings["length"], settings["packing"], joined, languages, joins.BORDERS in settings)
     more = {"random_next": report.random_next} if "next_label" in columns else {}
     if packing(settings["packing"], settings["length"]).pairs:
         more |= {"source_tokens": report.source_tokens, "kept_tokens": report.kept_tokens}

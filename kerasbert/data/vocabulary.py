@@ -5,8 +5,10 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from kerasbert.data.sources import read_lines
+from kerasbert.errors import InputError
 from kerasbert.storage import files as folders
-from kerasbert.text.base import Tokenizer
+from kerasbert.text.base import SENTINEL, Tokenizer
+from kerasbert.text.files import MOST_SENTINELS
 from kerasbert.text.train import train
 from kerasbert.text.train_unigram import LINES
 
@@ -58,6 +60,7 @@ def train_tokenizer(
     *,
     kind: str = "wordpiece",
     size: int = 30000,
+    sentinels: int = 0,
     lowercase: bool | None = None,
     text_field: str = "text",
     encoding: str | None = None,
@@ -68,8 +71,9 @@ def train_tokenizer(
 
     Args:
         files: one file, or several, as of `read_documents`.
-        kind: str, wordpiece, bpe or unigram.
+        kind: str, wordpiece, bpe, word_bpe or unigram.
         size: int, pieces at most.
+        sentinels: int, special tokens behind them that stand for what is left out of a text, <extra_id_0> last (T5: 100).
         lowercase: bool, drop case and accents; by default wordpiece does, bpe and unigram keep them.
         text_field: str, column or field of the text in tables; of several ("en,fr") each is taken.
         encoding: str, of the files, where they are not UTF-8 and have no byte order mark.
@@ -84,7 +88,7 @@ def train_tokenizer(
             or `out` is taken.
     """
     reading = {"lowercase": lowercase, "text_field": text_field, "encoding": encoding}
-    return learn(files, kind, size, **reading, out=out, overwrite=overwrite)[0]
+    return learn(files, kind, size, sentinels=sentinels, **reading, out=out, overwrite=overwrite)[0]
 
 
 def learn(
@@ -92,6 +96,7 @@ def learn(
     kind: str,
     size: int,
     *,
+    sentinels: int = 0,
     lowercase: bool | None = None,
     text_field: str = "text",
     encoding: str | None = None,
@@ -99,11 +104,15 @@ def learn(
     overwrite: bool = False,
 ) -> tuple[Tokenizer, Coverage]:
     """`train_tokenizer`, and what the vocabulary covers."""
+    if not 0 <= sentinels <= MOST_SENTINELS:
+        raise InputError(f"sentinels is {sentinels}, expected 0 to {MOST_SENTINELS}")
     if out is not None:
         folders.check_free(out, overwrite)
     paths = [files] if isinstance(files, str | os.PathLike) else files
     sample = _Sample(read_lines(paths, text_field=text_field, encoding=encoding))
     tokenizer = train(kind, sample, size, lowercase=lowercase)
+    if sentinels:
+        tokenizer = tokenizer.extended([SENTINEL.format(number) for number in reversed(range(sentinels))])
     if out is not None:
         with folders.new_directory(out, overwrite) as folder:
             tokenizer.save(folder)

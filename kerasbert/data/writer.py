@@ -51,6 +51,7 @@ def write_records(
     smoothing: float = 0.7,
     words: str | None = None,
     entities: str | None = None,
+    sentence_borders: bool = False,
     language_ids: bool = False,
     runner: str = "local",
     beam_options: str = "",
@@ -74,8 +75,8 @@ def write_records(
         packing: "pairs" (BERT's segment pairs), "order" (ALBERT's), "place" (StructBERT's); RoBERTa's "sentences"
             (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc" (DOC-SENTENCES); "packed" (best fit, pieces that do not
             see each other); "stream" (rows that go on where the one before ends); or XLM's "translations" of two
-            `text_field`s. None: "pairs", or "stream" for a tokenizer without [CLS] (T5's, GPT-2's). "sentence_pairs", "sentence_order_pairs", "structbert_pairs" and "best_fit" are other names of
-            pairs, order, place and packed, which records say.
+            `text_field`s. "sentence_pairs", "sentence_order_pairs", "structbert_pairs" and "best_fit" are other names of
+            pairs, order, place and packed, which records say. None: "pairs", or "stream" where the tokenizer has no [CLS].
         seed: int >= 0, of the packing.
         shards: number of files, by default one for every 64 MB of text.
         dupe_factor: how often each document is packed, each time with other pairs (BERT's option; pairs only).
@@ -86,6 +87,8 @@ def write_records(
             multilingual BERT took 0.7. The corpus keeps its size.
         words, entities: what finds words or phrases, and named entities, in the text (see `data.joins.find`): a lexicon
             file, MODULE:FUNCTION, or a registered segmenter; objectives then select whole ones.
+        sentence_borders: bool, whether rows hold where sentences begin (BART's sentence permutation); lines are split
+            into sentences.
         language_ids: bool, whether rows hold the numbers of their parts' languages (XLM), which are those of
             `tokenizer.languages`; where it has none, or lacks some, these follow in alphabetical order. The records' own
             tokenizer has the table. Translations always hold them.
@@ -138,8 +141,10 @@ def write_records(
         settings["smoothing"] = smoothing
     if encoding:
         settings["encoding"] = encoding
-    if PACKINGS[packing].labels:
+    if PACKINGS[packing].labels or sentence_borders:
         settings["splitting"] = SPLITTING
+    if sentence_borders:
+        settings[joins.BORDERS] = True
     if table:
         # The place of a name is its number. Those behind the last one in use may come and go: the rows stay the same.
         settings["language_ids"] = list(table)[: max(table[name] for name in names) + 1]
@@ -175,6 +180,7 @@ def write_records(
             pad_id=tokenizer.pad_id,
             separators=between,
             joined=any(units),
+            borders=sentence_borders,
             columns=tuple((table[a], table[b]) for a, b in pairs.values()),
             language_ids=tuple(table[name] for name in sorted(named)) if table and not pairs else (),
         )

@@ -35,6 +35,7 @@ class Attention(keras.layers.Layer):
         initializer: float.
         output_initializer: float, of the output's kernel; by default as the others.
         use_bias: bool, whether the four maps add a bias.
+    `value_size` is how many numbers a head gives, by default D: a paper whose values are of another size sets it.
     An `output_projection` that is set before `build` is used as it is: another layer's, shared.
 
     Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] of keys and values (x itself by
@@ -56,21 +57,24 @@ class Attention(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.heads = heads
-        self.head_size = head_size
+        self.head_size = self.value_size = head_size
         self.rate = dropout
         self.initializer = initializer
         self.output_initializer = output_initializer or initializer
         self.use_bias = use_bias
 
     def build(self, shape):
-        flat, kwargs = self.heads * self.head_size, {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+        kwargs, sizes = (
+            {"use_bias": self.use_bias, "dtype": self.dtype_policy},
+            [self.head_size] * 2 + [self.value_size],
+        )
         *deviations, last = self.deviations(shape)
-        for name, width, deviation in zip(("query", "key", "value"), self.widths(shape), deviations):
-            setattr(self, name, Linear(flat, deviation, name=name, **kwargs))
+        for name, size, width, deviation in zip(("query", "key", "value"), sizes, self.widths(shape), deviations):
+            setattr(self, name, Linear(self.heads * size, deviation, name=name, **kwargs))
             getattr(self, name).build((*shape[:-1], width))
         if not hasattr(self, "output_projection"):
             self.output_projection = Linear(shape[-1], last, name="output", **kwargs)
-            self.output_projection.build((*shape[:-1], flat))
+            self.output_projection.build((*shape[:-1], self.heads * self.value_size))
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
 
@@ -82,9 +86,9 @@ class Attention(keras.layers.Layer):
         """Standard deviations that the kernels of query, key, value and output start with."""
         return (self.initializer, self.initializer, self.initializer, self.output_initializer)
 
-    def split(self, x):
-        """[B, S, N*D] -> [B, N, S, D]."""
-        x = reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size))
+    def split(self, x, size: int | None = None):
+        """[B, S, N*D] -> [B, N, S, D]; `size` is D where it is not that of queries and keys."""
+        x = reshape(x, (*ops.shape(x)[:2], self.heads, size or self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
     def call(
@@ -100,7 +104,7 @@ class Attention(keras.layers.Layer):
 
     def read(self, source: Any, value: Any) -> tuple[Any, Any]:
         """Keys and values: [B, K, H] twice -> [B, N, K, D] twice."""
-        value = self.split(self.value(value))
+        value = self.split(self.value(value), self.value_size)
         return self.split(self.key(source)), value
 
     def scores(self, query: Any, key: Any, **at: Any) -> Any:
@@ -126,7 +130,7 @@ class Attention(keras.layers.Layer):
         # without dropout; in a graph nothing computes it where nobody asks
         probabilities = weights if drawn is None else attention_weights(scores, bias, None, rate=0.0, dtype=dtype)
         y = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # [B, Q, N, D]
-        y = reshape(y, (*ops.shape(y)[:2], self.heads * self.head_size))
+        y = reshape(y, (*ops.shape(y)[:2], self.heads * self.value_size))
         return self.output_projection(y), ops.cast(probabilities, "float32")
 
     def get_config(self):

@@ -134,8 +134,8 @@ def empty(attentions: Sequence[Any], rows: Any, places: int) -> dict[str, Any]:
     """
     state = {}
     for i, each in enumerate(attentions):
-        zeros = ops.zeros((rows, each.heads, places, each.head_size), each.compute_dtype)
-        state |= {f"key_{i}": zeros, f"value_{i}": zeros}
+        for part, size in (("key", each.head_size), ("value", each.value_size)):
+            state[f"{part}_{i}"] = ops.zeros((rows, each.heads, places, size), each.compute_dtype)
     return state
 
 

@@ -37,12 +37,13 @@ class Table(keras.layers.Layer):
 class Sinusoids(keras.layers.Layer):
     """Fixed vectors by position: int [...] -> [..., width]; no weights.
 
-    Half of a vector are sines, half cosines, of wavelengths from 2*pi to 10000*2*pi, as in the Transformer's released code
-    (tensor2tensor, get_timing_signal_1d). Differs: Vaswani et al. (2017, section 3.5) write them in turn.
+    Half of a vector are sines, half cosines, as in the Transformer's released code (tensor2tensor, get_timing_signal_1d) and
+    in Marian. Differs: Vaswani et al. (2017, section 3.5) write them in turn. The wavelengths are theirs, 2*pi * 10000^(2i/d)
+    for i from 0 on, so that the longest is just below 10000*2*pi; the released code's longest is that (2i / (d - 2)).
 
     Args:
         rows: int, number of positions.
-        width: int; where it is odd the last column is 0.
+        width: int d; where it is odd there is one sine more.
     """
 
     def __init__(self, rows: int, width: int, **kwargs):
@@ -50,10 +51,10 @@ class Sinusoids(keras.layers.Layer):
         self.rows, self.width = rows, width
 
     def build(self, shape=None):
-        half = self.width // 2
-        angles = np.arange(self.rows)[:, None] / 10000 ** (np.arange(half) / max(1, half - 1))
-        self.values = np.zeros((self.rows, self.width), "float32")
-        self.values[:, : 2 * half] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        sines = (self.width + 1) // 2
+        angles = np.arange(self.rows)[:, None] / 10000 ** (2 * np.arange(sines) / self.width)
+        cosines = np.cos(angles[:, : self.width - sines])
+        self.values = np.concatenate([np.sin(angles), cosines], axis=1).astype("float32")
 
     @property
     def table(self) -> Any:
@@ -82,12 +83,16 @@ def positions(spec: Spec, width: int, **kwargs: Any) -> Table | Sinusoids | None
 class Embeddings(keras.layers.Layer):
     """BERT's input representation (Devlin et al., 2019, figure 2); where the blocks are pre-norm there is no norm here.
 
+    A paper without one before post-norm blocks sets `normalised`.
+
     Args:
         spec: Spec; `embeddings`, `hidden`, `epsilon`, `dropout` and `initializer` are read.
     Call: token_ids [B, S], segment_ids [B, S] or None, position_ids [B, S] or None (0, 1, ...) -> [B, S, H].
     Trainable weights: (V + positions + segments)*E, 2*E for the norm, and E*H + H where E differs from H. Positions that
         are not learned have none.
     """
+
+    normalised: bool = True
 
     def __init__(self, spec: Spec, **kwargs):
         super().__init__(**kwargs)
@@ -103,7 +108,7 @@ class Embeddings(keras.layers.Layer):
             self.segments = Table(parts.segments, width, self.spec.initializer, name="segments", **kwargs)
             self.segments.build()
         self.norm = None
-        if self.spec.blocks.norm == "post":
+        if self.normalised and self.spec.blocks.norm == "post":
             self.norm = LayerNorm(self.spec.epsilon, name="norm", **kwargs)
             self.norm.build((None, None, width))
         self.dropout = Dropout(self.spec.dropout, name="dropout", **kwargs)

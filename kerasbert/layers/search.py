@@ -47,14 +47,18 @@ def generate(
     Returns:
         dict of token_ids int32 [B, max_new_tokens], the new tokens with their end, and score float32 [B]: the sum of their
         log-probabilities, of beams divided by tokens ** length_penalty.
+
+    Raises:
+        InputError: more beams than tokens in the vocabulary. What else a model cannot do `Decoding.check` says beforehand.
     """
+    decoding.check(model.spec.embeddings.vocabulary)
     ids, mask = inputs.get(f"{model.prompt}token_ids"), inputs.get(f"{model.prompt}padding_mask")
     if ids is None:
         ids = ops.full_like(inputs["token_ids"][:, :1], start_id)
     mask = ops.ones_like(ids) if mask is None else mask
     last = ops.sum(ops.cast(mask, "int32"), axis=1) - 1
     first = ops.take_along_axis(ids, ops.expand_dims(last, 1), axis=1)[:, 0]
-    state = model.start(inputs, ops.shape(ids)[1] + decoding.max_new_tokens - 1)
+    state = model.start(inputs, ops.shape(ids)[1] + decoding.max_new_tokens)
     kind = _Beams if decoding.beams > 1 else _Search
     at = kind(model.step, decoding, end_id, pad_id, last, rows)
     return at.run(ops.cast(first, "int32"), state, at.occurring(ids, mask, model.spec.embeddings.vocabulary))
@@ -81,8 +85,9 @@ class _Search:
         """Which tokens stand in the prompts: bool [B, V], or None where nobody asks."""
         if self.decoding.repetition_penalty == 1:
             return None
-        real = ops.expand_dims(ops.cast(mask, "float32"), -1)
-        return ops.any(ops.one_hot(ids, vocabulary) * real > 0, axis=1)
+        ids, rows = ops.cast(ids, "int32"), ops.shape(ids)[0]
+        row = ops.broadcast_to(ops.expand_dims(ops.arange(rows, dtype="int32"), 1), ops.shape(ids))
+        return ops.scatter(ops.stack([row, ids], axis=-1), ops.cast(mask, "int32"), (rows, vocabulary)) > 0
 
     def run(self, first: Any, state: Mapping[str, Any], seen: Any) -> dict[str, Any]:
         """The texts that follow `first` [B]."""

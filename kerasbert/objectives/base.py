@@ -43,6 +43,7 @@ class Objective:
         settings: an instance of `settings_class`.
         tokenizer, seed: what `prepare` needs too.
         packing: name of the packing that its paper uses.
+        records: further settings of `write_records` that it needs.
         settings_class: a frozen dataclass, nested where paths are to have dots; it checks its own values.
         defaults: settings that differ from those of the class, by dotted path.
         settings_name: where run.json keeps the settings.
@@ -55,6 +56,7 @@ class Objective:
     scales: Mapping[str, float]
     settings: Any = NoSettings()
     packing: str = "full"
+    records: Mapping[str, Any] = {}
     settings_class: ClassVar[type] = NoSettings
     defaults: Mapping[str, Any] = {}
     settings_name: str = "objective_settings"
@@ -166,6 +168,26 @@ class Objective:
     def losses_from(self, batch: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """`losses` of rows before which others were read, without dropout; and the state after the rows."""
         return self.losses(batch, training=False), dict(state)
+
+    @classmethod
+    def lengths(cls, settings: Any, length: int) -> tuple[int, ...]:
+        """Tokens of a row that the network reads of records of that length: (S,), of an encoder-decoder (S, T).
+
+        Args:
+            settings: instance of `settings_class`.
+            length: int, of the records.
+        """
+        return (length,)
+
+    @classmethod
+    def record_length(cls, settings: Any, length: int) -> int:
+        """The length of the longest records of which each stack reads at most so many tokens: for `kerasbert data --length`."""
+        records = length
+        while max(cls.lengths(settings, records)) > length:
+            records -= 1
+        while max(cls.lengths(settings, records + 1)) <= length:
+            records += 1
+        return records
 
     @classmethod
     def predictions(cls, settings: Any, length: int, tokens: float | None = None) -> float:

@@ -13,6 +13,8 @@ from kerasbert.objectives.base import Objective
 from kerasbert.objectives.lm_loss import lm_sums
 from kerasbert.registry import register_objective
 
+ROWS = {None: "", True: " behind a [CLS]", False: " without a [CLS]"}
+
 
 class LanguageModeling(Objective):
     """Cross-entropy of the tokens that a model writes: `labels` int32 [B, T] and `weights` float32 [B, T] of a batch.
@@ -21,6 +23,7 @@ class LanguageModeling(Objective):
     """
 
     packing = "stream"
+    opened: bool | None = None  # whether rows are [CLS] ... [SEP] (False: nothing but text), None: either
     targets = "next tokens"
     scales: Mapping[str, float] = MappingProxyType({"lm": 1.0})
     token_losses = ("lm",)
@@ -28,10 +31,11 @@ class LanguageModeling(Objective):
     @classmethod
     def check(cls, settings, records):
         name = records.manifest["settings"]["packing"]
-        if PACKINGS[name].pairs or PACKINGS[name].feature:
+        packed = PACKINGS[name]
+        if packed.pairs or packed.feature or cls.opened not in (None, packed.cls):
             raise InputError(
-                f"records {records.directory} are packed as {name!r}, and the objective takes rows of one text: make them "
-                f"again with --packing {cls.packing}"
+                f"records {records.directory} are packed as {name!r}, and the objective takes rows of one text"
+                f"{ROWS[cls.opened]}: make them again with --packing {cls.packing}"
             )
 
     @classmethod

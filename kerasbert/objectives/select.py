@@ -86,7 +86,7 @@ def spans(key: Any, eligible: Any, count: Any, predictions: int, begins: Callabl
     there it is less likely. The budget is that of BERT: there it is rounded up.
     """
     starts = tile(key, eligible, begins(), SPANS)
-    columns, chosen = _shuffled(key, eligible, starts)
+    columns, chosen = shuffled(key, eligible, starts)
     # no choice is farther back than the budget
     columns, chosen = columns[:, :predictions], chosen[:, :predictions] & (tf.range(predictions) < count[:, None])
     positions, chosen = _ascending(columns, chosen, eligible.shape[1], predictions)
@@ -131,7 +131,7 @@ def whole(key: Any, eligible: Any, starts: Any, count: Any, predictions: int) ->
         count: int32 [B].
     """
     length = eligible.shape[1]
-    columns, usable = _shuffled(key, eligible, starts)
+    columns, usable = shuffled(key, eligible, starts)
     begin, end = runs(tf.gather(starts, columns, batch_dims=1) | ~usable)
     size, rest = end - begin, end - 1 - tf.range(length)
     budget = count[:, None]
@@ -170,7 +170,7 @@ def _before(x: Any, edge: Any) -> Any:
     return tf.pad(x[:, :-1], [[0, 0], [1, 0]], constant_values=edge)
 
 
-def _shuffled(key: Any, eligible: Any, starts: Any) -> tuple[Any, Any]:
+def shuffled(key: Any, eligible: Any, starts: Any) -> tuple[Any, Any]:
     """Columns [B, S] with the units in random order, tokens of a unit side by side and ascending; which are eligible.
 
     What is not eligible comes last.

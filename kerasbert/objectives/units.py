@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.data.joins import GROUP, LEVELS
+from kerasbert.data.joins import BORDER_GROUP, BORDERS, GROUP, LEVELS
 from kerasbert.errors import InputError, unknown
 from kerasbert.text.base import Tokenizer
 
@@ -34,10 +34,19 @@ def entities(features: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
 
 def joined(features: Mapping[str, Any], level: str) -> Any:
     """Tokens that go on with the unit of the one before them, bool [B, S]; level is one of data.joins.LEVELS."""
-    shifts = LEVELS.index(level) + len(LEVELS) * tf.range(GROUP)
-    bits = tf.bitwise.right_shift(features["joins"][..., None], shifts) & 1  # [B, ceil(S/8), 8]
+    return _bits(features, "joins", LEVELS.index(level) + len(LEVELS) * tf.range(GROUP))
+
+
+def sentences(features: Mapping[str, Any]) -> Any:
+    """Tokens with which a sentence begins, bool [B, S]: of records made with sentence_borders."""
+    return _bits(features, BORDERS, tf.range(BORDER_GROUP))
+
+
+def _bits(features: Mapping[str, Any], name: str, shifts: Any) -> Any:
+    """The bits at these places of each number of a feature, bool [B, S]."""
+    bits = tf.bitwise.right_shift(features[name][..., None], shifts) & 1  # [B, ceil(S/G), G]
     length = features["token_ids"].shape[1]
-    return tf.reshape(bits, [-1, GROUP * features["joins"].shape[1]])[:, :length] == 1
+    return tf.reshape(bits, [-1, bits.shape[1] * bits.shape[2]])[:, :length] == 1
 
 
 UNITS: dict[str, Callable] = {"words": words, "entities": entities}

@@ -24,10 +24,12 @@ class Exported:
         name: str, as that of its `answers.Kind`.
         answers: the side of the phone. options: by name. per_token: bool, whether its head reads every token.
         averaged: bool, whether the outputs of several models have a mean.
+        left_out: heads of pretraining without which its answers are right where they are zero alone.
     """
 
     name = ""
     averaged = True
+    left_out: tuple[str, ...] = ()
     _options: Mapping[str, Any] = MappingProxyType({})
 
     def configured(self, options: Mapping[str, Any]) -> Self:

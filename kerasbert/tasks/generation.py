@@ -30,6 +30,7 @@ class Generation(TaskKind):
     head = ""
     pooler = False
     averaged = False
+    left_out = ("lm",)
     answers: GenerationKind  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
 
     def check_metric(self, task):
@@ -40,7 +41,9 @@ class Generation(TaskKind):
 
     def of_family(self, task, family):
         self.reads(family)
-        return task.optioned({"start": family.encoder.first_token if family.kind == "seq2seq" else ""})
+        start = family.encoder.first_token if family.kind == "seq2seq" else ""
+        smoothing = task.options.get("smoothing", getattr(family.encoder, "label_smoothing", 0.0))
+        return task.optioned({"start": start, "smoothing": smoothing})
 
     def reads(self, family):
         if family.kind == "encoder":

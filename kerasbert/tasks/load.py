@@ -15,6 +15,7 @@ from kerasbert.layers.naming import values
 from kerasbert.registry import Family
 from kerasbert.storage import files
 from kerasbert.tasks.adapted import load_on
+from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
 from kerasbert.text.base import Tokenizer
@@ -89,11 +90,32 @@ def save(
     )
 
 
-def held_task(model: Any) -> tuple[dict[str, Any], Family]:
-    """The task that a model directory holds, as model.json says it, {} for none and for a model; and the model's family."""
+def held_task(model: Any, kind: TaskKind) -> tuple[dict[str, Any], Family]:
+    """The task that a model directory holds, as model.json says it, {} for none and for a model; and the model's family.
+
+    Raises:
+        InputError: the directory holds what a task of that kind would leave out.
+    """
+    if isinstance(model, Path):
+        check_left_out(model, kind)
     info = checkpoints.read_model_json(model) if isinstance(model, Path) else None
     family = registry.family(info.family) if info else registry.family_of(getattr(model, "encoder", model))
     return (info.task if info else None) or {}, family
+
+
+def check_left_out(path: Path, kind: TaskKind) -> None:
+    """Refuse a directory whose answers of a kind need numbers that no model of the task has.
+
+    Raises:
+        InputError: which they are.
+    """
+    tensors = checkpoints.read_tensors(path)
+    wanted = tuple(f"heads/{head}/" for head in kind.left_out)
+    for name in (name for name in tensors.names() if wanted and name.startswith(wanted)):
+        if tensors.read(name).any():
+            raise InputError(
+                f"{path} holds {name}, which is added to the output and is not zero: a {kind.name} has no place for it yet"
+            )
 
 
 def load(directory: str | os.PathLike, task: str | None = None, base: Any = None) -> Any:
@@ -127,6 +149,7 @@ def load(directory: str | os.PathLike, task: str | None = None, base: Any = None
     prefix = "heads/"
     if task is not None and hasattr(encoder, "token_model"):
         encoder, prefix = encoder.token_model(checkpoints.read_tensors(path)) or (encoder, prefix)
+    check_left_out(path, declared.how)
     model = TaskModel(encoder, declared, name="label_model")
     model.build()
     found = checkpoints.read_tensors(path).names()

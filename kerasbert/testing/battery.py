@@ -28,6 +28,7 @@ from kerasbert.layers.backend import fusion
 from kerasbert.layers.naming import names
 from kerasbert.testing import world
 from kerasbert.testing.generating import NextToken, check_steps, check_two_stacks, target
+from kerasbert.text.base import SENTINEL
 
 LENGTH, BATCH = 24, 8
 
@@ -66,6 +67,12 @@ def tokenizer(kind: str):
     return train(kind, world.sentences(300, 0) * 2, {"bpe": 300}.get(kind, 60))
 
 
+@functools.cache
+def with_sentinels(kind: str):
+    """The same with sentinels, which stand for what is left out of a text."""
+    return tokenizer(kind).extended([SENTINEL.format(number) for number in reversed(range(8))])
+
+
 class Subject:
     """A family made tiny, with what its pretraining needs.
 
@@ -81,7 +88,7 @@ class Subject:
         self.name = f"{name}/{next(iter(self.family.sizes))}"
         own = self.family.objective
         self.objective = registry.objective(own) if own else NextToken
-        self.tokenizer = tokenizer(self.family.tokenizer)
+        self.tokenizer = (tokenizer if self.family.one_stack else with_sentinels)(self.family.tokenizer)
         base = registry.find(self.name)[1]
         self.spec = base.derive(tiny(base, self.tokenizer.size, hidden) | changes)
         self.folder = folder
@@ -107,13 +114,16 @@ class Subject:
     def records(self) -> Records:
         """Tiny records, packed as the objective wants them."""
         languages = hasattr(self.spec.embeddings, "languages")
-        out = self.folder / f"{self.family.tokenizer}-{self.objective.packing}{'-languages' * languages}"
+        of = "-".join(
+            [self.family.tokenizer, str(self.tokenizer.size), self.objective.packing, *self.objective.records]
+        )
+        out = self.folder / f"{of}{'-languages' * languages}"
         if not out.exists():
             files = [world.corpus(self.folder / "corpus.txt")]
             if languages:
                 files = {"en": files, "fr": [world.corpus(self.folder / "other.txt", seed=1)]}
             settings = {"length": LENGTH, "packing": self.objective.packing, "language_ids": languages}
-            write_records(files, self.tokenizer, out, **settings)
+            write_records(files, self.tokenizer, out, **settings, **self.objective.records)
         return Records(out)
 
     def batch(self, program) -> dict:

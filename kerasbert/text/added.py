@@ -41,6 +41,11 @@ class AddedToken(NamedTuple):
         return {"content": self.content} | {name: True for name in FLAGS if getattr(self, name)}
 
 
+def special(content: str) -> AddedToken:
+    """A string that is one token and that no objective selects."""
+    return AddedToken(content, special=True)
+
+
 def read_added(entries: Any, vocabulary: Mapping[str, int], specials: Iterable[str]) -> tuple[AddedToken, ...]:
     """The added tokens that a tokenizer's settings name.
 

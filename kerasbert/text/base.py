@@ -1,6 +1,7 @@
 """What the tokenizers share: special tokens by their part, packing by a template, a bounded cache. Standard library only."""
 
 import functools
+import itertools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from kerasbert.inputs import NAMES
 from kerasbert.text.added import AddedToken, Matcher, matchers, read_added
 
 PARTS = ("pad", "unk", "cls", "sep", "mask")  # what a special token is for
+SENTINEL = "<extra_id_{}>"  # T5's, in place of a span
 SURROGATE = re.compile("[\ud800-\udfff]")
 CACHED_CHUNKS, CACHED_LENGTH = 16_384, 48  # at most about 10 MB
 
@@ -160,6 +162,16 @@ class Tokenizer:
                 f"{len(twice)} pieces occur more than once in the vocabulary, first {twice[0][:60]!r}, expected each once: "
                 "remove the repeated lines"
             )
+
+    @functools.cached_property
+    def sentinel_ids(self) -> tuple[int, ...]:
+        """Ids of <extra_id_0>, <extra_id_1>, ..., which stand for what is left out of a text (T5); () without."""
+        names = itertools.takewhile(self._ids.__contains__, map(SENTINEL.format, itertools.count()))
+        return tuple(self._ids[name] for name in names)
+
+    def extended(self, pieces: Sequence[str]) -> "Tokenizer":
+        """The tokenizer with further special tokens behind its pieces."""
+        raise NotImplementedError
 
     def _added_settings(self) -> dict:
         """`added` for the settings; nothing where there are none, so that digests of such tokenizers stay."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.text.added import AddedToken, is_blank
+from kerasbert.text.added import AddedToken, is_blank, special
 from kerasbert.text.base import Cache, Inseparable, Tokenizer, clip, flag
 from kerasbert.text.normalize import TABLES
 
@@ -44,7 +44,108 @@ def _expressions(last: int) -> tuple[re.Pattern, re.Pattern]:
     return re.compile(words), re.compile(f"[{blanks}]")
 
 
-class BytePairEncoding(Tokenizer):
+class MergeTokenizer(Tokenizer):
+    """What the kinds of BPE share: pieces that merges make of symbols, and their files.
+
+    Args:
+        vocabulary: pieces by id.
+        merges: pairs of pieces, the first to be merged first.
+        specials, template, added: as of `Tokenizer`.
+    Raises:
+        InputError: merges that do not fit the vocabulary, and what `Tokenizer` raises.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Iterable[str],
+        merges: Iterable[Sequence[str]],
+        specials: Mapping[str, str],
+        template: Sequence[str],
+        added: Iterable[AddedToken | Mapping] = (),
+    ):
+        super().__init__(vocabulary, specials, template, added)
+        self.merges = tuple(_merge_of(merge) for merge in merges)
+        self._ranks: dict[int, int] = {}  # left id * size + right id -> rank
+        self._merged: list[int] = []  # rank -> id
+        self._fit()
+
+    def symbols(self, word: str) -> list[int]:
+        """Ids of what a word begins as, before anything is merged."""
+        raise NotImplementedError
+
+    def whole(self, piece: str) -> str | None:
+        """The word that a piece may be by itself, None where it is none."""
+        raise NotImplementedError
+
+    def singles(self) -> list[int]:
+        """Ids of all that `symbols` may give."""
+        raise NotImplementedError
+
+    def _fit(self) -> None:
+        ids, size = self._ids, self.size
+        for rank, (left, right) in enumerate(self.merges):
+            try:
+                self._ranks.setdefault(ids[left] * size + ids[right], rank)
+                self._merged.append(ids[left + right])
+            except KeyError as error:
+                raise InputError(
+                    f"merge {rank + 1} ({clip((left, right))}) needs the piece {clip(error.args)!r}, which the vocabulary of "
+                    f"{size} pieces has not: the merges belong to another vocabulary"
+                ) from None
+
+    def _content(self) -> list:
+        return [*super()._content(), self.merges]
+
+    def save(self, directory: str | os.PathLike) -> None:
+        """Write `tokenizer.json` (kind and settings), `vocab.json` and `merges.txt`; `text.load_tokenizer` reads them."""
+        from kerasbert.storage.files import write_atomic, write_json
+
+        write_json(Path(directory) / "vocab.json", self._ids)
+        lines = ["#version: 0.2", *(" ".join(merge) for merge in self.merges)]
+        write_atomic(Path(directory) / "merges.txt", "\n".join(lines) + "\n")
+        write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
+
+    def renumbered(self, ids: Iterable[int]) -> "MergeTokenizer":
+        """The tokenizer with these pieces alone, in this order."""
+        pieces = [self.vocabulary[i] for i in ids]
+        known = set(pieces)
+        merges = [(left, right) for left, right in self.merges if {left, right, left + right} <= known]
+        return type(self)(pieces, merges, **self.settings())
+
+    def extended(self, pieces: Sequence[str]) -> "MergeTokenizer":
+        """The tokenizer with further special tokens behind its pieces."""
+        settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
+        return type(self)([*self.vocabulary, *pieces], self.merges, **settings)
+
+    def _merge(self, symbols: list[int]) -> list[int]:
+        """Merge the pair of the lowest rank, the leftmost of equal ones, until no pair is left to merge."""
+        ranks, merged, size, count = self._ranks, self._merged, self.size, len(symbols)
+        before, after = list(range(-1, count - 1)), list(range(1, count + 1))
+        heap = []
+
+        def consider(i: int, j: int) -> None:
+            rank = ranks.get(symbols[i] * size + symbols[j])
+            if rank is not None:
+                heapq.heappush(heap, (rank, i, symbols[i], symbols[j]))
+
+        for i in range(count - 1):
+            consider(i, i + 1)
+        while heap:
+            rank, i, left, right = heapq.heappop(heap)
+            j = after[i]
+            if symbols[i] != left or j == count or symbols[j] != right:
+                continue  # merged into something else meanwhile
+            symbols[i], symbols[j] = merged[rank], -1
+            after[i] = after[j]
+            if after[i] < count:
+                before[after[i]] = i
+                consider(i, after[i])
+            if before[i] >= 0:
+                consider(before[i], i)
+        return [symbol for symbol in symbols if symbol >= 0]
+
+
+class BytePairEncoding(MergeTokenizer):
     """Byte-level BPE, identical to Hugging Face's `ByteLevel` + `BPE` with `trim_offsets` (RoBERTa's tokenizer).
 
     Special tokens inside a text are ordinary text: `<mask>` typed by a user is never the mask. A character that goes up
@@ -77,9 +178,13 @@ class BytePairEncoding(Tokenizer):
         template: Sequence[str] = TEMPLATE,
         added: Iterable[AddedToken | Mapping] = (),
     ):
-        super().__init__(vocabulary, specials, template, added)
         self.add_prefix_space = flag("add_prefix_space", add_prefix_space)
-        self.merges = tuple(_merge_of(merge) for merge in merges)
+        super().__init__(vocabulary, merges, specials, template, added)
+        self._words = Cache(self._tokenize_word)
+        self._chunks, self._firsts = Cache(self._tokenize_chunk), Cache(self._tokenize_first)
+        self._check_added()
+
+    def _fit(self) -> None:
         missing = [byte for byte, character in enumerate(ALPHABET) if character not in self._ids]
         if missing:
             raise InputError(
@@ -87,24 +192,21 @@ class BytePairEncoding(Tokenizer):
                 f"({ALPHABET[missing[0]]!r}), expected all: is it a byte-level vocabulary?"
             )
         self._bytes = [self._ids[character] for character in ALPHABET]
-        self._ranks: dict[int, int] = {}  # left id * size + right id -> rank
-        self._merged: list[int] = []  # rank -> id
-        self._fit()
-        self._words = Cache(self._tokenize_word)
-        self._chunks, self._firsts = Cache(self._tokenize_chunk), Cache(self._tokenize_first)
-        self._check_added()
+        super()._fit()
 
-    def _fit(self) -> None:
-        ids, size = self._ids, self.size
-        for rank, (left, right) in enumerate(self.merges):
-            try:
-                self._ranks.setdefault(ids[left] * size + ids[right], rank)
-                self._merged.append(ids[left + right])
-            except KeyError as error:
-                raise InputError(
-                    f"merge {rank + 1} ({clip((left, right))}) needs the piece {clip(error.args)!r}, which the vocabulary of "
-                    f"{size} pieces has not: the merges belong to another vocabulary"
-                ) from None
+    def symbols(self, word: str) -> list[int]:
+        return [self._bytes[byte] for byte in word.encode()]
+
+    def whole(self, piece: str) -> str | None:
+        if not all(character in BYTES for character in piece):
+            return None
+        try:
+            return bytes(BYTES[character] for character in piece).decode()
+        except UnicodeDecodeError:  # a part of a character
+            return None
+
+    def singles(self) -> list[int]:
+        return self._bytes
 
     def settings(self) -> dict:
         """Constructor arguments but vocabulary and merges, for json."""
@@ -114,25 +216,6 @@ class BytePairEncoding(Tokenizer):
             "template": list(self.template),
             **self._added_settings(),
         }
-
-    def _content(self) -> list:
-        return [*super()._content(), self.merges]
-
-    def save(self, directory: str | os.PathLike) -> None:
-        """Write `tokenizer.json` (kind and settings), `vocab.json` and `merges.txt`; `text.load_tokenizer` reads them."""
-        from kerasbert.storage.files import write_atomic, write_json
-
-        write_json(Path(directory) / "vocab.json", self._ids)
-        lines = ["#version: 0.2", *(" ".join(merge) for merge in self.merges)]
-        write_atomic(Path(directory) / "merges.txt", "\n".join(lines) + "\n")
-        write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
-
-    def renumbered(self, ids: Iterable[int]) -> "BytePairEncoding":
-        """The tokenizer with these pieces alone, in this order."""
-        pieces = [self.vocabulary[i] for i in ids]
-        known = set(pieces)
-        merges = [(left, right) for left, right in self.merges if {left, right, left + right} <= known]
-        return BytePairEncoding(pieces, merges, **self.settings())
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a text without added tokens."""
@@ -202,7 +285,7 @@ class BytePairEncoding(Tokenizer):
 
     def _tokenize_word(self, word: str) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Ids and offsets in the word."""
-        ids = self._merge([self._bytes[byte] for byte in word.encode()])
+        ids = self._merge(self.symbols(word))
         characters = [i for i, character in enumerate(word) for _ in character.encode()]
         starts, ends = [], []
         begin = 0
@@ -215,48 +298,21 @@ class BytePairEncoding(Tokenizer):
             begin = end
         return tuple(ids), tuple(starts), tuple(ends)
 
-    def _merge(self, symbols: list[int]) -> list[int]:
-        """Merge the pair of the lowest rank, the leftmost of equal ones, until no pair is left to merge."""
-        ranks, merged, size, count = self._ranks, self._merged, self.size, len(symbols)
-        before, after = list(range(-1, count - 1)), list(range(1, count + 1))
-        heap = []
-
-        def consider(i: int, j: int) -> None:
-            rank = ranks.get(symbols[i] * size + symbols[j])
-            if rank is not None:
-                heapq.heappush(heap, (rank, i, symbols[i], symbols[j]))
-
-        for i in range(count - 1):
-            consider(i, i + 1)
-        while heap:
-            rank, i, left, right = heapq.heappop(heap)
-            j = after[i]
-            if symbols[i] != left or j == count or symbols[j] != right:
-                continue  # merged into something else meanwhile
-            symbols[i], symbols[j] = merged[rank], -1
-            after[i] = after[j]
-            if after[i] < count:
-                before[after[i]] = i
-                consider(i, after[i])
-            if before[i] >= 0:
-                consider(before[i], i)
-        return [symbol for symbol in symbols if symbol >= 0]
-
     def continues(self, token_id: int) -> bool:
         """Whether a piece continues a word: it does not begin with a blank and is no special token (as in fairseq)."""
         if token_id in self.special_ids or token_id in self.added_ids:
             return False
         return not chr(BYTES[self.vocabulary[token_id][0]]).isspace()
 
-    def spelling(self, token_id):
-        if token_id in (self.pad_id, self.cls_id, self.sep_id):
-            return None
-        piece = self.vocabulary[token_id]
-        return piece.encode() if token_id in self.added_ids else _to_bytes(piece)
-
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids; padding, `cls` and `sep` left out. The inverse of `encode` (with a blank before it if that adds one)."""
-        return self.joined(ids).decode("utf-8", "replace")
+        hidden = {self.pad_id, self.cls_id, self.sep_id}
+        parts = [self._bytes_of(i) for i in ids if i not in hidden]
+        return b"".join(parts).decode("utf-8", "replace")
+
+    def _bytes_of(self, token_id: int) -> bytes:
+        piece = self.vocabulary[token_id]
+        return piece.encode() if token_id in self.added_ids else _to_bytes(piece)
 
 
 def _to_bytes(piece: str) -> bytes:

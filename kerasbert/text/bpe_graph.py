@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.text.added_graph import GraphMatcher, Segments
-from kerasbert.text.bpe import BLANK, BYTES, BytePairEncoding
+from kerasbert.text.bpe import BLANK, BYTES, BytePairEncoding, MergeTokenizer
 from kerasbert.text.graph import GraphTokenizer
 from kerasbert.text.normalize import TABLES
 
@@ -29,24 +29,90 @@ def class_table() -> tuple[np.ndarray, np.ndarray]:
     return blocks.reshape(-1).astype(np.int32) * 256, entries.reshape(-1)
 
 
-class BytePairGraph(GraphTokenizer):
+class MergeGraph(GraphTokenizer):
+    """What the kinds of BPE share: the merges of all words together."""
+
+    def __init__(self, tokenizer: MergeTokenizer):
+        super().__init__(tokenizer)
+        self._size = tokenizer.size
+        pairs = np.fromiter(tokenizer._ranks or [-2], np.int64)
+        ranks = np.fromiter(tokenizer._ranks.values() or [NEVER], np.int32)
+        words, word_ids = _whole_words(tokenizer)
+        with tf.init_scope():
+            self._merged = tf.constant(tokenizer._merged or [0], tf.int32)
+            self._ranks = lookup(pairs, ranks, NEVER)
+            self._one_by_one = not _in_order(tokenizer)
+            self._whole = lookup(words, word_ids, -1)
+
+    def symbols(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Code points of words [W, (n)] -> `MergeTokenizer.symbols` of all [m] int32, and the word of each [m] int64."""
+        raise NotImplementedError
+
+    def _encode_words(self, words: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Words [W] -> ids [D, (tokens)] of the different ones, and which [W] int64 each is."""
+        different, index = tf.unique(words, out_idx=tf.int64)
+        return self._merge(different), index
+
+    def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Words [W] -> ids [W, (tokens)] int32."""
+        whole = self._whole.lookup(words)
+        found = tf.where(whole >= 0)[:, 0]
+        others = tf.where(whole < 0)[:, 0]
+        ids, rows = self.symbols(tf.strings.unicode_decode(tf.gather(words, others), "UTF-8"))
+        word = tf.gather(others, rows)
+        done_ids, done_words = tf.gather(whole, found), found
+
+        def step(ids: tf.Tensor, word: tf.Tensor, done_ids: tf.Tensor, done_words: tf.Tensor) -> tuple:
+            """Merge the pairs of the lowest rank in each word; a word without one is done."""
+            joined = word[:-1] == word[1:]
+            left, right = tf.cast(ids[:-1], tf.int64), tf.cast(ids[1:], tf.int64)
+            pairs = tf.where(joined, left * self._size + right, -1)
+            ranks = tf.concat([self._ranks.lookup(pairs), tf.fill([tf.minimum(tf.size(ids), 1)], NEVER)], 0)
+            # a segment for each word that is left
+            segment = tf.cumsum(tf.cast(tf.concat([[False], ~joined], 0), tf.int32))[: tf.size(ids)]
+            lowest = tf.gather(tf.math.segment_min(ranks, segment), segment)
+            going = lowest < NEVER
+            merge = (ranks == lowest) & going
+            position = tf.range(tf.size(ids))
+            if self._one_by_one:
+                leftmost = tf.math.segment_min(tf.where(merge, position, NEVER), segment)
+                merge &= position == tf.gather(leftmost, segment)
+            else:  # of overlapping pairs (a a a) the first, third, ... are merged
+                run_begins = merge & ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
+                run = tf.cumsum(tf.cast(run_begins, tf.int32)) - 1
+                run_first = tf.gather(tf.concat([tf.where(run_begins)[:, 0], [0]], 0), tf.maximum(run, 0))
+                merge &= (position - tf.cast(run_first, tf.int32)) % 2 == 0
+            merged = tf.where(merge, tf.gather(self._merged, tf.where(merge, lowest, 0)), ids)
+            kept = ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
+            finished = ~going
+            stays = kept & going
+            return (
+                tf.boolean_mask(merged, stays),
+                tf.boolean_mask(word, stays),
+                tf.concat([done_ids, tf.boolean_mask(ids, finished)], 0),
+                tf.concat([done_words, tf.boolean_mask(word, finished)], 0),
+            )
+
+        flat = (tf.TensorShape([None]),) * 4
+        loop = (ids, word, done_ids, done_words)
+        loop = tf.while_loop(lambda ids, *_: tf.size(ids) > 0, step, loop, shape_invariants=flat)
+        order = tf.argsort(loop[3], stable=True)
+        return tf.RaggedTensor.from_value_rowids(
+            tf.gather(loop[2], order), tf.gather(loop[3], order), tf.size(words, tf.int64), validate=False
+        )
+
+
+class BytePairGraph(MergeGraph):
     """A byte-level BPE tokenizer as TensorFlow operations; see `GraphTokenizer`."""
 
     def __init__(self, tokenizer: BytePairEncoding):
         super().__init__(tokenizer)
-        self._prefix, self._size = tokenizer.add_prefix_space, tokenizer.size
-        pairs = np.fromiter(tokenizer._ranks or [-2], np.int64)
-        ranks = np.fromiter(tokenizer._ranks.values() or [NEVER], np.int32)
-        words, word_ids = _whole_words(tokenizer)
+        self._prefix = tokenizer.add_prefix_space
         pieces = [piece if all(c in BYTES for c in piece) else "" for piece in tokenizer.vocabulary]
         blocks, entries = class_table()
         with tf.init_scope():
             self._blocks, self._entries = tf.constant(blocks), tf.constant(entries)
             self._bytes = tf.constant(tokenizer._bytes, tf.int32)
-            self._merged = tf.constant(tokenizer._merged or [0], tf.int32)
-            self._ranks = _table(pairs, ranks, NEVER)
-            self._one_by_one = not _in_order(tokenizer)
-            self._words = _table(words, word_ids, -1)
             self._widths = tf.constant([len(piece) for piece in pieces], tf.int64)
             self._leading = tf.constant([len(piece) - len(piece.lstrip(BLANK)) for piece in pieces], tf.int64)
             self._trailing = tf.constant([len(piece) - len(piece.rstrip(BLANK)) for piece in pieces], tf.int64)
@@ -118,14 +184,17 @@ class BytePairGraph(GraphTokenizer):
         codes = tf.strings.unicode_decode(strings, "UTF-8", errors="replace", replacement_char=0xFFFD)
         return codes, tf.cast(bare, tf.int64)
 
+    def symbols(self, words: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+        codes = words.flat_values
+        return tf.gather(self._bytes, _utf8_bytes(codes)), tf.repeat(words.value_rowids(), _utf8_widths(codes))
+
     def _ids(self, codes: tf.RaggedTensor) -> tf.RaggedTensor:
         begins = self._word_starts(codes.flat_values, codes.row_splits)
         words = tf.RaggedTensor.from_row_starts(codes.flat_values, tf.where(begins)[:, 0], validate=False)
         # the number of words before each row
         before = tf.concat([[0], tf.cumsum(tf.cast(begins, tf.int64))], 0)
-        strings = tf.strings.unicode_encode(words, "UTF-8")
-        different, index = tf.unique(strings, out_idx=tf.int64)
-        tokens = tf.gather(self._merge(different), index)
+        tokens, index = self._encode_words(tf.strings.unicode_encode(words, "UTF-8"))
+        tokens = tf.gather(tokens, index)
         splits = tf.gather(tokens.row_splits, tf.gather(before, codes.row_splits))
         return tf.RaggedTensor.from_row_splits(tokens.flat_values, splits, validate=False)
 
@@ -161,55 +230,6 @@ class BytePairGraph(GraphTokenizer):
         ended = shifted(short, -2, False) | shifted(long, -3, False)
         return (begins & ~inside) | ended | new_row
 
-    def _merge(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Words [W] -> ids [W, (tokens)] int32."""
-        whole = self._words.lookup(words)
-        found = tf.where(whole >= 0)[:, 0]
-        others = tf.where(whole < 0)[:, 0]
-        codes = tf.strings.unicode_decode(tf.gather(words, others), "UTF-8")
-        ids = tf.gather(self._bytes, _utf8_bytes(codes.flat_values))
-        word = tf.repeat(tf.gather(others, codes.value_rowids()), _utf8_widths(codes.flat_values))
-        done_ids, done_words = tf.gather(whole, found), found
-
-        def step(ids: tf.Tensor, word: tf.Tensor, done_ids: tf.Tensor, done_words: tf.Tensor) -> tuple:
-            """Merge the pairs of the lowest rank in each word; a word without one is done."""
-            joined = word[:-1] == word[1:]
-            left, right = tf.cast(ids[:-1], tf.int64), tf.cast(ids[1:], tf.int64)
-            pairs = tf.where(joined, left * self._size + right, -1)
-            ranks = tf.concat([self._ranks.lookup(pairs), tf.fill([tf.minimum(tf.size(ids), 1)], NEVER)], 0)
-            # a segment for each word that is left
-            segment = tf.cumsum(tf.cast(tf.concat([[False], ~joined], 0), tf.int32))[: tf.size(ids)]
-            lowest = tf.gather(tf.math.segment_min(ranks, segment), segment)
-            going = lowest < NEVER
-            merge = (ranks == lowest) & going
-            position = tf.range(tf.size(ids))
-            if self._one_by_one:
-                leftmost = tf.math.segment_min(tf.where(merge, position, NEVER), segment)
-                merge &= position == tf.gather(leftmost, segment)
-            else:  # of overlapping pairs (a a a) the first, third, ... are merged
-                run_begins = merge & ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
-                run = tf.cumsum(tf.cast(run_begins, tf.int32)) - 1
-                run_first = tf.gather(tf.concat([tf.where(run_begins)[:, 0], [0]], 0), tf.maximum(run, 0))
-                merge &= (position - tf.cast(run_first, tf.int32)) % 2 == 0
-            merged = tf.where(merge, tf.gather(self._merged, tf.where(merge, lowest, 0)), ids)
-            kept = ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
-            finished = ~going
-            stays = kept & going
-            return (
-                tf.boolean_mask(merged, stays),
-                tf.boolean_mask(word, stays),
-                tf.concat([done_ids, tf.boolean_mask(ids, finished)], 0),
-                tf.concat([done_words, tf.boolean_mask(word, finished)], 0),
-            )
-
-        flat = (tf.TensorShape([None]),) * 4
-        loop = (ids, word, done_ids, done_words)
-        loop = tf.while_loop(lambda ids, *_: tf.size(ids) > 0, step, loop, shape_invariants=flat)
-        order = tf.argsort(loop[3], stable=True)
-        return tf.RaggedTensor.from_value_rowids(
-            tf.gather(loop[2], order), tf.gather(loop[3], order), tf.size(words, tf.int64), validate=False
-        )
-
 
 def _utf8_widths(codes: tf.Tensor) -> tf.Tensor:
     """Bytes of each code point, int64."""
@@ -229,21 +249,20 @@ def _utf8_bytes(codes: tf.Tensor) -> tf.Tensor:
     return tf.boolean_mask(flat, flat >= 0)
 
 
-def _whole_words(tokenizer: BytePairEncoding) -> tuple[list[bytes], list[int]]:
-    """Strings that are one piece after all merges, and their ids."""
+def _whole_words(tokenizer: MergeTokenizer) -> tuple[list[str], list[int]]:
+    """Words that are one piece after all merges, and their ids."""
     words, ids = [], []
     for i, piece in enumerate(tokenizer.vocabulary):
-        if i not in tokenizer.special_ids and all(c in BYTES for c in piece):
-            word = bytes(BYTES[c] for c in piece)
-            if tokenizer._merge([tokenizer._bytes[byte] for byte in word]) == [i]:
-                words.append(word)
-                ids.append(i)
-    return words, ids
+        word = None if i in tokenizer.special_ids else tokenizer.whole(piece)
+        if word and tokenizer._merge(tokenizer.symbols(word)) == [i]:
+            words.append(word)
+            ids.append(i)
+    return words or [""], ids or [-1]
 
 
-def _in_order(tokenizer: BytePairEncoding) -> bool:
+def _in_order(tokenizer: MergeTokenizer) -> bool:
     """Whether merges only use what earlier ones made, each piece made once: then all pairs of one rank merge at once."""
-    made = set(tokenizer._bytes)
+    made = set(tokenizer.singles())
     for key, merged in zip(tokenizer._ranks, tokenizer._merged):
         if merged in made or not {key // tokenizer.size, key % tokenizer.size} <= made:
             return False
@@ -251,7 +270,7 @@ def _in_order(tokenizer: BytePairEncoding) -> bool:
     return len(tokenizer._ranks) == len(tokenizer._merged)
 
 
-def _table(keys: Any, values: Any, default: int) -> tf.lookup.StaticHashTable:
+def lookup(keys: Any, values: Any, default: int) -> tf.lookup.StaticHashTable:
     """A lookup table; a module that holds it takes it into a SavedModel."""
     content = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values, tf.int32))
     return tf.lookup.StaticHashTable(content, default)

@@ -11,13 +11,14 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.lazy import later
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text import hf, unigram
-from kerasbert.text.base import Tokenizer
-from kerasbert.text.bpe import BytePairEncoding
+from kerasbert.text.base import SENTINEL, Tokenizer
+from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
 from kerasbert.text.kinds import Kind
 from kerasbert.text.languages import NAME as LANGUAGES
 from kerasbert.text.languages import read_languages
 from kerasbert.text.sentencepiece import CONTROL, UNKNOWN, Model, folded, read_model
 from kerasbert.text.unigram import Unigram
+from kerasbert.text.word_bpe import END, SPECIALS, WordPairEncoding
 from kerasbert.text.wordpiece import WordPiece
 
 # what a directory may hold, the most telling first
@@ -117,6 +118,11 @@ def tokenizer_file(directory: Path | InMemory) -> Path | InMemory | None:
 
 
 def _load(file: Any, lowercase: bool | None) -> Tokenizer:
+    if file.name != "tokenizer.json" and file.with_name("source.spm").exists():
+        raise InputError(
+            "Marian's tokenizer (source.spm, target.spm, vocab.json) is two SentencePiece models over one vocabulary, which is "
+            "not read here. Import the model without a tokenizer (--tokenizer none), or with another of the same ids"
+        )
     if file.suffix in SENTENCEPIECE:
         _check_class(file, "sentencepiece")
         return _from_sentencepiece(file, lowercase)
@@ -194,6 +200,7 @@ def _beside(file: Path) -> list[dict]:
 CLASSES = {
     "wordpiece": "Bert DistilBert Electra MobileBert ConvBert LayoutLM Lxmert SqueezeBert Retribert Realm Ernie Nezha",
     "bpe": "Roberta GPT2 Bart Longformer LED Blenderbot",
+    "word_bpe": "OpenAIGPT",
     "sentencepiece": "Albert XLMRoberta XLNet T5 Bert",
 }
 MOST_SENTINELS = 10_000
@@ -242,13 +249,29 @@ TOKENIZERS.add(
         later("kerasbert.text.wordpiece_graph", "WordPieceGraph"),
     ),
 )
+
+
+def _pieces_and_merges(folder: Any) -> tuple[list[str], list[list[str]]]:
+    """Of a folder with vocab.json and merges.txt."""
+    return hf.by_id(_read_json(folder / "vocab.json")), _read_merges(folder / "merges.txt")
+
+
 TOKENIZERS.add(
     "bpe",
     Kind(
         BytePairEncoding,
-        lambda folder: (hf.by_id(_read_json(folder / "vocab.json")), _read_merges(folder / "merges.txt")),
+        _pieces_and_merges,
         later("kerasbert.text.train_bpe", "train_bpe"),
         later("kerasbert.text.bpe_graph", "BytePairGraph"),
+    ),
+)
+TOKENIZERS.add(
+    "word_bpe",
+    Kind(
+        WordPairEncoding,
+        _pieces_and_merges,
+        later("kerasbert.text.train_bpe", "train_word_bpe"),
+        later("kerasbert.text.word_bpe_graph", "WordPairGraph"),
     ),
 )
 TOKENIZERS.add(
@@ -287,21 +310,24 @@ def _from_vocabulary(file: Path, lowercase: bool | None) -> WordPiece:
     return WordPiece(pieces, **settings, added=hf.ordinary(added, plain.specials.values()))
 
 
-def _from_merges(file: Path, ids: dict, lowercase: bool | None) -> BytePairEncoding:
-    """vocab.json with merges.txt, or GPT-2's own names for them."""
+def _from_merges(file: Path, ids: dict, lowercase: bool | None) -> MergeTokenizer:
+    """vocab.json with merges.txt, or GPT-2's own names for them; GPT's where merges end words."""
     if lowercase is not None:
         _only_wordpiece("bpe")
     merges = _read_merges(file.with_name("merges.txt" if file.name == "vocab.json" else "vocab.bpe"))
-    ends = sum(any(piece.endswith("</w>") for piece in merge) for merge in merges)
-    if ends:
+    ends = sum(any(piece.endswith(END) for piece in merge) for merge in merges)
+    gpt = SPECIALS["unk"] in ids and not {"<s>", "</s>", "<special0>"} & ids.keys()
+    if ends and not gpt:
         raise InputError(
-            f"{ends} of {len(merges)} merges end words with </w>: fastBPE as in XLM, FlauBERT and OpenAI's GPT, whose texts go "
-            "through Moses first, which is not here. Import the model without a tokenizer (--tokenizer none), or with "
-            "another of the same pieces"
+            f"{ends} of {len(merges)} merges end words with </w>: fastBPE as in XLM and FlauBERT, whose texts go through Moses "
+            "first, which is not here. Import the model without a tokenizer (--tokenizer none), or with another of the same "
+            "pieces"
         )
-    _check_class(file, "bpe")
-    prefix = hf.field(_config(file) or {}, "add_prefix_space", bool, "tokenizer_config.json", False)
+    _check_class(file, "word_bpe" if ends else "bpe")
     pieces, added = hf.with_added(dict(zip(hf.by_id(ids), range(len(ids)))), _beside(file))
+    if ends:
+        return hf.within_words(pieces, merges, added)
+    prefix = hf.field(_config(file) or {}, "add_prefix_space", bool, "tokenizer_config.json", False)
     return hf.byte_level(pieces, merges, prefix, added)
 
 
@@ -340,7 +366,7 @@ def _with_sentinels(beside: list[dict], pieces: Sequence[str], given: dict) -> l
     count = hf.field(given, "extra_ids", int, "tokenizer_config.json", 100)
     if not 0 <= count <= MOST_SENTINELS:
         raise InputError(f"extra_ids is {count}, expected 0 to {MOST_SENTINELS}: the sentinels of a T5")
-    names = [unigram.SENTINEL.format(i) for i in reversed(range(count))]
+    names = [SENTINEL.format(i) for i in reversed(range(count))]
     if {*names} & {*pieces, *(each["content"] for each in beside if each["id"] is not None)}:
         return beside
     sentinels = [{"content": name, "special": True, "id": None} for name in names]

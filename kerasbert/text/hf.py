@@ -4,6 +4,7 @@ import base64
 import binascii
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kerasbert.errors import InputError
@@ -11,9 +12,11 @@ from kerasbert.text import unigram
 from kerasbert.text.added import AddedToken
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bpe import SPECIALS as ROBERTA
-from kerasbert.text.bpe import BytePairEncoding
+from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
 from kerasbert.text.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, Model, folded
 from kerasbert.text.unigram import Unigram, float32
+from kerasbert.text.word_bpe import END, WordPairEncoding
+from kerasbert.text.word_bpe import SPECIALS as WORD_BPE
 from kerasbert.text.wordpiece import SPECIALS as BERT
 from kerasbert.text.wordpiece import WordPiece
 
@@ -23,7 +26,7 @@ QUOTES = ("``", "''")
 
 
 def from_hf(content: dict, lowercase: bool | None, beside: Sequence[Mapping] = ()) -> Tokenizer:
-    """The tokenizer of a tokenizer.json's content: WordPiece as BERT has it, byte-level BPE, or unigram.
+    """The tokenizer of a tokenizer.json's content: WordPiece as BERT has it, byte-level BPE, GPT's BPE within words, or unigram.
 
     Differs: SentencePiece's normalisation is sentencepiece's own, which theirs only follows closely; special tokens such as
     [MASK] in a text are ordinary text; and only WordPiece takes `lowercase`.
@@ -35,7 +38,7 @@ def from_hf(content: dict, lowercase: bool | None, beside: Sequence[Mapping] = (
     """
     model = field(content, "model", dict, "tokenizer.json", {})
     kind = model.get("type")
-    readers = {"WordPiece": _wordpiece, "BPE": _byte_level, "Unigram": _unigram}
+    readers = {"WordPiece": _wordpiece, "BPE": _bpe, "Unigram": _unigram}
     if not isinstance(kind, str) or kind not in readers:
         raise InputError(f"model.type is {short(kind)}, expected one of {', '.join(readers)}")
     if lowercase is not None and kind != "WordPiece":
@@ -87,6 +90,19 @@ def byte_level(
     return BytePairEncoding(
         pieces, merges, add_prefix_space=add_prefix_space, added=ordinary(tokens, specials), **layout
     )
+
+
+def within_words(
+    pieces: list[str], merges: list, tokens: Sequence[Mapping] = (), split: Mapping[str, Any] = MappingProxyType({})
+) -> WordPairEncoding:
+    """With the special tokens that the vocabulary has: GPT's has <unk> alone.
+
+    Args:
+        tokens: as `added` gives them.
+        split: settings of the words.
+    """
+    specials = {part: piece if piece in pieces else WORD_BPE["unk"] for part, piece in WORD_BPE.items()}
+    return WordPairEncoding(pieces, merges, specials=specials, added=ordinary(tokens, specials.values()), **split)
 
 
 def token_entry(entry: Any) -> dict[str, Any]:
@@ -219,6 +235,43 @@ def _wordpiece(content: dict, model: dict, tokens: list, lowercase: bool | None)
     )
 
 
+def _bpe(content: dict, model: dict, tokens: list, lowercase: None) -> MergeTokenizer:
+    """Byte-level BPE, or within words where those have an end."""
+    read = _within_words if model.get("end_of_word_suffix") else _byte_level
+    return read(content, model, tokens, lowercase)
+
+
+def _within_words(content: dict, model: dict, tokens: list, lowercase: None) -> WordPairEncoding:
+    normalizer = field(content, "normalizer", dict, "tokenizer.json", {})
+    splitter = field(content, "pre_tokenizer", dict, "tokenizer.json", {})
+    _expect(
+        ("model.end_of_word_suffix", model.get("end_of_word_suffix"), END),
+        ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
+        ("model.unk_token", model.get("unk_token"), WORD_BPE["unk"]),
+        ("model.fuse_unk", model.get("fuse_unk", False), False),
+        ("model.byte_fallback", model.get("byte_fallback", False), False),
+        ("model.ignore_merges", model.get("ignore_merges", False), False),
+        ("normalizer.type", normalizer.get("type"), "BertNormalizer"),
+        ("normalizer.clean_text", normalizer.get("clean_text"), True),
+        ("pre_tokenizer.type", splitter.get("type"), "BertPreTokenizer"),
+        kind="BPE within words as in OpenAI's GPT",
+    )
+    pieces, added = with_added(_ids(model), tokens)
+    split = {
+        "lowercase": field(normalizer, "lowercase", bool, "normalizer", True),
+        "strip_accents": field(normalizer, "strip_accents", bool, "normalizer", None),
+        "split_cjk": field(normalizer, "handle_chinese_chars", bool, "normalizer", True),
+    }
+    return within_words(pieces, _merges(model), added, split)
+
+
+def _merges(model: dict) -> list:
+    """Pairs, which older files write in one string."""
+    return [
+        merge.split(" ") if isinstance(merge, str) else merge for merge in field(model, "merges", list, "model", [])
+    ]
+
+
 def _byte_level(content: dict, model: dict, tokens: list, lowercase: None) -> BytePairEncoding:
     splitters = list(_steps(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer"))
     first = splitters[0] if splitters else {}
@@ -227,15 +280,11 @@ def _byte_level(content: dict, model: dict, tokens: list, lowercase: None) -> By
         ("pre_tokenizer.use_regex", first.get("use_regex", True), True),
         ("normalizer", content.get("normalizer"), None),
         ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
-        ("model.end_of_word_suffix", model.get("end_of_word_suffix") or "", ""),
         ("model.ignore_merges", model.get("ignore_merges", False), False),
         kind="byte-level BPE as in GPT-2 and RoBERTa",
     )
-    merges = [
-        merge.split(" ") if isinstance(merge, str) else merge for merge in field(model, "merges", list, "model", [])
-    ]
     pieces, added = with_added(_ids(model), tokens)
-    return byte_level(pieces, merges, field(first, "add_prefix_space", bool, "pre_tokenizer", True), added)
+    return byte_level(pieces, _merges(model), field(first, "add_prefix_space", bool, "pre_tokenizer", True), added)
 
 
 def _unigram(content: dict, model: dict, tokens: list, lowercase: None) -> Unigram:

@@ -5,9 +5,11 @@ import os
 
 from kerasbert.errors import InputError
 from kerasbert.text.base import Item, Tokenizer
-from kerasbert.text.bpe import BytePairEncoding
+from kerasbert.text.bert_words import BertWords
+from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
 from kerasbert.text.sentencepiece import Charsmap
 from kerasbert.text.unigram import SPACE, Unigram
+from kerasbert.text.word_bpe import END, WordPairEncoding
 from kerasbert.text.wordpiece import WordPiece
 
 
@@ -19,7 +21,13 @@ def save_hf(tokenizer: Tokenizer, path: str | os.PathLike) -> None:
     """
     from kerasbert.storage.files import write_json
 
-    parts = {"wordpiece": _wordpiece_parts, "bpe": _byte_level_parts, "unigram": _unigram_parts}.get(tokenizer.kind)
+    kinds = {
+        "wordpiece": _wordpiece_parts,
+        "bpe": _byte_level_parts,
+        "word_bpe": _word_bpe_parts,
+        "unigram": _unigram_parts,
+    }
+    parts = kinds.get(tokenizer.kind)
     if parts is None:
         raise InputError(f"a tokenizer of kind {tokenizer.kind!r} has no form in Hugging Face's tokenizer.json")
     listed = [{"id": i} | token for i, token in added_tokens(tokenizer).items()]
@@ -82,7 +90,7 @@ def _post_processor(tokenizer: Tokenizer) -> dict:
     return {"type": "Sequence", "processors": [trim, template]}
 
 
-def _wordpiece_parts(tokenizer: WordPiece) -> dict:
+def _words_parts(tokenizer: BertWords) -> dict:
     return {
         "normalizer": {
             "type": "BertNormalizer",
@@ -92,6 +100,11 @@ def _wordpiece_parts(tokenizer: WordPiece) -> dict:
             "lowercase": tokenizer.lowercase,
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
+    }
+
+
+def _wordpiece_parts(tokenizer: WordPiece) -> dict:
+    return _words_parts(tokenizer) | {
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",
@@ -109,18 +122,30 @@ def _byte_level_parts(tokenizer: BytePairEncoding) -> dict:
         "normalizer": None,
         "pre_tokenizer": {"type": "ByteLevel"} | level,
         "decoder": {"type": "ByteLevel"} | level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": "",
-            "end_of_word_suffix": "",
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {piece: i for i, piece in enumerate(_own_pieces(tokenizer))},
-            "merges": [list(merge) for merge in tokenizer.merges],
-        },
+        "model": _bpe_model(tokenizer, None, ""),
+    }
+
+
+def _word_bpe_parts(tokenizer: WordPairEncoding) -> dict:
+    decoder = {"type": "BPEDecoder", "suffix": END}
+    return _words_parts(tokenizer) | {
+        "decoder": decoder,
+        "model": _bpe_model(tokenizer, tokenizer.specials["unk"], END),
+    }
+
+
+def _bpe_model(tokenizer: MergeTokenizer, unknown: str | None, end: str) -> dict:
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": unknown,
+        "continuing_subword_prefix": "",
+        "end_of_word_suffix": end,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": {piece: i for i, piece in enumerate(_own_pieces(tokenizer))},
+        "merges": [list(merge) for merge in tokenizer.merges],
     }
 
 

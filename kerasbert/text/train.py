@@ -81,7 +81,7 @@ def train(kind: str, text: Iterable[str | bytes], size: int, *, lowercase: bool 
     """A tokenizer of a kind.
 
     Args:
-        kind: wordpiece, bpe, unigram or a plug-in's.
+        kind: wordpiece, bpe, word_bpe, unigram or a plug-in's.
         text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
         size: int, the largest vocabulary.
         lowercase: bool, drop case and accents. None: as BERT for wordpiece, and not for unigram: vowel signs are marks

@@ -1,13 +1,17 @@
-"""Learn byte-level BPE merges, most frequent pair first (Sennrich et al., 2016, algorithm 1)."""
+"""Learn BPE merges, of bytes or of the characters of words, most frequent pair first (Sennrich et al., 2016, algorithm 1)."""
 
 import heapq
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.text.bpe import ALPHABET, SPECIALS, BytePairEncoding, split_words
-from kerasbert.text.train import lines_of
+from kerasbert.text.normalize import Normalizer
+from kerasbert.text.train import LETTERS, count_words, lines_of
+from kerasbert.text.word_bpe import END, WordPairEncoding
+from kerasbert.text.word_bpe import SPECIALS as WORD_SPECIALS
 
 LEAST = 2  # a rarer pair is not merged
 
@@ -42,11 +46,43 @@ def train_bpe(
     return BytePairEncoding(pieces, [pair for pair, _ in merges], add_prefix_space=add_prefix_space)
 
 
-def learn_merges(words: Mapping[str, int], count: int) -> list[tuple[tuple[str, str], int]]:
+def train_word_bpe(text: Iterable[str | bytes], size: int, *, lowercase: bool = True) -> WordPairEncoding:
+    """A tokenizer of at most `size` pieces within words: specials, characters, those that end words, merges.
+
+    Args:
+        text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
+        size: int, the largest vocabulary.
+        lowercase: bool, drop case and accents.
+    Raises:
+        InputError: bytes that are not UTF-8, no words in the text, a size too small for the text's characters.
+    """
+    words = count_words(text, Normalizer(lowercase, lowercase, True))
+    if not words:
+        raise InputError("the text holds no words. Give files with text")
+    letters = Counter[str]()
+    for word, count in words.items():
+        for letter in word:
+            letters[letter] += count
+    kept = sorted(sorted(letters, key=lambda letter: (-letters[letter], letter))[:LETTERS])
+    least = len(WORD_SPECIALS) + 2 * len(kept)
+    if size < least:
+        raise InputError(
+            f"size is {size}, expected at least {least}: each of the text's {len(kept)} characters twice, at the end of a word "
+            "and before, and the special tokens"
+        )
+    known = set(kept)
+    symbols = {(*word[:-1], word[-1] + END): count for word, count in words.items() if known.issuperset(word)}
+    merges = [pair for pair, _ in learn_merges(symbols, size - least)]
+    made = ("".join(pair) for pair in merges)
+    pieces = dict.fromkeys([*WORD_SPECIALS.values(), *kept, *(letter + END for letter in kept), *made])
+    return WordPairEncoding(pieces, merges, lowercase=lowercase)
+
+
+def learn_merges(words: Mapping[Any, int], count: int) -> list[tuple[tuple[str, str], int]]:
     """The first `count` merges with how often each pair occurred.
 
     Of pairs that are equally frequent the smaller comes first: by left symbol, then by right one, in code point order.
-    A pair that occurs once is not merged.
+    A pair that occurs once is not merged. A word is a string, or a tuple of symbols.
 
     >>> learn_merges({"low": 5, "lower": 2, "newest": 6, "widest": 3}, 3)
     [(('e', 's'), 9), (('es', 't'), 9), (('l', 'o'), 7)]

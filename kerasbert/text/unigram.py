@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kerasbert.errors import InputError
-from kerasbert.text.added import AddedToken
+from kerasbert.text.added import AddedToken, special
 from kerasbert.text.base import Cache, Inseparable, Tokenizer
 from kerasbert.text.sentencepiece import (
     BYTE,
@@ -52,7 +52,6 @@ XLNET = Layout(
     {"pad": "<pad>", "unk": "<unk>", "cls": "<cls>", "sep": "<sep>", "mask": "<mask>"},
     ("$A <sep> <cls>:2", "$A <sep> $B:1 <sep>:1 <cls>:2"),
 )
-SENTINEL = "<extra_id_{}>"  # T5's, in place of a span
 T5 = Layout({"pad": "<pad>", "unk": "<unk>", "sep": "</s>"}, ("$A </s>", "$A </s> $B </s>"))
 
 
@@ -181,6 +180,13 @@ class Unigram(Tokenizer):
         model, ids = self.model, list(ids)
         fields = {name: tuple(getattr(model, name)[i] for i in ids) for name in ("pieces", "scores", "types")}
         return Unigram(model._replace(**fields), **self.settings())
+
+    def extended(self, pieces: Sequence[str]) -> "Unigram":
+        """The tokenizer with further special tokens behind its pieces."""
+        more = {"pieces": tuple(pieces), "scores": (0.0,) * len(pieces), "types": (CONTROL,) * len(pieces)}
+        model = self.model._replace(**{name: (*getattr(self.model, name), *values) for name, values in more.items()})
+        settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
+        return Unigram(model, **settings)
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a text without added tokens."""

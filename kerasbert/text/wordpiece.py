@@ -1,19 +1,20 @@
 """WordPiece in pure Python: the reference for the graph's tokenizer, and the tokenizer of the phone."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.text.added import AddedToken
-from kerasbert.text.base import PARTS, Cache, Tokenizer, flag
-from kerasbert.text.normalize import TABLES, Normalizer, inside
+from kerasbert.text.added import AddedToken, special
+from kerasbert.text.base import PARTS
+from kerasbert.text.bert_words import BertWords
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 TEMPLATE = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
 
 
-class WordPiece(Tokenizer):
+class WordPiece(BertWords):
     """BERT's tokenizer (Devlin et al., 2019), identical to Hugging Face's `BertNormalizer` + `BertPreTokenizer` + `WordPiece`.
 
     Special tokens inside a text are ordinary text: `[MASK]` typed by a user is three words and never the mask.
@@ -47,22 +48,16 @@ class WordPiece(Tokenizer):
         super().__init__(vocabulary, dict(zip(PARTS, SPECIALS)), TEMPLATE, added)
         if type(max_word_chars) is not int or not 0 < max_word_chars < 1 << 20:
             raise InputError(f"max_word_chars must be a number from 1 to 2^20. Received: {str(max_word_chars)[:60]!r}")
-        self.lowercase = flag("lowercase", lowercase)
-        self.strip_accents = self.lowercase if strip_accents is None else flag("strip_accents", strip_accents)
-        self.split_cjk = flag("split_cjk", split_cjk)
+        self._split(lowercase, strip_accents, split_cjk)
         self.max_word_chars = max_word_chars
         self._longest = max(map(len, self.vocabulary))
         self._known = {piece: i for piece, i in self._ids.items() if piece not in self._absent}
-        self._normalizer = Normalizer(self.lowercase, self.strip_accents, self.split_cjk)
-        self._chunks = Cache(self._tokenize_chunk)
         self._check_added()
 
     def settings(self) -> dict:
         """Constructor arguments but the vocabulary, for json."""
         return {
-            "lowercase": self.lowercase,
-            "strip_accents": self.strip_accents,
-            "split_cjk": self.split_cjk,
+            **self._split_settings(),
             "max_word_chars": self.max_word_chars,
             **self._added_settings(),
         }
@@ -78,79 +73,10 @@ class WordPiece(Tokenizer):
         """The tokenizer with these pieces alone, in this order."""
         return WordPiece([self.vocabulary[i] for i in ids], **self.settings())
 
-    def to_text(self, text: str | bytes) -> str:
-        """Bytes are UTF-8; what is invalid there counts as U+FFFD, which like a lone surrogate is dropped."""
-        return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-
-    def encode_plain(self, text: str) -> list[int]:
-        """Ids of a text without added tokens."""
-        ids: list[int] = []
-        chunks = self._chunks
-        for chunk in text.split(" "):  # nothing reaches across a blank
-            ids += chunks[chunk][0]
-        return ids
-
-    def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
-        """Ids, starts and ends of a text without added tokens."""
-        ids: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        offset = 0
-        for chunk in text.split(" "):
-            chunk_ids, chunk_starts, chunk_ends = self._chunks[chunk]
-            ids += chunk_ids
-            starts += [offset + start for start in chunk_starts]
-            ends += [offset + end for end in chunk_ends]
-            offset += len(chunk) + 1
-        return ids, starts, ends
-
-    def form(self, text: str) -> tuple[str, list[int], list[int]]:
-        """The text as BertNormalizer leaves it, and where each of its characters begins and ends."""
-        form, sources = self._normalizer.form(text)
-        return form, sources, [source + 1 for source in sources]
-
-    def tokenize_form(self, form: str, first: bool) -> tuple[list[int], list[int], list[int]]:
-        """Words of a normalised text, punctuation apart."""
-        ids: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        word, begin = "", 0
-
-        def end_word() -> None:
-            at = begin
-            for i, end in self._pieces(word) if word else ():
-                ids.append(i)
-                starts.append(at)
-                at = begin + end
-                ends.append(at)
-
-        for place, character in enumerate(form):
-            alone = inside(ord(character), TABLES.punctuation)
-            if alone or character == " ":
-                end_word()
-                word = ""
-            if alone:
-                word, begin = character, place
-                end_word()
-                word = ""
-            elif character != " ":
-                begin = begin if word else place
-                word += character
-        end_word()
-        return ids, starts, ends
-
-    def _tokenize_chunk(self, chunk: str) -> tuple[list[int], list[int], list[int]]:
-        ids: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        for word, sources in self._normalizer.words(chunk):
-            begin = 0
-            for i, end in self._pieces(word):
-                ids.append(i)
-                starts.append(sources[begin])
-                ends.append(sources[end - 1] + 1)
-                begin = end
-        return ids, starts, ends
+    def extended(self, pieces: Sequence[str]) -> "WordPiece":
+        """The tokenizer with further special tokens behind its pieces."""
+        settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
+        return WordPiece([*self.vocabulary, *pieces], **settings)
 
     def _pieces(self, word: str) -> list[tuple[int, int]]:
         """Greedy longest match: (id, end) of each piece; one [UNK] for a word that does not go up in pieces."""

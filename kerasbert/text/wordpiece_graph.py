@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.text.added_graph import CODE, inside_bounds
+from kerasbert.text.bert_words import BertWords
 from kerasbert.text.graph import GraphTokenizer
 from kerasbert.text.normalize import HANGUL, TABLES, Normalizer, hangul, inside, parse_ranges
 from kerasbert.text.wordpiece import WordPiece
@@ -96,59 +97,25 @@ def character_table(lowercase: bool, strip_accents: bool, split_cjk: bool) -> tu
     return np.array(blocks, np.int32) * 256, entries
 
 
-class WordPieceGraph(GraphTokenizer):
-    """A WordPiece tokenizer as TensorFlow operations.
+class BertWordsGraph(GraphTokenizer):
+    """What the graphs of tokenizers over BERT's words share: the normaliser. A subclass has `_words`."""
 
-    Args:
-        tokenizer: the pure-Python tokenizer; ids and offsets are the same.
-    Call: strings [B] of UTF-8; what is invalid there counts as U+FFFD, as many as Python's "replace" gives.
-
-    >>> tok = WordPieceGraph(WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able"]))
-    >>> tok.encode(["Unaffable", ""]).to_list()
-    [[5, 6, 7], []]
-    """
-
-    def __init__(self, tokenizer: WordPiece):
-        import tensorflow_text
-
-        others = stand_ins(tokenizer.split_cjk)
+    def __init__(self, tokenizer: BertWords):
         super().__init__(tokenizer)
         self._lowercase, self._strip = tokenizer.lowercase, tokenizer.strip_accents
-        self._split_cjk, self._limit = tokenizer.split_cjk, tokenizer.max_word_chars
-        self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
-            _pieces(tokenizer, others),
-            max_bytes_per_word=4 * self._limit,  # the limit is in characters: `_long_words`
-            token_out_type=tf.int32,
-        )
-        alone = ALONE + IDEOGRAPHS * tokenizer.split_cjk
-        word = f"[0-9A-Za-z]{{0,{min(self._limit, 100)}}}"  # RE2 keeps a state per count
-        self._simple = f"(?:{word}[{BLANKS}{alone}])*{word}"
+        self._split_cjk = tokenizer.split_cjk
         with tf.init_scope():
-            blocks, entries = character_table(self._lowercase, self._strip, tokenizer.split_cjk)
+            blocks, entries = character_table(self._lowercase, self._strip, self._split_cjk)
             self._blocks, self._entries = tf.constant(blocks), tf.constant(entries)
             codes, classes = _class_steps()
             self._class_codes, self._classes = tf.constant(codes), tf.constant(classes)
             self._cjk = tf.constant(TABLES.cjk, tf.int32)
-            back = sorted((stand_in, code) for code, stand_in in others.items())
+            back = sorted((stand_in, code) for code, stand_in in stand_ins(self._split_cjk).items())
             self._stand_ins, self._stood_for = (tf.constant(column, tf.int32) for column in zip(*back))
 
-    @tf.autograph.experimental.do_not_convert
-    def text_of(self, parts):
-        return tf.strings.regex_replace(tf.strings.reduce_join(parts, axis=1, separator=" "), " ##", "")
-
-    def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """`encode` of texts without added tokens."""
-        strings = tf.convert_to_tensor(strings, tf.string)
-        simple = tf.strings.regex_full_match(strings, self._simple)
-        text = tf.strings.lower(strings) if self._lowercase else strings  # ASCII only; other rows are replaced
-
-        def replace() -> tf.Tensor:
-            rows = tf.where(~simple)
-            items, splits, _, _ = self._normalize(_decoded(tf.gather_nd(strings, rows)))
-            return tf.tensor_scatter_nd_update(text, rows, _to_strings(self._long_words(items, splits), splits))
-
-        text = tf.cond(tf.reduce_all(simple), lambda: text, replace)
-        return self._wordpiece.tokenize(text)
+    def _words(self, items: tf.Tensor, splits: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Normalised items -> ids [B, (tokens)], and the first and the last item [n] int64 of each token."""
+        raise NotImplementedError
 
     @tf.autograph.experimental.do_not_convert
     def tokenize_plain(
@@ -194,21 +161,6 @@ class WordPieceGraph(GraphTokenizer):
         begins = tf.gather(texts.row_splits, ids.value_rowids())
         return ids, ids.with_flat_values(starts - begins), ids.with_flat_values(last + 1 - begins)
 
-    def _words(self, items: tf.Tensor, splits: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Normalised items -> ids [B, (tokens)], and the first and the last item [n] int64 of each token."""
-        items = self._long_words(items, splits)
-        ids, starts, ends = self._wordpiece.tokenize_with_offsets(_to_strings(items, splits))
-        # byte in the normalised row -> item
-        widths = sum(tf.cast(items >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
-        bytes_before = tf.concat([[0], tf.cumsum(widths)], 0)
-        row_bytes = tf.gather(tf.gather(bytes_before, splits), ids.value_rowids())
-
-        def item(row_byte: tf.Tensor) -> tf.Tensor:
-            at = row_bytes + tf.cast(row_byte, tf.int64)
-            return tf.searchsorted(bytes_before, at, side="right", out_type=tf.int64) - 1
-
-        return ids, item(starts.flat_values), item(ends.flat_values - 1)
-
     def _normalize(self, decoded: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Code points [B, (characters)] -> normalised ones, their rows, where they come from.
 
@@ -249,6 +201,68 @@ class WordPieceGraph(GraphTokenizer):
         sources = tf.gather(taken, tf.cumsum(tf.gather(takes, order)) - 1)
         kept = items > 0
         return tf.boolean_mask(items, kept), tf.boolean_mask(sources, kept)
+
+
+class WordPieceGraph(BertWordsGraph):
+    """A WordPiece tokenizer as TensorFlow operations.
+
+    Args:
+        tokenizer: the pure-Python tokenizer; ids and offsets are the same.
+    Call: strings [B] of UTF-8; what is invalid there counts as U+FFFD, as many as Python's "replace" gives.
+
+    >>> tok = WordPieceGraph(WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able"]))
+    >>> tok.encode(["Unaffable", ""]).to_list()
+    [[5, 6, 7], []]
+    """
+
+    def __init__(self, tokenizer: WordPiece):
+        import tensorflow_text
+
+        others = stand_ins(tokenizer.split_cjk)
+        super().__init__(tokenizer)
+        self._limit = tokenizer.max_word_chars
+        self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
+            _pieces(tokenizer, others),
+            max_bytes_per_word=4 * self._limit,  # the limit is in characters: `_long_words`
+            token_out_type=tf.int32,
+        )
+        alone = ALONE + IDEOGRAPHS * tokenizer.split_cjk
+        word = f"[0-9A-Za-z]{{0,{min(self._limit, 100)}}}"  # RE2 keeps a state per count
+        self._simple = f"(?:{word}[{BLANKS}{alone}])*{word}"
+
+    def text_of(self, parts: tf.RaggedTensor) -> tf.Tensor:
+        """The spellings of tokens [B, (tokens)] -> strings [B]."""
+        return tf.strings.regex_replace(tf.strings.reduce_join(parts, axis=1, separator=" "), " ##", "")
+
+    @tf.autograph.experimental.do_not_convert
+    def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
+        """`encode` of texts without added tokens."""
+        strings = tf.convert_to_tensor(strings, tf.string)
+        simple = tf.strings.regex_full_match(strings, self._simple)
+        text = tf.strings.lower(strings) if self._lowercase else strings  # ASCII only; other rows are replaced
+
+        def replace() -> tf.Tensor:
+            rows = tf.where(~simple)
+            items, splits, _, _ = self._normalize(_decoded(tf.gather_nd(strings, rows)))
+            return tf.tensor_scatter_nd_update(text, rows, _to_strings(self._long_words(items, splits), splits))
+
+        text = tf.cond(tf.reduce_all(simple), lambda: text, replace)
+        return self._wordpiece.tokenize(text)
+
+    def _words(self, items: tf.Tensor, splits: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Normalised items -> ids [B, (tokens)], and the first and the last item [n] int64 of each token."""
+        items = self._long_words(items, splits)
+        ids, starts, ends = self._wordpiece.tokenize_with_offsets(_to_strings(items, splits))
+        # byte in the normalised row -> item
+        widths = sum(tf.cast(items >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
+        bytes_before = tf.concat([[0], tf.cumsum(widths)], 0)
+        row_bytes = tf.gather(tf.gather(bytes_before, splits), ids.value_rowids())
+
+        def item(row_byte: tf.Tensor) -> tf.Tensor:
+            at = row_bytes + tf.cast(row_byte, tf.int64)
+            return tf.searchsorted(bytes_before, at, side="right", out_type=tf.int64) - 1
+
+        return ids, item(starts.flat_values), item(ends.flat_values - 1)
 
     def _long_words(self, items: tf.Tensor, splits: tf.Tensor) -> tf.Tensor:
         """Code points without flags; words of more than the allowed number of characters become ones that no piece has."""

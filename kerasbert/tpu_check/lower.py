@@ -10,11 +10,13 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from kerasbert import registry
 from kerasbert import spec as specs
+from kerasbert.data import joins
 from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
 from kerasbert.layers import backend
 from kerasbert.objectives.base import Objective
 from kerasbert.spec import Spec
+from kerasbert.text.base import PARTS
 from kerasbert.tpu_check import hlo
 from kerasbert.training.chips import GB
 from kerasbert.training.optimizers import adamw
@@ -117,6 +119,7 @@ class Step:
             encoder.build()
             features = [self.feature] if self.feature else []
             self.program = kind(encoder, _tokenizer(vocabulary), features=features, settings=settings, seed=0)
+        self.records = self.program.record_length(self.program.settings, length)
         self.core = ReplicaStep(
             self.program,
             adamw(learning_rate=1e-4, steps=1000, warmup=100),
@@ -143,9 +146,11 @@ class Step:
         """What the step takes: the shapes that the objective's `prepare` makes of records' features."""
         rows = {name: tf.TensorSpec([batch], tf.int32) for name in ("step", "row", "example", "epoch")}
         features = rows | {
-            "token_ids": tf.TensorSpec([batch, self.length], tf.int32),
+            "token_ids": tf.TensorSpec([batch, self.records], tf.int32),
             "segment_lengths": tf.TensorSpec([batch, 2], tf.int32),
         }
+        columns = joins.columns(self.records, joined=False, borders=joins.BORDERS in self.program.records)
+        features |= {name: tf.TensorSpec([batch, *shape], tf.int32) for name, shape in columns.items()}
         if self.feature:
             features[self.feature] = rows["row"]
         made = tf.function(self.program.prepare, autograph=False).get_concrete_function(features).structured_outputs
@@ -182,4 +187,11 @@ def lower(function: Callable, signature: Mapping[str, tf.TensorSpec]) -> tuple[b
 
 def _tokenizer(size: int) -> Any:
     """Stands for a tokenizer: the step's shapes depend on the vocabulary's size alone."""
-    return types.SimpleNamespace(size=size, mask_id=4, special_ids=(0, 1, 2, 3, 4), continues=lambda token: False)
+    parts = {f"{part}_id": number for number, part in enumerate(PARTS)}
+    return types.SimpleNamespace(
+        size=size,
+        **parts,
+        special_ids=tuple(parts.values()),
+        sentinel_ids=tuple(range(size - 1, max(size - 101, len(parts)), -1)),
+        continues=lambda token: False,
+    )

@@ -88,7 +88,7 @@ class FineTuning(Job):
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
-        self.before, family = held_task(self.source)
+        self.before, family = held_task(self.source, task.how)
         task = task.how.of_family(task.how.started(task, self.before), family)
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)

@@ -7,6 +7,7 @@ compiled step counts 2.31e12.
 """
 
 import os
+from typing import Any
 
 import tensorflow as tf
 
@@ -21,9 +22,10 @@ GPUS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L4": 121e12, "V100": 12
 
 def family_flops(family: Family, spec: Spec, tokens: float, sequences: float, predictions: float) -> float:
     """`update_flops` as the family counts them; 0 where it cannot tell."""
-    if family.flops is None and not family.has_blocks:
+    if family.flops is None and not family.has_blocks and family.one_stack:
         return 0.0
-    return (family.flops or update_flops)(spec, tokens, sequences, predictions)
+    count = family.flops or (update_flops if family.one_stack else two_stacks)
+    return count(spec, tokens, sequences, predictions)
 
 
 def update_flops(spec: Spec, tokens: float, sequences: float, predictions: float) -> float:
@@ -48,6 +50,31 @@ def update_flops(spec: Spec, tokens: float, sequences: float, predictions: float
     head = 2 * hidden * width + 2 * width * spec.embeddings.vocabulary
     pooler = 2 * hidden * hidden if spec.pooler else 0
     return 3.0 * (tokens * per_token + predictions * head + sequences * pooler)
+
+
+def two_stacks(spec: Any, tokens: float, sequences: float, predictions: float) -> float:
+    """FLOPs of one update of an encoder-decoder.
+
+    Args:
+        spec: EncoderDecoderSpec.
+        tokens: useful tokens that the encoder reads.
+        sequences: rows.
+        predictions: tokens that the decoder writes.
+
+    >>> from kerasbert.layers.encoder_decoder import EncoderDecoderSpec
+    >>> round(two_stacks(EncoderDecoderSpec(), 512.0, 1.0, 114.0) / 1e9, 1)
+    425.1
+    """
+    width = spec.attention.heads * spec.head_size
+    products = 3 if spec.feedforward.activation.startswith("gated_") else 2
+    linear, feedforward = 2 * spec.hidden * width, 2 * products * spec.hidden * spec.feedforward.width
+    source, target = tokens / sequences, predictions / sequences
+    encoder = spec.blocks.layers * (4 * linear + 4 * width * source + feedforward)
+    layers = spec.of_decoder().blocks.layers
+    read = layers * 2 * linear  # keys and values of the source
+    decoder = layers * (6 * linear + 4 * width * (target + source) + feedforward)
+    head = 2 * spec.hidden * spec.embeddings.vocabulary
+    return 3.0 * (tokens * (encoder + read) + predictions * (decoder + head))
 
 
 def peak(strategy: tf.distribute.Strategy) -> float | None:

@@ -117,11 +117,20 @@ def kept_numbers(spec: Spec, rows: int, length: int, predictions: float) -> floa
     return rows * length * (width + predictions * spec.embeddings.vocabulary)
 
 
+def two_stacks(spec: Any, rows: int, length: int, predictions: float) -> float:
+    """As `kept_numbers`, of an encoder-decoder whose target is as long as its source (or shorter)."""
+    decoder = spec.of_decoder()
+    cross = decoder.blocks.layers * (4 * spec.hidden + spec.attention.heads * length)
+    return (
+        kept_numbers(spec, rows, length, predictions) + kept_numbers(decoder, rows, length, 0) + rows * length * cross
+    )
+
+
 def kept_by(family: Family) -> Callable[[Any, int, int, float], float]:
     """How the family counts what the backward pass keeps; 0 where it cannot tell."""
-    if family.memory is None and not family.has_blocks:
+    if family.memory is None and not family.has_blocks and family.one_stack:
         return lambda spec, rows, length, predictions: 0.0
-    return family.memory or kept_numbers
+    return family.memory or (kept_numbers if family.one_stack else two_stacks)
 
 
 def estimate_hbm(

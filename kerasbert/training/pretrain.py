@@ -74,7 +74,7 @@ class Pretraining(Job):
         self.settings = _settings(config, self.source)
         self.held_out = _held_out(self.phases, opened, config.held_out, config.evaluate_every)
         for held in {id(held): held for held in [*opened.values(), *(self.held_out or [])]}.values():
-            _check(held, self.tokenizer, self.source, first)
+            _check(held, self.tokenizer, self.source, first, self.settings)
         languages = max((held.languages for held in opened.values()), key=len)
         if len(languages) > len(self.tokenizer.languages or ()):  # the run keeps the table of all its records
             self.tokenizer.languages = {name: number for number, name in enumerate(languages)}
@@ -190,14 +190,18 @@ def _said(evaluated: list[Records] | None, held_out: Any) -> str | None:
     return "last rows" if any(held.first for held in evaluated) else "last shard"
 
 
-def _check(records: Records, tokenizer: Tokenizer, source: "_Source", first: Records) -> None:
+def _check(records: Records, tokenizer: Tokenizer, source: "_Source", first: Records, settings: Any) -> None:
     """Refuse records that do not go with the model, or with the run's first ones."""
     for known in (tokenizer, source.tokenizer):
         records.check(known or tokenizer, specs.maybe(source.spec, "embeddings.vocabulary", math.inf))
     positions = source.family.longest(source.spec)
-    if positions and records.length > positions:
+    lengths = source.objective.lengths(settings, records.length)
+    if positions and max(lengths) > positions:
+        longest = source.objective.record_length(settings, positions)
+        read = "" if lengths == (records.length,) else f", of which the model reads {' and '.join(map(str, lengths))}"
         raise InputError(
-            f"records have {records.length} tokens, the model {positions} positions: set embeddings.positions"
+            f"records have {records.length} tokens{read}, the model {positions} positions: set embeddings.positions, or make "
+            f"records with --length {longest}"
         )
     known, held = specs.maybe(source.spec, "embeddings.languages", 1), records.languages
     if 1 < known < len(held):
@@ -224,7 +228,8 @@ def _flops(source: "_Source", phase: Phase, records: Records, settings: Any) -> 
     mean = records.tokens / records.examples
     predicted = phase.batch * source.objective.predictions(settings, records.length, mean)
     networks = source.objective.networks(source.spec, predicted)
-    size = phase.batch * mean, phase.batch
+    read = source.objective.lengths(settings, records.length)[0] / records.length
+    size = phase.batch * mean * read, phase.batch
     return sum(flops.family_flops(source.family, spec, *size, count) for spec, count in networks)
 
 

@@ -40,7 +40,8 @@ class Prepare:
         tokenizer: a folder; or None to learn one of `kind` with `vocabulary` pieces into out/tokenizer.
         vocabulary: int.
         cased: bool; None is the kind's default.
-        encoding, packing, seed, shards, dupe_factor, words, entities, allow_loss: see `kerasbert data`.
+        sentinels: int, of the learned vocabulary (T5).
+        encoding, packing, seed, shards, dupe_factor, words, entities, sentence_borders, allow_loss: see `kerasbert data`.
     """
 
     out: str
@@ -50,6 +51,7 @@ class Prepare:
     kind: str = "wordpiece"
     vocabulary: int = 30000
     cased: bool | None = None
+    sentinels: int = 0
     encoding: str | None = None
     allow_loss: bool = False
     packing: str = "pairs"
@@ -58,6 +60,7 @@ class Prepare:
     dupe_factor: int = 1
     words: str | None = None
     entities: str | None = None
+    sentence_borders: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 from kerasbert.text.base import Tokenizer
-from kerasbert.text.bpe import ALPHABET, BytePairEncoding
+from kerasbert.text.bpe import ALPHABET, MergeTokenizer
 from kerasbert.text.sentencepiece import NORMAL
 from kerasbert.text.unigram import SPACE, Unigram
 
@@ -179,7 +179,7 @@ def _bytes(tokenizer: Tokenizer) -> list[int]:
     return [i for i, piece in enumerate(tokenizer.vocabulary) if piece in known]
 
 
-def _merged(tokenizer: BytePairEncoding) -> Callable[[int], set[int]]:
+def _merged(tokenizer: MergeTokenizer) -> Callable[[int], set[int]]:
     """A piece, and every piece that may be merged on the way to it: then it is still reached, in the same order."""
     ids = {piece: n for n, piece in enumerate(tokenizer.vocabulary)}
     origins: dict[str, list[tuple[str, str]]] = {}
@@ -211,5 +211,6 @@ def _unigram_characters(tokenizer: Unigram) -> list[int]:
 KINDS: dict[str, tuple[Callable[[Any], list[int]], Callable]] = {
     "wordpiece": (_wordpiece_characters, _alone),
     "bpe": (_bytes, _merged),
+    "word_bpe": (lambda tokenizer: tokenizer.singles(), _merged),
     "unigram": (_unigram_characters, _alone),
 }

@@ -151,10 +151,11 @@ def test_a_changed_lexicon_is_a_change_of_the_records(files):
 
 
 def test_eight_tokens_to_a_number_by_hand():
-    row = np.array([[2, 5 + (1 << 28), 6 + (3 << 28), 7, 0, 0, 0, 0, 8 + (2 << 28), 3]])
-    ids, packed = joins.take_off(row.copy(), 9)
-    assert ids.tolist() == [[2, 5, 6, 7, 0, 0, 0, 0, 8, 3]]
-    assert packed.tolist() == [[1 * 4 + 3 * 16, 2]]
+    row = np.array([[2, 5 + (1 << 28), 6 + (3 << 28), 7 + (4 << 28), 0, 0, 0, 0, 8 + (6 << 28), 3]])
+    found = joins.take_off(row.copy(), 9, True, True)
+    assert found.tolist() == [[2, 5, 6, 7, 0, 0, 0, 0, 8, 3, 1 * 4 + 3 * 16, 2, 8 + 256]]
+    assert joins.take_off(row.copy(), 9, False, True).tolist() == [[*found[0, :10], 8 + 256]]
+    ids, packed = found[:, :10], found[:, 10:12]
     features = {"token_ids": tf.constant(ids[:, :9], tf.int32), "joins": tf.constant(packed, tf.int32)}
     assert np.flatnonzero(joined(features, "words")[0]).tolist() == [1, 2]
     assert np.flatnonzero(joined(features, "entities")[0]).tolist() == [2, 8]

@@ -13,10 +13,10 @@ IDS = np.array([[3, 1, 3, 3]], "int32")
 
 
 def test_sines_and_cosines_are_halves():
-    layer = Sinusoids(3, 7)
+    layer = Sinusoids(3, 5)
     layer.build()
-    rates = np.array([1, 0.01, 0.0001])  # 10000 ** -(0, 1/2, 1)
-    expected = [[*np.sin(p * rates), *np.cos(p * rates), 0.0] for p in range(3)]
+    rates = np.array([1, 10**-1.6, 10**-3.2])  # 10000 ** -(0, 2/5, 4/5)
+    expected = [[*np.sin(p * rates), *np.cos(p * rates[:2])] for p in range(3)]
     np.testing.assert_allclose(layer.table, expected, atol=1e-7)
     np.testing.assert_allclose(layer(np.array([[2, 0]]))[0], np.array(expected)[[2, 0]], atol=1e-7)
     assert layer.weights == []

@@ -10,6 +10,7 @@ import tensorflow as tf
 from kerasbert.answers import search as numbers
 from kerasbert.answers.decoding import Decoding
 from kerasbert.answers.search import search
+from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.search import generate
 
@@ -99,7 +100,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_numpy_is_the_graph_and_rows_are_alone(case):
+def test_numpy_is_the_graph_and_rows_are_alone(case, monkeypatch):
+    monkeypatch.setattr(numbers, "FEW", 2)
     decoding = Decoding(max_new_tokens=8, **CASES[case])
     toy = Toy(1, rows=16, end=1.0)
     ids, scores = toy.batch(decoding)
@@ -206,3 +208,36 @@ def test_the_numbers_are_the_graphs_to_the_bit():
         np.testing.assert_array_equal(
             random.bits(key, (50000,))[0].numpy()[element], numbers.bits(numbers.key(*words), element)
         )
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_loop_ends_with_the_last_row(beams):
+    toy, steps = Toy(1, rows=4, end=6.0), tf.Variable(0)
+    plain = toy.step
+
+    def counted(token_ids, column, state):
+        steps.assign_add(1)
+        return plain(token_ids, column, state)
+
+    toy.step = counted
+    ids, _ = toy.batch(Decoding(max_new_tokens=50, beams=beams))
+    assert (ids == END).any(axis=1).all()
+    longest = 1 + int((ids == END).argmax(axis=1).max())
+    assert longest <= int(steps) <= longest + (beams > 1) * 6
+
+
+def test_tokens_of_prompts_count_as_repeated_and_padding_does_not():
+    """Token 3 is the best of all, 0 and 2 the worst; of 4 and 5 one stands in the prompt."""
+    toy = Toy(rows=3)
+    toy.table = np.zeros((V, V), "float32")
+    toy.inputs = {"token_ids": np.array([[-9, 0, -9, 3, 2, 2.5, 0]] * 3, "float32")}
+    ids = tf.constant([[4, 3, 0], [5, 3, 1], [3, 4, 5]])
+    mask = tf.constant([[1, 1, 0], [1, 1, 1], [1, 0, 0]])
+    given = {"token_ids": tf.constant(toy.inputs["token_ids"]), "decoder_token_ids": ids, "decoder_padding_mask": mask}
+    out = generate(toy, given, Decoding(max_new_tokens=1, repetition_penalty=4.0), start_id=0, end_id=END)
+    assert out["token_ids"].numpy().tolist() == [[5], [4], [5]]
+
+
+def test_more_beams_than_tokens_are_refused():
+    with pytest.raises(InputError, match="beams is 8, expected at most the vocabulary's 7 tokens"):
+        Toy().batch(Decoding(beams=8))

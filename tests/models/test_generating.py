@@ -174,16 +174,16 @@ def refused(what: str):
 def test_what_reads_one_stack_refuses_two_in_one_line(directory, tmp_path):
     from kerasbert import mobile
 
-    with refused("no task is learned with it yet"):
+    with refused("it writes texts and gives no classification, take the task generation"):
         kb.finetune(directory, "classification", {"train": "train.tsv"}, out=tmp_path / "run")
-    with refused("no command answers with it yet; call the model"):
+    with refused("it writes texts and gives no vector, take the task generation"):
         kb.encode(directory, ["a text"])
-    with refused("no command answers with it yet"):
+    with refused("it writes texts and gives no vector"):
         kb.export(directory, tmp_path / "saved")
-    with refused("no command answers with it yet"):
+    with refused("it writes texts and gives no vector"):
         mobile.compress(directory, out=tmp_path / "file.tflite")
-    with refused("no pretraining objective is here for it yet"):
-        registry.family("t5").objective_or("masked_lm")
+    with pytest.raises(InputError, match="T5 has no token_head, and this objective predicts tokens: choose another"):
+        registry.objective("masked_lm")(tiny("t5/small"), battery.tokenizer("wordpiece"))
     assert not list(tmp_path.iterdir())
     loaded = kb.load(directory)
     assert loaded({name: np.ones((1, 3), "int32") for name in ("token_ids", "decoder_token_ids")})[

@@ -24,10 +24,14 @@ def tokenizer() -> WordPiece:
     return WordPiece(pieces)
 
 
-def records(folder: Path, packing: str, length: int = 64, chapters: int | None = None) -> Records:
+def records(
+    folder: Path, packing: str, length: int = 64, chapters: int | None = None, sentinels: int = 0, **settings
+) -> Records:
     """Records of two books, or of their first chapters; a chapter is a document."""
+    known = tokenizer().extended([f"<extra_id_{i}>" for i in reversed(range(sentinels))]) if sentinels else tokenizer()
     files = []
     for author in AUTHORS:
         files.append(folder / f"{author}.txt")
         files[-1].write_text("\n\n".join("\n".join(chapter) for chapter in books.chapters(author)[:chapters]) + "\n")
-    return write_records(files, tokenizer(), folder / f"records-{packing}", length=length, packing=packing)
+    out = folder / "-".join(["records", packing, *[str(sentinels)] * bool(sentinels), *settings])
+    return write_records(files, known, out, length=length, packing=packing, **settings)

@@ -6,8 +6,10 @@ import pytest
 import kerasbert as kb
 from kerasbert import answers, inputs
 from kerasbert.answers.generation import WRITTEN, Generation
+from kerasbert.checkpoints import save_model
 from kerasbert.cli import main
 from kerasbert.errors import InputError
+from kerasbert.mobile.pipeline.compression import compress
 from kerasbert.tasks import text_metrics
 from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import encode_texts, training_batches
@@ -127,6 +129,49 @@ def test_what_cannot_write_is_refused(tmp_path):
     ):
         kb.finetune(model, "classification", ROWS * 20, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_number_that_is_added_to_each_logit_is_not_left_out_in_silence(tmp_path):
+    """Marian's final_logits_bias; BART's is zero."""
+    model = kb.build("t5/small", **TINY)
+    about = {
+        "encoder": model,
+        "tokenizer": tiny.tokenizer(),
+        "name": "t5/small",
+        "task": None,
+        "labels": None,
+        "plugin": None,
+    }
+    for name, value in (("zero", 0.0), ("one", 1.0)):
+        save_model(tmp_path / name, heads={"lm": {"bias": np.full(80, value, "float32")}}, **about)
+    assert kb.load(tmp_path / "zero", task="translation").task.options["start"] == "pad"
+    assert kb.load(tmp_path / "one") is not None
+    for learn in (
+        lambda: kb.load(tmp_path / "one", task="translation"),
+        lambda: kb.finetune(tmp_path / "one", "translation", ROWS * 20, out=tmp_path / "run"),
+    ):
+        with pytest.raises(InputError, match="holds heads/lm/bias, which is added to the output and is not zero"):
+            learn()
+
+
+def test_several_models_have_no_mean_text():
+    model = kb.build("t5/small", **TINY)
+    model.tokenizer = tiny.tokenizer()
+    task = find_task("generation")
+    with pytest.raises(InputError, match="answers with generation, of which there is no mean: give one model"):
+        kb.predict([TaskModel(model, task), TaskModel(model, task)], ["the cat"])
+
+
+def test_mediapipe_has_no_texts_that_are_written(tmp_path):
+    model = kb.build("t5/small", **TINY)
+    model.tokenizer = tiny.tokenizer()
+    task = TaskModel(model, find_task("generation"))
+    for refused, message in (
+        (task, "the model answers with generation, expected a classification or vectors of one text: MediaPipe has no"),
+        (model, "t5 is an encoder-decoder .seq2seq.: it writes texts and gives no vector, take the task generation"),
+    ):
+        with pytest.raises(InputError, match=message):
+            compress(refused, "none", tmp_path / "x.tflite", target="mediapipe", length=16)
 
 
 def test_options_of_a_call_are_checked(tmp_path, capsys):

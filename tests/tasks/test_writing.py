@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import kerasbert as kb
+from kerasbert.answers.generation import text_of
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.tasks.model import TaskModel
@@ -75,8 +76,7 @@ def same_texts(model, texts, folder, length):
     return wanted
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.full), pytest.param(4, marks=pytest.mark.slow)])
 def test_the_saved_model_translates_as_python(translator, beams, tmp_path):
     model = kb.load(translator)
     model.task = model.task.optioned({"beams": beams})
@@ -86,17 +86,22 @@ def test_the_saved_model_translates_as_python(translator, beams, tmp_path):
     assert [each.truncated for each in wanted] == [False] * 49 + [True]
     alone = kb.predict(model, texts[:1])  # a text is written alone as beside others
     assert alone[0].text == wanted[0].text == toy(48, 3)[0][1]
+    read = {name: tf.constant(value) for name, value in model.tokenizer(texts[:9]).items() if name != "segment_ids"}
+    ids = tf.saved_model.load(str(tmp_path / "serving")).signatures["ids"](**read)["token_ids"].numpy()
+    assert [text_of(model.tokenizer, row) for row in ids] == [each.text for each in wanted[:9]]
 
 
 WRITERS = [
-    ("gpt2", "bpe", {"temperature": 0.7, "top_k": 20, "seed": 5, "separator": " :"}),
+    pytest.param("gpt2", "bpe", {"temperature": 0.7, "top_k": 20, "separator": " :"}, marks=pytest.mark.slow),
     pytest.param("bart", "bpe", {"min_new_tokens": 3, "repetition_penalty": 1.5}, marks=pytest.mark.full),
     pytest.param("gpt2", "bpe", {"beams": 2, "repetition_penalty": 1.3}, marks=pytest.mark.full),
     pytest.param("t5", "wordpiece", {"prefix": "the ", "repetition_penalty": 1.5}, marks=pytest.mark.full),
+    pytest.param("transformer", "unigram", {"beams": 3, "repetition_penalty": 1.5}, marks=pytest.mark.full),
+    pytest.param("mass", "bpe", {"repetition_penalty": 1.5}, marks=pytest.mark.full),
+    pytest.param("gpt", None, {"separator": " . ", "repetition_penalty": 1.5}, marks=pytest.mark.full),
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("family", "tokenizer", "options"), WRITERS)
 def test_the_saved_model_writes_what_python_writes(family, tokenizer, options, tmp_path):
     model = writer(family, options, tmp_path, tokenizer)
@@ -117,10 +122,11 @@ def tiny_run(family, folder):
 QUICK = {"steps": 20, "batch": 8, "length": 32, "learning_rate": 1e-3, "quiet": True, "log_every": 1}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("family", "task"), [("bart", "glue/sst2"), ("gpt2", "glue/sst2"), ("t5", "text_to_text/sst2")]
-)
+SST2 = [("bart", "glue/sst2"), ("gpt2", "glue/sst2"), ("t5", "text_to_text/sst2")]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("family", "task"), SST2)
 def test_sst2_is_classified(family, task, tmp_path):
     """By the decoder's last </s>, by the last token, and by writing the label."""
     rows = shared("data/glue/SST-2/train.tsv").read_text().splitlines()
@@ -168,8 +174,10 @@ def test_questions_in_two_languages_run_through(tmp_path, capsys):
         assert kb.load(run).task.options["prefix"] == prefix
         assert main(["evaluate", run, "--data", str(tmp_path), "--set", "task.beams=2"]) == 0
         assert "bleu: " in capsys.readouterr().out
-        assert main(["predict", run, "--json", pairs[80][0]]) == 0
-        assert json.loads(capsys.readouterr().out).keys() == {"text", "score"}
+        assert main(["predict", run, "--json", " ".join(4 * [pairs[80][0]])]) == 0
+        assert json.loads(capsys.readouterr().out).keys() == {"text", "score", "truncated"}
+        assert main(["predict", model, "--task", "translation", "--prefix", "to German: ", pairs[80][0]]) == 0
+        assert capsys.readouterr().out
         assert main(["predict", run, "--set", "beams=2", "x"]) == 2
         assert "--set 'beams' is no option of a task, expected task.NAME=VALUE" in capsys.readouterr().err
         assert main(["predict", run, "--data", str(tmp_path / "dev.tsv"), "--out", str(tmp_path / "out.tsv")]) == 0
@@ -178,7 +186,7 @@ def test_questions_in_two_languages_run_through(tmp_path, capsys):
     assert len(rows) == 8
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_mixture_of_tasks_as_texts(tmp_path):
     """One model, drawn by examples up to a limit; an empty task is refused by its name."""
     tasks = {"translation": (toy(24, 0), toy(4, 1)), "generation": (toy(6, 2), toy(4, 3))}

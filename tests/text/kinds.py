@@ -4,13 +4,14 @@ import json
 from functools import cache
 
 import sentencepiece
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from kerasbert.text import BytePairEncoding, Tokens, Unigram, load_tokenizer
 from kerasbert.text.bpe import SPECIALS
 from kerasbert.text.sentencepiece import write_model
-from kerasbert.text.train_bpe import train_bpe
+from kerasbert.text.train_bpe import train_bpe, train_word_bpe
 from kerasbert.text.train_unigram import train_unigram
+from kerasbert.text.word_bpe import WordPairEncoding
 from tests.support import shared
 from tests.text.strings import generate
 
@@ -26,6 +27,24 @@ def lines() -> list[str]:
 def small_bpe(add_prefix_space: bool = False) -> BytePairEncoding:
     """600 pieces."""
     return train_bpe(lines(), 600, add_prefix_space=add_prefix_space)
+
+
+@cache
+def small_word_bpe() -> WordPairEncoding:
+    """700 pieces; only some characters of each alphabet, so that there are unknown ones too."""
+    text = ["".join(c for c in line if ord(c) < 0x180 or ord(c) % 64 == 0) for line in lines()]
+    return train_word_bpe(text, 1000)
+
+
+def within_words_reference(tokenizer: WordPairEncoding) -> Tokenizer:
+    """Hugging Face's tokenizer of OpenAI's GPT."""
+    ids = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
+    unknown = tokenizer.specials["unk"]
+    reference = Tokenizer(models.BPE(ids, list(tokenizer.merges), unk_token=unknown, end_of_word_suffix="</w>"))
+    reference.normalizer = normalizers.BertNormalizer(lowercase=tokenizer.lowercase)
+    reference.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    reference.decoder = decoders.BPEDecoder("</w>")
+    return reference
 
 
 @cache

@@ -12,11 +12,16 @@ from kerasbert.text.bpe import ALPHABET
 from kerasbert.text.graph import graph_tokenizer
 from tests import tiny
 from tests.support import python
-from tests.text.kinds import small_bpe, small_unigram
+from tests.text.kinds import small_bpe, small_unigram, small_word_bpe
 from tests.text.saved import assert_it_loads_without_kerasbert
 from tests.text.strings import generate
 
-KINDS = {"bpe": small_bpe, "bpe with prefix": lambda: small_bpe(True), "unigram": small_unigram}
+KINDS = {
+    "bpe": small_bpe,
+    "bpe with prefix": lambda: small_bpe(True),
+    "word_bpe": small_word_bpe,
+    "unigram": small_unigram,
+}
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
