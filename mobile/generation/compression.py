@@ -58,15 +58,15 @@ def compress(
         raise InputError(
             f"quantize is {quantize!r} and the model writes texts, expected float32, fp16, dynamic_int8 or int8_embeddings"
         )
-    if lengths == buckets.ANY:
-        raise InputError("lengths is 'any' and the model writes texts, expected numbers of tokens of the source")
-    kind, task = kind_of(model).answers, model.task
+    if isinstance(lengths, str):
+        raise InputError(f"lengths is {lengths!r} and the model writes texts, expected numbers of tokens of the source")
+    kind: Any = kind_of(model).answers
     if kind.decoding.coverage_penalty:
         raise InputError(
             f"coverage_penalty is {kind.decoding.coverage_penalty}, expected 0: the steps of a .tflite do not say what they "
             "attend to"
         )
-    row = buckets.choose(predict.positions(model), "mediapipe", length, None, task.length)[0]
+    row = buckets.choose(predict.positions(model), "mediapipe", length, None, model.task.length)[0]
     if length is None and lengths:
         row = max(lengths)
     sources, places = _sizes(kind, row, lengths)

@@ -75,7 +75,7 @@ def programs(
     """
     source, found = role == "encode", []
     keep = (lambda name: name.startswith(FIXED)) if source else (lambda name: not name.startswith(FIXED))
-    zeros = {each.name: np.zeros(each.shape(lengths[-1]), each.dtype) for each in declared}
+    zeros: Any = {each.name: np.zeros([n or 1 for n in each.shape(lengths[-1])], each.dtype) for each in declared}
     state = body.start(zeros, places[0] if source else lengths[-1])
     fixed = {name: (tuple(value.shape), "float32") for name, value in state.items() if name.startswith(FIXED)}
     moving = {name: tuple(value.shape) for name, value in state.items() if name not in fixed}
