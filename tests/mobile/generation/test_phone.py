@@ -26,7 +26,7 @@ from tests import tiny
 TEXTS = [*tiny.sentences(47, 3), "the cat " * 40, "a", "?"]
 FAMILIES = {
     # buckets of sources or prompts, buckets of steps: of three or more the middle ones are derived
-    "t5": ({"length": 40}, [16, 32, 40], [16, 20]),
+    "t5": ({"length": 72}, [16, 32, 64, 72], [16, 20]),
     "bart": ({"length": 24}, [16, 24], [16, 20]),
     "gpt2": ({"length": 40}, [16, 20], [16, 32, 40]),
     "transformer": ({"length": 24}, [16, 24], [16, 20]),
@@ -82,7 +82,7 @@ def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
         # of two beams that are no farther apart than float32 rounds, either may come first
         assert sum(one.text != other.text for one, other in zip(found, wanted)) <= (options.get("beams", 1) > 1)
         assert [each.truncated for each in found] == [each.truncated for each in wanted]
-        assert len({each.text for each in found}) > 10
+        assert len({each.text for each in found}) > (10 if family in ("t5", "bart", "gpt2") else 1)
 
     # int8 and half precision, along what the float file writes
     runner, small = load(out, cache=False), tmp_path / "int8.tflite"
@@ -169,7 +169,7 @@ def test_what_such_files_do_not_have_is_refused(tmp_path):
     model.task = model.task.optioned({"beams": 2, "coverage_penalty": 0.2})
     with pytest.raises(InputError, match="coverage_penalty is 0.2, expected 0"):
         compress(model, out=out)
-    with pytest.raises(InputError, match="length is 22, of which what is written takes 20: expected at least 4 more"):
+    with pytest.raises(InputError, match="length is 22, of which what is written takes 20: expected at least 3 more"):
         compress(writer("gpt2", tmp_path), out=out, length=22)
     assert not out.exists()
 
