@@ -117,10 +117,8 @@ def _shifted(values: Values) -> Any:
 def _shifted_graph(inputs: Values) -> Any:
     from keras import ops  # here: a phone has no Keras
 
-    from kerasbert.layers.readout import last
-
-    token_ids = inputs["token_ids"]
-    ends = ops.take_along_axis(token_ids, last(inputs["padding_mask"]), axis=1)
+    token_ids, count = inputs["token_ids"], ops.sum(inputs["padding_mask"], axis=1, keepdims=True)
+    ends = ops.take_along_axis(token_ids, ops.maximum(ops.cast(count, "int32") - 1, 0), axis=1)
     return ops.concatenate([ends, token_ids[:, :-1]], axis=1)
 
 

@@ -38,6 +38,7 @@ OTHERWISE = {
     "kerasbert/models/electra.py": {"span"},
     "kerasbert/models/xlm.py": {"span"},
     "kerasbert/objectives/select.py": {"tokens"},
+    "kerasbert/objectives/span_corruption.py": {"tokens"},
     "kerasbert/text/hf_save.py": {"tokens"},
     "mobile/commands/prune.py": {"tokens"},
     "mobile/distill/start.py": {"tokens"},

@@ -57,9 +57,9 @@ class Settings:
     def spans(self, count: int) -> int:
         """Of how many spans they are, at most."""
         noise = self.noise(count)
-        if self.select == "tokens":
-            return min(noise, count - noise + 1)
-        return min(max(round(noise / self.mean), 1), count - noise) if noise else 0
+        if self.select == "spans":
+            return min(max(round(noise / self.mean), 1), count - noise) if noise else 0
+        return min(noise, count - noise + 1)
 
 
 class SpanCorruption(seq2seq.TextToText):
@@ -102,7 +102,7 @@ class SpanCorruption(seq2seq.TextToText):
             )
         total = tf.reduce_sum(features["segment_lengths"], axis=1, keepdims=True)
         key = random.key(self.seed, "span_corruption", features["step"], row)
-        begins, ends = (spans_of_tokens if settings.select == "tokens" else spans)(key, total[:, 0], length, settings)
+        begins, ends = (spans if settings.select == "spans" else spans_of_tokens)(key, total[:, 0], length, settings)
         before = tf.pad(ends[:, :-1], [[0, 0], [1, 0]])  # where the span before ends
         first = tf.cast(tf.range(begins.shape[1])[None] == 0, tf.int32)
         opens = tf.cast((ends > begins) & (begins + first > before), tf.int32)  # spans that touch have one sentinel

@@ -177,6 +177,7 @@ def test_what_cannot_be_is_refused(tmp_path):
         SpanCorruption(subject.encoder(), TOKENIZER)
 
 
+@pytest.mark.slow
 def test_records_too_long_for_the_model_are_refused_with_the_length_that_fits(tmp_path):
     from kerasbert.data import write_records
 
