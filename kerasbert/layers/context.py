@@ -79,7 +79,7 @@ class Context:
         """
         keys = length if self.cache is None or self.cache.column is None else self.cache.places
         if self.position_ids is not None:
-            return self.position_ids, keys
+            return ops.cast(self.position_ids, "int32"), keys
         return ops.expand_dims(ops.arange(length, dtype="int32"), 0), keys
 
     def of_layer(self, layer: int) -> "Context":

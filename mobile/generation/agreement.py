@@ -53,7 +53,8 @@ def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, 
 
     from kerasbert.layers.search import generate
 
-    kind, tokenizer, body = kind_of(model).answers, model.tokenizer, model.body
+    kind: Any = kind_of(model).answers
+    tokenizer, body = model.tokenizer, model.body
     end, most, alone = tokenizer.sep_id, kind.target_length, kind.one_row
     start = end if alone else kind.start_of(tokenizer)
     decoding = Decoding(max_new_tokens=most)

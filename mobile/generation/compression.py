@@ -22,7 +22,7 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 
 COMPARED = 50  # texts that are made where nobody gave any
-SHORTEST = 4  # tokens of a source
+SHORTEST = 3  # tokens of a source
 
 
 def compress(
@@ -58,15 +58,15 @@ def compress(
         raise InputError(
             f"quantize is {quantize!r} and the model writes texts, expected float32, fp16, dynamic_int8 or int8_embeddings"
         )
-    if lengths == buckets.ANY:
-        raise InputError("lengths is 'any' and the model writes texts, expected numbers of tokens of the source")
-    kind, task = kind_of(model).answers, model.task
+    if isinstance(lengths, str):
+        raise InputError(f"lengths is {lengths!r} and the model writes texts, expected numbers of tokens of the source")
+    kind: Any = kind_of(model).answers
     if kind.decoding.coverage_penalty:
         raise InputError(
             f"coverage_penalty is {kind.decoding.coverage_penalty}, expected 0: the steps of a .tflite do not say what they "
             "attend to"
         )
-    row = buckets.choose(predict.positions(model), "mediapipe", length, None, task.length)[0]
+    row = buckets.choose(predict.positions(model), "mediapipe", length, None, model.task.length)[0]
     if length is None and lengths:
         row = max(lengths)
     sources, places = _sizes(kind, row, lengths)
@@ -88,31 +88,23 @@ def compress(
         compared = agreement.compare(model, load(path, cache=False), cases)
     agreement.check(quantize, compared, len(cases), min_agreement)
     files.write_atomic(out, blob)
-    report = {
-        "out": str(out),
-        "bytes": len(blob),
-        "quantize": quantize,
-        "target": "kerasbert",
-        "lengths": list(sources),
-    }
-    report |= {"places": list(places), "any_length": False, "model_length": predict.longest(model)}
+    longest = predict.longest(model) - (0 if kind.reader == "encode" else kind.target_length)
+    report = {"out": str(out), "bytes": len(blob), "quantize": quantize, "target": "kerasbert", "any_length": False}
+    report |= {"lengths": list(sources), "places": list(places), "model_length": longest}
     report |= {"texts": len(cases), "texts_from": source, **compared}
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
 
 def _sizes(kind: Any, row: int, lengths: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The buckets of what reads and of the steps."""
-    if kind.reader == "encode":
-        return tuple(sorted({*(lengths or ()), row})) if lengths else programs.doubling(row), programs.doubling(
-            kind.target_length
-        )
-    longest = row - kind.target_length
+    places = kind.target_length if kind.reader == "encode" else row
+    longest = row if kind.reader == "encode" else row - kind.target_length
     if longest < SHORTEST:
         raise InputError(
             f"length is {row}, of which what is written takes {kind.target_length}: expected at least {SHORTEST} more (--length)"
         )
-    sizes = tuple(sorted({size for size in lengths or () if size < longest} | {longest}))
-    return sizes if lengths else programs.doubling(longest), programs.doubling(row)
+    read = tuple(sorted({size for size in lengths or () if size < longest} | {longest}))
+    return read if lengths else programs.doubling(longest), programs.doubling(places)
 
 
 def made(model: Any, found: Sequence[programs.Program], quantize: str) -> bytes:

@@ -75,7 +75,7 @@ def programs(
     """
     source, found = role == "encode", []
     keep = (lambda name: name.startswith(FIXED)) if source else (lambda name: not name.startswith(FIXED))
-    zeros = {each.name: np.zeros(each.shape(lengths[-1]), each.dtype) for each in declared}
+    zeros: Any = {each.name: np.zeros([n or 1 for n in each.shape(lengths[-1])], each.dtype) for each in declared}
     state = body.start(zeros, places[0] if source else lengths[-1])
     fixed = {name: (tuple(value.shape), "float32") for name, value in state.items() if name.startswith(FIXED)}
     moving = {name: tuple(value.shape) for name, value in state.items() if name not in fixed}
@@ -93,15 +93,12 @@ def programs(
         return {LOGITS: logits, **{name: value for name, value in after.items() if name not in fixed}}
 
     for length in lengths:
-        reads = {each.name: (each.shape(length), each.dtype) for each in declared}
+        reads: dict[str, tuple] = {each.name: (each.shape(length), each.dtype) for each in declared}
         found.append(Program(role, length, read(length), reads, tuple(filter(keep, state))))
     for count in places:
         own = {name: ((*shape[:2], count, shape[3]), "float32") for name, shape in moving.items()}
-        found.append(
-            Program(
-                "decode_step", count, step, {**dict.fromkeys(STEP, ((1,), "int32")), **fixed, **own}, (LOGITS, *own)
-            )
-        )
+        reads = {**dict.fromkeys(STEP, ((1,), "int32")), **fixed, **own}
+        found.append(Program("decode_step", count, step, reads, (LOGITS, *own)))
     return found
 
 
@@ -122,8 +119,7 @@ def _widened(x: Any, length: int) -> Any:
     axis = 1 if len(x.shape) == 2 else 2
     if x.shape[axis] == length:
         return x
-    shape = (*x.shape[:axis], length - x.shape[axis], *x.shape[axis + 1 :])
-    return ops.concatenate([x, ops.zeros(shape, x.dtype)], axis=axis)
+    return ops.pad(x, [(0, length - x.shape[axis] if i == axis else 0) for i in range(len(x.shape))])
 
 
 def converted(model: Any, found: Sequence[Program]) -> bytes:
@@ -132,9 +128,11 @@ def converted(model: Any, found: Sequence[Program]) -> bytes:
     Args:
         model: the Keras model that owns the weights.
     """
-    groups: dict[str, dict[int, Program]] = {}
+    longest = {each.role: each.length for each in found}  # of sources the longest is not padded: a program of its own
+    groups: dict[tuple[str, bool], dict[int, Program]] = {}
     for each in found:
-        groups.setdefault(each.role, {})[each.length] = each
+        alone = each.role == "encode" and each.length == longest[each.role]
+        groups.setdefault((each.role, alone), {})[each.length] = each
     sampled = [group[n] for group in groups.values() for n in (buckets.sample(group) if len(group) > 2 else group)]
     data = _file(model, sampled)
     if len(sampled) == len(found):

@@ -67,9 +67,9 @@ def half(model: Any) -> Any:
     return model
 
 
-def _used(model: Any, code: int, position: int) -> dict[int, tuple[tuple[int, int], list]]:
+def _used(model: Any, code: int, position: int) -> dict[int, tuple[tuple[int, ...], list]]:
     """Buffer -> shape, and who uses it: large constants that operators of a kind read at a place."""
-    found: dict[int, tuple[tuple[int, int], list]] = {}
+    found: dict[int, tuple[tuple[int, ...], list]] = {}
     for graph in model.subgraphs:
         for operator in graph.operators:
             if builtin(model, operator) != code:
@@ -82,7 +82,7 @@ def _used(model: Any, code: int, position: int) -> dict[int, tuple[tuple[int, in
     return found
 
 
-def _numbers(model: Any, buffer: int, shape: tuple[int, int]) -> np.ndarray:
+def _numbers(model: Any, buffer: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.frombuffer(model.buffers[buffer].data.tobytes(), "<f4").reshape(shape)
 
 

@@ -73,7 +73,8 @@ def compress(
         lengths: the buckets; by default those of `buckets.LENGTHS` up to `length`. "any": one signature that takes every length
             up to `length`, for the least memory.
         min_agreement: float, the share of texts that must get the same label from the int8 file as from the Keras
-            model (for regression: the correlation; for vectors: the mean cosine). By default 0.985, and 0.95 for static_int8
+            model (for regression: the correlation; for vectors: the mean cosine; of a model that writes the share of equal
+            next tokens along its own greedy answers). By default 0.985, and 0.95 for static_int8
             and full_int8.
         texts: what the two are compared on, list of str or of pairs, or a Path of a file with one a line (a tab within a
             pair); by default texts made of the vocabulary, which is a weaker test.
@@ -90,6 +91,9 @@ def compress(
             rows): the weights that cost most stay float until it loses no more.
         recipe: how the model was made, json without paths; travels in the file.
         overwrite: bool, replace an existing file.
+
+    A model that writes becomes a file of several programs (`mobile.generation`); of a decoder alone `length` is of the prompt
+    and what is written together.
 
     Returns:
         report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), model_length (what the

@@ -51,7 +51,8 @@ def make(out: Path, places: int) -> None:
     model.build()
     report = compress(model, out=out, texts=["the cat sees the old house"], min_agreement=0)
     counted = sum(int(weight.shape.num_elements()) for weight in body.weights)
-    print(json.dumps({"bytes": report["bytes"], "parameters": counted, "agreement": report["agreement"]}))
+    share = round(report["bytes"] / counted, 4)
+    print(json.dumps({"bytes": report["bytes"], "parameters": counted, "bytes_a_parameter": share}))
 
 
 class Ours:

@@ -10,6 +10,9 @@ def test_gather_pick_and_project_equal_their_plain_forms():
     generator = np.random.default_rng(0)
     table, ids = generator.normal(size=(11, 3)).astype("float32"), generator.integers(0, 11, (2, 5))
     np.testing.assert_array_equal(backend.gather(table, ids), table[ids])
+    np.testing.assert_array_equal(backend.look_up(table, ids), table[ids])
+    with backend.as_tpu():
+        np.testing.assert_array_equal(backend.look_up(ops.convert_to_tensor(table), ids), table[ids])
     x, positions = generator.normal(size=(2, 7, 3)).astype("float32"), generator.integers(0, 7, (2, 4))
     plain = np.take_along_axis(x, positions[:, :, None], axis=1)
     np.testing.assert_array_equal(backend.pick(ops.convert_to_tensor(x), positions), plain)

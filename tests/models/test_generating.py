@@ -215,3 +215,20 @@ def test_lora_adapts_both_stacks(name):
     }
     with pytest.raises(InputError, match=r"no linear map 'attention\.querry'\. Nearest: 'attention\.query'"):
         tiny(name, **{"lora.rank": 2, "lora.targets": ("attention.querry",)})
+
+
+def test_t5s_distances_are_of_the_positions_that_are_given():
+    """0, 1, ... given are those that hold without, for all tokens and for some."""
+    model = kb.build("t5/small", **battery.tiny(registry.find("t5/small")[1], 40, 16))
+    draw = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(draw.normal(size=weight.shape) * 0.5)
+    ids, target = draw.integers(2, 40, (3, 5)), draw.integers(2, 40, (3, 4))
+    inputs, usual = {"token_ids": ids, "decoder_token_ids": target}, np.arange(5)[None] + np.zeros((3, 1), "int32")
+    plain = np.asarray(model(inputs)["sequence"])
+    np.testing.assert_allclose(model(inputs | {"position_ids": usual})["sequence"], plain, atol=1e-6)
+    queries = np.array([[3, 0], [1, 2], [0, 0]], "int32")
+    given = inputs | {"decoder_position_ids": usual[:, :4]}
+    some = np.asarray(model(given, queries=queries)["sequence"])
+    np.testing.assert_allclose(some, np.take_along_axis(plain, queries[..., None], axis=1), atol=1e-6)
+    assert np.abs(np.asarray(model(inputs | {"position_ids": usual * 0})["sequence"]) - plain).max() > 1e-3

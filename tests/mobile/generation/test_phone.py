@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 
 import numpy as np
 import pytest
@@ -25,9 +26,11 @@ from tests import tiny
 TEXTS = [*tiny.sentences(47, 3), "the cat " * 40, "a", "?"]
 FAMILIES = {
     # buckets of sources or prompts, buckets of steps: of three or more the middle ones are derived
-    "t5": ({"length": 40}, [16, 32, 40], [16, 20]),
+    "t5": ({"length": 72}, [16, 32, 64, 72], [16, 20]),
     "bart": ({"length": 24}, [16, 24], [16, 20]),
     "gpt2": ({"length": 40}, [16, 20], [16, 32, 40]),
+    "transformer": ({"length": 24}, [16, 24], [16, 20]),
+    "gpt": ({"length": 40}, [16, 20], [16, 32, 40]),
 }
 
 
@@ -46,16 +49,25 @@ def writer(family, folder, **options):
 
 
 WRITINGS = {"t5": [{}, {"beams": 3}], "bart": [{"beams": 4, "repetition_penalty": 1.3, "min_new_tokens": 4}]}
+WRITINGS |= {"transformer": [{}], "gpt": [{}]}
 WRITINGS["gpt2"] = [{"temperature": 0.7, "top_k": 9, "seed": 2}]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", ["t5", "bart", "gpt2", *(pytest.param(name, marks=pytest.mark.full) for name in ("transformer", "gpt"))]
+)
 def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
     model, (settings, lengths, places) = writer(family, tmp_path), FAMILIES[family]
     converted, seen = programs.converted, {}
-    # one conversion for all forms
-    monkeypatch.setattr(programs, "converted", lambda *a: seen.setdefault("float", converted(*a)))
+
+    def once(*arguments):
+        """One conversion for all forms."""
+        if not seen:
+            seen["float"] = converted(*arguments)
+        return seen["float"]
+
+    monkeypatch.setattr(programs, "converted", once)
     out = tmp_path / "float.tflite"
     report = compress(model, "float32", out, texts=TEXTS[:8], **settings)
     assert (report["lengths"], report["places"], report["agreement"]) == (lengths, places, 1)
@@ -64,12 +76,13 @@ def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
         model.task = model.task.optioned(options)
         _rewritten(out, out, options=dict(model.task.options))
         wanted, found = kb.predict(model, TEXTS, length=settings["length"]), load(out, cache=False)(TEXTS)
-        assert [each.text for each in found] == [each.text for each in wanted]
         np.testing.assert_allclose(
             [each.score for each in found], [each.score for each in wanted], rtol=1e-4, atol=1e-4
         )
+        # of two beams that are no farther apart than float32 rounds, either may come first
+        assert sum(one.text != other.text for one, other in zip(found, wanted)) <= (options.get("beams", 1) > 1)
         assert [each.truncated for each in found] == [each.truncated for each in wanted]
-        assert len({each.text for each in found}) > 20
+        assert len({each.text for each in found}) > (10 if family in ("t5", "bart", "gpt2") else 1)
 
     # int8 and half precision, along what the float file writes
     runner, small = load(out, cache=False), tmp_path / "int8.tflite"
@@ -99,7 +112,7 @@ def test_the_command_line_on_a_file_that_writes(tmp_path, capsys):
     (tmp_path / "rows.tsv").write_text("source\ttarget\n" + "".join(f"{text}\tthe dog\n" for text in TEXTS[:6]))
     options = ["--length", "36", "--lengths", "8", "--min-agreement", "0.8"]
     assert main(["compress", str(tmp_path / "run"), "--out", out, "--data", str(tmp_path / "rows.tsv"), *options]) == 0
-    assert "6 texts (rows.tsv): agreement " in capsys.readouterr().out
+    assert re.search(r"against the Keras model, 6 texts .*: agreement ", capsys.readouterr().out)
     assert main(["run", out, TEXTS[0], "--json", "--no-cache"]) == 0
     assert json.loads(capsys.readouterr().out) == load(out, cache=False)(TEXTS[:1])[0].to_json()
     assert main(["inspect", out, "--json"]) == 0
@@ -156,7 +169,7 @@ def test_what_such_files_do_not_have_is_refused(tmp_path):
     model.task = model.task.optioned({"beams": 2, "coverage_penalty": 0.2})
     with pytest.raises(InputError, match="coverage_penalty is 0.2, expected 0"):
         compress(model, out=out)
-    with pytest.raises(InputError, match="length is 22, of which what is written takes 20: expected at least 4 more"):
+    with pytest.raises(InputError, match="length is 22, of which what is written takes 20: expected at least 3 more"):
         compress(writer("gpt2", tmp_path), out=out, length=22)
     assert not out.exists()
 
