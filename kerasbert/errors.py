@@ -12,6 +12,7 @@ EXTRAS = {  # library -> the extra of setup.cfg that brings it
     "ai_edge_litert": "mobile",
     "flatbuffers": "mobile",
     "apache_beam": "beam",
+    "gensim": "vectors",
     "pyarrow": "formats",
     "zstandard": "formats",
     "sacrebleu": "generation",

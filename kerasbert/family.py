@@ -37,6 +37,7 @@ class Family:
         encoder: the class of the encoder, called as `encoder(spec)`.
         paper: str, authors, year, title.
         tokenizer: str, kind of tokenizer.
+        layout: str, special tokens and their places in a vocabulary that is learned for it (`text.train`); "" for the kind's.
         objective: str, name of the pretraining objective; "" where none is here yet.
         names: checkpoint names by dialect ("hf", "tf1", "keras_hub"), rows of `checkpoints.names`.
         aliases: other size name -> size name.
@@ -51,8 +52,14 @@ class Family:
             one stack has them, other settings do not.
         flops: (settings, tokens, sequences, predictions) of an update -> FLOPs, as `training.flops.update_flops`, which
             counts those of blocks. None elsewhere: not known.
+        for_kind: (settings, `answers.Kind`) -> what of them a task of that kind changes, at dotted paths; no weight may
+            change its shape by it.
+        made_of: name of another family -> what makes a model of this one of its models (with `named` settings, those of
+            the size that was asked for, or None). `import_checkpoint` does so where a size of this family is asked for.
         memory: (settings, rows, length, predictions per token) -> numbers that the backward pass keeps, as
             `training.preflight.kept_numbers`, which counts those of blocks. None elsewhere: not known.
+        of_vectors: (word vectors, what they were learned with) -> (settings, weights by name, tokenizer) of a model that
+            begins with them; None: it does not.
     """
 
     name: str
@@ -61,6 +68,7 @@ class Family:
     encoder: Callable
     paper: str
     tokenizer: str = "wordpiece"
+    layout: str = ""
     objective: str = "bert"
     names: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     aliases: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -72,6 +80,9 @@ class Family:
     has: tuple[str, ...] | None = None
     flops: Callable[[Any, float, float, float], float] | None = None
     memory: Callable[[Any, int, int, float], float] | None = None
+    for_kind: Callable[[Any, Any], Mapping[str, Any]] | None = None
+    made_of: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
+    of_vectors: Callable[[Any, Mapping[str, Any]], tuple[Any, Mapping[str, Any], Any]] | None = None
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -85,6 +96,16 @@ class Family:
     def settings(self) -> type:
         """The class of its settings."""
         return type(self.spec)
+
+    def settings_for(self, settings: Any, kind: Any) -> Any:
+        """The settings of a model that answers a kind of task (`answers.Kind`)."""
+        changes = {} if self.for_kind is None else self.for_kind(settings, kind)
+        return _derived(settings, changes) if changes else settings
+
+    @property
+    def reads_tree(self) -> bool:
+        """Whether it reads sentence trees, of a tokenizer with a knowledge graph."""
+        return any(each.filled_by == "tree" for each in self.inputs)
 
     @property
     def has_blocks(self) -> bool:

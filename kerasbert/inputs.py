@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 PAD = "pad"  # the tokenizer's padding id
-FILLED_BY = ("packing", "setting", "maker", "objective", "kind")
-_ALWAYS = ("packing", "maker", "kind")
+FILLED_BY = ("packing", "setting", "maker", "objective", "kind", "tree")
+_ALWAYS = ("packing", "maker", "kind", "tree")
 Values = Mapping[str, Any]
 
 
@@ -29,12 +29,13 @@ class Input:
         pad: the number at padded places; PAD is the tokenizer's padding id.
         optional: bool, whether a model can be called without it.
         filled_by: str, one of FILLED_BY. "packing": the tokenizer's rows. "setting": a setting of the call (`setting`).
-            "maker": `make`. "kind": the rows of a kind of task, which declares it (`answers.Kind.inputs`). "objective"
-            brings it itself, and only where it runs.
+            "maker": `make`. "tree": the rows of a tokenizer with a knowledge graph (`text.tree`). "kind": the rows of a kind of
+            task, which declares it (`answers.Kind.inputs`). "objective" brings it itself, and only where it runs.
         setting: str, the name of the setting, such as "language".
         choices: tokenizer -> {value of the setting: number}.
         make: values of one row {name: [S] or a number} -> its array, with numpy; the phone runs it.
         graph: inputs {name: [B, S] int32 tensor} -> the same for a batch, with `keras.ops`; SavedModels hold it.
+        focus: str, the `answers.Kind.focus` of the tasks that it is read for; empty: of all, and without a task.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Input:
     choices: Callable[[Any], Mapping[str, int]] | None = None
     make: Callable[[Values], Any] | None = None
     graph: Callable[[Mapping[str, Any]], Any] | None = None
+    focus: str = ""
 
     def __post_init__(self):
         if self.filled_by not in FILLED_BY:
@@ -79,6 +81,13 @@ TEXT = (Input("token_ids", pad=PAD), Input("padding_mask"), Input("segment_ids")
 """What BERT reads."""
 
 NAMES = tuple(each.name for each in TEXT)
+
+POSITIONS, BRANCHES, ENTITIES = (Input(name, filled_by="tree") for name in ("position_ids", "branch_ids", "entity_ids"))
+"""A sentence tree (`text.tree`): int32 [B, S] each."""
+
+NO_TREE = (
+    "the model reads sentence trees and got {}: it needs a knowledge graph, which `finetune --graph FILE` gives it"
+)
 
 _MADE: dict[str, Input] = {}
 
@@ -126,6 +135,45 @@ SHIFTED = register(Input("decoder_token_ids", pad=PAD, filled_by="maker", make=_
 """The source once more, as a decoder reads a text that is classified: its end token first (Lewis et al., 2020, section 3.1)."""
 
 
+def _first_text(ends: Any, cumsum: Callable[[Any], Any]) -> Any:
+    """What stands before the first separator, [CLS] among it; of a row with one separator [CLS] alone."""
+    before = cumsum(ends)
+    first = cumsum(ends * 0 + 1) == 1
+    return (before == 0) & ((before[..., -1:] > 1) | first)
+
+
+def _second_text(ends: Any, cumsum: Callable[[Any], Any]) -> Any:
+    """What stands behind the separators after the first text, its own separator among it."""
+    return cumsum((1 - ends) * cumsum(ends)) > 0
+
+
+def _marking(name: str, part: Callable[[Any, Callable[[Any], Any]], Any], focus: str) -> Input:
+    """An input [B, S] of 0 and 1 for tasks of that focus, made of the separators of a row: its last token, and those like it."""
+
+    def make(values: Values) -> Any:
+        import numpy as np
+
+        ids = np.asarray(values["token_ids"])
+        return part((ids == ids[-1]).astype("int32"), lambda x: np.cumsum(x, axis=-1)).astype("int32")
+
+    def graph(inputs: Values) -> Any:
+        from keras import ops  # here: a phone has no Keras
+
+        token_ids, real = inputs["token_ids"], ops.cast(inputs["padding_mask"], "int32")
+        last = ops.maximum(ops.sum(real, axis=1, keepdims=True) - 1, 0)
+        ends = ops.cast(token_ids == ops.take_along_axis(token_ids, last, axis=1), "int32") * real
+        marks = part(ends, lambda x: ops.cumsum(ops.cast(x, "int32"), axis=1))
+        return ops.cast(marks, "int32") * real
+
+    return register(Input(name, filled_by="maker", make=make, graph=graph, focus=focus))
+
+
+QUESTION_MASK = _marking("question_mask", _first_text, "first_text")
+"""1 = [CLS] or a token of the question, the first text of a row: what Longformer makes global."""
+CHOICE_MASK = _marking("choice_mask", _second_text, "second_text")
+"""1 = a token of the choice, the second text of a row: what transformers' LongformerForMultipleChoice makes global."""
+
+
 @dataclasses.dataclass(slots=True)  # frozen takes eight times as long to make, for each text
 class Row:
     """One packed row: a text, a pair, or a part of a longer text.
@@ -135,17 +183,24 @@ class Row:
         length: int, tokens.
         truncated: bool, whether tokens of its text are missing.
         about: what the decoding of its outputs needs, such as the characters of each token.
+        triples: of a sentence tree those that its branches say.
     """
 
     values: Values
     length: int
     truncated: bool = False
     about: Any = None
+    triples: tuple[Any, ...] = ()
 
     @property
     def token_ids(self) -> Sequence[int]:
         """Its tokens."""
         return self.values["token_ids"]
+
+
+def triples_of(rows: Iterable[Row]) -> list[tuple[str, str, str]]:
+    """The triples that some rows of a text say, each once."""
+    return list(dict.fromkeys(tuple(triple) for row in rows for triple in row.triples))
 
 
 def row(token_ids: Sequence[int], segment_ids: Sequence[int], truncated: bool = False, about: Any = None) -> Row:
@@ -228,6 +283,8 @@ def arrays(
         elif each.filled_by == "setting":
             values = [settings[name]] * len(rows)
         else:
+            if each.filled_by == "tree" and any(name not in packed.values for packed in rows):
+                raise InputError(NO_TREE.format("rows without one"))
             values = [packed.values[name] for packed in rows]
         if each.axes == "BS":
             for i, value in enumerate(values):

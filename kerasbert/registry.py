@@ -224,6 +224,25 @@ def families() -> Table[Family]:
     return FAMILIES
 
 
+def with_tree(family: Family) -> Family:
+    """The family that reads sentence trees with the weights of this one: itself, or the one that says so of its encoder.
+
+    Raises:
+        InputError: there is none.
+    """
+    if family.reads_tree:
+        return family
+    reading = [other for other in families().values() if other.reads_tree]
+    found = next((one for one in reading if getattr(one.encoder, "without_tree", None) is family.encoder), None)
+    if found is None:
+        names = ", ".join(one.name for one in reading)
+        raise InputError(
+            f"{family.name} reads no knowledge graph, expected {names} or a family of BERT's encoder: leave the graph out "
+            "(--graph)"
+        )
+    return found
+
+
 def objectives() -> Table[Any]:
     """Every known pretraining objective by name."""
     return OBJECTIVES

@@ -251,6 +251,14 @@ class Spec:
         """Of the model that this one adapts."""
         return dataclasses.replace(self, lora=Lora(), adapters=Adapters())
 
+    def seen(self, layer: int, length: float) -> float:
+        """Keys that a token's scores are computed with, on average over a row of `length` tokens."""
+        return length
+
+    def attention_maps(self, layer: int) -> float:
+        """Linear maps of H x N*D that attention takes a token through: query, key, value, output."""
+        return 4
+
     @property
     def longest(self) -> int:
         """Tokens of the longest sequence that has positions."""
@@ -260,6 +268,16 @@ class Spec:
     def head_size(self) -> int:
         """D: the width of one head."""
         return self.attention.head_size or get(self, self.attended) // self.per_layer(self.attention.heads, 0)
+
+
+def by_layer(spec: Any) -> dict[str, tuple[int, ...]]:
+    """Dotted path -> the values of a setting that has one for each layer, such as heads of a pruned model."""
+    every = {path: get(spec, path) for path in paths(type(spec))}
+    return {
+        path: value
+        for path, value in every.items()
+        if isinstance(value, tuple) and len(value) == spec.blocks.layers and all(type(item) is int for item in value)
+    }
 
 
 def derive(spec: Any, changes: Mapping[str, Any]) -> Any:
@@ -381,6 +399,11 @@ def differences(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
     every = dict.fromkeys([*paths(type(one)), *paths(type(other))])
     pairs = {path: (maybe(one, path), maybe(other, path)) for path in every}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def differing(one: Any, other: Any) -> dict[str, Any]:
+    """Dotted path -> value in one, where another has a different one."""
+    return {path: pair[0] for path, pair in differences(one, other).items()}
 
 
 def maybe(spec: Any, path: str, default: Any = None) -> Any:

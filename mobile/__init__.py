@@ -1,4 +1,5 @@
-"""From a fine-tuned model to a phone: `compress` writes a .tflite, `kerasbert.mobile.runtime` runs it. Imports nothing heavy.
+"""From a fine-tuned model to a phone: `compress` writes a .tflite, `kerasbert.mobile.runtime` runs it, `verify` replays
+what `compress(golden=)` wrote. Imports nothing heavy.
 
 `trim` takes pieces out of the vocabulary, `kerasbert.mobile.distill` and `kerasbert.mobile.prune` make the model smaller,
 `kerasbert.mobile.quantize` trains it for its int8 file, `run_plan` does all of it one after the other.
@@ -10,6 +11,7 @@ from kerasbert import lazy
 _HOMES = {
     "compress": "pipeline.compression",
     "load": "runtime",
+    "verify": "golden",
     "trim": "prune.trimming",
     "Plan": "pipeline.plan",
     "run_plan": "pipeline.plan",

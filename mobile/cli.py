@@ -30,10 +30,12 @@ EXAMPLES = {
     "compress": "kerasbert-mobile compress runs/reviews --data reviews --out reviews.tflite",
     "ledger": "kerasbert-mobile ledger runs/reviews reviews.tflite --data reviews",
     "run": 'kerasbert-mobile run reviews.tflite "a gripping film"',
+    "nearest": 'kerasbert-mobile nearest vectors.tflite "a gripping film" --among texts.txt',
+    "verify": "kerasbert-mobile verify reviews.tflite reviews.golden",
     "benchmark": "kerasbert-mobile benchmark reviews.tflite --texts texts.txt",
     "inspect": "kerasbert-mobile inspect reviews.tflite",
 }
-DEVICE = ("run", "benchmark", "inspect")  # commands that need no TensorFlow
+DEVICE = ("run", "nearest", "verify", "benchmark", "inspect")  # commands that need no TensorFlow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,6 +74,26 @@ def add(declare: Declare) -> None:
     )
     command.add_argument("--language", help="of the texts, for a model that reads it; that of its training by default")
 
+    command.add_argument(
+        "--top", type=int, metavar="N", help="labels, spans or tokens that an answer tells, best first"
+    )
+    command.add_argument("--threshold", type=float, metavar="P", help="probability that each of them has at least")
+
+    command = declare("nearest", _nearest, "the texts whose vectors are nearest to one")
+    _runtime_options(command)
+    command.add_argument("file", metavar="FILE")
+    command.add_argument("texts", nargs="+", metavar="TEXT")
+    command.add_argument("--among", required=True, metavar="FILE", help="texts, one a line")
+    command.add_argument("--top", type=int, default=5, metavar="K", help="how many of them (default: 5)")
+
+    command = declare("verify", _verify, "replay what `compress --golden` wrote; status 1 where an answer differs")
+    _runtime_options(command)
+    command.add_argument("file", metavar="FILE")
+    command.add_argument("golden", metavar="GOLDEN")
+    command.add_argument(
+        "--tolerance", type=float, metavar="X", help="by which numbers may differ; GOLDEN says its own"
+    )
+
     command = declare("benchmark", _benchmark, "times, memory and size; of a model directory too")
     _runtime_options(command)
     command.add_argument("file", metavar="FILE")
@@ -85,6 +107,9 @@ def add(declare: Declare) -> None:
 def _runtime_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--threads", type=int, default=1, metavar="N", help="of the interpreter")
     command.add_argument("--cache", metavar="DIR", help="folder for packed weights (default: ~/.cache/kerasbert)")
+    command.add_argument(
+        "--windows", type=int, default=1024, metavar="N", help="rows that one document may take (default: 1024)"
+    )
     command.add_argument("--no-cache", action="store_true", help="write no packed weights")
     command.add_argument("--pair", action="store_true", help="texts come in pairs: two arguments, or a tab in a line")
 
@@ -93,7 +118,28 @@ def _load(options: argparse.Namespace) -> Any:
     from kerasbert.mobile.runtime import load
 
     cache = False if options.no_cache else options.cache
-    return load(options.file, cache=cache, threads=options.threads, plugin=options.plugin)
+    return load(options.file, cache=cache, threads=options.threads, plugin=options.plugin, windows=options.windows)
+
+
+def _nearest(options: argparse.Namespace) -> None:
+    model = _load(options)
+    index = model.index(samples.read(options.among))
+    for text in options.texts:
+        for hit in index.nearest(text, options.top):
+            found = {"query": text, "index": hit.index, "text": hit.text, "score": hit.score}
+            line = json.dumps(found, ensure_ascii=False) if options.json else f"{hit.score:.4f}\t{hit.text}\t{text}"
+            print(line, flush=True)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from kerasbert.mobile.golden import verify
+
+    count, found = verify(_load(options), options.golden, options.tolerance)
+    if options.json:
+        print(json.dumps({"texts": count, "difference": found}, ensure_ascii=False))
+    else:
+        print(found or f"{count} texts: the same ids, outputs and answers")
+    return 1 if found else 0
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -112,9 +158,11 @@ def _run(options: argparse.Namespace) -> None:
         texts = options.texts
     count = cut = 0
     for text in texts:
-        found = model([text], language=options.language)[0]
+        found = model([text], language=options.language, top=options.top, threshold=options.threshold)[0]
         count, cut = count + 1, cut + found.truncated
         answer = found.to_json()
+        if options.json and model.tokenizer.knowledge is not None:
+            answer["triples"] = model.triples(text)
         flat = (each for part in ((text,) if isinstance(text, str) else text) for each in _texts(part))
         shown = "\t".join(flat)
         if options.json:
@@ -147,12 +195,19 @@ def _benchmark(options: argparse.Namespace) -> None:
         pair = options.pair or _pairs(Path(options.file))
         texts = samples.read(options.texts, pair)
     cache = False if options.no_cache else options.cache
-    result = benchmark(options.file, texts, rounds=options.rounds, threads=options.threads, cache=cache)
+    result = benchmark(
+        options.file, texts, rounds=options.rounds, threads=options.threads, cache=cache, plugin=options.plugin
+    )
     if options.json:
         print(json.dumps(result))
         return
     for name, value in result.items():
-        print(f"{name:16} {value}")
+        shown = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
+        if name == "launch":
+            for when, values in value.items():
+                print(f"{'launch, ' + when:18} {', '.join(f'{key} {each}' for key, each in values.items())}")
+        else:
+            print(f"{name:18} {shown}")
 
 
 def _pairs(path: Path) -> bool:

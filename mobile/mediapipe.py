@@ -7,6 +7,7 @@ Only the tables that a BERT classifier or embedder needs.
 import functools
 import string
 import unicodedata
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import flatbuffers
@@ -20,6 +21,10 @@ from kerasbert.text.base import to_text
 IDENTIFIER = b"M001"
 BUFFER_NAME = b"TFLITE_METADATA"
 PARSER_VERSION = "1.1.0"  # the first that knows BertTokenizerOptions
+REGEX_PARSER_VERSION = "1.2.1"  # RegexTokenizerOptions
+REGEX_LENGTH = 256  # tokens of a text, where nothing is said: Model Maker's averaged vectors have as many
+DELIMITERS = r"[^\w\']+"  # what parts words, in RE2
+PROBABILITY = "probability"  # the name of a classifier's output: the Task Library's BertNLClassifier looks for it
 VOCABULARY_FILE, LABELS_FILE = "vocab.txt", "labels.txt"
 # MediaPipe finds the inputs by these metadata names, whatever the tensors are called.
 INPUTS = dict(zip(NAMES, ("ids", "mask", "segment_ids"), strict=True))
@@ -28,11 +33,12 @@ DESCRIPTIONS = {
     "mask": "1 for tokens, 0 for padding.",
     "segment_ids": "0 for the first text, 1 for the second.",
 }
+READ_WORDS = "Word ids: <START>, then the text's, padded with <PAD>."
 
 # AssociatedFileType, ContentProperties, ProcessUnitOptions of the schema
 TENSOR_AXIS_LABELS, VOCABULARY = 2, 5
 FEATURE_PROPERTIES = 1
-BERT_TOKENIZER_OPTIONS = 4
+BERT_TOKENIZER_OPTIONS, REGEX_TOKENIZER_OPTIONS = 4, 6
 
 ASCII_CAPITALS = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 BLANKS = "\t\n\f\r "  # RE2's \s, which knows no other
@@ -70,9 +76,31 @@ def _alone(c: str) -> bool:
     return unicodedata.category(c)[0] == "P" or any(first <= ord(c) <= last for first, last in IDEOGRAPHS)
 
 
-def tokenizer(own: base.Tokenizer) -> Tokenizer:
-    """MediaPipe's tokenizer with the vocabulary of a model's own."""
+def tokenizer(own: base.Tokenizer) -> Tokenizer | None:
+    """MediaPipe's tokenizer with the vocabulary of a model's own; None where it is the model's own (`text.regex`)."""
+    if reads_words(own):
+        return None
     return Tokenizer(own.vocabulary, lowercase=False, strip_accents=False)
+
+
+def reads_words(own: base.Tokenizer) -> bool:
+    """Whether MediaPipe reads a model's texts by its `regex` tokenizer: one input, `ids`, in which <PAD> is what is no token."""
+    return own.kind == "regex"
+
+
+def completed(read: Mapping[str, Any], wanted: Iterable[str], own: base.Tokenizer) -> dict[str, Any]:
+    """What a network reads beside `ids` where MediaPipe gives these alone: everything but <PAD> is there, in one segment.
+
+    Args:
+        read: name -> int32 tensor [1, S]. wanted: names of what the network reads. own: its tokenizer.
+    """
+    if not reads_words(own):
+        return {}
+    from keras import ops
+
+    there = ops.cast(ops.not_equal(read["token_ids"], own.pad_id), "int32")
+    made = {"padding_mask": there, "segment_ids": ops.zeros_like(there)}
+    return {name: made[name] for name in wanted if name not in read}
 
 
 class Table:
@@ -115,43 +143,51 @@ def _file(name: str, description: str, kind: int) -> Table:
     return Table(5, {0: name, 1: description, 2: kind})
 
 
-def _tensor(name: str, description: str, files: list[Table] | None = None) -> Table:
+def _tensor(name: str, description: str, files: list[Table] | None = None, units: list[Table] | None = None) -> Table:
     content = Table(3, {0: FEATURE_PROPERTIES, 1: Table(0, {})})
-    return Table(7, {0: name, 1: description, 3: content, 6: files})
+    return Table(7, {0: name, 1: description, 3: content, 4: units, 6: files})
 
 
-def build(inputs: list[str], output: str, labels: bool, name: str, description: str) -> bytes:
-    """The metadata FlatBuffer of a one-subgraph BERT.
+def build(inputs: list[str], output: str, labels: bool, name: str, description: str, words: bool = False) -> bytes:
+    """The metadata FlatBuffer of a one-subgraph BERT, or of a model that reads words.
 
     Args:
         inputs: the metadata names (`ids`, `mask`, `segment_ids`) in the order of the subgraph's inputs.
         output: name of the output.
+        words: whether the `regex` tokenizer gives the one input.
         labels: whether a labels file names the output's columns.
         name: shown by viewers.
         description: shown by viewers.
     """
-    vocabulary = _file(VOCABULARY_FILE, "One piece a line; the line number is the id.", VOCABULARY)
-    tokenizer = Table(2, {0: BERT_TOKENIZER_OPTIONS, 1: Table(1, {0: [vocabulary]})})
+    if words:  # a process unit of the tensor; that of a BERT is of all inputs
+        vocabulary = _file(VOCABULARY_FILE, "A word, a blank and its id a line.", VOCABULARY)
+        own = [Table(2, {0: REGEX_TOKENIZER_OPTIONS, 1: Table(2, {0: DELIMITERS, 1: [vocabulary]})})]
+        of_all: list[Table] = []
+    else:
+        vocabulary = _file(VOCABULARY_FILE, "One piece a line; the line number is the id.", VOCABULARY)
+        of_all, own = [Table(2, {0: BERT_TOKENIZER_OPTIONS, 1: Table(1, {0: [vocabulary]})})], []
     files = (
         [_file(LABELS_FILE, "One label a line, in the order of the output.", TENSOR_AXIS_LABELS)] if labels else None
     )
     graph = Table(
         10,
         {
-            2: [_tensor(part, DESCRIPTIONS[part]) for part in inputs],
+            2: [_tensor(part, READ_WORDS if words else DESCRIPTIONS[part], units=own) for part in inputs],
             3: [_tensor(output, "What the model says.", files)],
-            5: [tokenizer],
+            5: of_all,
         },
     )
     builder = flatbuffers.Builder(1024)
-    builder.Finish(Table(8, {0: name, 1: description, 3: [graph], 7: PARSER_VERSION}).write(builder), IDENTIFIER)
+    version = REGEX_PARSER_VERSION if words else PARSER_VERSION
+    builder.Finish(Table(8, {0: name, 1: description, 3: [graph], 7: version}).write(builder), IDENTIFIER)
     return bytes(builder.Output())
 
 
-def attach(data: bytes, output: str, labels: bool, name: str, description: str) -> bytes:
+def attach(data: bytes, output: str, labels: bool, name: str, description: str, words: bool = False) -> bytes:
     """A .tflite of one subgraph, with metadata for MediaPipe; its zip of files must follow it.
 
-    The signature's inputs must be called `ids`, `mask` and `segment_ids`; the file's own order of inputs is kept.
+    The signature's inputs must be called `ids`, `mask` and `segment_ids`; the file's own order of inputs is kept. Arguments as
+    of `build`.
     """
     s = repack.schema()
     model = repack.read(data)
@@ -160,7 +196,7 @@ def attach(data: bytes, output: str, labels: bool, name: str, description: str) 
     signature = model.signatureDefs[0]
     named = {entry.tensorIndex: entry.name.decode() for entry in signature.inputs}
     inputs = [named[int(index)] for index in model.subgraphs[0].inputs]
-    content = build(inputs, output, labels, name, description)
+    content = build(inputs, output, labels, name, description, words)
     buffer, entry = s.BufferT(), s.MetadataT()
     buffer.data = np.frombuffer(content, np.uint8)
     entry.name, entry.buffer = BUFFER_NAME, len(model.buffers)

@@ -16,10 +16,13 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.adapted import merged
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.task import answerable
+from kerasbert.text import knowledge
 from kerasbert.text.base import Tokenizer
+from kerasbert.training.runs import TOKEN_LENGTHS, description_of
 from kerasbert.training.splits import measured
 
 GENERATED = 200
+ENOUGH = 100  # texts that tell how long others are
 MADE = "generated from the vocabulary"  # where texts come from that nobody gave
 
 Texts = Sequence[str] | Sequence[tuple[str, str]]
@@ -71,12 +74,14 @@ def about(
     """
     kind, task, reads = kind_of(built).answers, getattr(built, "task", None), []
     declared = read_of_texts(built)
+    if words := target == "mediapipe" and mediapipe.reads_words(built.tokenizer):
+        declared = [each for each in declared if each.name == "token_ids"]
     for each in declared:
         theirs = mediapipe.INPUTS[each.name] if target == "mediapipe" else each.name
         choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
         default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
         # what is padded is masked: 0 as ever, and so the same files
-        pad = 0 if each.pad == inputs.PAD else int(each.pad)
+        pad = (built.tokenizer.pad_id if words else 0) if each.pad == inputs.PAD else int(each.pad)
         filled = (each.filled_by, each.setting, choices, default)
         reads.append(Reads(each.name, theirs, each.axes, each.dtype, pad, *filled))
         reads[-1].declared()
@@ -143,9 +148,23 @@ def cases_of(
     return list(map(kind.example, made)), None, MADE
 
 
+def token_lengths(run: Any, model: Any, cases: Sequence[Any], source: str, longest: int) -> tuple[list[int], str]:
+    """How many tokens texts of the task have, and what says so; none and "" where nothing does.
+
+    Args:
+        run: what is compressed. cases, source: of `cases_of`. longest: int, tokens that the file reads.
+    """
+    described = description_of(run) if isinstance(run, str | os.PathLike) else None
+    if known := (described or {}).get(TOKEN_LENGTHS):
+        return known, "the rows that it was trained with"
+    if source == MADE or len(cases) < ENOUGH:
+        return [], ""
+    return [row.length for row in predict.encoded_rows(model, cases, longest).rows], source
+
+
 def tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as directory:
-        tokenizer.save(directory)
+        knowledge.save(tokenizer, directory)
         return {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
 
 

@@ -6,6 +6,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import pytest
 
+from kerasbert.testing import world
 from tests import tiny
 from tests.support import once
 
@@ -36,7 +37,7 @@ def pretrained(tmp_path_factory):
     def make(folder):
         import kerasbert as kb
 
-        settings = {"steps": 4, "batch": 8, "learning_rate": 1e-3, "changes": tiny.SPEC, "quiet": True}
+        settings = {"steps": 4, "batch": 8, "learning_rate": 1e-3, "changes": world.SPEC, "quiet": True}
         kb.pretrain("bert/tiny", tiny.records(folder), out=folder / "run", **settings)
 
     return once(tmp_path_factory, "pretrained", make)[0] / "run"

@@ -26,9 +26,14 @@ REPLACED = (  # numbers of steps, epochs and batch
     (r"\bsteps=10_000\b", "steps=6"),
     (r"--batch 32 --evaluate-every 1000\b", "--batch 8 --evaluate-every 3"),
     (r"\bbatch=32\b", "batch=8"),
-    (r"--epochs 3\b", "--epochs 30"),  # more, so that the few rows are learned and int8 agrees
+    (
+        r"--epochs 3\b",
+        "--epochs 30 --length 32",
+    ),  # more, so that the few rows are learned and int8 agrees; fewer lengths
     (r"--epochs 2\b", "--epochs 1"),
     (r"\bepochs: [25]\b", "epochs: 1"),
+    (r"--student half --prune 0.5\b", "--prune 0.5"),  # the plan below has both
+    (r"  - heads: .*\n", ""),
 )
 PARSED = (  # needs what is not here
     ("python3 -m venv", "the first two blocks make environments: .ci/run runs them"),

@@ -26,9 +26,10 @@ def config() -> configparser.ConfigParser:
 
 
 def tree() -> set[str]:
-    """Every Python file of the package as it is installed, and the package's data."""
+    """Every Python file of the package as it is installed, the portable core's C, and the package's data."""
     found = {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert").rglob("*.py")}
     found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in (ROOT / "mobile").rglob("*.py")}
+    found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in (ROOT / "mobile" / "native").glob("*.[ch]")}
     found.add("kerasbert/shipped.json")
     return found | {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert/quickstart/books").iterdir()}
 

@@ -30,7 +30,7 @@ def main() -> None:
         learned = ["--kind", section.get("kind", "wordpiece"), "--size", section.get("vocabulary", 30000)]
         if section.get("cased") is not None:
             learned.append("--cased" if section["cased"] else "--lowercase")
-        command("vocab", *text, *learned, *chosen(section, "encoding", "sentinels"), "--out", tokenizer)
+        command("vocab", *text, *learned, *chosen(section, "encoding", "sentinels", "layout"), "--out", tokenizer)
     settings = chosen(section, "encoding", "packing", "seed", "shards", "dupe_factor", "words", "entities")
     settings += [f"--{name.replace('_', '-')}" for name in ("allow_loss", "sentence_borders") if section.get(name)]
     for length in section["lengths"]:

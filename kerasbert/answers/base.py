@@ -35,7 +35,10 @@ class Kind:
         reader: str, the role of the signatures that read a text (`export.bundle.ROLES`): "answer", which is all; else what it
             gives goes into the steps by which a text is written.
         lists: numbers of the parts of an input that may be a list of texts, such as words or choices.
+        trees: bool, whether `rows` makes the sentence tree of a tokenizer with a knowledge graph, as that of this class does.
         asked: how many of a training row's parts, the first ones, an input of a prediction has; None for all of them.
+        focus: str, what of a row the answer turns on, for networks that look at a part of a row in particular: "text" (one
+            answer for all of it), "first_text" (a question), "second_text" (a choice); empty: nothing in particular.
         defaults: its options, json values by name, and what holds without them; a task says others (`Task.options`).
         options: the same with what `configured` was given.
     """
@@ -51,7 +54,9 @@ class Kind:
     since = 3
     reader = "answer"
     lists: tuple[int, ...] = ()
+    trees: bool = True
     asked: int | None = None
+    focus: str = ""
     defaults: Mapping[str, Any] = MappingProxyType({})
 
     @property
@@ -146,6 +151,8 @@ class Kind:
         Args:
             parts: a text, or the texts of a pair; of a part that `lists` names a text or a tuple of texts.
         """
+        if tokenizer.knowledge is not None:
+            return [tokenizer.knowledge.row(tokenizer, parts, length)]
         token_ids, segment_ids = tokenizer.pack(*parts, length=length)
         # a row that is not full has lost nothing
         truncated = len(token_ids) == length and len(tokenizer.pack(*parts)[0]) > length
@@ -179,6 +186,27 @@ class Kind:
         """
         rows = self.rows(tokenizer, parts, length)
         return self.decode(parts, rows, [run(row) for row in rows], labels)
+
+    def ranking(self, top: int | None, threshold: float | None) -> Self:
+        """The kind with options by which its answers tell `top` of what they rank.
+
+        Raises:
+            InputError: what is no such number, or a kind that ranks nothing (`limited`).
+        """
+        if top is not None and (type(top) is not int or top < 1):
+            raise InputError(f"top is {top!r}, expected a whole number of at least 1")
+        if threshold is not None and not (type(threshold) in (int, float) and 0 <= threshold <= 1):
+            raise InputError(f"threshold is {threshold!r}, expected a probability from 0 to 1")
+        if type(self).limited is Kind.limited:
+            raise InputError(f"top or threshold is given, and a {self.name} ranks nothing: leave them out")
+        return self
+
+    def limited(self, answer: Any, top: int | None, threshold: float | None) -> Any:
+        """An answer with at most `top` of what it ranks, best first, each of the probability `threshold` or more.
+
+        The best label, span or token stays what the answer is; its score says how good it is.
+        """
+        return answer
 
     def agreement(
         self,

@@ -39,6 +39,7 @@ class ChoiceKind(Kind):
     """
 
     name = "choice"
+    focus = "second_text"
     output = "score"
     agrees_by = "choices"
     columns = ("index", "text", "score")

@@ -34,6 +34,7 @@ class ClassificationKind(Kind):
     """
 
     name = "classification"
+    focus = "text"
     output = "probabilities"
     labelled = True
     agrees_by = "labels"
@@ -46,8 +47,21 @@ class ClassificationKind(Kind):
         best = max(range(len(values)), key=values.__getitem__)
         return Classification(labels[best], values[best], dict(zip(labels, values, strict=True)), rows[0].truncated)
 
+    def limited(self, answer, top, threshold):
+        return dataclasses.replace(answer, scores=best(answer.scores, top, threshold))
+
     def text(self, answer):
         return f"{answer['label']}\t{answer['score']:.4f}"
+
+
+def best(scores: dict[str, float], top: int | None, threshold: float | None) -> dict[str, float]:
+    """The `top` largest of at least `threshold`, largest first, equals in their order.
+
+    >>> best({"a": 0.2, "b": 0.5, "c": 0.3}, 2, None), best({"a": 0.2, "b": 0.8}, None, 0.5)
+    ({'b': 0.5, 'c': 0.3}, {'b': 0.8})
+    """
+    ordered = sorted(scores.items(), key=lambda item: -item[1])[:top]
+    return {name: value for name, value in ordered if threshold is None or value >= threshold}
 
 
 KIND = ClassificationKind()

@@ -16,6 +16,9 @@ _NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("temperature", lambda x: x > 0, "a number above 0, or None for none: greedy decoding has no temperature"),
     ("top_p", lambda x: 0 < x <= 1, "a number above 0 and at most 1"),
 )
+_WHOLE = {"max_new_tokens": 1, "min_new_tokens": 0, "beams": 1, "top_k": 1, "seed": 0}
+_WHOLE |= {"forced_bos_token_id": 0, "forced_eos_token_id": 0}
+_NOT_NEEDED = ("top_k", "forced_bos_token_id", "forced_eos_token_id")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +43,11 @@ class Decoding:
         repetition_penalty: float, what logits of tokens that occur already are divided by, those below 0 multiplied (Keskar et
             al., 2019, section 4.1); the prompt and the start token count.
         seed: int, of the numbers that tokens are drawn by. They depend on it, on the text's number and on the step alone.
+        forced_bos_token_id: int, what the first new token must be, as a checkpoint's config.json has it (0 of
+            facebook/bart-large-cnn; the language of mBART).
+        forced_eos_token_id: int, what token number `max_new_tokens` must be, where a text comes so far.
+
+    Forced tokens count nothing in the score of beams, as in transformers.
 
     Raises:
         InputError: a number that makes no sense.
@@ -55,11 +63,13 @@ class Decoding:
     top_p: float | None = None
     repetition_penalty: float = 1.0
     seed: int = 0
+    forced_bos_token_id: int | None = None
+    forced_eos_token_id: int | None = None
 
     def __post_init__(self):
-        for name, least in (("max_new_tokens", 1), ("min_new_tokens", 0), ("beams", 1), ("top_k", 1), ("seed", 0)):
+        for name, least in _WHOLE.items():
             value = getattr(self, name)
-            if (type(value) is not int or value < least) and not (name == "top_k" and value is None):
+            if (type(value) is not int or value < least) and not (name in _NOT_NEEDED and value is None):
                 raise InputError(f"{name} must be a whole number of at least {least}. Received: {value!r}")
         for name, fits, expected in _NUMBERS:
             value = getattr(self, name)
@@ -83,6 +93,12 @@ class Decoding:
         """Whether tokens are drawn."""
         return not self.temperature == self.top_k == self.top_p == None  # noqa: E711
 
+    @property
+    def forced(self) -> dict[int, int]:
+        """Step -> the token that must be taken there."""
+        ends = {self.max_new_tokens - 1: self.forced_eos_token_id, 0: self.forced_bos_token_id}
+        return {step: token for step, token in ends.items() if token is not None}
+
     def check(self, vocabulary: int, longest: int | None = None, prompt: int = 1) -> None:
         """Refuse what a model cannot do.
 
@@ -96,6 +112,9 @@ class Decoding:
         """
         if self.beams > vocabulary:
             raise InputError(f"beams is {self.beams}, expected at most the vocabulary's {vocabulary} tokens")
+        for token in self.forced.values():
+            if token >= vocabulary:
+                raise InputError(f"the forced token {token} is none of the vocabulary's {vocabulary} tokens")
         if prompt < 1:
             raise InputError("the prompt has no tokens, expected at least one: give a text to go on from")
         if longest is not None and prompt >= longest:

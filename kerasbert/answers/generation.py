@@ -70,6 +70,7 @@ class GenerationKind(Kind):
     """
 
     name = "generation"
+    trees = False
     output = "generated"
     agrees_by = "tokens"
     columns = ("text", "score")

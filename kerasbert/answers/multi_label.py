@@ -6,6 +6,7 @@ from types import MappingProxyType
 import numpy as np
 
 from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.answers.classification import best
 from kerasbert.errors import InputError
 
 
@@ -34,6 +35,7 @@ class MultiLabelKind(Kind):
     """
 
     name = "multi_label"
+    focus = "text"
     output = "probabilities"
     labelled = True
     agrees_by = "sets of labels"
@@ -68,6 +70,12 @@ class MultiLabelKind(Kind):
             return 0.0
         same = [bool((self.chosen(a) == self.chosen(b)).all()) for a, b in zip(expected, received)]
         return float(np.mean(same)) if same else 1.0
+
+    def limited(self, answer, top, threshold):
+        """The labels too are those of `threshold` then, in the place of the task's own."""
+        scores = best(answer.scores, top, threshold)
+        labels = tuple(scores) if threshold is not None else tuple(name for name in answer.labels if name in scores)
+        return dataclasses.replace(answer, labels=labels, scores=scores)
 
     def text(self, answer):
         return ", ".join(f"{label} {answer['scores'][label]:.4f}" for label in answer["labels"]) or "-"

@@ -23,6 +23,7 @@ class RegressionKind(Kind):
     """One value [1] in the unit of the targets."""
 
     name = "regression"
+    focus = "text"
     output = "value"
     agrees_by = "correlation"
     columns = ("value",)

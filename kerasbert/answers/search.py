@@ -121,7 +121,11 @@ def _log_softmax(x: np.ndarray) -> np.ndarray:
 
 
 def _adjusted(x: np.ndarray, seen: list[list[int]], step: int, decoding: Decoding, end_id: int) -> np.ndarray:
-    """Logits or log-probabilities [R, V] after the repetition penalty and without an end that comes too early."""
+    """Logits or log-probabilities [R, V] after the penalty, without an end that comes too early and with forced tokens."""
+    if step in decoding.forced:
+        x = np.full_like(x, -np.inf)
+        x[:, decoding.forced[step]] = 0
+        return x
     penalty = np.float32(decoding.repetition_penalty)
     if penalty == 1 and step >= decoding.min_new_tokens:
         return x

@@ -109,6 +109,8 @@ class SpanKind(Kind):
     """
 
     name = "span"
+    trees = False
+    focus = "first_text"
     output = "logits"
     per_token = True
     agrees_by = "overlap"
@@ -231,6 +233,14 @@ class SpanKind(Kind):
             answers = [self.decode((), packed, [each[i] for i in places], ()) for each in (expected, received)]
             shares.append(_overlap(*answers))
         return float(np.mean(shares)) if shares else 1.0
+
+    def ranking(self, top, threshold):
+        kind = super().ranking(top, threshold)
+        return kind if top is None else kind.configured({"n_best": top})
+
+    def limited(self, answer, top, threshold):
+        others = tuple(each for each in answer.alternatives if threshold is None or each.score >= threshold)
+        return dataclasses.replace(answer, alternatives=others)
 
     def text(self, answer):
         return f"{' '.join(answer['text'].split())}\t{answer['score']:.4f}"

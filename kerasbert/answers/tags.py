@@ -81,6 +81,9 @@ class About(NamedTuple):
 class TagsKind(Kind):
     """Probabilities [S, C] of the labels at each token; under a CRF its emissions, logits [S, C].
 
+    Of a tokenizer with a knowledge graph each window is a sentence tree; branches have what room its tokens leave, so that full
+    windows have none. Their tokens are no words and have no labels.
+
     Under a CRF the emissions of an input's words are joined over its windows, and one best path goes through them all; words
     that no token stands for take no part.
 
@@ -96,6 +99,24 @@ class TagsKind(Kind):
     columns = ("words", "labels", "entities")
     lists = (0,)
     defaults = MappingProxyType({"stride": 0, "crf": False, "legal": False, "transitions": ()})
+
+    def ranking(self, top, threshold):
+        if top is not None:
+            raise InputError(f"top is {top!r} and tags rank nothing: give a threshold, for entities, or leave it out")
+        return super().ranking(top, threshold)
+
+    def limited(self, answer, top, threshold):
+        """Entities of which no word is less probable."""
+        kept = tuple(
+            each
+            for each in answer.entities
+            if all(
+                score >= threshold
+                for start, end, score in zip(answer.starts, answer.ends, answer.scores)
+                if start < each.end and each.start < end
+            )
+        )
+        return dataclasses.replace(answer, entities=kept)
 
     @property
     def output(self):  # pyright: ignore[reportIncompatibleVariableOverride]  # it depends on an option
@@ -129,11 +150,20 @@ class TagsKind(Kind):
         answering = window_of(first[words], count, room, stride)
         words = words[np.argsort(answering, kind="stable")]
         parted = np.split(words, np.cumsum(np.bincount(answering, minlength=len(begins)))[:-1])
+        grow = None
+        if tokenizer.knowledge is not None:
+            raw = (sentence.text, sentence.starts) if isinstance(parts[0], str | bytes) else None
+            grow = tokenizer.knowledge.windows(sentence.words, raw, tokens.starts, length)
         rows = []
         for begin, end, own in zip(begins.tolist(), ends.tolist(), parted):
             about = About(own, first[own] - begin + lead, sentence)
             token_ids, segment_ids, _ = tokenizer.join(tokens.ids[begin:end])
-            rows.append(inputs.row(token_ids, segment_ids, about=about))
+            if grow is None:
+                rows.append(inputs.row(token_ids, segment_ids, about=about))
+                continue
+            row, places = grow(token_ids, segment_ids, lead, begin, end)
+            row.about = about._replace(tokens=np.array(places)[about.tokens])
+            rows.append(row)
         return rows
 
     def decode(self, parts, rows, outputs, labels):

@@ -47,6 +47,7 @@ class TokensKind(Kind):
     """Logits [V] of the token at `positions` [1], a row for each mask: in a text that is too long with the tokens around it."""
 
     name = "tokens"
+    trees = False
     output = "probabilities"
     agrees_by = "tokens"
     columns = ("text",)
@@ -89,6 +90,16 @@ class TokensKind(Kind):
             masks.append(tuple(Filling(spelled(tokenizer, i), float(scores[i]), i) for i in best))
         text = _filled(tokenizer, tokenizer.to_text(parts[0]), [mask[0].id for mask in masks])
         return FillMask(text, tuple(masks), any(row.truncated for row in rows))
+
+    def ranking(self, top, threshold):
+        kind = super().ranking(top, threshold)
+        return kind if top is None else kind.configured({"top": top})
+
+    def limited(self, answer, top, threshold):
+        if threshold is None:
+            return answer
+        kept = tuple(tuple(filling for filling in mask if filling.score >= threshold) for mask in answer.tokens)
+        return dataclasses.replace(answer, tokens=kept)
 
     def text(self, answer):
         return answer["text"]

@@ -1,12 +1,14 @@
-"""A text as a vector."""
+"""A text as a vector, and the nearest of some texts by their vectors."""
 
 import dataclasses
 from collections.abc import Sequence
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,3 +76,60 @@ def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 KIND = VectorKind()
+
+
+class Hit(NamedTuple):
+    """A text that was found: its number among the texts, itself, and its cosine with the query."""
+
+    index: int
+    text: Any
+    score: float
+
+
+class Index:
+    """Texts with their vectors, made once: 4 H bytes a text (1.5 kB of MiniLM).
+
+    Args:
+        runner: Runner of a file that answers with vectors.
+        texts: list of what the runner takes.
+        vectors: float32 [texts, H], where they are known already, such as `index.vectors` of an earlier launch.
+
+    Attributes:
+        texts: tuple. vectors: float32 [texts, H].
+
+    Raises:
+        InputError: the file gives no vectors, no texts, vectors of another shape.
+    """
+
+    def __init__(self, runner: Any, texts: Sequence[Any], vectors: np.ndarray | None = None):
+        if runner.kind.name != "vector":
+            raise InputError(f"{runner.path} answers with a {runner.kind.name}, expected vectors: nearest needs them")
+        if isinstance(texts, str | bytes) or not len(texts):
+            raise InputError("texts is empty or one string, expected a list of texts")
+        self.runner, self.texts = runner, tuple(texts)
+        given = runner.outputs(self.texts) if vectors is None else np.asarray(vectors, np.float32)
+        if given.ndim != 2 or len(given) != len(self.texts):
+            raise InputError(
+                f"vectors have the shape {given.shape}, expected ({len(self.texts)}, H): one for each of the texts"
+            )
+        self.vectors = given
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def nearest(self, text: Any, k: int = 5) -> list[Hit]:
+        """The k texts whose vectors have the largest cosine with that of a text, largest first; equals in their order.
+
+        Raises:
+            InputError: k is no whole number of at least 1, or the vectors are of another model.
+        """
+        if type(k) is not int or k < 1:
+            raise InputError(f"k must be a whole number of at least 1. Received: {k!r}")
+        query = self.runner.outputs([text])[0]
+        if len(query) != self.vectors.shape[1]:
+            raise InputError(
+                f"vectors have {self.vectors.shape[1]} numbers, the file's {len(query)}: make them by this file"
+            )
+        scores = cosines(self.vectors.astype("float64"), query.astype("float64"))
+        best = np.argsort(-scores, kind="stable")[:k]
+        return [Hit(int(i), self.texts[int(i)], float(scores[i])) for i in best]

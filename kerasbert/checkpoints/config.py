@@ -70,13 +70,17 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         **{key: value for key, value in _told(dialect.silent, config).items() if config.get(key) is None},
     }
     kinds, changes, absent = specs.paths(type(base)), {}, []
+    nothing = _told(dialect.none, config)
     for path, key, *factor in dialect.config:
-        if key in config:
+        if key in nothing and config.get(key) == nothing[key]:
+            changes.setdefault(path, None)
+        elif key in config:
             value = config[key] * factor[0] if factor else config[key]
             value = value + dialect.shift[key] if key in dialect.shift and isinstance(value, int) else value
+            value = _ours(value, dialect.values.get(key, {}))
             if changes.setdefault(path, value) != value and isinstance(value, int):  # one size here, several of theirs
                 raise InputError(f"{where} has {key} {config[key]!r}, expected {changes[path]!r}: no such model here")
-            if isinstance(config[key], int) and config[key] < 0:
+            if isinstance(config[key], int) and config[key] < 0 and config[key] not in dialect.values.get(key, ()):
                 raise InputError(f"the configuration of {where} has {key} {config[key]}, expected at least 0")
         elif int in (kinds[path], *getattr(kinds[path], "__args__", ())):
             absent.append(key)
@@ -94,7 +98,7 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
     if changes.get("attention.dropout") == changes.get("dropout", base.dropout):
         changes["attention.dropout"] = None
     for path in ("attention.head_size", "decoder.layers"):
-        if path in changes and changes[path] == _follows(path, changes):
+        if path in changes and changes[path] == _follows(path, changes, base):
             changes[path] = None
     if changes.get("embeddings.width") == changes.get("hidden", base.hidden):
         if dialect.unprojected:
@@ -102,9 +106,14 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         elif "embeddings.projected" in kinds:
             changes["embeddings.projected"] = True
     try:
-        return base.derive(changes)
+        return _usual(base.derive(changes), dialect, base)
     except InputError as error:
         raise InputError(f"the configuration of {where}: {error}") from None
+
+
+def _ours(value: Any, values: Mapping[Any, Any]) -> Any:
+    """A value of theirs as we write it; `values` says of which that is another."""
+    return values.get(value, value) if isinstance(value, str | int) else value
 
 
 def _told(values: Mapping[str, Any], of: Any) -> dict[str, Any]:
@@ -112,11 +121,19 @@ def _told(values: Mapping[str, Any], of: Any) -> dict[str, Any]:
     return {key: value(of) if callable(value) else value for key, value in values.items()}
 
 
-def _follows(path: str, sizes: Mapping[str, Any]) -> Any:
+def _usual(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> specs.Spec:
+    """The Spec with what `Dialect.written` would write anyway left to the rest, as in `base`."""
+    for path, tell in dialect.written.items():
+        usual = spec.derive({path: specs.get(base, path)})
+        spec = usual if tell(usual) == specs.get(spec, path) else spec
+    return spec
+
+
+def _follows(path: str, sizes: Mapping[str, Any], base: specs.Spec) -> Any:
     """What a size that may be None is then, of the others; None where they do not tell."""
     if path == "decoder.layers":
         return sizes.get("blocks.layers")
-    hidden, heads = sizes.get("hidden"), sizes.get("attention.heads")
+    hidden, heads = sizes.get(base.attended), sizes.get("attention.heads")
     return hidden / heads if isinstance(hidden, int) and isinstance(heads, int) and heads else None
 
 
@@ -127,7 +144,11 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
         InputError: the Spec has something that their configuration cannot say.
     """
     named = [(path, key) for path, key, *factor in dialect.config if not factor]
-    config = {key: specs.get(spec, path) for path, key in named}
+    whole = spec.derive({path: tell(spec) for path, tell in dialect.written.items()})
+    config: dict[str, Any] = {key: specs.get(whole, path) for path, key in named}
+    config |= {
+        key: list(config[key]) for path, key in named if path in dialect.lists and isinstance(config[key], tuple)
+    }
     # what the dialect leaves out follows from the rest in their models
     projected = getattr(spec.embeddings, "projected", None)
     implied = {"attention.dropout": spec.dropout} | ({} if projected else {"embeddings.width": spec.hidden})
@@ -135,7 +156,9 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
         implied["attention.head_size"] = specs.get(spec, spec.attended) // spec.attention.heads
     if hasattr(spec, "decoder"):
         implied["decoder.layers"] = spec.blocks.layers
-    plain = spec.derive({path: None for path, value in implied.items() if specs.get(spec, path) == value})
+    plain = _usual(spec, dialect, base).derive(
+        {path: None for path, value in implied.items() if specs.get(spec, path) == value}
+    )
     kinds = specs.paths(type(spec))
     for path, key in named:
         if config[key] is None and bool in getattr(kinds[path], "__args__", ()):
@@ -149,7 +172,13 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
         if path == "feedforward.activation":
             names = (dialect.activations or ACTIVATIONS).items()
             config[key] = next((theirs for theirs, ours in names if ours == config[key]), config[key])
-    lost = {path: config[key] for path, key in named if isinstance(config[key], tuple)}
+    for key, values in dialect.values.items():
+        config[key] = next((theirs for theirs, ours in values.items() if ours == config[key]), config[key])
+    config |= {key: value for key, value in _told(dialect.none, config).items() if config[key] is None}
+    per_layer = [path for path, _ in named if int in getattr(kinds[path], "__args__", ())]
+    per_layer = {path: key for path, key in named if path in per_layer and key not in dialect.by_layer}
+    lost = {path: config[key] for path, key in per_layer.items() if isinstance(config[key], tuple)}
+    config = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
     unprojected = spec.embeddings.width in (None, spec.hidden) and not projected
     if not dialect.unprojected and "embeddings.width" in dict(named) and unprojected:
         lost["embeddings.width"] = spec.embeddings.width
@@ -158,6 +187,7 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
         theirs = config | {key: config[key] - more for key, more in dialect.shift.items()}
         back = to_spec(theirs, dialect, base, "the export").derive({"pooler": spec.pooler})
         by_file = {path for changes in (*dialect.untied.values(), *dialect.present.values()) for path in changes}
+        by_file |= set(dialect.by_class)
         lost = {path: pair[0] for path, pair in specs.differences(plain, back).items() if path not in by_file}
     if lost:
         raise InputError(

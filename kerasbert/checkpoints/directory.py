@@ -21,6 +21,7 @@ from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.text import knowledge
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.languages import write_languages
 
@@ -123,7 +124,7 @@ def write_model(
         lambda weight: _array(weights[weight]),
     )
     if tokenizer is not None:
-        tokenizer.save(folder / "tokenizer")
+        knowledge.save(tokenizer, folder / "tokenizer")
     if table := languages or getattr(tokenizer, "languages", None):
         write_languages(folder / "tokenizer", table)
     written = [path for path in sorted((folder / "tokenizer").rglob("*")) if path.is_file()] + [folder / WEIGHTS]
@@ -278,6 +279,11 @@ def load_weights(directory: str | os.PathLike, model: Any, prefix: str = "") -> 
     tensors = read_tensors(directory)
     found = {name for name in tensors.names() if (name.startswith(prefix) if prefix else not name.startswith("heads/"))}
     weights = {prefix + name: variable for name, variable in named_weights(model).items()}
+    if prefix and weights and not found:
+        raise InputError(
+            f"{tensors.path} has no head {prefix.split('/')[1]!r}, it has: {', '.join(head_names(tensors)) or 'none'}. Leave out "
+            "what asks for that head (an option of the task), or train new heads (without keep_head)"
+        )
     shapes = {name: (tensors.shape(name), tuple(variable.shape)) for name, variable in weights.items() if name in found}
     problems = {
         "missing": [f"{name} {list(variable.shape)}" for name, variable in weights.items() if name not in found],

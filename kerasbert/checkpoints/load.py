@@ -1,7 +1,7 @@
 """Read a checkpoint of others: Hugging Face (safetensors, by consent torch pickles), Google's TF1 releases, KerasHub presets."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
 from kerasbert.checkpoints.readers import Reader, open_checkpoint
 from kerasbert.checkpoints.views import View
 from kerasbert.errors import InputError, unknown
+from kerasbert.text import knowledge
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.files import tokenizer_file
+from kerasbert.text.tree import with_knowledge
 
 
 def import_checkpoint(
@@ -34,6 +36,7 @@ def import_checkpoint(
     dry_run: bool = False,
     overwrite: bool = False,
     build: bool = True,
+    graph: Any = None,
 ) -> Any:
     """Read a checkpoint of others; every weight is assigned exactly once and nothing of theirs is left over.
 
@@ -52,6 +55,7 @@ def import_checkpoint(
         dry_run: bool, assign nothing and return the Coverage: what would go where, missing and left over. What the import
             would refuse for another reason is refused.
         overwrite: bool, whether an existing `out` is replaced.
+        graph: a .spo file (or a `text.knowledge.KnowledgeGraph`): a checkpoint of BERT's is read as K-BERT, which keeps it.
         build: bool, False where `out` is all that is wanted: nothing is built then, no device is asked for, None comes back.
 
     Returns:
@@ -74,6 +78,12 @@ def import_checkpoint(
     reader, folder = open_checkpoint(path, source, allow_pickle)
     content = keras_hub.read_config(folder) if source == "keras_hub" else configs.read_config(folder)
     family, named = _family(content, model, folder)
+    triples = None if graph is None else knowledge.graph_of(graph)
+    family = family if triples is None else registry.with_tree(family)
+    if content and model and (convert := family.made_of.get(_family(content, None, folder)[0].name)):
+        about = {"tokenizer": tokenizer, "ignore": ignore, "allow_pickle": allow_pickle, "pair": pair}
+        theirs = import_checkpoint(around, source, dry_run=dry_run, **about)
+        return theirs if dry_run else _converted(convert, theirs, family, named, out, overwrite, model, origin)
     if source not in family.names:
         raise unknown(f"checkpoint format of {family.name}", source, family.names, ", ".join(family.names) or "none")
     dialect: Dialect = family.names[source]
@@ -111,6 +121,8 @@ def import_checkpoint(
     if pair and "classifier" not in heads:
         raise InputError(f"{path} holds no classifier, expected one that reads pairs: leave pair out (--pair)")
     task = task_of(content, kind, heads, classes, pair)
+    if task:
+        spec = family.settings_for(spec, answers.find(task["kind"]).configured(task.get("options")))
     hidden = not spec.pooler and getattr(family.encoder, "label_activation", None)
     if task and hidden and not answers.find(task["kind"]).per_token and "inner/kernel" not in heads["classifier"]:
         task["hidden_layer"] = False  # the released ELECTRA's classifier
@@ -121,6 +133,8 @@ def import_checkpoint(
         pieces = _fitting(keras_hub.read_tokenizer(folder), folder, spec)
     else:
         pieces = _tokenizer(Path(tokenizer) if tokenizer else folder, spec, required=bool(tokenizer))
+    if triples is not None:
+        pieces = _with_graph(pieces, triples, spec, graph, folder)
     vector = sentence_transformers.task_of(around, spec, pieces) if task is None and source == "hf" else None
     if dry_run:
         for part in coverage.pairs:
@@ -147,12 +161,33 @@ def import_checkpoint(
     return encoder
 
 
+def _converted(
+    convert: Callable,
+    theirs: Any,
+    family: registry.Family,
+    named: specs.Spec | None,
+    out: str | os.PathLike | None,
+    overwrite: bool,
+    model: str | None,
+    origin: Mapping[str, str] | None,
+) -> Any:
+    """A model of another family than the checkpoint's, made of it (`Family.made_of`); a model directory where `out` is given."""
+    if named:
+        _agree(named, theirs.spec, model, Path("the checkpoint"))
+    made = convert(theirs, named)
+    made.model_name, made.source = _name(family, made.spec), origin
+    if out is not None:
+        about = {"tokenizer": made.tokenizer, "task": theirs.task, "labels": made.labels, "source": origin}
+        save_model(out, replace=overwrite, encoder=made, name=made.model_name, heads=theirs.heads, **about)
+    return made
+
+
 def _untied(dialect: Dialect, reader: Reader, found: Mapping[str, Shape], spec: specs.Spec) -> specs.Spec:
     """The Spec with what the file holds, and with a weight of its own where the file's is not the copy that it may be."""
     for name, changes in dialect.present.items():
         spec = spec.derive(changes) if name in found else spec
     for copy, changes in dialect.untied.items():
-        original = dialect.tied[copy]
+        original = dialect.originals(copy)[0]
         if copy not in found or original not in found:
             continue
         if found[copy] != found[original] or not np.array_equal(reader.read(copy), reader.read(original)):
@@ -304,6 +339,16 @@ def _tokenizer(place: Path, spec: specs.Spec, required: bool) -> Any:
     return _fitting(text.load_tokenizer(place), place, spec)
 
 
+def _with_graph(tokenizer: Any, triples: knowledge.KnowledgeGraph, spec: specs.Spec, graph: Any, place: Path) -> Any:
+    """A tokenizer with a graph, of which a row of all positions holds every triple."""
+    if tokenizer is None:
+        raise InputError(f"{place} has no tokenizer, and a graph is found in texts: give one (--tokenizer DIR)")
+    planted = with_knowledge(tokenizer, triples)
+    if spec.longest:
+        planted.knowledge.check(spec.longest, where=str(graph))
+    return planted
+
+
 def _fitting(tokenizer: Tokenizer | None, place: Path, spec: specs.Spec) -> Any:
     if tokenizer is not None and tokenizer.size > spec.embeddings.vocabulary:
         raise InputError(
@@ -316,6 +361,7 @@ def _fitting(tokenizer: Tokenizer | None, place: Path, spec: specs.Spec) -> Any:
 def _name(family: registry.Family, spec: specs.Spec) -> str:
     """`family/size` where a size has exactly these dimensions, else the family."""
     rates = {"dropout", "attention.dropout", "initializer", "pooler"}
+    rates |= {path for dialect in family.names.values() for path in dialect.by_class}
     for size in family.sizes:
         if set(specs.differences(family.size(size), spec)) <= rates:
             return f"{family.name}/{size}"

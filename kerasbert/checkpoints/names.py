@@ -13,6 +13,13 @@ from typing import Any
 from kerasbert.errors import InputError
 
 Shape = tuple[int, ...]
+TORCH_LEAVES: Mapping[str, tuple[str, ...]] = {  # as torch calls the weights of its modules, a matrix [out, in]
+    "kernel": (".weight", "T"),
+    "bias": (".bias",),
+    "gamma": (".weight",),
+    "beta": (".bias",),
+    "table": (".weight",),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +38,7 @@ class Dialect:
         model_types: other families of theirs that compute the same under the same names (camembert is roberta).
         prefix: start of their names that a bare encoder's file leaves out.
         renames: (regular expression, replacement): other spellings of a part of their names -> today's.
-        tied: their name -> the name it must be an equal copy of.
+        tied: their name -> the name it must be an equal copy of, or several of which the first that a model has.
         ignore: patterns of tensors that are no weights (buffers, optimizer slots).
         unprojected: whether E = H means in their files, as in ours, that embeddings are not projected.
         own_heads: heads of ours that their format has no place for; they are left out on export.
@@ -47,9 +54,18 @@ class Dialect:
         shift: their key -> what ours is more than theirs.
         joined: patterns of their tensors -> how many of ours each holds side by side on its last axis; rows name the parts
             with `#0`, `#1` after the name of the layer.
+        stacked: as `joined`, of tensors that hold ours on their first axis.
+        none: their key -> what stands there for None, or a function of the configuration that tells.
         leading: patterns of their tensors with one axis of 1 more than ours, the first.
+        by_head: patterns of their tensors [H, N, D], ours [H, N*D].
+        values: their key -> {their value: ours}, of those that are written otherwise.
         special: their key -> the part of the tokenizer whose id an export writes there.
+        by_class: paths of the Spec that their files do not say: what computes them is told at each call.
+        by_layer: their keys that may have one value per layer.
         added: their key -> what an export writes there besides, or a function of the Spec that tells; not read.
+        lists: paths in the Spec whose several values their format writes as a list.
+        written: path in the Spec -> function of the Spec: what an export writes there, where ours may leave it to the rest.
+        fixed_of: class name of theirs -> what is `fixed` for it besides.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -62,7 +78,7 @@ class Dialect:
     model_types: tuple[str, ...] = ()
     prefix: str = ""
     renames: tuple[tuple[str, str], ...] = ()
-    tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tied: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
     ignore: tuple[str, ...] = ()
     unprojected: bool = False
     own_heads: tuple[str, ...] = ()
@@ -77,9 +93,18 @@ class Dialect:
     activations: Mapping[str, str] = dataclasses.field(default_factory=dict)
     shift: Mapping[str, int] = dataclasses.field(default_factory=dict)
     joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    stacked: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    none: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     leading: tuple[str, ...] = ()
+    by_head: tuple[str, ...] = ()
+    values: Mapping[str, Mapping[Any, Any]] = dataclasses.field(default_factory=dict)
     special: Mapping[str, str] = dataclasses.field(default_factory=dict)
     added: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    by_class: tuple[str, ...] = ()
+    by_layer: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    written: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fixed_of: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> "Dialect":
         """Another family's names as a difference: parts of their names replaced, rows that go before the others.
@@ -96,7 +121,7 @@ class Dialect:
 
         names = {
             "rows": (*rows, *((ours, renamed(theirs), *rule) for ours, theirs, *rule in self.rows)),
-            "tied": {renamed(copy): renamed(original) for copy, original in self.tied.items()},
+            "tied": {renamed(copy): tuple(map(renamed, self.originals(copy))) for copy in self.tied},
             "prefix": renamed(self.prefix),
             "ignore": tuple(map(renamed, self.ignore)),
         }
@@ -125,7 +150,8 @@ class Dialect:
         if name in self.refused:
             raise InputError(f"{name} {self.refused[name]}: no such model here")
         rows, heads = (*self.rows_of.get(name, ()), *self.rows), {**self.heads, **self.heads_of.get(name, {})}
-        return dataclasses.replace(self, rows=rows, heads=heads, rows_of={}, heads_of={})
+        fixed = {**self.fixed, **self.fixed_of.get(name, {})}
+        return dataclasses.replace(self, rows=rows, heads=heads, fixed=fixed, rows_of={}, heads_of={})
 
     def theirs(self, name: str) -> tuple[str, bool]:
         """Their name of our weight, and whether their matrix is ours transposed.
@@ -150,6 +176,11 @@ class Dialect:
         for old, new in self.renames:
             name = re.sub(old, new, name)
         return self.prefix + name if name not in known and self.prefix + name in known else name
+
+    def originals(self, name: str) -> tuple[str, ...]:
+        """What a tensor of theirs may be a copy of: `tied`."""
+        found = self.tied.get(name, ())
+        return (found,) if isinstance(found, str) else found
 
     def heads_in(self, names: Iterable[str], architecture: str | None, ignore: Iterable[str] = ()) -> list[str]:
         """Heads of which the file holds at least one tensor, and those that its class has.
@@ -273,8 +304,8 @@ def cover(
             extra.append(f"{name} {list(found[name])} (a second {taken[spelled]})")
         elif spelled in wanted:
             taken[spelled] = name
-        elif dialect.tied.get(spelled) in wanted:
-            copies[name] = dialect.tied[spelled]
+        elif original := next((each for each in dialect.originals(spelled) if each in wanted), None):
+            copies[name] = original
         else:
             extra.append(f"{name} {list(found[name])}")
     for copy, original in list(copies.items()):

@@ -86,6 +86,8 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
 
     config = configs.to_config(info.spec, dialect, family.spec)
     tokenizer = text.held_tokenizer(run)
+    if tokenizer is not None and tokenizer.knowledge is not None:
+        source.say(f"{run}: the knowledge graph has no place in a {target} checkpoint, which is a BERT without it")
     order = None
     if kind and tokenizer is not None and dialect.fixed.get("pad_token_id", tokenizer.pad_id) != tokenizer.pad_id:
         # they count positions from this id on: the two pieces change places, in the table and in the tokenizer
@@ -114,7 +116,7 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
             config |= {"lang2id": languages, "id2lang": {str(number): name for name, number in languages.items()}}
         if kind and tokenizer is not None:
             config |= _special_ids(tokenizer, {"pad_token_id": "pad", **dialect.special})
-        writers[target](folder, config, *views.whole(dialect, shapes, read))
+        writers[target](folder, config, *views.whole(dialect, shapes, read, info.spec.head_size))
         if target == "hf" and info.task and "pooling" in answers.find(info.task["kind"]).defaults:
             sentence_transformers.write(folder, info.task, info.spec)
         if tokenizer is not None:
@@ -156,6 +158,8 @@ def _class(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
     heads, answered = set(head_names(tensors)) - set(dialect.own_heads), (info.task or {}).get("kind")
     classes = [name for name, has in dialect.architectures.items() if set(has) == heads]
     fitting = [name for name in classes if configs.serves(name, answered)]
+    said = {key: specs.get(info.spec, path) for path, key, *factor in dialect.config if not factor}
+    fitting = [name for name in fitting if not dialect.fixed_of.get(name, {}).items() - said.items()] or fitting
     if not fitting:
         of = f" for {answered}" if classes else ""
         raise InputError(
@@ -221,6 +225,8 @@ def _write_hf_tokenizer(folder: Path, tokenizer: Tokenizer, positions: int) -> N
     text.save_hf(tokenizer, folder / "tokenizer.json")
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": positions}
     own = tokenizer.settings()
+    if tokenizer.cls_id is not None and tokenizer.single[-1].id == tokenizer.cls_id:
+        settings["padding_side"] = "left"  # their classes read the last place, XLNet's <cls>
     if tokenizer.kind == "wordpiece":
         settings |= {
             "tokenizer_class": "BertTokenizer",

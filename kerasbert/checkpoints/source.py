@@ -17,6 +17,7 @@ from kerasbert.checkpoints import hub
 from kerasbert.checkpoints.directory import FORMAT
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, nearest
 from kerasbert.storage import files
 
@@ -25,6 +26,8 @@ ADAPTER, PEFT = (
     "adapter.json",
     "adapter_config.json",
 )  # of a directory of an adapter alone, ours and Hugging Face PEFT's
+VECTORS = "vectors.json"  # of a directory of word vectors
+VECTOR_FILES = (".vec", ".bin", ".txt")  # how the names of their files end, packed or not
 MANIFEST = "manifest.json"  # of a run's checkpoint: step, files with bytes and sha256, state; written last
 
 
@@ -33,7 +36,8 @@ def directory(model: str | os.PathLike) -> Path:
 
     Args:
         model: a model or run directory, `RUN@STEP` or `RUN@last` for a checkpoint of a run that need not have ended, or a
-            Hugging Face folder with config.json and safetensors, which is converted; that is said on stderr.
+            Hugging Face folder with config.json and safetensors, which is converted, or word vectors (a directory that
+            `kerasbert vectors` wrote, or a file), of which a model is made; that is said on stderr.
 
     Returns:
         a directory with model.json and weights; a temporary one, gone when the process ends, of what had to be made.
@@ -47,12 +51,14 @@ def directory(model: str | os.PathLike) -> Path:
         return path
     if kind == "hf":
         return _converted(os.path.abspath(path), _signature(path))
+    if kind == "vectors":
+        return _of_vectors(os.path.abspath(path), path.stat().st_mtime_ns)
     run, _, step = os.fspath(model).rpartition("@")
     return _checkpoint(Path(run), step)
 
 
 def check(model: str | os.PathLike) -> str:
-    """What kind of source a name is: "model", "hf" or "checkpoint"; reads no weights.
+    """What kind of source a name is: "model", "hf", "vectors" or "checkpoint"; reads no weights.
 
     Raises:
         InputError: it is none of them; the line says what there is and what to do.
@@ -67,6 +73,8 @@ def check(model: str | os.PathLike) -> str:
             return "model"
         if (path / "config.json").is_file():
             return "hf"
+        if (path / VECTORS).is_file():
+            return "vectors"
         if any((path / name).is_file() for name in (ADAPTER, PEFT)):
             raise InputError(
                 f"{path} holds an adapter alone{_of_base(path)}: give its base (base=DIR, --base DIR), or join "
@@ -76,6 +84,8 @@ def check(model: str | os.PathLike) -> str:
             f"{path} is no model directory (no model.json), expected a folder that kerasbert wrote, or one of Hugging Face "
             "with config.json and model.safetensors"
         )
+    if path.is_file() and plain_name(path).suffix.lower() in VECTOR_FILES:
+        return "vectors"
     run, at, step = os.fspath(model).rpartition("@")
     if at and os.path.isdir(run):
         found = steps(Path(run))
@@ -142,6 +152,25 @@ def _converted(path: str, signature: tuple) -> Path:
     say(
         f"{path} is a Hugging Face folder: read as {read_json(made / 'model.json')['name']} (kerasbert import keeps it)"
     )
+    return made
+
+
+@functools.cache
+def _of_vectors(path: str, changed: int) -> Path:
+    """The model directory made of word vectors, once in a process."""
+    from kerasbert.checkpoints.directory import Weights, save_model
+    from kerasbert.checkpoints.vectors import read_vectors
+
+    vectors = read_vectors(path)
+    about = Path(path) / VECTORS
+    settings = read_json(about).get("settings") if about.is_file() else None
+    family = next(family for family in registry.families().values() if family.of_vectors)
+    assert family.of_vectors is not None
+    spec, arrays, tokenizer = family.of_vectors(vectors, settings if isinstance(settings, dict) else {})
+    name = f"{family.name}/{next(iter(family.sizes))}"
+    made = temporary() / "model"
+    save_model(made, encoder=Weights(spec, arrays), name=name, tokenizer=tokenizer)
+    say(f"{path}: {len(vectors):,} word vectors, read as {name} with {tokenizer.size:,} rows of {vectors.width}")
     return made
 
 

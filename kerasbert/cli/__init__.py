@@ -12,6 +12,8 @@ EXAMPLES = {
     "check-tpu": "kerasbert check-tpu bert/base --topology v5e:2x2 --batch 32 --length 128",
     "report": "kerasbert report runs/bert",
     "vocab": "kerasbert vocab corpus.txt --size 30000 --out vocabulary",
+    "vectors": "kerasbert vectors corpus.txt --kind glove --size 100 --window 10 --out vectors",
+    "nearest": "kerasbert nearest sea --vectors vectors",
     "data": "kerasbert data corpus.txt --tokenizer vocabulary --length 128 --out records",
     "pretrain": "kerasbert pretrain bert/tiny --data records --steps 1000 --batch 32 --out runs/bert",
     "replay": "kerasbert replay runs/bert/dumps/step_4711",
@@ -55,9 +57,9 @@ def _check_names(options: argparse.Namespace) -> None:
 
 def parser() -> Parser:
     """The command line."""
-    from kerasbert.cli import answers, exchange, look, search, text, training, untrained
+    from kerasbert.cli import answers, exchange, look, search, text, training, untrained, vectors
 
     description = "The BERT family from raw text to a phone."
     return command_line(
-        "kerasbert", description, EXAMPLES, (look, text, training, answers, search, untrained, exchange)
+        "kerasbert", description, EXAMPLES, (look, text, vectors, training, answers, search, untrained, exchange)
     )

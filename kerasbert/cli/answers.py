@@ -121,6 +121,7 @@ class _Answers:
         self.model, self.options = model, options
         self.texts = self.truncated = self.tabs = 0
         self.explained: list[Any] = []  # the texts of --explain
+        self.inserted: list[list[Any]] | None = None  # of a model that reads sentence trees, of the texts answered last
 
     def objects(self, texts: Sequence[Any]) -> list[Any]:
         """An answer for each text."""
@@ -130,6 +131,7 @@ class _Answers:
             self._take(texts)
         settings, chosen = {"language": self.options.language}, answer_options_of(self.options)
         found, encoded = answered(self.model, texts, self.options.length, self.options.batch, settings, chosen)
+        self.inserted = encoded.triples
         self.texts, self.truncated = self.texts + len(texts), self.truncated + len(encoded.truncated)
         self.tabs += sum(isinstance(text, str) and "\t" in text for text in texts)
         return found
@@ -143,9 +145,12 @@ class _Answers:
             raise InputError(f"--explain shows {TEXTS} texts at most, received {len(self.explained)}: give fewer")
 
     def of(self, texts: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """An answer's json for each text; None for None."""
-        answers = iter(self.objects([text for text in texts if text is not None]))
-        return [None if text is None else next(answers).to_json() for text in texts]
+        """An answer's json for each text, with the triples that were inserted; None for None."""
+        found = [answer.to_json() for answer in self.objects([text for text in texts if text is not None])]
+        if self.inserted is not None:
+            found = [answer | {"triples": triples} for answer, triples in zip(found, self.inserted, strict=True)]
+        answers = iter(found)
+        return [None if text is None else next(answers) for text in texts]
 
     def show(self, texts: Sequence[Any]) -> None:
         """Print a line for each text; an empty one (json: null) for None."""

@@ -12,6 +12,8 @@ def _import(options: argparse.Namespace) -> None:
         raise InputError("--base joins an adapter with its model, which needs --out RUN")
     if not options.dry_run and not options.out:
         raise InputError("import needs --out RUN, or --dry-run to see what would go where")
+    if options.base and options.graph:
+        raise InputError("--graph is of a whole checkpoint: join the adapter first, then finetune --graph FILE")
     if options.base:
         from kerasbert.tasks.load import load, save
 
@@ -34,6 +36,7 @@ def _import(options: argparse.Namespace) -> None:
         revision=options.revision,
         dry_run=options.dry_run,
         overwrite=options.overwrite,
+        graph=options.graph,
     )
     print(made if options.dry_run else options.out)
     if options.dry_run and not made.fits:
@@ -72,6 +75,7 @@ def add(command: Declare) -> None:
     add.add_argument("--model", metavar="MODEL/SIZE", help="where the checkpoint has no configuration")
     add.add_argument("--base", metavar="DIR", help="of an adapter alone (ours, or PEFT's): the model that it adapts")
     add.add_argument("--tokenizer", metavar="DIR")
+    add.add_argument("--graph", metavar="FILE", help="triples (.spo): a checkpoint of BERT's is read as K-BERT")
     add.add_argument("--ignore", action="append", default=[], metavar="PATTERN", help="tensors to drop")
     add.add_argument("--allow-pickle", action="store_true", help="read a torch pickle, which can run code")
     add.add_argument("--pair", action="store_true", help="its classifier reads two texts (entailment, cross-encoders)")

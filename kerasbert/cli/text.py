@@ -22,6 +22,7 @@ def _vocab(options: argparse.Namespace) -> None:
         options.kind,
         options.size,
         sentinels=options.sentinels,
+        layout=options.layout,
         lowercase=True if options.lowercase else False if options.cased else None,
         text_field=options.text_field,
         encoding=options.encoding,
@@ -116,10 +117,13 @@ def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("vocab", _vocab, "learn a vocabulary; the folder is a --tokenizer")
     add.add_argument("files", nargs="+", metavar="FILE", help=FILES)
-    add.add_argument("--kind", default="wordpiece", help="wordpiece, bpe, word_bpe or unigram")
+    add.add_argument("--kind", default="wordpiece", help="wordpiece, bpe, word_bpe, unigram or regex")
     add.add_argument("--size", type=int, default=30000)
     add.add_argument(
         "--sentinels", type=int, default=0, help="special tokens beside them, for span corruption (T5: 100)"
+    )
+    add.add_argument(
+        "--layout", help="of unigram's special tokens: albert ([CLS] text [SEP]) or xlnet (text <sep> <cls>)"
     )
     case = add.add_mutually_exclusive_group()
     case.add_argument("--cased", action="store_true", help="keep case and accents: bpe's and unigram's default")

@@ -35,6 +35,11 @@ def _pretrain(options: argparse.Namespace) -> None:
     interruption.listen()
     settings, recipe = given(options, PretrainConfig), {}
     settings |= {"data": options.data} if hasattr(options, "data") else {}
+    if options.graph:
+        raise InputError(
+            "records hold no texts, in which a graph is found: pretrain without --graph, K-BERT reads it in fine-tuning "
+            "(Liu et al., 2019): kerasbert finetune RUN --graph FILE"
+        )
     if options.model and not os.path.exists(options.model):
         registry.check_name("model", options.model)
     if options.recipe:
@@ -213,6 +218,7 @@ def add(command: Declare) -> None:
         "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
     )
     add.add_argument("--select", metavar="NAME", help="what is masked: tokens, words, entities, ngrams or spans")
+    add.add_argument("--graph", metavar="FILE", help=argparse.SUPPRESS)  # refused, with what to do
     set_option(add)
     add_options(add, PretrainConfig, required=False)
 

@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import importlib
 import inspect
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 
 from kerasbert import registry
 from kerasbert.errors import InputError, nearest
+from kerasbert.text.lexicon import Lexicon, Spans
 
 LEVELS = ("words", "entities")  # bit 0 (words or phrases) and bit 1
 BITS = 28  # of an id; the marks stand above them
@@ -27,69 +27,6 @@ GROUP = 8  # tokens to a number of a row, two bits each
 BORDERS = "sentence_borders"
 BORDER = len(LEVELS)  # its bit, the third
 BORDER_GROUP = 16  # tokens to a number of a row, one bit each
-
-Spans = Sequence[tuple[int, int]]
-
-
-class Lexicon:
-    """Forward maximum matching: at each character the longest entry that begins there, then on behind it.
-
-    A file has an entry a line, UTF-8. Columns after a tab are ignored, and behind a Chinese word those after a blank too
-    (frequencies, as in jieba's dictionary). Matching is exact, on the raw text. Where words are written with blanks, an
-    entry never begins or ends inside a word.
-
-    >>> Lexicon(["研究", "研究生", "生命", "New York"])("研究生命 in New York")
-    [(0, 3), (8, 16)]
-    """
-
-    def __init__(self, entries: Sequence[str]):
-        self.entries = {entry for entry in entries if len(entry) > 1}
-        lengths: dict[str, set[int]] = {}
-        for entry in self.entries:
-            lengths.setdefault(entry[0], set()).add(len(entry))
-        self.lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
-
-    @classmethod
-    def read(cls, path: str | os.PathLike) -> "Lexicon":
-        """The lexicon of a file.
-
-        Raises:
-            InputError: a file that is not UTF-8, or without an entry of two characters.
-        """
-        try:
-            lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read the lexicon {path}: {error}. Expected UTF-8, an entry a line") from error
-        entries = [line.partition("\t")[0].strip() for line in lines]
-        made = cls([entry.split()[0] if entry and _without_blanks(entry[0]) else entry for entry in entries])
-        if not made.entries:
-            raise InputError(f"the lexicon {path} has no entry of two characters or more, expected one a line")
-        return made
-
-    def __call__(self, text: str) -> Spans:
-        found, place, size = [], 0, len(text)
-        while place < size:
-            next_place = place + 1
-            for length in self.lengths.get(text[place], ()):
-                end = place + length
-                if end <= size and text[place:end] in self.entries and self._apart(text, place, end):
-                    found.append((place, end))
-                    next_place = end
-                    break
-            place = next_place
-        return found
-
-    def _apart(self, text: str, begin: int, end: int) -> bool:
-        return not any(0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at]) for at in (begin, end))
-
-
-def _without_blanks(character: str) -> bool:
-    # Thai and most of what follows it in Unicode: Lao, Khmer, kana, ideographs (and Hangul, where endings join words)
-    return character >= "\u0e00"
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() and not _without_blanks(character)
 
 
 @dataclasses.dataclass(frozen=True)

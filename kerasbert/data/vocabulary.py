@@ -62,6 +62,7 @@ def train_tokenizer(
     size: int = 30000,
     sentinels: int = 0,
     lowercase: bool | None = None,
+    layout: str | None = None,
     text_field: str = "text",
     encoding: str | None = None,
     out: str | os.PathLike | None = None,
@@ -71,10 +72,11 @@ def train_tokenizer(
 
     Args:
         files: one file, or several, as of `read_documents`.
-        kind: str, wordpiece, bpe, word_bpe or unigram.
+        kind: str, wordpiece, bpe, word_bpe, unigram or regex.
         size: int, pieces at most.
         sentinels: int, special tokens behind them that stand for what is left out of a text, <extra_id_0> last (T5: 100).
         lowercase: bool, drop case and accents; by default wordpiece does, bpe and unigram keep them.
+        layout: str, of unigram: "albert" ([CLS] text [SEP], the default) or "xlnet" (text <sep> <cls>).
         text_field: str, column or field of the text in tables; of several ("en,fr") each is taken.
         encoding: str, of the files, where they are not UTF-8 and have no byte order mark.
         out: a directory to save it in, or None to leave it in memory.
@@ -87,7 +89,7 @@ def train_tokenizer(
         InputError: a file that is missing or does not decode, a kind that does not exist, a size too small for the text,
             or `out` is taken.
     """
-    reading = {"lowercase": lowercase, "text_field": text_field, "encoding": encoding}
+    reading = {"lowercase": lowercase, "layout": layout, "text_field": text_field, "encoding": encoding}
     return learn(files, kind, size, sentinels=sentinels, **reading, out=out, overwrite=overwrite)[0]
 
 
@@ -98,6 +100,7 @@ def learn(
     *,
     sentinels: int = 0,
     lowercase: bool | None = None,
+    layout: str | None = None,
     text_field: str = "text",
     encoding: str | None = None,
     out: str | os.PathLike | None = None,
@@ -110,7 +113,7 @@ def learn(
         folders.check_free(out, overwrite)
     paths = [files] if isinstance(files, str | os.PathLike) else files
     sample = _Sample(read_lines(paths, text_field=text_field, encoding=encoding))
-    tokenizer = train(kind, sample, size, lowercase=lowercase)
+    tokenizer = train(kind, sample, size, lowercase=lowercase, layout=layout)
     if sentinels:
         tokenizer = tokenizer.extended([SENTINEL.format(number) for number in reversed(range(sentinels))])
     if out is not None:

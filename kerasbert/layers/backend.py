@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -49,11 +49,15 @@ def pick(x: Any, positions: Any) -> Any:
     return pick_by_contraction(x, positions) if on_tpu() else choose(x, positions)
 
 
-def choose(x: Any, index: Any) -> Any:
-    """Those of each row: [B, K, ...], int [B, J] -> [B, J, ...]."""
+def choose(x: Any, index: Any, axes: int = 1) -> Any:
+    """Those of each row: [B, K, ...], int [B, J] -> [B, J, ...].
+
+    Args:
+        axes: int, how many the two have in common: with 2 it is [B, Q, K, ...], int [B, Q, J] -> [B, Q, J, ...].
+    """
     if TENSORFLOW:
-        return tf.gather(x, index, batch_dims=1)
-    return ops.take_along_axis(x, ops.reshape(index, (*index.shape, *(1,) * (len(x.shape) - 2))), axis=1)
+        return tf.gather(x, index, batch_dims=axes)
+    return ops.take_along_axis(x, ops.reshape(index, (*index.shape, *(1,) * (len(x.shape) - axes - 1))), axis=axes)
 
 
 def look_up(table: Any, ids: Any) -> Any:
@@ -69,6 +73,62 @@ def look_up(table: Any, ids: Any) -> Any:
 def pick_by_contraction(x: Any, positions: Any) -> Any:
     """`pick` as a product with one-hot rows; exact, for each row has a single 1."""
     return ops.matmul(ops.one_hot(positions, x.shape[1], dtype=x.dtype), x)
+
+
+def constant(make: Callable[[], Any]) -> Any:
+    """What `make` gives, as a numpy array, worked out at once whatever is being traced."""
+    if not TENSORFLOW:
+        return ops.convert_to_numpy(make())
+    with tf.init_scope():
+        return make().numpy()
+
+
+def stable_argsort(x: Any) -> Any:
+    """The order that sorts the last axis, equal numbers as they stand: int32 [..., S] -> int32 [..., S].
+
+    By top_k, which is stable and which a .tflite has.
+    """
+    if TENSORFLOW:
+        return tf.math.top_k(-x, x.shape[-1] or tf.shape(x)[-1]).indices
+    return ops.cast(ops.argsort(x, axis=-1), "int32")
+
+
+def permute(x: Any, order: Any, undo: Any) -> Any:
+    """Rows in other orders: [B, N, S, D] or [B, N, R, S, D], int32 [B, N, R, S] -> [B, N, R, S, D].
+
+    The gradient is the same by `undo`: that of a gather is a scatter, which is slow.
+
+    Args:
+        x: [B, N, S, D] where all R orders are of the same rows.
+        order: row i of the result is row order[i].
+        undo: the inverse permutation.
+    """
+    if not TENSORFLOW:
+        return permute_plainly(x, order)
+    same = len(x.shape) == 4
+
+    def gather_rows(x, index):
+        if len(x.shape) == 5:
+            return tf.gather(x, index, batch_dims=3)
+        rows, heads, rounds, length = ops.shape(index)
+        flat = tf.gather(x, reshape(index, (rows, heads, rounds * length)), batch_dims=2)
+        return reshape(flat, (rows, heads, rounds, length, x.shape[-1]))
+
+    @tf.custom_gradient
+    def call(x):
+        def gradient(upstream):
+            found = gather_rows(upstream, undo)
+            return tf.reduce_sum(found, axis=2) if same else found
+
+        return gather_rows(x, order), gradient
+
+    return call(x)
+
+
+def permute_plainly(x: Any, order: Any) -> Any:
+    """`permute` with the gradient of a gather."""
+    x = ops.expand_dims(x, 2) if len(x.shape) == 4 else x
+    return ops.take_along_axis(x, ops.expand_dims(order, -1), axis=3)
 
 
 def argmax(x: Any) -> Any:
@@ -125,6 +185,84 @@ def _rounded_softmax(dtype: str) -> Any:
     return call
 
 
+def scan(
+    body: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
+    inputs: Sequence[Any],
+    state: Sequence[Any],
+    outputs: Sequence[Any],
+    reverse: bool = False,
+) -> tuple[list[Any], list[Any]]:
+    """A loop over the first axis. One graph whatever the length: a WHILE of a .tflite, which XLA compiles too.
+
+    `keras.ops.scan` fails on TensorFlow with two carried arrays and one output (Keras 3.15.1).
+
+    Args:
+        body: (elements of the inputs, state) -> (outputs of this place, state).
+        inputs: [T, ...] each.
+        state: arrays that are carried; their shapes and types stay.
+        outputs: an array of the shape and type of each output of one place.
+        reverse: bool, from the last place to the first.
+
+    Returns:
+        (the outputs [T, ...] in the order of the inputs, the state at the end).
+    """
+    if not TENSORFLOW:
+        return scan_plainly(body, inputs, state, outputs, reverse)
+    static = inputs[0].shape[0]
+    length = tf.shape(inputs[0])[0] if static is None else static
+    arrays = [tf.TensorArray(x.dtype, length, element_shape=x.shape[1:]).unstack(x) for x in inputs]
+    results = tuple(tf.TensorArray(x.dtype, length, element_shape=x.shape) for x in outputs)
+
+    def step(count, results, state):
+        place = length - 1 - count if reverse else count
+        found, after = body([array.read(place) for array in arrays], list(state))
+        for one, other in zip(after, state, strict=True):
+            one.set_shape(other.shape)
+        return count + 1, tuple(a.write(place, y) for a, y in zip(results, found, strict=True)), tuple(after)
+
+    begin = (tf.constant(0), results, tuple(tf.convert_to_tensor(x) for x in state))
+    _, results, state = tf.while_loop(lambda count, *_: count < length, step, begin, maximum_iterations=static)
+    return [array.stack() for array in results], list(state)
+
+
+def scan_plainly(
+    body: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
+    inputs: Sequence[Any],
+    state: Sequence[Any],
+    outputs: Sequence[Any],
+    reverse: bool = False,
+) -> tuple[list[Any], list[Any]]:
+    """`scan` place after place, as many operations as there are places."""
+    places = range(inputs[0].shape[0])
+    found, state = {}, list(state)
+    for place in reversed(places) if reverse else places:
+        found[place], after = body([x[place] for x in inputs], state)
+        state = list(after)
+    return [ops.stack([found[place][i] for place in places]) for i in range(len(outputs))], state
+
+
+def gradients(fn: Callable[..., Any], arrays: Sequence[Any], upstream: Sequence[Any]) -> list[Any]:
+    """The gradients of sum(y * upstream) by each of the arrays, y the arrays fn(*arrays); zeros where there is none."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(list(arrays))
+        y = fn(*arrays)
+    zero = tf.UnconnectedGradients.ZERO
+    return tape.gradient(list(y), list(arrays), output_gradients=list(upstream), unconnected_gradients=zero)
+
+
+def reverse_rows(x: Any, lengths: Any) -> Any:
+    """The first `lengths` elements of each row the other way round, the others as they stand: [B, S, ...], int32 [B]."""
+    if TENSORFLOW:
+        return tf.reverse_sequence(x, lengths, seq_axis=1, batch_axis=0)
+    return reverse_rows_plainly(x, lengths)
+
+
+def reverse_rows_plainly(x: Any, lengths: Any) -> Any:
+    """`reverse_rows` as a gather."""
+    place, length = ops.arange(ops.shape(x)[1], dtype="int32"), ops.expand_dims(lengths, 1)
+    return choose(x, ops.where(place < length, length - 1 - place, place))
+
+
 def recompute(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its argument alone.
 
@@ -178,6 +316,11 @@ def fusion(on: bool) -> Iterator[None]:
         yield
     finally:
         _fusion = old
+
+
+def fusing() -> bool:
+    """Whether what is traced now is within `fusion`."""
+    return _fusion
 
 
 def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = ()) -> Callable:

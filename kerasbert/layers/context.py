@@ -20,7 +20,8 @@ class Context:
         bias: float [B or 1, 1, Q or 1, K], added to the scores: 0 where visible, `visibility.HIDDEN` elsewhere. It is the
             same for all layers and never learned; learned numbers enter through `Attention.scores`.
         queries: which rows of x are computed: None for all, "first" or int [B, P]; the bias has these rows (`of`).
-        memory: float [B, M, H], what an earlier segment left for this layer: keys and values in front of those of x.
+        memory: float [B, M, H], what an earlier segment left for this layer: keys and values in front of those of x. Of a
+            stack a tuple, one per layer (`of_layer`).
         positions: what `Attention.scores` is told as `positions`, whatever the paper's scores read.
         source: float [B, S, H], what a decoder's second attention reads.
         source_bias: float [B or 1, 1, 1, S], as `bias` over the source.
@@ -83,8 +84,10 @@ class Context:
         return ops.expand_dims(ops.arange(length, dtype="int32"), 0), keys
 
     def of_layer(self, layer: int) -> "Context":
-        """The context of one layer: its part of the cache."""
-        return self if self.cache is None else dataclasses.replace(self, cache=self.cache.layers[layer])
+        """The context of one layer: its part of the cache and of the memory."""
+        own = {} if self.cache is None else {"cache": self.cache.layers[layer]}
+        own |= {"memory": self.memory[layer]} if isinstance(self.memory, tuple) else {}
+        return dataclasses.replace(self, **own) if own else self
 
     @property
     def at(self) -> dict[str, Any]:

@@ -90,7 +90,11 @@ class Encoder(SpecModel):
     norm_class: type = LayerNorm  # of the last norm, where blocks are pre-norm
     pooler_class: type = Pooler
     token_head: type = MaskedLM  # predicts tokens
+    for_tasks: tuple[
+        str, ...
+    ] = ()  # patterns of weights that only a task trains: what the first token alone is made by
     label_bias: bool = True  # whether the head of a classification adds one
+    keeps_hidden: bool = False  # whether what is trained reads `hidden`, which a reversible stack drops in training
     label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
 
     def __init_subclass__(cls, **kwargs):
@@ -158,6 +162,11 @@ class Encoder(SpecModel):
             outputs["attention"] = tuple(weights)
         return outputs
 
+    @property
+    def longest(self) -> int | None:
+        """Tokens of the longest sequence, None where there is no such: a family's `longest` says the same."""
+        return self.spec.longest
+
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Refuse what would fail later with a message about matrices."""
         size, matrix = inputs["token_ids"].shape[1], inputs.get("visible_matrix")
@@ -166,8 +175,8 @@ class Encoder(SpecModel):
                 f"visible_matrix has shape {tuple(matrix.shape)}, expected (batch, {size}, {size}): one row and column per "
                 "token of token_ids"
             )
-        longest = self.spec.longest
-        if size and size > longest and "position_ids" not in inputs:
+        longest = self.longest
+        if size and longest and size > longest and "position_ids" not in inputs:
             raise ValueError(
                 f"token_ids has length {size}, expected at most {longest} (embeddings.positions): truncate"
             )

@@ -7,6 +7,7 @@ from keras import ops
 
 from kerasbert.layers import lora
 from kerasbert.layers.backend import fused, on_tpu, project, recompute
+from kerasbert.layers.random import Dropout, drop
 
 ACTIVATIONS = {
     "gelu": lambda x: ops.gelu(x, approximate=False),
@@ -131,3 +132,31 @@ class FeedForward(keras.layers.Layer):
         config = {"width": self.width, "activation": self.activation, "initializer": self.initializer}
         config |= {"output_initializer": self.output_initializer, "use_bias": self.use_bias}
         return {**super().get_config(), **config}
+
+
+class DroppedFeedForward(FeedForward):
+    """Feed-forward network with dropout after the activation too (the released Transformer-XL and XLNet).
+
+    Args: as FeedForward; dropout: float.
+    """
+
+    def __init__(self, *args, dropout: float = 0.0, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.rate = dropout
+
+    def build(self, shape):
+        super().build(shape)
+        self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
+        self.dropout.build()
+
+    def call(self, x, training=False):
+        key = self.dropout.key(x, training)
+        if key is None:
+            return super().call(x)
+        if on_tpu():  # what is cheap to repeat is not kept
+            activation = ACTIVATIONS[self.activation]
+            return recompute(lambda y: self.outer(drop(activation(y), key, self.rate)))(self.inner(x))
+        return self.outer(drop(self.inner(x, activation=self.activation), key, self.rate))
+
+    def get_config(self):
+        return {**super().get_config(), "dropout": self.rate}

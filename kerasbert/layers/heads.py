@@ -126,7 +126,8 @@ class LabelHead(Linear):
         width: int L.
         initializer: float.
         dropout: float, before the map.
-        activation: of a hidden layer of H units before it (for encoders without a pooler), or None for no such layer.
+        activation: of a hidden layer before it (for encoders without a pooler), or None for no such layer.
+        inner_width: int, units of that layer; None for H.
     """
 
     def __init__(
@@ -135,17 +136,19 @@ class LabelHead(Linear):
         initializer: float = 0.02,
         dropout: float = 0.0,
         activation: str | None = None,
+        inner_width: int | None = None,
         **kwargs,
     ):
         super().__init__(width, initializer, **kwargs)
-        self.activation = activation
+        self.activation, self.inner_width = activation, inner_width
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
     def build(self, shape):
-        super().build(shape)
+        hidden = (*shape[:-1], (self.activation and self.inner_width) or shape[-1])
+        super().build(hidden)
         self.inner = None
         if self.activation:
-            self.inner = Linear(shape[-1], self.initializer, name="inner", dtype=self.dtype_policy)
+            self.inner = Linear(hidden[-1], self.initializer, name="inner", dtype=self.dtype_policy)
             self.inner.build(shape)
         self.dropout.build()
 

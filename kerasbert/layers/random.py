@@ -8,8 +8,9 @@ permutations of each other.
 
 import contextlib
 import hashlib
+import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -66,15 +67,21 @@ def _parts(word: Any) -> list[Any]:
     return [ops.cast(word, "uint32")]
 
 
-def bits(key: Any, shape: tuple[int, ...]) -> Any:
-    """Random bits: uint32 [..., 2] key -> uint32 [..., *shape]."""
-    size = 1
-    for width in shape:
-        size = size * width
-    counter = ops.reshape(ops.cast(ops.arange(size, dtype="int32"), "uint32"), shape)
-    spread = (..., *(None for _ in shape))
-    low, high = key[..., 0][spread], key[..., 1][spread]
-    x = _shift(counter * _word(_GOLDEN) + low, 16) * _word(_FIRST) + high
+def bits(key: Any, shape: tuple[int, ...], first: Any = 0) -> Any:
+    """Random bits: uint32 [..., 2] key -> uint32 [..., *shape], from element `first` (int or int32) of a longer run on.
+
+    The key is added before the axes are spread: TensorFlow keeps what depends on no argument, such as the number of every
+    element, as a constant of the graph, one for each call.
+    """
+    last = shape[-1] if shape else 1
+    rows = math.prod(shape[:-1])
+    along = lambda size: ops.cast(ops.arange(size, dtype="int32"), "uint32")  # noqa: E731
+    low, high = key[..., 0], key[..., 1][(..., *(None for _ in shape))]
+    if not isinstance(first, int) or first:
+        low = low + ops.cast(first, "uint32") * _word(_GOLDEN)
+    low = low[..., None] + along(rows) * (ops.cast(last, "uint32") * _word(_GOLDEN))
+    x = low[..., None] + along(last) * _word(_GOLDEN)
+    x = _shift(ops.reshape(x, (*ops.shape(key)[:-1], *shape)), 16) * _word(_FIRST) + high
     x = _shift(x, 15) * _word(_SECOND)
     return _shift(x, 16)
 
@@ -84,16 +91,29 @@ def uniform(key: Any, shape: tuple[int, ...]) -> Any:
     return ops.cast(ops.cast(ops.right_shift(bits(key, shape), _word(8)), "int32"), "float32") * np.float32(2**-24)
 
 
+def normal(key: Any, shape: tuple[int, ...]) -> Any:
+    """Normal random numbers: uint32 [2] key -> float32 [*shape] (Box and Muller, 1958)."""
+    radius, angle = (1.0 - uniform(key, (2, *shape)))[0], uniform(key, (2, *shape))[1]
+    return ops.sqrt(-2.0 * ops.log(radius)) * ops.cos(np.float32(2 * np.pi) * angle)
+
+
 class _Scope:
     def __init__(self, words: Any, rows: Any):
-        self.rows, self.calls = key(words[0], words[1], rows), {}
+        self.words, self.rows, self.calls = words, key(words[0], words[1], rows), {}
 
     def key(self, name: str) -> Any:
         """The rows' keys [B, 2] for the next call of the layer `name` (a shared layer is called more than once)."""
+        return self._of(self.rows, name)
+
+    def of_update(self, name: str) -> Any:
+        """As `key`, the same for all rows, replicas and micro-batches of an update: [1, 2]."""
+        return self._of(ops.expand_dims(key(self.words[0], self.words[1]), 0), name)
+
+    def _of(self, keys: Any, name: str) -> Any:
         self.calls[name] = call = self.calls.get(name, -1) + 1
         digest = hashlib.sha256(f"{name} {call}".encode()).digest()
         salt = np.frombuffer(digest[:8], "<u4")  # both words from the name: two mixes instead of a fold per word
-        return _mix(ops.bitwise_xor(self.rows, salt))
+        return _mix(ops.bitwise_xor(keys, salt))
 
 
 _scopes: list[_Scope] = []
@@ -119,6 +139,59 @@ def rows_key(name: str, rows: Any) -> Any:
     return _scopes[-1].key(name) if _scopes else key(0, name, ops.arange(rows, dtype="int32"))
 
 
+def shared_key(name: str) -> Any:
+    """The key [2] for what is called `name`, the same for all rows: the open scope's; None outside of one."""
+    return _scopes[-1].of_update(name)[0] if _scopes else None
+
+
+class _Tape:
+    """What a pass draws, in its order.
+
+    Args:
+        values: list; it grows, or, in a replay, is handed out from its beginning.
+        replay: bool.
+        parent: the tape around it, which notes the same draws.
+    """
+
+    def __init__(self, values: list[Any], replay: bool, parent: "_Tape | None"):
+        self.values, self.left, self.parent = values, iter(values) if replay else None, parent
+
+    def draw(self, make: Callable[[], Any]) -> Any:
+        if self.left is not None:
+            return next(self.left)
+        self.values.append(make() if self.parent is None else self.parent.draw(make))
+        return self.values[-1]
+
+
+_tapes: list[_Tape] = []
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[list[Any]]:
+    """Within it, what `drawn` gives is noted in the list."""
+    values: list[Any] = []
+    _tapes.append(_Tape(values, False, _tapes[-1] if _tapes else None))
+    try:
+        yield values
+    finally:
+        _tapes.pop()
+
+
+@contextlib.contextmanager
+def replayed(values: list[Any]) -> Iterator[None]:
+    """Within it, `drawn` gives what was noted, in that order, and draws nothing: a pass is computed a second time."""
+    _tapes.append(_Tape(values, True, None))
+    try:
+        yield
+    finally:
+        _tapes.pop()
+
+
+def drawn(make: Callable[[], Any]) -> Any:
+    """What a pass decides at random: `make()`, or what it gave in the pass that is replayed."""
+    return _tapes[-1].draw(make) if _tapes else make()
+
+
 def sample(logits: Any, key: Any) -> Any:
     """One draw from each softmax: logits [B, ..., V] float32, the rows' keys uint32 [B, 2] -> int32 [B, ...].
 
@@ -131,11 +204,14 @@ def sample(logits: Any, key: Any) -> Any:
     return argmax(logits - ops.log(-ops.log1p(-uniform)))
 
 
-def drop(x: Any, key: Any, rate: float) -> Any:
-    """x [B, ...] without a share `rate` of its elements, drawn by the rows' keys [B, 2]; None drops nothing."""
+def drop(x: Any, key: Any, rate: float, first: Any = 0) -> Any:
+    """x [B, ...] without a share `rate` of its elements, drawn by the rows' keys [B, 2]; None drops nothing.
+
+    `first` (int or int32) is the number of the row's first element, where x is a part of a longer row.
+    """
     if key is None:
         return x
-    keep = bits(key, tuple(ops.shape(x)[1:])) >= _word(round(rate * 2**32))
+    keep = bits(key, tuple(ops.shape(x)[1:]), first) >= _word(round(rate * 2**32))
     return x * ops.cast(keep, x.dtype) * ops.cast(1 / (1 - rate), x.dtype)
 
 
@@ -146,12 +222,13 @@ class Dropout(keras.layers.Layer):
 
     Args:
         rate: float in [0, 1), share of elements set to 0; the others are divided by 1 - rate.
-    Call: x [B, ...] -> [B, ...].
+        shared: bool, one mask for all rows of an update: x is [1, ...], what rows have in common.
+    Call: x [B, ...], first (int, the place on the second axis of a longer x that it begins at) -> [B, ...].
     """
 
-    def __init__(self, rate: float, **kwargs):
+    def __init__(self, rate: float, shared: bool = False, **kwargs):
         super().__init__(**kwargs)
-        self.rate = rate
+        self.rate, self.shared = rate, shared
         self.seeds = keras.random.SeedGenerator() if rate else None
 
     def build(self, shape=None):
@@ -162,13 +239,31 @@ class Dropout(keras.layers.Layer):
         """The rows' keys [B, 2] of one call, or None where nothing is dropped."""
         if not training or not self.rate:
             return None
+        return drawn(lambda: self._key(x))
+
+    def _key(self, x):
         if _scopes:
-            return _scopes[-1].key(self.path)
+            return (_scopes[-1].of_update if self.shared else _scopes[-1].key)(self.path)
         words = self.seeds.next()  # pyright: ignore[reportOptionalMemberAccess]  # there is a rate
         return key(words[0], words[1], ops.arange(ops.shape(x)[0], dtype="int32"))
 
-    def call(self, x, training=False):
-        return drop(x, self.key(x, training), self.rate)
+    def call(self, x, training=False, first=0):
+        key = self.key(x, training)
+        return x if key is None else drop(x, key, self.rate, first * math.prod(x.shape[2:]))
 
     def get_config(self):
-        return {**super().get_config(), "rate": self.rate}
+        return {**super().get_config(), "rate": self.rate, "shared": self.shared}
+
+
+class LockedDropout(Dropout):
+    """Dropout with one mask for all places of a row, "variational" (Gal and Ghahramani, 2016; Merity et al., 2017, section 4.2).
+
+    Call: x [B, S, H] -> [B, S, H].
+    """
+
+    def call(self, x, training=False, first=0):
+        key = self.key(x, training)
+        if key is None:
+            return x
+        keep = bits(key, (1, x.shape[-1])) >= _word(round(self.rate * 2**32))
+        return x * ops.cast(keep, x.dtype) * ops.cast(1 / (1 - self.rate), x.dtype)

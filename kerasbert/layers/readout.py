@@ -8,7 +8,8 @@ from kerasbert.errors import InputError
 from kerasbert.layers.backend import pick
 
 Queries = Any  # None for all, "first", int [B, P], or int [B] for one a row
-READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "none")
+READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "concat", "none")
+CONCAT = ("last", "max", "mean")  # of "concat" (Howard and Ruder, 2018, section 3.3)
 
 
 def readout(outputs: Any, mask: Any, kind: str) -> Any:
@@ -18,8 +19,9 @@ def readout(outputs: Any, mask: Any, kind: str) -> Any:
         outputs: float [B, S, H], an encoder's `sequence`, or [B, 1, H] of its `queries` (`queries_of`); for "none" [B, H].
         mask: bool or 0/1 [B, S], True = a real token; None where all are real.
         kind: "first", "last" (the last real token), "mean" (of the real tokens), "max" (of each number over the real tokens),
-            "mean_sqrt_len" (their sum over the root of how many they are) or "none" (a row has one vector already). They are
-            the poolings of sentence-transformers (Reimers and Gurevych, 2019, section 3).
+            "mean_sqrt_len" (their sum over the root of how many they are), "concat" (last, max and mean side by side, [B, 3H])
+            or "none" (a row has one vector already). All but "concat" are the poolings of sentence-transformers (Reimers and
+            Gurevych, 2019, section 3).
 
     >>> readout(ops.reshape(ops.arange(6.0), (1, 3, 2)), ops.array([[1, 1, 0]]), "last").numpy().tolist()
     [[2.0, 3.0]]
@@ -27,6 +29,8 @@ def readout(outputs: Any, mask: Any, kind: str) -> Any:
     check(kind)
     if kind == "none":
         return outputs
+    if kind == "concat":
+        return ops.concatenate([readout(outputs, mask, each) for each in CONCAT], axis=-1)
     if kind == "first" or (kind == "last" and outputs.shape[1] == 1):
         return first(outputs)
     if kind == "last":
@@ -47,6 +51,11 @@ def queries_of(kind: str, mask: Any) -> Queries:
     if kind == "last":
         return None if mask is None else last(mask)
     return "first" if kind == "first" else None
+
+
+def width(kind: str | None, hidden: int) -> int:
+    """How many numbers `readout` gives of H."""
+    return hidden * (len(CONCAT) if kind == "concat" else 1)
 
 
 def first(x: Any, keepdims: bool = False) -> Any:

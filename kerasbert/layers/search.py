@@ -126,13 +126,16 @@ class _Search:
         return after | ({"seen": ops.logical_or(at["seen"], hit)} if "seen" in at else {})
 
     def adjusted(self, x: Any, at: Mapping[str, Any]) -> Any:
-        """Logits or log-probabilities [B, V] after the repetition penalty and without an end that comes too early."""
+        """Logits or log-probabilities [B, V] after the penalty, without an end that comes too early and with forced tokens."""
         penalty, least = self.decoding.repetition_penalty, self.decoding.min_new_tokens
         if "seen" in at:
             x = ops.where(at["seen"], ops.where(x < 0, x * penalty, x / penalty), x)
         if least:
             is_end = ops.equal(ops.arange(x.shape[-1], dtype="int32"), self.end_id)
             x = ops.where(ops.logical_and(is_end, at["step"] < least), float("-inf"), x)
+        for step, token in self.decoding.forced.items():
+            taken = ops.where(ops.equal(ops.arange(x.shape[-1], dtype="int32"), token), 0.0, float("-inf"))
+            x = ops.where(ops.equal(at["step"], step), taken, x)
         return x
 
     def taken(self, x: Any, step: Any) -> Any:

@@ -22,6 +22,22 @@ def packed(packed_ids: Any) -> Any:
     return ops.equal(ops.expand_dims(packed_ids, 2), ops.expand_dims(packed_ids, 1))
 
 
+def tree(branch_ids: Any, entity_ids: Any) -> Any:
+    """The visible matrix of a sentence tree (Liu et al., 2019, section 4.3, equation 3): int [B, S] twice -> [B, S, S] bool.
+
+    Tokens of one branch see each other, those of the trunk (branch 0) among them; a branch and its own entity see each other.
+    Two branches of one entity do not.
+
+    Args:
+        branch_ids: the branch of a token, 0 for the trunk.
+        entity_ids: of the trunk the entity that a token belongs to, of a branch the one it hangs on; 0 for none.
+    """
+    row, column = (lambda ids: ops.expand_dims(ids, 2)), (lambda ids: ops.expand_dims(ids, 1))
+    branch, trunk = ops.equal(row(branch_ids), column(branch_ids)), ops.equal(branch_ids, 0)
+    entity = ops.equal(row(entity_ids), column(entity_ids)) & ops.not_equal(row(entity_ids), 0)
+    return branch | (entity & ops.not_equal(row(trunk), column(trunk)))
+
+
 def causal(length: Any, memory: int = 0) -> Any:
     """A token sees itself, those before it and all of the memory: -> [1, S, M + S] bool.
 
@@ -31,6 +47,39 @@ def causal(length: Any, memory: int = 0) -> Any:
     """
     row, column = ops.arange(length), ops.arange(-memory, length) if memory else ops.arange(length)
     return ops.expand_dims(ops.less_equal(ops.expand_dims(column, 0), ops.expand_dims(row, 1)), 0)
+
+
+def earlier(order: Any, keys: Any) -> Any:
+    """Who comes before whom in an order of factorisation (Yang et al., 2019, section 2.2): -> bool [B, Q, K].
+
+    A token sees those before it in the order, not itself. What has the number 0 is the context of all, its own too.
+
+    Args:
+        order: int [B, Q], of the queries.
+        keys: int [B, K], of the keys.
+
+    >>> earlier([[0, 2, 1]], [[0, 2, 1]]).numpy().astype(int).tolist()
+    [[[1, 0, 0], [1, 0, 1], [1, 0, 0]]]
+    """
+    order, keys = ops.expand_dims(order, 2), ops.expand_dims(keys, 1)
+    return ops.logical_or(ops.equal(keys, 0), ops.less(keys, order))
+
+
+def with_memory(visible: Any, past: Any, size: Any, places: Any) -> Any:
+    """Everybody sees the memory too: -> bool [B or 1, Q or 1, M + S], or None for everything.
+
+    Args:
+        visible: bool [B or 1, Q or 1, S], or None.
+        past: bool or 0/1 [B, M], True = a token; None where all are.
+        size, places: S and M.
+    """
+    if (visible is None and past is None) or (isinstance(places, int) and places == 0):
+        return visible
+    visible = ops.ones((1, 1, size), "bool") if visible is None else visible
+    past = ops.ones((1, 1, places), "bool") if past is None else ops.expand_dims(ops.cast(past, "bool"), 1)
+    queries, rows = ops.shape(visible)[1], ops.shape(past if visible.shape[0] == 1 else visible)[0]
+    parts = (ops.broadcast_to(each, (rows, queries, ops.shape(each)[2])) for each in (past, visible))
+    return ops.concatenate(list(parts), axis=2)
 
 
 def both(*visible: Any) -> Any:

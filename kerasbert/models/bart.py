@@ -14,7 +14,7 @@ head, `lm`.
 Differs: no dropout within the feed-forward layers (fairseq's activation_dropout).
 """
 
-from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints.names import TORCH_LEAVES, Dialect
 from kerasbert.inputs import SHIFTED
 from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec
 from kerasbert.registry import Family, register
@@ -54,13 +54,7 @@ HF = Dialect(
         ("heads/classifier/inner", "classification_head.dense"),
         ("heads/classifier", "classification_head.out_proj"),
     ),
-    leaves={
-        "kernel": (".weight", "T"),
-        "bias": (".bias",),
-        "gamma": (".weight",),
-        "beta": (".bias",),
-        "table": (".weight",),
-    },
+    leaves=TORCH_LEAVES,
     leading=("final_logits_bias",),
     heads={
         "lm": {"bias": "V"},

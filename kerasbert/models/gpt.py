@@ -14,8 +14,9 @@ what is real.
 A text is classified by its last token's vector. The start, delimiter and extract tokens of section 3.3 are no part of the
 released vocabulary: `with_task_tokens` gives a model three rows for them, and then they stand around every text that it reads.
 
-Differs: the auxiliary language model of section 3.2 (lambda 0.5) has no place in fine-tuning yet, and similarity reads a pair in
-one order, not in both (3.3).
+The auxiliary language model of section 3.2 is `kerasbert finetune --auxiliary-lm 0.5`.
+
+Differs: similarity reads a pair in one order, not in both (3.3).
 """
 
 from typing import Any

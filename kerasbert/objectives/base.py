@@ -180,6 +180,11 @@ class Objective:
         return (length,)
 
     @classmethod
+    def sequences(cls, settings: Any) -> int:
+        """How many sequences of `lengths` tokens the network reads of a row, one after the other: for estimates."""
+        return 1
+
+    @classmethod
     def record_length(cls, settings: Any, length: int) -> int:
         """The length of the longest records of which each stack reads at most so many tokens: for `kerasbert data --length`."""
         records = length
@@ -204,6 +209,10 @@ class Objective:
     def networks(cls, spec: Spec, predictions: float) -> list[tuple[Spec, float]]:
         """What an update runs, for the estimate of its arithmetic: (Spec, tokens predicted) of each network."""
         return [(spec, predictions)]
+
+    def remarks(self, length: int) -> list[str]:
+        """What a run says of records of that length before it begins: a line each."""
+        return []
 
     @classmethod
     def baseline(cls, records: Any) -> dict[str, float] | None:

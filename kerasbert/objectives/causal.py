@@ -9,8 +9,9 @@ from keras import ops
 
 from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
+from kerasbert.layers.heads import token_head
 from kerasbert.objectives.base import Objective
-from kerasbert.objectives.lm_loss import lm_sums
+from kerasbert.objectives.lm_loss import token_sums, writes
 from kerasbert.registry import register_objective
 
 ROWS = {None: "", True: " behind a [CLS]", False: " without a [CLS]"}
@@ -19,7 +20,8 @@ ROWS = {None: "", True: " behind a [CLS]", False: " without a [CLS]"}
 class LanguageModeling(Objective):
     """Cross-entropy of the tokens that a model writes: `labels` int32 [B, T] and `weights` float32 [B, T] of a batch.
 
-    The model has `scaled` and `output_rows`: its logits are products of the one with the rows of the other.
+    The model, or its class `token_head`, has `scaled` and `output_rows`, its logits are products of the one with the rows of the
+    other, or `output_clusters` where its softmax is adaptive.
     """
 
     packing = "stream"
@@ -43,7 +45,12 @@ class LanguageModeling(Objective):
         return 0 if tokens is None else tokens  # no logits are kept
 
     def heads(self, encoder):
-        if not hasattr(encoder, "output_rows"):
+        head = getattr(encoder, "token_head", None)
+        if head is not None and hasattr(head, "output_rows"):  # untied: not the encoder's
+            return {"mlm": token_head(head, encoder.spec, dtype=encoder.dtype_policy)}, {
+                "mlm": (None, None, encoder.spec.hidden)
+            }
+        if not writes(encoder):
             raise InputError(
                 f"{type(encoder).__name__} writes no tokens, and this objective is for models that do: choose another "
                 "(--objective)"
@@ -55,8 +62,9 @@ class LanguageModeling(Objective):
 
     def losses(self, batch, training=True):
         body, labels = self.model.body, batch["labels"]
+        output = self.model.heads.get("mlm", body)
         x = self.model(batch, training=training)["sequence"][:, : labels.shape[1]]
-        nats, right = lm_sums(body.scaled(x), body.output_rows, labels, batch["weights"])
+        nats, right = token_sums(output, x, labels, batch["weights"])
         return {"lm": nats, "lm/accuracy": right}
 
 

@@ -5,13 +5,16 @@ factor whatever follows it: it is computed where the logits of a piece are there
 computed twice.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from kerasbert.errors import InputError
 from kerasbert.layers.backend import differentiated, fused
-from kerasbert.objectives.base import correct, cross_entropy, label_sums
+from kerasbert.objectives.base import correct, cross_entropy
 
 PIECE = 2**26  # logits at once, 256 MB
 TILE = 128  # positions of a piece are a multiple of it
@@ -33,51 +36,129 @@ def lm_sums(
     Returns:
         two float32 scalars; the first has a gradient, by x and table.
     """
-    table = tf.convert_to_tensor(table)
-    x, labels, weights = tf.reshape(x, [-1, table.shape[1]]), tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
+    table, weights = tf.convert_to_tensor(table), tf.reshape(weights, [-1])
+    x, labels = tf.reshape(x, [-1, table.shape[1]]), tf.reshape(labels, [-1])
+    nats, hits = lm_hits(x, table, labels, weights, piece, smoothing)
+    return nats, tf.reduce_sum(hits * weights)
+
+
+def lm_hits(
+    x: Any, table: Any, labels: Any, weights: Any, piece: int = PIECE, smoothing: float = 0.0, count: Any = None
+) -> tuple[Any, Any]:
+    """As `lm_sums` of x [P, H], with the right answers place by place: (nats, float32 [P] of 0 or 1).
+
+    Args:
+        count: int32 scalar: places from this one on have weight 0, and whole pieces of them are not computed (their
+            answers are 0); None for all.
+    """
     early = differentiated(x) or differentiated(table)
 
     @tf.custom_gradient
     def call(x, table):
-        nats, right, *gradients = _sums(x, table, labels, weights, piece, early, smoothing)
+        nats, hits, *gradients = _sums(x, table, labels, weights, piece, early, smoothing, count)
 
         def gradient(upstream, _):
-            of_x, of_table = gradients or _sums(x, table, labels, weights, piece, True, smoothing)[2:]
+            of_x, of_table = gradients or _sums(x, table, labels, weights, piece, True, smoothing, count)[2:]
             return of_x * tf.cast(upstream, of_x.dtype), of_table * upstream
 
-        return (nats, right), gradient
+        return (nats, hits), gradient
 
-    return call(x, table)
+    return call(x, tf.convert_to_tensor(table))
+
+
+def cluster_sums(clusters: Sequence[tuple[Any, Any]], labels: Any, weights: Any, piece: int = PIECE) -> tuple[Any, Any]:
+    """As `lm_sums` of an adaptive softmax (Grave et al., 2017, section 3): the head of all places, of a tail those in it.
+
+    All shapes are fixed: the places of a tail are brought to the front and the pieces behind them are left out. A token is
+    right where its cluster is the head's best answer and the token the best one in its cluster.
+
+    Args:
+        clusters: of each (x [..., E], table [n, E]) as in `lm_sums`: the head, whose last rows stand for the tails, and the
+            tails, whose tokens follow one another.
+        labels: int32 [...], of the whole vocabulary.
+        weights: float32 [...], 0 where nothing is predicted.
+        piece: int, most logits that are there at once.
+    """
+    (x, table), *tails = clusters
+    labels, weights = tf.reshape(labels, [-1]), tf.reshape(weights, [-1])
+    shortlist = table.shape[0] - len(tails)
+    begins = shortlist + np.cumsum([0, *(rows.shape[0] for _, rows in tails)])[:-1].astype("int32")
+    cluster = tf.reduce_sum(tf.cast(labels[:, None] >= begins[None], tf.int32), axis=1)  # 0: of the head itself
+    of_head = tf.where(cluster == 0, labels, shortlist + cluster - 1)
+    nats, hits = lm_hits(tf.reshape(x, [-1, table.shape[1]]), table, of_head, weights, piece)
+    right = tf.reduce_sum(hits * tf.where(cluster == 0, weights, 0.0))
+    for i, (x, table) in enumerate(tails):
+        mine = tf.where(cluster == i + 1, weights, 0.0)
+        count = tf.math.count_nonzero(mine, dtype=tf.int32)
+        order = tf.argsort(tf.cast(tf.equal(mine, 0.0), tf.int32), stable=True)
+        own, weight = (
+            tf.gather(each, order) for each in (tf.clip_by_value(labels - begins[i], 0, table.shape[0] - 1), mine)
+        )
+        x = tf.gather(tf.reshape(x, [-1, table.shape[1]]), order)
+        more, found = lm_hits(x, table, own, weight, piece, count=count)
+        nats, right = nats + more, right + tf.reduce_sum(found * weight * tf.gather(hits, order))
+    return nats, right
+
+
+def writes(body: Any) -> bool:
+    """Whether a model itself says which token comes next, so that `token_sums` takes it."""
+    return hasattr(body, "output_clusters") or hasattr(body, "output_rows")
+
+
+def token_sums(body: Any, x: Any, labels: Any, weights: Any, smoothing: float = 0.0) -> tuple[Any, Any]:
+    """`lm_sums`, or `cluster_sums`, of what a model's `sequence` [B, T, H] says of the tokens that follow.
+
+    Args:
+        body: a model that writes: with `scaled` and `output_rows`, and with `output_clusters(x)` where its softmax is
+            adaptive (None there: it has no clusters).
+
+    Raises:
+        InputError: labels are to be smoothed over clusters.
+    """
+    clusters = body.output_clusters(x) if hasattr(body, "output_clusters") else None
+    if clusters is None:
+        return lm_sums(body.scaled(x), body.output_rows, labels, weights, smoothing=smoothing)
+    if smoothing:
+        raise InputError(
+            f"smoothing {smoothing} needs the probabilities of all tokens, which an adaptive softmax saves: set smoothing to 0"
+        )
+    return cluster_sums(clusters, labels, weights)
 
 
 def _sums(
-    x: Any, table: Any, labels: Any, weights: Any, piece: int, gradients: bool, smoothing: float
+    x: Any, table: Any, labels: Any, weights: Any, piece: int, gradients: bool, smoothing: float, most: Any = None
 ) -> tuple[Any, ...]:
-    """Nats, right answers and, where asked for, the gradients of the nats by x and table."""
+    """Nats, right answers by place and, where asked for, the gradients of the nats by x and table."""
     size = max(TILE, piece // table.shape[0] // TILE * TILE)
     count = x.shape[0]
     if count is not None and count <= size:
         return _piece(x, table, labels, weights, gradients, smoothing)
-    pieces = -(-(tf.shape(x)[0] if count is None else count) // size)
-    filling = pieces * size - (tf.shape(x)[0] if count is None else count)
+    count = tf.shape(x)[0] if count is None else count
+    pieces = -(-count // size)
+    filling = pieces * size - count
+    done = pieces if most is None else tf.minimum(pieces, -(-most // size))
     x, labels, weights = (
         tf.reshape(tf.pad(a, [[0, filling], *[[0, 0]] * (len(a.shape) - 1)]), [pieces, size, *a.shape[1:]])
         for a in (x, labels, weights)
     )
 
-    def body(i, of_x, *total):
+    def body(i, of_x, hits, *total):
         nats, right, *found = _piece(x[i], table, labels[i], weights[i], gradients, smoothing)
         of_x = of_x.write(i, found.pop(0)) if gradients else of_x
-        return i + 1, of_x, *(a + b for a, b in zip(total, (nats, right, *found), strict=True))
+        return i + 1, of_x, hits.write(i, right), *(a + b for a, b in zip(total, (nats, *found), strict=True))
 
-    zeros = tf.zeros([]), tf.zeros([]), *([tf.zeros_like(table)] if gradients else [])
-    array = tf.TensorArray(x.dtype, pieces, element_shape=x.shape[1:])
-    _, of_x, nats, right, *of_table = tf.while_loop(
-        lambda i, *_: i < pieces, body, (0, array, *zeros), parallel_iterations=1
+    zeros = tf.zeros([]), *([tf.zeros_like(table)] if gradients else [])
+    arrays = [
+        tf.TensorArray(kind, pieces, element_shape=x.shape[1:-1] + width)
+        for kind, width in ((x.dtype, x.shape[-1:]), (tf.float32, []))
+    ]
+    _, of_x, hits, nats, *of_table = tf.while_loop(
+        lambda i, *_: i < done, body, (0, *arrays, *zeros), parallel_iterations=1
     )
+    hits = tf.reshape(hits.stack(), [-1])[:count]
     if not gradients:
-        return nats, right
-    return nats, right, tf.reshape(of_x.stack(), [-1, x.shape[-1]])[: tf.size(labels) - filling], *of_table
+        return nats, hits
+    return nats, hits, tf.reshape(of_x.stack(), [-1, x.shape[-1]])[:count], *of_table
 
 
 def _piece(x: Any, table: Any, labels: Any, weights: Any, gradients: bool, smoothing: float) -> tuple[Any, ...]:
@@ -85,7 +166,7 @@ def _piece(x: Any, table: Any, labels: Any, weights: Any, gradients: bool, smoot
     rows = tf.cast(table, x.dtype)
     logits = tf.cast(tf.matmul(x, rows, transpose_b=True), tf.float32)
     if not gradients:
-        nats, right = label_sums(logits, labels, weights)
+        nats, right = _nats(logits, labels, weights)
         return _smoothed(nats, logits, weights, smoothing), right
     nats, right, of_logits = _with_gradient(logits, labels, weights, smoothing=smoothing)
     of_logits = tf.cast(of_logits, x.dtype)
@@ -94,9 +175,15 @@ def _piece(x: Any, table: Any, labels: Any, weights: Any, gradients: bool, smoot
 
 
 @fused(constant=(0, 2))
+def _nats(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
+    """[P, V], [P], [P] -> the sum of nats, and 1.0 where an answer is right [P]."""
+    return ops.sum(cross_entropy(logits, labels) * weights), correct(logits, labels)
+
+
+@fused(constant=(0, 2))
 def _with_gradient(logits: Any, labels: Any, weights: Any, *, smoothing: float) -> tuple[Any, Any, Any]:
-    """[P, V], [P], [P] -> the sums of `label_sums`, and the gradient of the first by the logits."""
-    nats, right = ops.sum(cross_entropy(logits, labels) * weights), ops.sum(correct(logits, labels) * weights)
+    """[P, V], [P], [P] -> as `_nats`, and the gradient of the nats by the logits."""
+    nats, right = ops.sum(cross_entropy(logits, labels) * weights), correct(logits, labels)
     chosen = ops.cast(ops.equal(ops.arange(logits.shape[-1], dtype="int32"), ops.expand_dims(labels, -1)), "float32")
     nats = _smoothed(nats, logits, weights, smoothing)
     wanted = (1 - smoothing) * chosen + smoothing / logits.shape[-1] if smoothing else chosen

@@ -24,7 +24,7 @@ from kerasbert.objectives import seq2seq
 from kerasbert.objectives.select import tokens
 from kerasbert.registry import register_objective
 
-SELECT = ("spans", "tokens")
+SELECT = ("spans", "tokens", "prefix")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +36,9 @@ class Settings:
         mean: mean length of the spans.
         select: "spans", or "tokens": i.i.d. denoising, each token with the same probability whatever its neighbours, where
             those that touch share a sentinel (section 3.1.4). Then rows have some padding, for the number of spans varies.
+            "prefix": prefix language modeling (section 3.1.4): the source is the beginning of the row, the target the rest,
+            without sentinels; the border is uniform (random_prefix_noise_mask), rate and mean say nothing. Both stacks are as
+            long as the records and half padding.
     """
 
     rate: float = 0.15
@@ -56,6 +59,8 @@ class Settings:
 
     def spans(self, count: int) -> int:
         """Of how many spans they are, at most."""
+        if self.select == "prefix":
+            return 0
         noise = self.noise(count)
         if self.select == "spans":
             return min(max(round(noise / self.mean), 1), count - noise) if noise else 0
@@ -74,6 +79,8 @@ class SpanCorruption(seq2seq.TextToText):
 
     @classmethod
     def lengths(cls, settings, length):
+        if settings.select == "prefix":
+            return length, length  # the longest of each leaves the other one token; both end in </s>
         noise, spans = settings.noise(length), settings.spans(length)
         return length - noise + spans + 1, noise + spans + 1
 
@@ -82,7 +89,7 @@ class SpanCorruption(seq2seq.TextToText):
         return 0 if tokens is None else cls.lengths(settings, round(tokens))[1]
 
     def heads(self, encoder):
-        if not self.tokenizer.sentinel_ids:
+        if self.settings.select != "prefix" and not self.tokenizer.sentinel_ids:
             raise InputError(
                 "the tokenizer has no sentinels (<extra_id_0>, <extra_id_1>, ...), which stand for what is left out: take "
                 "T5's, or learn one with kerasbert vocab --kind unigram --sentinels 100"
@@ -102,10 +109,11 @@ class SpanCorruption(seq2seq.TextToText):
             )
         total = tf.reduce_sum(features["segment_lengths"], axis=1, keepdims=True)
         key = random.key(self.seed, "span_corruption", features["step"], row)
-        begins, ends = (spans if settings.select == "spans" else spans_of_tokens)(key, total[:, 0], length, settings)
+        begins, ends = CHOICES[settings.select](key, total[:, 0], length, settings)
         before = tf.pad(ends[:, :-1], [[0, 0], [1, 0]])  # where the span before ends
         first = tf.cast(tf.range(begins.shape[1])[None] == 0, tf.int32)
         opens = tf.cast((ends > begins) & (begins + first > before), tf.int32)  # spans that touch have one sentinel
+        opens = opens if sentinels else 0 * opens
         sentinel = length + tf.cumsum(opens, axis=1) - 1
         rows = seq2seq.extended(ids, sentinels, [tokenizer.sep_id, tokenizer.pad_id])
         end = tf.fill([tf.shape(ids)[0], 1], length + len(sentinels))
@@ -160,5 +168,16 @@ def spans_of_tokens(key: Any, total: Any, length: int, settings: Settings) -> tu
     begins = tf.sort(tf.where(chosen, places, total[:, None]), axis=1)
     return begins, tf.minimum(begins + 1, total[:, None])
 
+
+def prefix(key: Any, total: Any, length: int, settings: Settings) -> tuple[Any, Any]:
+    """As `spans`: what is behind a border, which leaves at least a token on either side of a row of two or more."""
+    # 24 bits: a product with 2^-24 rounds down, so that 1 never occurs
+    share = tf.cast(tf.bitcast(random.bits(key, (1,)), tf.int32) & 0xFFFFFF, tf.float32) * 2.0**-24
+    most = tf.maximum(total[:, None] - 1, 0)
+    border = tf.minimum(most, 1 + tf.cast(share * tf.cast(most, tf.float32), tf.int32))
+    return border, total[:, None]
+
+
+CHOICES = {"spans": spans, "tokens": spans_of_tokens, "prefix": prefix}
 
 register_objective("span_corruption", SpanCorruption)

@@ -43,6 +43,7 @@ class Task:
         files: split -> patterns of names that are looked for in a folder before train.tsv and its like.
         options: of its kind, such as {"stride": 64}; see `answers.Kind.defaults`.
         layers: str, which of the encoder's layers its head reads, of `layers.mix.LAYERS`.
+        auxiliary_lm: float, weight of the loss of each next token in training (Radford et al., 2018, section 3.2: 0.5).
     """
 
     name: str
@@ -61,12 +62,13 @@ class Task:
     files: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     layers: str = "last"
+    auxiliary_lm: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """What model.json holds; `inputs` tells the exporters whether it takes pairs."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         absent = {"length": None, "mean": 0.0, "std": 1.0, "settings": {}, "reader": "", "files": {}, "options": {}}
-        absent["layers"] = "last"
+        absent |= {"layers": "last", "auxiliary_lm": 0.0}
         for name, default in absent.items():
             if fields[name] == default:  # absent where nothing is said, as in older files
                 del fields[name]
@@ -254,7 +256,7 @@ class TaskKind(Exported):
         """What its head reads of a row, of `layers.readout.READOUTS`; None for every token."""
         from kerasbert import registry
 
-        return None if self.per_token else registry.family_of(encoder).readout
+        return None if self.per_token else getattr(encoder, "readout", None) or registry.family_of(encoder).readout
 
     def logits(self, model: Any, read: Any, inputs: Any, training: bool = False) -> Any:
         """What a TaskModel's head says of what it reads, [B, H], or [B, S, H] of tokens: float32 [B, L] or [B, S, L]."""

@@ -12,7 +12,7 @@ import numpy as np
 from kerasbert import inputs
 from kerasbert.answers.base import Kind, Parts
 from kerasbert.errors import InputError
-from kerasbert.inputs import TEXT, Input, Row
+from kerasbert.inputs import NO_TREE, TEXT, Input, Row
 from kerasbert.tasks.base import Task, TaskKind, find
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import Tokenizer
@@ -50,10 +50,21 @@ class Encoded:
         """The texts that lost tokens."""
         return tuple(sorted({int(owner) for owner, row in zip(self.owners, self.rows) if row.truncated}))
 
+    @property
+    def triples(self) -> list[list[tuple[str, str, str]]] | None:
+        """What a graph added to each text, each triple once; None of a model that reads no sentence trees."""
+        if not any(each.filled_by == "tree" for each in self.declared):
+            return None
+        return [inputs.triples_of(self.rows[at]) for at in self.of()]
+
     def of(self) -> list[slice]:
         """The rows of each text."""
         starts = np.searchsorted(self.owners, np.arange(self.texts + 1))
         return [slice(a, b) for a, b in itertools.pairwise(starts)]
+
+    def length_quantiles(self, count: int = 33) -> list[int]:
+        """Tokens of the rows: the least, the most, and between them as many others, evenly in rank."""
+        return np.quantile([row.length for row in self.rows], np.linspace(0, 1, count), method="nearest").tolist()
 
     def units(self, together: bool = False) -> np.ndarray:
         """What batches are made of: int [n, k], numbers of the rows that are trained together.
@@ -104,6 +115,8 @@ def encode_texts(
         raise InputError(
             "the model has no tokenizer: import it with one, or put it into the model directory's tokenizer/"
         )
+    if tokenizer.knowledge is None and any(each.filled_by == "tree" for each in declared):
+        raise InputError(NO_TREE.format("a tokenizer without one"))
     answers = (kind or find("vector")).answers
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
 

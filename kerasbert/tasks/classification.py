@@ -23,7 +23,8 @@ def label_head(encoder, task):
     rates = specs.maybe(spec, "initializer", 0.02), specs.maybe(spec, "dropout", 0.0)
     if not getattr(encoder, "label_bias", True):
         policy["use_bias"] = False
-    head = LabelHead(max(1, len(task.labels)), *rates, activation, **policy)
+    width = getattr(encoder, "label_width", None)
+    head = LabelHead(max(1, len(task.labels)), *rates, activation, width, **policy)
     return {"classifier": head}, {"classifier": (None, spec.hidden)}
 
 

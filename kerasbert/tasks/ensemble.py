@@ -78,6 +78,7 @@ def _facts(model: Any, who: str) -> dict[str, Any]:
         "set of labels": ", ".join(model.labels or ()) or "none",
         "number of texts": len(model.task.asked),
         "tokenizer": model.tokenizer.digest()[:12],
+        "knowledge graph": knowledge.graph.digest[:12] if (knowledge := model.tokenizer.knowledge) else "none",
         "set of inputs": ", ".join(each.name for each in registry.family_of(model.encoder).inputs),
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert import registry
 from kerasbert.answers.base import Parts
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
@@ -120,6 +121,14 @@ def explained(
         raise InputError(f"steps must be a whole number from 1 to 1000. Received: {steps!r}")
     if not hasattr(model.body, "embed"):
         raise InputError(f"{type(model.body).__name__} has no `embed` to go along: its texts cannot be explained")
+    family = registry.family_of(model.body)
+    if family.reads_tree or not getattr(model.body, "smooth", True):
+        why = (
+            "has tokens that are not in the text"
+            if family.reads_tree
+            else "changes by leaps along a path (its buckets)"
+        )
+        raise InputError(f"{family.name} {why}: its texts cannot be explained")
     kind.explained(model.task, None, None, target)  # refuses the kind or the target before anything is computed
     answers, encoded = predict.answered(model, texts, length, settings=settings)
     most = predict.longest(model, length)

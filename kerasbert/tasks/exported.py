@@ -80,7 +80,13 @@ class Exported:
         Raises:
             InputError: it has no vectors of texts.
         """
-        return family.text_inputs(f"it writes texts and gives no {self.name}, take the task generation")
+        if family.reads_tree and not self.answers.trees:
+            raise InputError(
+                f"{family.name} reads sentence trees, which a {self.name} does not make of its texts: take classification, tags, "
+                "or a BERT"
+            )
+        reads = family.text_inputs(f"it writes texts and gives no {self.name}, take the task generation")
+        return tuple(each for each in reads if each.focus in ("", self.answers.focus))
 
     @property
     def targets_read(self) -> tuple[Input, ...]:

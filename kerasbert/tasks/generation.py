@@ -12,7 +12,7 @@ from kerasbert.answers.generation import Generation as Written
 from kerasbert.errors import InputError
 from kerasbert.inputs import NAMES, target_places
 from kerasbert.layers.search import generate
-from kerasbert.objectives.lm_loss import lm_sums
+from kerasbert.objectives.lm_loss import token_sums
 from kerasbert.tasks import tables, text_metrics
 from kerasbert.tasks.base import TaskKind
 
@@ -96,7 +96,7 @@ class Generation(TaskKind):
 
     def losses_of(self, model, logits, batch):
         body, about = model.body, {"smoothing": self.options["smoothing"]}
-        nats, right = lm_sums(body.scaled(logits), body.output_rows, batch["label"], batch["label_weight"], **about)
+        nats, right = token_sums(body, logits, batch["label"], batch["label_weight"], **about)
         return {"label": nats, "label/accuracy": right}
 
     # What is written

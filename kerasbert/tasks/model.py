@@ -1,16 +1,19 @@
 """The model of a task and its objective; what differs between kinds stands in their files."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
+from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.layers import mix
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
-from kerasbert.layers.readout import queries_of, readout
+from kerasbert.layers.readout import queries_of, readout, width
 from kerasbert.objectives.base import Objective
+from kerasbert.objectives.lm_loss import token_sums, writes
 from kerasbert.tasks.task import Task
 
 
@@ -28,13 +31,14 @@ class TaskModel(HeadedModel):
 
     def __init__(self, encoder: Encoder, task: Task, **kwargs):
         kind = task.how
-        heads, shapes = _reading(task, encoder, *kind.heads(encoder, task))
+        of_row = kind.readout(task, encoder)
+        heads, shapes = _reading(task, encoder, of_row, *kind.heads(encoder, task))
         super().__init__(encoder, heads, shapes, dtype=encoder.dtype_policy, **kwargs)
         self.declaration = task
         self.kind = kind
         self.tokenizer = encoder.tokenizer
         self.labels = tuple(task.labels.values()) or None
-        self.readout = kind.readout(task, encoder)
+        self.readout = of_row
 
     @property
     def task(self) -> Task:
@@ -93,14 +97,18 @@ class TaskModel(HeadedModel):
         return model
 
 
-def _reading(task: Task, encoder: Encoder, heads: dict, shapes: dict) -> tuple[dict, dict]:
-    """The heads of a task's kind, as they read the layers that the task says.
+def _reading(task: Task, encoder: Encoder, of_row: str | None, heads: dict, shapes: dict) -> tuple[dict, dict]:
+    """The heads of a task's kind, as they read the layers that the task says, and of a row its readout.
 
     Raises:
         InputError: no such layers, or a kind whose answers are of the last one.
     """
+    if task.how.head in shapes:
+        *rest, hidden = shapes[task.how.head]
+        shapes = shapes | {task.how.head: (*rest, width(of_row, hidden))}
     if task.layers == "last":
         return heads, shapes
+    encoder.keeps_hidden = True
     layers, head = specs.maybe(encoder.spec, "blocks.layers"), task.how.head
     mix.check(task.layers, layers)
     if head not in heads:
@@ -108,26 +116,49 @@ def _reading(task: Task, encoder: Encoder, heads: dict, shapes: dict) -> tuple[d
             f"layers {task.layers!r} needs a head of labels or numbers, a {task.kind} has none: take 'last'"
         )
     if task.layers == "concat4":
-        *rest, width = shapes[head]
-        return heads, shapes | {head: (*rest, 4 * width)}
+        *rest, numbers = shapes[head]
+        return heads, shapes | {head: (*rest, 4 * numbers)}
     if task.layers == "mix":
         return heads | {"mix": mix.ScalarMix(layers + 1, name="mix", dtype=encoder.dtype_policy)}, shapes | {"mix": ()}
     return heads, shapes
 
 
 class TaskObjective(Objective):
-    """A task's losses as an objective."""
+    """A task's losses as an objective.
+
+    With `auxiliary_lm` a decoder learns each next token of the texts too (Radford et al., 2018, section 3.2).
+    """
 
     def __init__(self, encoder: Encoder, task: Task):
         self.model = TaskModel(encoder, task, name="label_model")
         self.model.build()
         self.kind = self.model.kind
         self.scales = {"label": 1.0}
+        if task.auxiliary_lm:
+            decoder = writes(encoder) and specs.maybe(encoder.spec, "attention.causal", False)
+            if not decoder or not self.kind.head:
+                raise InputError(
+                    f"auxiliary_lm is {task.auxiliary_lm}, for a task of labels on a decoder, such as gpt2: received "
+                    f"{type(encoder).__name__} and a task of kind {task.kind}. Leave it out"
+                )
+            self.scales["lm"] = task.auxiliary_lm
 
     def counts(self, batch):
-        return self.kind.counts(batch)
+        counts = self.kind.counts(batch)
+        return counts | {"lm": ops.sum(followed(batch))} if "lm" in self.scales else counts
 
     def losses(self, batch, training=True):
-        outputs = self.model.body(batch, training=training, queries=self.model.queries(batch))
+        body, every = self.model.body, "lm" in self.scales
+        outputs = body(batch, training=training, queries=None if every else self.model.queries(batch))
         logits = self.model.logits(outputs, batch, training=training)
-        return self.kind.losses_of(self.model, logits, batch)
+        sums = self.kind.losses_of(self.model, logits, batch)
+        if not every:
+            return sums
+        x, labels = outputs["sequence"][:, :-1], batch["token_ids"][:, 1:]
+        nats, right = token_sums(body, x, labels, followed(batch))
+        return sums | {"lm": nats, "lm/accuracy": right}
+
+
+def followed(batch: Mapping[str, Any]) -> Any:
+    """Which tokens have a real one behind them: float32 [B, S - 1]; rows that fill up a batch have one token, and so none."""
+    return ops.cast(batch["padding_mask"][:, 1:], "float32")

@@ -7,6 +7,7 @@ from keras import ops
 
 from kerasbert import registry
 from kerasbert.checkpoints.directory import built
+from kerasbert.errors import InputError
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, sharing
@@ -46,6 +47,10 @@ class TasksObjective(Objective):
 
     def __init__(self, encoder: Encoder, programs: Mapping[str, TaskObjective]):
         shared = set(names(encoder))
+        if weighed := [task for task, program in programs.items() if set(program.scales) - {"label"}]:
+            raise InputError(
+                f"auxiliary_lm is for one task by itself, received it with {', '.join(weighed)}: leave it out"
+            )
         self.programs = dict(programs)
         own = {
             task: {

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.answers.tags import OUTSIDE, TagsKind, begins_span, ends_span, has_spans, room_of, split_tag, step_of
+from kerasbert.text.tree_graph import Belongs
 from kerasbert.text.words_graph import Words, cut, decode
 
 _NONE = np.iinfo(np.int64).max
@@ -17,7 +18,8 @@ class Windows(NamedTuple):
 
     Args:
         packed: the network's inputs [R, S], and `owners`. row, place: int64 [W], for each word of all texts the window in which
-            its first token has most context, and the token there. answered: bool [W], whether the word has a token.
+            its first token has most context, and the token there, counted in the row. answered: bool [W], whether the word has
+            a token.
     """
 
     packed: dict[str, tf.Tensor]
@@ -40,7 +42,11 @@ def served(
     """
     words = tokenizer.words(texts)
     ids, starts, ends = tokenizer.tokenize(tf.strings.reduce_join(words.strings, axis=-1, separator=" "))
-    windows = _windows(tokenizer, ids, _first_tokens(words, ids, starts, ends), words, length, kind.options["stride"])
+    belongs = None
+    if tokenizer.trees is not None:
+        belongs = tokenizer.trees.belongs(decode(texts), _raw_starts(words, starts))
+    first = _first_tokens(words, ids, starts, ends)
+    windows = _windows(tokenizer, ids, first, words, length, kind.options["stride"], belongs)
     values = tf.gather_nd(run(windows.packed)[kind.output], tf.stack([windows.row, windows.place], 1))
     outside = tf.constant(len(labels), tf.int32)
     if (table := kind.table(len(labels))) is None:
@@ -79,7 +85,26 @@ def _first_tokens(words: Words, ids: tf.RaggedTensor, starts: tf.RaggedTensor, e
     return tf.math.unsorted_segment_min(tf.boolean_mask(number, belongs), tf.boolean_mask(word, belongs), count)
 
 
-def _windows(tokenizer: Any, ids: tf.RaggedTensor, first: tf.Tensor, words: Words, length: int, stride: int) -> Windows:
+def _raw_starts(words: Words, starts: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Where each token begins in its raw text, as `text.tree.starts_in` counts it."""
+    lengths = tf.cast(words.ends.flat_values - words.starts.flat_values, tf.int64)
+    begins = tf.cumsum(lengths + 1, exclusive=True)  # of words, all texts one after the other
+    shift = tf.gather(tf.concat([begins, [0]], 0), tf.gather(words.starts.row_splits, starts.value_rowids()))
+    at = tf.cast(starts.flat_values, tf.int64) + shift
+    word = tf.searchsorted(begins, at, side="right", out_type=tf.int64) - 1
+    raw = tf.cast(tf.gather(words.starts.flat_values, word), tf.int64) + at - tf.gather(begins, word)
+    return starts.with_flat_values(raw)
+
+
+def _windows(
+    tokenizer: Any,
+    ids: tf.RaggedTensor,
+    first: tf.Tensor,
+    words: Words,
+    length: int,
+    stride: int,
+    belongs: Belongs | None = None,
+) -> Windows:
     lead, room = room_of(tokenizer.single, length)
     step = step_of(room, stride)
     tokens = ids.row_lengths()
@@ -89,8 +114,8 @@ def _windows(tokenizer: Any, ids: tf.RaggedTensor, first: tf.Tensor, words: Word
     begin = (tf.range(tf.size(owners, tf.int64)) - tf.gather(before, owners)) * step
     end = tf.minimum(begin + room, tf.gather(tokens, owners))
     shift = tf.gather(ids.row_splits, owners)
-    window = tf.ragged.range(shift + begin, shift + end)
-    window = window.with_flat_values(tf.gather(ids.flat_values, window.flat_values))
+    part = tf.ragged.range(shift + begin, shift + end)
+    window = part.with_flat_values(tf.gather(ids.flat_values, part.flat_values))
 
     answered = first != _NONE
     first = tf.where(answered, first, 0)
@@ -107,9 +132,14 @@ def _windows(tokenizer: Any, ids: tf.RaggedTensor, first: tf.Tensor, words: Word
     best = tf.argmax(tf.where(held, order, -_NONE), axis=1)
     nth = tf.gather(number, best, axis=1, batch_dims=1)
     row = tf.gather(before, text) + nth
-    return Windows(
-        tokenizer.join(window)[0] | {"owners": tf.cast(owners, tf.int32)}, row, lead + first - nth * step, answered
-    )
+    place = lead + first - nth * step
+    if belongs is None:
+        packed = tokenizer.join(window)[0]
+    else:
+        own = part.with_flat_values(tf.gather(belongs.entities.flat_values, part.flat_values))
+        packed, places = tokenizer.grown([window], Belongs(own, belongs.numbers), length=length)
+        place = tf.cast(tf.gather(places.flat_values, tf.gather(places.row_splits, row) + place), tf.int64)
+    return Windows(packed | {"owners": tf.cast(owners, tf.int32)}, row, place, answered)
 
 
 def best_paths(

@@ -27,11 +27,11 @@ register_task("fill-mask", Task("fill-mask", kind="tokens"))
 register_task("glue/sst2", Task("glue/sst2", text="sentence", labels={"0": "negative", "1": "positive"}))
 
 
-def find_task(task: str | Task, **columns: str | None) -> Task:
-    """The task of that name, with other column names where given (text, text_b, label): they are of a table."""
+def find_task(task: str | Task, **fields: Any) -> Task:
+    """The task of that name, with other fields where given; other column names (text, text_b, label) are of a table."""
     known: Task = registry.task(task) if isinstance(task, str) else task
-    named = {name: value for name, value in columns.items() if value}
-    return dataclasses.replace(known, **named, **({"reader": ""} if set(named) - {"metric"} else {}))
+    named = {name: value for name, value in fields.items() if value}
+    return dataclasses.replace(known, **named, **({"reader": ""} if {"text", "text_b", "label"} & set(named) else {}))
 
 
 def split_files(data: Any, test: bool = False, task: Task | None = None) -> dict[str, Source]:

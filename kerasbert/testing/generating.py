@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from kerasbert.objectives.base import Objective
+from kerasbert import registry
+from kerasbert.layers.heads import LabelHead
+from kerasbert.layers.readout import readout
+from kerasbert.objectives.base import Objective, cross_entropy
 
 
 class NextToken(Objective):
@@ -36,6 +39,25 @@ class NextToken(Objective):
         prefix = "decoder_" if "decoder_token_ids" in batch else ""
         labels, mask = batch[f"{prefix}token_ids"], batch[f"{prefix}padding_mask"]
         return labels[:, 1:], ops.cast(mask[:, 1:], "float32")
+
+
+class RowLabel(Objective):
+    """Which of two classes a text is of, by the number of its row: it trains a family that predicts no tokens."""
+
+    scales: Mapping[str, float] = MappingProxyType({"label": 1.0})
+
+    def heads(self, encoder):
+        head = LabelHead(2, 0.2, name="label", dtype=encoder.dtype_policy)
+        return {"label": head}, {"label": (None, encoder.spec.hidden)}
+
+    def counts(self, batch):
+        return {"label": ops.sum(ops.ones_like(batch["row"], dtype="float32"))}
+
+    def losses(self, batch, training=True):
+        sequence = self.model(batch, training=training)["sequence"]
+        kind = registry.family_of(self.model.body).readout
+        logits = self.model.heads["label"](readout(sequence, batch["padding_mask"], kind), training=training)
+        return {"label": ops.sum(cross_entropy(logits, ops.mod(batch["row"], 2)))}
 
 
 def target(ids: np.ndarray, mask: np.ndarray) -> dict[str, np.ndarray]:

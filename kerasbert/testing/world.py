@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kerasbert import text
 from kerasbert.data import write_records
+from kerasbert.text.knowledge import KnowledgeGraph
 
 WORDS = "the cat dog sees runs happy sad film good bad very old new house river stone".split()
 SPEC = {
@@ -22,6 +23,17 @@ def tokenizer() -> text.WordPiece:
     letters = [*"abcdefghijklmnopqrstuvwxyz.,"]
     pieces = [*"[PAD] [UNK] [CLS] [SEP] [MASK]".split(), *WORDS, *letters, *(f"##{letter}" for letter in letters[:26])]
     return text.WordPiece(pieces)
+
+
+def knowledge() -> KnowledgeGraph:
+    """Triples of WORDS: some of a sentence's pairs of words are entities."""
+    said = [
+        ("happy cat", "sees", "good river"),
+        ("sad dog", "sees", "very bad"),
+        ("old house", "sees", "stone"),
+        ("film", "sees", "new"),
+    ]
+    return KnowledgeGraph([*said, ("very old", "sees", "the river"), ("happy cat", "runs", "house")])
 
 
 def sentences(count: int, seed: int) -> list[str]:

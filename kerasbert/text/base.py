@@ -14,6 +14,7 @@ from kerasbert.inputs import NAMES
 from kerasbert.text.added import AddedToken, Matcher, matchers, read_added
 
 PARTS = ("pad", "unk", "cls", "sep", "mask")  # what a special token is for
+KNOWLEDGE = "knowledge.bin"  # a graph beside a tokenizer's files, see `text.knowledge`
 SENTINEL = "<extra_id_{}>"  # T5's, in place of a span
 SURROGATE = re.compile("[\ud800-\udfff]")
 CACHED_CHUNKS, CACHED_LENGTH = 16_384, 48  # at most about 10 MB
@@ -101,12 +102,14 @@ class Tokenizer:
         pad_id, unk_id, cls_id, sep_id, mask_id.
         special_ids: ids that no text gives and no objective selects, in the order of PARTS, each once.
         languages: the table beside its files (`text.languages`), or None.
+        knowledge: the graph beside its files, whose branches its rows have (`text.knowledge`), or None.
     Raises:
         InputError: empty vocabulary, a special token is missing, a piece occurs twice.
     """
 
     kind = ""
     languages: dict[str, int] | None = None
+    knowledge: Any = None
 
     def __init__(
         self,
@@ -347,12 +350,15 @@ class Tokenizer:
 
         if isinstance(texts, str | bytes):
             raise InputError("the tokenizer received one text, expected a list of texts: put it into brackets")
-        rows = []
+        checked = []
         for i, text in enumerate(texts):
             parts = tuple(text) if isinstance(text, list | tuple) else (text,)
             if len(parts) > 2 or not all(isinstance(part, str | bytes) for part in parts):
                 raise InputError(f"text {i} is {text!r}, expected a text or a pair (text_a, text_b)")
-            rows.append(self.pack(*parts, length=length))
+            checked.append(parts)
+        if self.knowledge is not None:
+            return self.knowledge.arrays(self, checked, length)
+        rows = [self.pack(*parts, length=length) for parts in checked]
         shape = len(rows), max((len(ids) for ids, _ in rows), default=0) if length is None else length
         arrays = {name: np.full(shape, self.pad_id if name == "token_ids" else 0, "int32") for name in NAMES}
         for i, (ids, segments) in enumerate(rows):

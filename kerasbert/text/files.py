@@ -11,11 +11,13 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.lazy import later
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text import hf, unigram
-from kerasbert.text.base import SENTINEL, Tokenizer
+from kerasbert.text.base import KNOWLEDGE, SENTINEL, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
 from kerasbert.text.kinds import Kind
 from kerasbert.text.languages import NAME as LANGUAGES
 from kerasbert.text.languages import read_languages
+from kerasbert.text.regex import RegexWords
+from kerasbert.text.regex import read_vocabulary as read_words
 from kerasbert.text.sentencepiece import CONTROL, UNKNOWN, Model, folded, read_model
 from kerasbert.text.unigram import Unigram
 from kerasbert.text.word_bpe import END, SPECIALS, WordPairEncoding
@@ -82,7 +84,7 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
         file = tokenizer_file(InMemory(path))
         if file is None:
             raise InputError(f"no tokenizer in {', '.join(path) or 'no files'}, expected tokenizer.json or vocab.txt")
-        return _load(file, lowercase)
+        return _with_knowledge(_load(file, lowercase), file.parent)
     path = Path(path)
     file: Any = path
     if path.is_dir():
@@ -94,13 +96,23 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
     elif not path.exists():
         raise InputError(f"no tokenizer at {path}, expected a tokenizer directory, a tokenizer.json or a vocab.txt")
     try:
-        tokenizer = _load(file, lowercase)
+        tokenizer = _with_knowledge(_load(file, lowercase), file.parent)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     except RecursionError:
         raise InputError(f"{file}: json nested too deeply. Download or write it again") from None
     tokenizer.languages = read_languages(file.parent)
     return tokenizer
+
+
+def _with_knowledge(tokenizer: Tokenizer, folder: Any) -> Tokenizer:
+    """The tokenizer with the graph beside its files, where there is one."""
+    if not (folder / KNOWLEDGE).is_file():
+        return tokenizer
+    from kerasbert.text.knowledge import held  # here: a phone whose file has no graph starts without them
+    from kerasbert.text.tree import with_knowledge
+
+    return with_knowledge(tokenizer, held(folder))
 
 
 def held_tokenizer(directory: str | os.PathLike) -> Tokenizer | None:
@@ -272,6 +284,15 @@ TOKENIZERS.add(
         _pieces_and_merges,
         later("kerasbert.text.train_bpe", "train_word_bpe"),
         later("kerasbert.text.word_bpe_graph", "WordPairGraph"),
+    ),
+)
+TOKENIZERS.add(
+    "regex",
+    Kind(
+        RegexWords,
+        lambda folder: (read_words(_read_text(folder / "vocab.txt"), folder / "vocab.txt"),),
+        later("kerasbert.text.regex", "train_regex"),
+        later("kerasbert.text.regex_graph", "RegexGraph"),
     ),
 )
 TOKENIZERS.add(

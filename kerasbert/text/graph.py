@@ -13,6 +13,8 @@ from kerasbert.registry import TOKENIZERS
 from kerasbert.text import added_graph
 from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.base import Item, Tokenizer, room
+from kerasbert.text.tree import NONE
+from kerasbert.text.tree_graph import Belongs, Grown, TreeGraph
 from kerasbert.text.words_graph import Words, decode, split_words
 
 
@@ -34,6 +36,7 @@ class GraphTokenizer(tf.Module):
         self.source = tokenizer
         self._single, self._pair, self._pad = tokenizer.single, tokenizer.pair, tokenizer.pad_id
         self.cls_id, self.pad_id = tokenizer.cls_id, tokenizer.pad_id
+        self.trees = None if tokenizer.knowledge is None else TreeGraph(tokenizer.knowledge)
         self.raw = self.normal = None
         if tokenizer.added:
             raw, normal = tokenizer.matchers
@@ -114,18 +117,60 @@ class GraphTokenizer(tf.Module):
     def pack(self, text_a: Any, text_b: Any = None, length: int = 128) -> dict[str, tf.Tensor]:
         """One or two texts [B] with special tokens as token_ids, padding_mask, segment_ids [B, length] int32.
 
-        The template and the truncation are those of `Tokenizer.pack`.
+        The template and the truncation are those of `Tokenizer.pack`; of a tokenizer with a graph rows are trees (`text.tree`).
         """
         items = self._single if text_b is None else self._pair
         budget = room(items, length)
+        if self.trees is not None:
+            return self._trees([text_a] if text_b is None else [text_a, text_b], budget, length)
         ids_a = self.encode(text_a)
         if text_b is None:
             return self.join(_first(ids_a, budget), length=length)[0]
         ids_b = self.encode(text_b)
-        a, b = (tf.cast(ids.row_lengths(), tf.int32) for ids in (ids_a, ids_b))
-        kept_a = tf.maximum(budget - budget // 2, budget - b)
-        kept_b = tf.maximum(budget // 2, budget - a)
-        return self.join(_first(ids_a, kept_a), _first(ids_b, kept_b), length=length)[0]
+        return self.join(*map(_first, (ids_a, ids_b), _kept(budget, ids_a, ids_b)), length=length)[0]
+
+    def _trees(self, texts: list[tf.Tensor], budget: int, length: int) -> dict[str, tf.Tensor]:
+        assert self.trees is not None
+        ids, entities, numbers = [], [], []
+        for text in texts:
+            tokens, starts, _ = self.tokenize(text)
+            found = self.trees.belongs(decode(text), starts)
+            count = tf.add_n([tf.size(each, tf.int64) for each in numbers]) if numbers else tf.constant(0, tf.int64)
+            own = found.entities.flat_values
+            ids.append(tokens)
+            entities.append(found.entities.with_flat_values(tf.where(own == NONE, own, own + count)))
+            numbers.append(found.numbers)
+        counts = [budget] if len(ids) == 1 else _kept(budget, *ids)
+        ids, entities = (list(map(_first, of, counts)) for of in (ids, entities))
+        return self.grown(ids, Belongs(entities[0], tf.concat(numbers, 0)), entities[1:], length, width=length).packed
+
+    def grown(
+        self,
+        ids: list[tf.RaggedTensor],
+        belongs: Belongs,
+        others: Any = (),
+        length: int = 128,
+        width: int | None = None,
+    ) -> Grown:
+        """Rows of trees of one or two texts' ids [R, (tokens)], as `join` gives rows of texts.
+
+        Args:
+            belongs: of the first text, and the numbers of all entities. others: of the second, its entities.
+            length: most tokens of a row. width: of the arrays; None for that of the longest row.
+        """
+        assert self.trees is not None
+        items = self.single if len(ids) == 1 else self.pair
+        rows, trunk, segments, members = ids[0].nrows(), [], [], []
+        entities = [belongs.entities, *others]
+        for item in items:
+            number = "AB".index(item.text) if item.text else None
+            special = tf.RaggedTensor.from_tensor(tf.fill([rows, 1], tf.constant(item.id, tf.int32)))
+            trunk.append((special if number is None else ids[number]).with_row_splits_dtype(tf.int64))
+            segments.append(tf.zeros_like(trunk[-1]) + item.segment)
+            none = tf.cast(tf.zeros_like(trunk[-1]), tf.int64) + NONE
+            members.append(none if number is None else entities[number].with_row_splits_dtype(tf.int64))
+        tokens, of, own = (tf.concat(each, 1) for each in (trunk, segments, members))
+        return self.trees.grow(tokens, of, own, belongs.numbers, length, self.pad_id, width)
 
     def join(
         self, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None = None, length: int | None = None
@@ -176,6 +221,12 @@ def characters_before(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
     codes = decode(strings)
     widths = sum(tf.cast(codes.flat_values >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
     return codes, tf.concat([[0], tf.cumsum(widths)], 0)
+
+
+def _kept(budget: int, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """`base.kept_tokens`, [B] each, but for texts that are shorter."""
+    a, b = (tf.cast(ids.row_lengths(), tf.int32) for ids in (ids_a, ids_b))
+    return tf.maximum(budget - budget // 2, budget - b), tf.maximum(budget // 2, budget - a)
 
 
 def _first(tokens: tf.RaggedTensor, counts: Any) -> tf.RaggedTensor:

@@ -77,7 +77,9 @@ def count_words(text: Iterable[str | bytes], normalizer: Normalizer) -> Counter[
     return words
 
 
-def train(kind: str, text: Iterable[str | bytes], size: int, *, lowercase: bool | None = None) -> Tokenizer:
+def train(
+    kind: str, text: Iterable[str | bytes], size: int, *, lowercase: bool | None = None, layout: str | None = None
+) -> Tokenizer:
     """A tokenizer of a kind.
 
     Args:
@@ -86,13 +88,17 @@ def train(kind: str, text: Iterable[str | bytes], size: int, *, lowercase: bool 
         size: int, the largest vocabulary.
         lowercase: bool, drop case and accents. None: as BERT for wordpiece, and not for unigram: vowel signs are marks
             too, and Hindi loses them. bpe keeps every byte.
+        layout: of unigram, see `train_unigram`; None for the usual one.
     Raises:
         InputError: no such kind, and what the kind's own function raises.
     """
     learn = TOKENIZERS.find(kind).learn
     if learn is None:
         raise InputError(f"a tokenizer of kind {kind!r} cannot be learned here: give a directory that holds one")
-    return learn(text, size, **({} if lowercase is None else {"lowercase": lowercase}))
+    if layout is not None and kind != "unigram":
+        raise InputError(f"layout {layout!r} is of unigram, received kind {kind!r}: leave it out (--layout)")
+    given = {"lowercase": lowercase, "layout": layout}
+    return learn(text, size, **{name: value for name, value in given.items() if value is not None})
 
 
 def lines_of(text: Iterable[str | bytes]) -> Iterator[str]:

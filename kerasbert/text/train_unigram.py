@@ -3,20 +3,23 @@
 import io
 from collections.abc import Iterable, Iterator
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, unknown
 from kerasbert.text.sentencepiece import folded, preprocessed, read_model
 from kerasbert.text.train import lines_of
-from kerasbert.text.unigram import ALBERT, Unigram
+from kerasbert.text.unigram import ALBERT, XLNET, Unigram
 
 COVERAGE = 0.9995  # of the characters; a rarer one is <unk>
 THREADS = 4  # sums of floats depend on their number: the same everywhere
 LINES = 2_000_000  # read at most, chosen at random (with sentencepiece's fixed seed)
 BYTES = 4192  # of a line: sentencepiece drops longer ones without a word
+LAYOUTS = {"albert": ALBERT, "xlnet": XLNET}
 RESERVED = "\u2585"  # its sign for what it does not know: it drops lines that hold it
 
 
-def train_unigram(text: Iterable[str | bytes], size: int, *, lowercase: bool = False) -> Unigram:
-    """A unigram tokenizer of at most `size` pieces with ALBERT's special tokens and preprocessing.
+def train_unigram(
+    text: Iterable[str | bytes], size: int, *, lowercase: bool = False, layout: str = "albert"
+) -> Unigram:
+    """A unigram tokenizer of at most `size` pieces with ALBERT's preprocessing.
 
     No line is dropped: what is longer than sentencepiece reads is cut at white space.
 
@@ -24,6 +27,7 @@ def train_unigram(text: Iterable[str | bytes], size: int, *, lowercase: bool = F
         text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
         size: int, the largest vocabulary.
         lowercase: bool, lower-case and drop accents, as ALBERT's released models do; False keeps both.
+        layout: special tokens and where they stand: "albert" ([CLS] text [SEP]) or "xlnet" (text <sep> <cls>).
     Raises:
         InputError: bytes that are not UTF-8, no words in the text, a size too small for the text's characters, no sentencepiece.
     """
@@ -31,7 +35,9 @@ def train_unigram(text: Iterable[str | bytes], size: int, *, lowercase: bool = F
         import sentencepiece
     except ImportError:
         raise InputError("learning a unigram vocabulary needs sentencepiece: pip install sentencepiece") from None
-    specials = ALBERT.specials
+    if layout not in LAYOUTS:
+        raise unknown("layout", layout, LAYOUTS, ", ".join(LAYOUTS))
+    specials, template = LAYOUTS[layout]
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -56,7 +62,8 @@ def train_unigram(text: Iterable[str | bytes], size: int, *, lowercase: bool = F
     except (RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())[-200:]
         raise InputError(f"sentencepiece learns no vocabulary of {size} pieces from this text: {reason}") from None
-    return Unigram(folded(read_model(model.getvalue()), lowercase, lowercase))
+    learned = folded(read_model(model.getvalue()), lowercase, lowercase)
+    return Unigram(learned, specials=specials, template=template)
 
 
 def _lines(text: Iterable[str | bytes], lowercase: bool) -> Iterator[str]:

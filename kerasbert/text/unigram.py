@@ -8,12 +8,12 @@ a text with another word is segmented as a whole, with sentencepiece's own round
 import functools
 import os
 import re
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kerasbert.errors import InputError
+from kerasbert.text import viterbi
 from kerasbert.text.added import AddedToken, special
 from kerasbert.text.base import Cache, Inseparable, Tokenizer
 from kerasbert.text.sentencepiece import (
@@ -27,10 +27,10 @@ from kerasbert.text.sentencepiece import (
     read_model,
     write_model,
 )
+from kerasbert.text.viterbi import float32
 
 SPACE = "\u2581"
 UNKNOWN_PENALTY = 10.0
-FLOAT = struct.Struct("f")
 
 
 class Layout(NamedTuple):
@@ -135,7 +135,7 @@ class Unigram(Tokenizer):
         normal = [score for score, kind in zip(model.scores, model.types) if kind == NORMAL]
         lowest, highest = (min(normal), max(normal)) if normal else (0.0, 0.0)
         self._unknown_score = float32(lowest - UNKNOWN_PENALTY)
-        self._scores: dict[str, tuple[int, float]] = {}  # piece -> (id, score)
+        self._scores: dict[str, float] = {}
         self._longest: dict[str, int] = {}  # first character -> characters of the longest piece
         self._user: dict[str, list[str]] = {}  # first character -> user-defined pieces, longest first
         self._byte_ids: dict[int, int] = {}
@@ -146,7 +146,7 @@ class Unigram(Tokenizer):
             elif kind == BYTE:
                 self._byte_ids[int(piece[3:5], 16)] = i
             if kind in (NORMAL, USER_DEFINED):
-                self._scores[piece] = i, score
+                self._scores[piece] = score
                 self._longest[piece[0]] = max(len(piece), self._longest.get(piece[0], 0))
         for pieces in self._user.values():
             pieces.sort(key=len, reverse=True)
@@ -194,21 +194,49 @@ class Unigram(Tokenizer):
             chunks, total = self._chunks, 0.0
             ids: list[int] = []
             for chunk in text.split(" "):
-                chunk_ids, score, limit = chunks[chunk]
-                total += score
-                if total < limit:
+                found = chunks[chunk]
+                total += found[1]
+                if total < found[2]:
                     raise Inseparable
-                ids += chunk_ids
+                ids += found[0]
             return ids
         except Inseparable:
             return self._segment(self.normalize(text).text)[0]
 
     def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
         """Ids, starts and ends of a text without added tokens."""
-        return self._in_places(self.normalize(text))
+        try:
+            return self._in_chunks(text)
+        except Inseparable:
+            return self._in_places(self.normalize(text))
+
+    def _in_chunks(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """`_in_places` from what is known of the text's chunks."""
+        chunks, total = self._chunks, 0.0
+        ids: list[int] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        at, blank = 0, -1  # where the blank stands that the next word's U+2581 is of; -1 before the first word
+        for chunk in text.split(" "):
+            chunk_ids, score, limit, begins, stops, end = chunks[chunk]
+            total += score
+            if total < limit:
+                raise Inseparable
+            if chunk_ids:
+                first = len(starts)
+                ids += chunk_ids
+                starts += [at + begin for begin in begins]
+                ends += [at + stop for stop in stops]
+                if blank >= 0:
+                    starts[first] = blank
+                blank = at + end
+            elif blank < 0 and end < len(chunk):
+                blank = at + end  # characters that normalisation drops: the text begins here
+            at += len(chunk) + 1
+        return ids, starts, ends
 
     def _in_places(self, normalized: Normalized) -> tuple[list[int], list[int], list[int]]:
-        ids, begins, stops, _, _ = self._segment(normalized.text)
+        ids, begins, stops = self._segment(normalized.text)
         places = [*normalized.sources, normalized.end]
         return ids, [places[begin] for begin in begins], [places[stop] for stop in stops]
 
@@ -225,20 +253,33 @@ class Unigram(Tokenizer):
         """`tokenize_plain` of a text by the character map."""
         return self._in_places(self.normalize(form, [(1, character) for character in form]))
 
-    def _tokenize_chunk(self, chunk: str) -> tuple[tuple[int, ...], float, float]:
-        """Ids of a chunk between blanks, the score of its path, and how low the text's score may be for them to hold."""
+    def _tokenize_chunk(self, chunk: str) -> tuple:
+        """A chunk between blanks.
+
+        Returns:
+            ids, the score of its path, how low the text's score may be for them to hold, where each piece begins and ends in
+            the chunk, and where what was read of it ends.
+        """
         if not self._separable:
             raise Inseparable
         if self._plain.fullmatch(chunk):
-            words = SPACE + chunk if chunk else ""
+            normalized = Normalized(SPACE + chunk if chunk else "", [0, *range(len(chunk))], len(chunk))
         else:
             node, _ = self._charsmap.step(self._charsmap.root, " ")
             if SPACE in chunk or self._charsmap.step(node, chunk[0])[0] >= 0 or self._open(chunk):
                 raise Inseparable  # U+2581 is no blank to be dropped, and a rule may take in the blank
-            words = self.normalize(chunk).text
-        ids, _, _, score, gap = self._segment(words)
+            parts = list(self._parts(chunk))
+            if any("  " in part or SPACE in part for _, part in parts):
+                raise Inseparable  # at the end of a chunk they would be dropped, and inside of a text they stay
+            normalized = self.normalize(chunk, parts)
+        words = normalized.text
+        path, score, gap = viterbi.best(words, self._scores, self._longest, self._unknown_score)
+        ids, begins, stops = self._surface(self._path(path, words), words)
+        places = [*normalized.sources, normalized.end]
         # each of at most n + 1 additions on both paths is off by at most 2^-24 of the sum; four times as much to be safe
-        return tuple(ids), score, -gap * 2.0**21 / (len(words) + 1)
+        limit = -gap * 2.0**21 / (len(words) + 1)
+        starts, ends = (tuple([places[place] for place in some]) for some in (begins, stops))
+        return tuple(ids), score, limit, starts, ends, normalized.end
 
     @functools.cached_property
     def _plain(self) -> re.Pattern:
@@ -306,50 +347,17 @@ class Unigram(Tokenizer):
             joined = kept
         return Normalized(joined, sources, at)
 
-    def _segment(self, text: str) -> tuple[list[int], list[int], list[int], float, float]:
-        """The best path through a normalised text.
+    def _segment(self, text: str) -> tuple[list[int], list[int], list[int]]:
+        """Ids of a normalised text, and where each begins and ends in it."""
+        begins = viterbi.as_sentencepiece(text, self._scores, self._longest, self._unknown_score)
+        return self._surface(self._path(begins, text), text)
 
-        Candidates are compared before they are rounded, kept ones are rounded: so does sentencepiece 0.1 (and with it
-        tensorflow-text); 0.2 rounds first, which decides differently between some paths of equal score.
-
-        Returns:
-            ids, where each begins and ends in the normalised text, the path's score, and the smallest distance by which
-            a node on the path beat another way to its place.
-        """
-        length, scores, longest, pack, unpack = len(text), self._scores, self._longest, FLOAT.pack, FLOAT.unpack
-        best: list[Any] = [0.0] + [None] * length
-        begins, ids, gaps = [0] * (length + 1), [self.unk_id] * (length + 1), [1e30] * (length + 1)
-        for begin in range(length):
-            here = best[begin]
-            single = False
-            for end in range(begin + 1, min(length, begin + longest.get(text[begin], 0)) + 1):
-                known = scores.get(text[begin:end])
-                if known is None:
-                    continue
-                single = single or end == begin + 1
-                candidate = known[1] + here
-                if best[end] is None:
-                    best[end], begins[end], ids[end] = unpack(pack(candidate))[0], begin, known[0]
-                elif candidate > best[end]:
-                    gaps[end] = candidate - best[end]
-                    best[end], begins[end], ids[end] = unpack(pack(candidate))[0], begin, known[0]
-                else:
-                    gaps[end] = min(gaps[end], best[end] - candidate)
-            if not single:
-                end = begin + 1
-                candidate = self._unknown_score + here
-                if best[end] is None or candidate > best[end]:
-                    gaps[end] = 1e30 if best[end] is None else candidate - best[end]
-                    best[end], begins[end], ids[end] = unpack(pack(candidate))[0], begin, self.unk_id
-                else:
-                    gaps[end] = min(gaps[end], best[end] - candidate)
-        path = []
-        end, gap = length, 1e30
-        while end > 0:
-            path.append((ids[end], begins[end], end))
-            gap = min(gap, gaps[end])
-            end = begins[end]
-        return *self._surface(path[::-1], text), best[length], gap
+    def _path(self, begins: list[int], text: str) -> list[tuple[int, int, int]]:
+        """(id, begin, end) of the pieces on a path."""
+        return [
+            (self._ids[piece] if (piece := text[begin:end]) in self._scores else self.unk_id, begin, end)
+            for begin, end in viterbi.places(begins)
+        ]
 
     def _surface(self, path: list[tuple[int, int, int]], text: str) -> tuple[list[int], list[int], list[int]]:
         """Runs of unknown pieces are one, or go up in bytes (all but the last are empty)."""
@@ -389,8 +397,3 @@ class Unigram(Tokenizer):
     def decode(self, ids: Iterable[int]) -> str:
         """Text of ids; special tokens but `unk` and `mask` left out."""
         return self.joined(ids).decode("utf-8", "replace").removeprefix(" ")
-
-
-def float32(value: float) -> float:
-    """The nearest float32."""
-    return FLOAT.unpack(FLOAT.pack(value))[0]

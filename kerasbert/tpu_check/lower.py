@@ -136,7 +136,8 @@ class Step:
 
     def estimate(self, batch: int) -> float:
         """Bytes that a step on `batch` rows needs, by arithmetic (`preflight.estimate_hbm`)."""
-        model, half, rows = self.program.model, self.precision != "float32", batch // self.accumulate
+        model, half = self.program.model, self.precision != "float32"
+        rows = batch // self.accumulate * self.program.sequences(self.program.settings)
         predicted = self.program.predictions(self.program.settings, self.length) / self.length
         about = {"half": half, "predictions": predicted, "kept": self.kept}
         found = estimate_hbm(model.spec, model.count_params(), rows, self.length, **about)
@@ -154,7 +155,9 @@ class Step:
         if self.feature:
             features[self.feature] = rows["row"]
         made = tf.function(self.program.prepare, autograph=False).get_concrete_function(features).structured_outputs
-        return {name: tf.TensorSpec(value.shape, value.dtype, name=name) for name, value in made.items()}
+        # of one row TensorFlow does not know that it stays one
+        shapes = {name: [value.shape[0] or batch, *value.shape[1:]] for name, value in made.items()}
+        return {name: tf.TensorSpec(shapes[name], value.dtype, name=name) for name, value in made.items()}
 
     def lower(self, batch: int) -> Lowered:
         """The step on a replica's `batch` rows.

@@ -236,6 +236,12 @@ class FinetuneConfig(LabelledConfig):
     text_b_column: str | None = option(None, "column of the text b in your files", metavar="NAME")
     label_column: str | None = option(None, "column of the label in your files", metavar="NAME")
     language: str | None = option(None, "of the texts, for a model that reads it (XLM)", metavar="NAME")
+    graph: str | os.PathLike | None = option(
+        None,
+        "triples for K-BERT, subject, predicate, object with tabs between: of a BERT or K-BERT as RUN; it travels with the model",
+        metavar="FILE",
+        python="`.spo`; or a `text.knowledge.KnowledgeGraph`. Without it a K-BERT keeps the graph that its directory holds",
+    )
     prefix: str | None = option(
         None,
         "in front of every source, of a task that writes: 'translate English to German: '",
@@ -246,6 +252,9 @@ class FinetuneConfig(LabelledConfig):
         "what the head reads: the last layer, embeddings, sum4 or concat4 of the last four, or a learnt mix of all",
         metavar="NAME",
         python="One of `layers.mix.LAYERS`; with freeze=['encoder'] the model lends features alone",
+    )
+    auxiliary_lm: float | None = option(
+        None, "learn the next token of the texts too, with this weight: GPT's 0.5", least=0, metavar="WEIGHT"
     )
 
     def __post_init__(self):

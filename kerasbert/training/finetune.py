@@ -14,11 +14,10 @@ from kerasbert import checkpoints, registry, report
 from kerasbert import spec as specs
 from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.adapters import merged_directory
-from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.inputs import numbers
 from kerasbert.layers.encoder import Encoder
-from kerasbert.layers.naming import names, values
+from kerasbert.layers.naming import values
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
@@ -27,14 +26,15 @@ from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task, find_task
 from kerasbert.tasks.token_cache import TokenCache
-from kerasbert.training import freezing, results
+from kerasbert.text import knowledge
+from kerasbert.training import freezing, results, start
 from kerasbert.training.best import BestWeights
 from kerasbert.training.config import FinetuneConfig, LabelledConfig
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.job import Job, check_local, on_one_machine, run
 from kerasbert.training.options import configured
-from kerasbert.training.runs import run_in
+from kerasbert.training.runs import TOKEN_LENGTHS, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.step import distribute
 from kerasbert.training.strategy import strategy as find_strategy
@@ -76,19 +76,20 @@ class FineTuning(Job):
     def __init__(self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig):
         check_local("finetune", config.out)
         self.config, self.cache = config, token_cache(config)
-        columns = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
-        task = find_task(task, **columns, metric=registry.metric_name(config.metric)).called_with(
-            language=config.language
-        )
+        fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
+        fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm}
+        task = find_task(task, **fields, metric=registry.metric_name(config.metric))
         self.changes, options = parted(config.changes)
         options |= {} if config.prefix is None else {"prefix": config.prefix}
         self.changes |= {"lora.rank": config.lora} if config.lora else {}
         self.changes |= {"adapters.width": config.adapters} if config.adapters else {}
-        task = dataclasses.replace(task.optioned(options), layers=config.layers or task.layers)
+        task = task.called_with(language=config.language).optioned(options)
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
         self.before, family = held_task(self.source, task.how)
+        self.graph = None if config.graph is None else knowledge.graph_of(config.graph)
+        family = family if self.graph is None else registry.with_tree(family)
         task = task.how.of_family(task.how.started(task, self.before), family)
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)
@@ -121,21 +122,28 @@ class FineTuning(Job):
     def load(self) -> None:
         """The encoder to begin from."""
         config, old = self.config, self.old
-        self.encoder, self.name, self.digest = _encoder(self.source, self.changes, config)
+        self.encoder, self.name, self.digest = start.encoder(self.source, self.changes, config)
+        asked = registry.family_of(self.encoder).settings_for(self.encoder.spec, self.task.how.answers)
+        if asked != self.encoder.spec:
+            self.encoder = start.changed(self.encoder, specs.differing(asked, self.encoder.spec), self.name, config)
         begun_with = "new" if old is None else old["settings"].get("pooler")
         self.new_pooler = (
             not config.keep_head
             and self.task.how.pooler
-            and _lacks_pooler(self.encoder, self.name)
+            and start.lacks_pooler(self.encoder, self.name)
             and begun_with == "new"
         )
         if self.new_pooler:
-            self.encoder = _changed(self.encoder, {"pooler": True}, self.name, config)
+            self.encoder = start.changed(self.encoder, {"pooler": True}, self.name, config)
+        if self.graph is not None:
+            self.encoder, self.name = start.with_graph(self.encoder, self.graph, self.name, config)
 
     def encode(self) -> int:
         """Make rows of the texts; returns the updates of an epoch."""
         config, old = self.config, self.old
         self.longest = _longest(self.encoder, config.length, old, self.task.length if config.keep_head else None)
+        if self.graph is not None:
+            self.encoder.tokenizer.knowledge.check(self.longest, where=str(config.graph))
         declared = (*predict.declared(self.encoder, self.task.how), *self.task.how.targets_read)
         settings = numbers(declared, self.encoder.tokenizer, self.task.settings)
         reads: dict[str, Any] = {"kind": self.task.how, "declared": declared, "settings": settings}
@@ -176,10 +184,12 @@ class FineTuning(Job):
             "changes": self.changes,
         }
         about |= {"pooler": "new"} if self.new_pooler else {}
+        about |= {} if self.graph is None else {"graph": self.graph.digest}
         return about | ({"keep_head": True} if config.keep_head else {})
 
     def rows(self):
-        return {"data": self.split.sources, "held_out": self.split.held_out}
+        told = {TOKEN_LENGTHS: self.train.length_quantiles()}
+        return {"data": self.split.sources, "held_out": self.split.held_out, **told}
 
     def model(self):
         about = {"name": self.name, "tokenizer": self.encoder.tokenizer, "labels": [*self.task.labels.values()]}
@@ -191,6 +201,7 @@ class FineTuning(Job):
         lines = [*self.split.lines, *self.train.told("train: ", self.longest), *self.dev.told("dev: ", self.longest)]
         new = "the model has no pooler (a masked LM has none): a new one starts at random, as in transformers"
         lines = [new, *lines] if self.new_pooler else lines
+        lines = lines if self.graph is None else [*lines, *self.graph.told()]
         if self.before and not self.config.keep_head:
             name = self.before.get("name", self.before.get("kind"))
             lines = [f"starts from the encoder of {self.source}; its head, of {name}, is left out", *lines]
@@ -255,74 +266,6 @@ def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str,
     of_task = {name: value for name, value in (changes or {}).items() if name.startswith(TASK)}
     others = {name: value for name, value in (changes or {}).items() if name not in of_task}
     return others, {name.removeprefix(TASK): value for name, value in of_task.items()}
-
-
-def _encoder(model: Any, changes: Mapping[str, Any], config: FinetuneConfig) -> tuple[Any, str, str]:
-    """The encoder to train, its name, and the hash of the weights that it starts from."""
-    adapted = {path: value for path, value in changes.items() if path.startswith(("lora.", "adapters."))}
-    changes = {path: value for path, value in changes.items() if path not in adapted}
-    if set(changes) - {"dropout", "attention.dropout"}:
-        raise InputError(
-            f"cannot change {', '.join(changes)} of trained weights: dropout may change, lora.* and adapters.* may be added"
-        )
-    encoder, name, digest = _held(model, changes, config.precision)
-    if not adapted:
-        return encoder, name, digest
-    specs.derive(encoder.spec, adapted)  # refuses a path of a family that has no such thing
-    if encoder.spec != encoder.spec.base:
-        raise InputError(
-            f"{name} is adapted already ({_adaptation(encoder.spec)}): leave {', '.join(adapted)} out to train that further, "
-            "or start from its base, or from kb.merged of it"
-        )
-    return _changed(encoder, adapted, name, config), name, digest
-
-
-def _adaptation(spec: Any) -> str:
-    return f"lora.rank {spec.lora.rank}, adapters.width {spec.adapters.width}"
-
-
-def _held(model: Any, changes: Mapping[str, Any], policy: str) -> tuple[Any, str, str]:
-    """The encoder of a directory, or of a model itself."""
-    if not isinstance(model, str | os.PathLike):
-        encoder = getattr(model, "encoder", model)
-        if changes or policy != "float32":
-            raise InputError(
-                "changes and precision apply to a model directory: save the encoder, or build it with them"
-            )
-        return encoder, encoder.model_name or registry.family_of(encoder).name, results.digest_of(encoder)
-    info = checkpoints.read_model_json(model)
-    with precision(policy):
-        encoder = registry.family(info.family).encoder(specs.derive(info.spec, changes))
-        encoder.build()
-        encoder.model_name = info.name
-    checkpoints.load_weights(model, encoder)
-    from kerasbert import text
-
-    if (tokenizer := text.held_tokenizer(model)) is not None:
-        encoder.tokenizer = tokenizer
-    return encoder, info.name, results.digest(model)
-
-
-def _lacks_pooler(encoder: Encoder, name: str) -> bool:
-    """Whether the family has a pooler and this encoder, a masked LM's, has none."""
-    had = registry.family(name.partition("/")[0]).spec
-    return specs.maybe(had, "pooler", False) and not specs.maybe(encoder.spec, "pooler")
-
-
-def _changed(encoder: Encoder, changes: Mapping[str, Any], name: str, config: FinetuneConfig) -> Any:
-    """The same encoder with parts that start as new: an adaptation, or a pooler.
-
-    Others' classifiers have a pooler, without it none is exported.
-    """
-    keras.utils.set_random_seed(config.seed)
-    with precision(config.precision):
-        changed = built(registry.family(name.partition("/")[0]), specs.derive(encoder.spec, changes), name)
-    had = names(encoder)
-    for weight, variable in names(changed).items():
-        if weight in had:
-            variable.assign(had[weight])
-    changed.tokenizer, changed.labels = encoder.tokenizer, encoder.labels
-    return changed
 
 
 def _longest(encoder: Encoder, length: int | None, old: Mapping[str, Any] | None, before: int | None) -> int:

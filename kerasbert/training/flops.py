@@ -2,8 +2,8 @@
 
 Assumptions: products of matrices only (2 per multiply-add), backward = 2 x forward (for frozen matrices too), useful tokens
 (no padding), nothing for recomputation, LoRA and adapters (under 3%); attention sees the mean length of a sequence (PaLM,
-Chowdhery et al., 2022, appendix B). For BERT-base, 32 x 128 without padding, that is 2.24e12; XLA's cost analysis of the
-compiled step counts 2.31e12.
+Chowdhery et al., 2022, appendix B), or what `Spec.seen` says of it. For BERT-base, 32 x 128 without padding, that is 2.24e12;
+XLA's cost analysis of the compiled step counts 2.31e12.
 """
 
 import os
@@ -45,7 +45,8 @@ def update_flops(spec: Spec, tokens: float, sequences: float, predictions: float
     per_token = 2 * width * hidden if width != hidden else 0
     for layer in range(spec.blocks.layers):
         attention = spec.per_layer(spec.attention.heads, layer) * spec.head_size
-        per_token += 2 * 4 * hidden * attention + 2 * 2 * attention * tokens / sequences
+        per_token += 2 * spec.attention_maps(layer) * hidden * attention
+        per_token += 2 * 2 * attention * spec.seen(layer, tokens / sequences)
         per_token += 2 * 2 * hidden * spec.per_layer(spec.feedforward.width, layer)
     head = 2 * hidden * width + 2 * width * spec.embeddings.vocabulary
     pooler = 2 * hidden * hidden if spec.pooler else 0

@@ -106,12 +106,16 @@ def region_warning(name: str, location: str | None, zone: str | None) -> str | N
 def kept_numbers(spec: Spec, rows: int, length: int, predictions: float) -> float:
     """Numbers that the backward pass of blocks and a token head keeps: 7 H + F + N S a token and layer, and the logits.
 
+    In the place of S stands what a token sees of a row (`Spec.seen`).
+
     Args:
         rows, length: int, B and S of a micro-batch on the chip.
         predictions: float, predicted positions per token.
     """
     width = sum(
-        7 * spec.hidden + spec.per_layer(spec.feedforward.width, i) + spec.per_layer(spec.attention.heads, i) * length
+        7 * spec.hidden
+        + spec.per_layer(spec.feedforward.width, i)
+        + spec.per_layer(spec.attention.heads, i) * spec.seen(i, length)
         for i in range(spec.blocks.layers)
     )
     return rows * length * (width + predictions * spec.embeddings.vocabulary)

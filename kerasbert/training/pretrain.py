@@ -111,7 +111,8 @@ class Pretraining(Job):
         self.program = program = self.source.program(self.first, self.tokenizer, self.settings, config)
         for phase, held in zip(self.phases, self.records):
             rows = phase.batch // (self.devices.num_replicas_in_sync * phase.accumulate)
-            size = program.model.count_params(), rows, held.length
+            sequences = program.sequences(phase.settings(self.settings))
+            size = program.model.count_params(), rows * sequences, held.length // sequences
             predicted = program.predictions(phase.settings(self.settings), held.length) / held.length
             half, kept = config.precision != "float32", kept_by(self.source.family)
             warn_of_memory(self.place, spec, *size, half, predicted, kept)
@@ -127,7 +128,7 @@ class Pretraining(Job):
         if base is not None:
             about = f"loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}"
             lines.append(f"unigram baseline of the {self.program.targets}: {about}")
-        return lines
+        return lines + self.program.remarks(self.first.length)
 
     def feed(self, program, run):
         parts = zip(self.phases, self.records)
@@ -228,8 +229,9 @@ def _flops(source: "_Source", phase: Phase, records: Records, settings: Any) -> 
     mean = records.tokens / records.examples
     predicted = phase.batch * source.objective.predictions(settings, records.length, mean)
     networks = source.objective.networks(source.spec, predicted)
+    rows = phase.batch * source.objective.sequences(settings)
     read = source.objective.lengths(settings, records.length)[0] / records.length
-    size = phase.batch * mean * read, phase.batch
+    size = rows * mean * read, rows
     return sum(flops.family_flops(source.family, spec, *size, count) for spec, count in networks)
 
 

@@ -41,6 +41,7 @@ class Prepare:
         vocabulary: int.
         cased: bool; None is the kind's default.
         sentinels: int, of the learned vocabulary (T5).
+        layout: str, of the learned vocabulary (xlnet).
         encoding, packing, seed, shards, dupe_factor, words, entities, sentence_borders, allow_loss: see `kerasbert data`.
     """
 
@@ -52,6 +53,7 @@ class Prepare:
     vocabulary: int = 30000
     cased: bool | None = None
     sentinels: int = 0
+    layout: str | None = None
     encoding: str | None = None
     allow_loss: bool = False
     packing: str = "pairs"

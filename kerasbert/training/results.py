@@ -14,6 +14,7 @@ from kerasbert.layers.naming import values
 from kerasbert.spec import Spec
 from kerasbert.storage import files, folders
 from kerasbert.storage.remote import is_remote
+from kerasbert.text import knowledge
 from kerasbert.text.base import Tokenizer
 from kerasbert.training.runs import Run, say
 
@@ -62,7 +63,7 @@ def begin(run: Run, spec: Spec, name: str, tokenizer: Tokenizer, **parts: Any) -
     if is_remote(run.directory) or (directory / "model.json").exists():
         return
     if tokenizer is not None:
-        tokenizer.save(directory / "tokenizer")
+        knowledge.save(tokenizer, directory / "tokenizer")
     files.write_json(directory / "model.json", checkpoints.describe(spec, name, **parts))
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ from kerasbert.storage.remote import is_remote
 from kerasbert.training.schedules import make_schedule
 
 FORMAT = 1
+TOKEN_LENGTHS = (
+    "token_lengths"  # how long the rows of a fine-tuning are, which the lengths of a file for phones are chosen by
+)
 
 
 @dataclasses.dataclass
@@ -143,6 +146,7 @@ def open_run(
     *,
     data: Mapping[str, Any] | None = None,
     held_out: str | None = None,
+    token_lengths: Sequence[int] | None = None,
     overwrite: bool = False,
     strategy: str | None = None,
     quiet: bool = False,
@@ -156,6 +160,7 @@ def open_run(
         settings: json, everything that the result depends on, with `steps`.
         data: split -> file, where they lie, for `data_of`, or rows in memory; their hashes are among the settings.
         held_out: numbers of the rows that are held out of the training rows, one text; None with dev rows of their own.
+        token_lengths: how many tokens the training rows have, from the least to the most (`Encoded.length_quantiles`).
         overwrite: start afresh in the place of an older run.
         strategy: where it trains, for run.json; going on elsewhere is no difference, and said unless quiet.
         quiet: bool.
@@ -173,6 +178,7 @@ def open_run(
         paths = {split: path for split, path in data.items() if isinstance(path, str | os.PathLike)}
         description["data"] = {split: os.path.abspath(path) for split, path in paths.items()}
         description["held_out"] = held_out
+        description |= {TOKEN_LENGTHS: list(token_lengths)} if token_lengths else {}
     try:
         old = _read(directory)
         if old is not None and overwrite:
@@ -251,7 +257,7 @@ def rows_of(directory: str | os.PathLike) -> dict[str, Any] | None:
     if not described or "data" not in described:
         return None
     settings = {name: described["settings"].get(name) for name in ("steps", "data", "seed")}
-    kept = {name: described[name] for name in ("format", "data", "held_out") if name in described}
+    kept = {name: described[name] for name in ("format", "data", "held_out", TOKEN_LENGTHS) if name in described}
     return kept | {"kind": "rewritten", "settings": settings}
 
 

@@ -125,7 +125,7 @@ class SeveralTasks(Job):
     def description(self):
         about: dict[str, Any] = self.first.description()
         shared = {name: about[name] for name in ("model", "init", "length", "patience")}
-        shared |= {"pooler": "new"} if self.first.new_pooler else {}
+        shared |= {name: about[name] for name in ("pooler", "graph") if name in about}
         shared["changes"] = {**about["changes"], **self.own}
         tasks = {name: part.told() for name, part in self.parts.items()}
         mixture = {"mixture": self.config.mixture} if self.config.mixture else {}

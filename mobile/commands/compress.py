@@ -69,6 +69,7 @@ def add(declare: Declare) -> None:
         metavar="POINTS",
         help="of the metric on --data; what costs most stays float",
     )
+    part.add_argument("--golden", metavar="FILE", help="write texts with their ids, outputs and answers, for `verify`")
     part.add_argument("--overwrite", action="store_true", help="replace FILE")
     plan = part.add_argument_group(
         "a plan: stages before it, trained on --data (by default what RUN was fine-tuned on)"
@@ -129,14 +130,15 @@ def _compress(options: argparse.Namespace) -> None:
 
         texts = Path(options.texts) if options.texts else None
         settings = {"texts": texts, "data": options.data, "overwrite": options.overwrite}
-        settings["task"] = options.task
+        settings |= {"task": options.task, "golden": options.golden}
         report = compress(options.run, out=options.out, **stages[-1][1], **settings)
     if options.json:
         print(json.dumps(report))
         return
     lengths = f"any length up to {max(report['lengths'])}"
     if not report["any_length"]:
-        lengths = f"lengths {', '.join(map(str, report['lengths']))}"
+        chosen = f" (chosen for {report['lengths_from']})" if report["lengths_from"] else ""
+        lengths = f"lengths {', '.join(map(str, report['lengths']))}{chosen}"
     print(f"{report['out']}: {report['bytes'] / 1e6:.2f} MB, {report['quantize']}, for {report['target']}, {lengths}")
     print(
         f"against the Keras model, {report['texts']} texts ({report['texts_from']}): agreement {report['agreement']:.4f}, "
@@ -149,6 +151,8 @@ def _compress(options: argparse.Namespace) -> None:
     for name, values in report.get("metrics", {}).items():
         for who, value in values.items():
             print(f"{name} of {who}: {value:.4f}")
+    if "golden" in report:
+        print(f"{report['golden']}: {report['golden_texts']} texts for kerasbert-mobile verify")
     quantize.show(report)
     if "ledger" in report:
         from kerasbert.mobile.pipeline import ledger
@@ -160,6 +164,8 @@ def _compress(options: argparse.Namespace) -> None:
 def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     if options.texts:
         raise InputError("--texts does not go with a plan: its file is compared on the dev rows of --data")
+    if options.golden:
+        raise InputError("--golden does not go with a plan: compress its last model directory alone, with --golden")
     if options.task:
         raise InputError("--task does not go with a plan: its stages are of fine-tuned models")
     from kerasbert.mobile.pipeline.plan import Plan, read_plan, run_plan

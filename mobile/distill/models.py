@@ -103,6 +103,11 @@ def find_student(
         family, name = found.name, str(student)
         spec = specs.derive(spec, {"embeddings.vocabulary": teacher.spec.embeddings.vocabulary} | changes)
     registry.family(family).needs_blocks("it cannot imitate a teacher's layers")
+    if registry.family(family).reads_tree != registry.family(teacher.family).reads_tree:
+        raise InputError(
+            f"one of the student {family} and the teacher {teacher.family} reads sentence trees: take a student of the teacher's "
+            "family"
+        )
     if spec.embeddings.vocabulary < tokenizer.size:
         raise InputError(
             f"the student has {spec.embeddings.vocabulary} token embeddings, the teacher's tokenizer {tokenizer.size} "
@@ -117,10 +122,7 @@ def find_student(
 def fewer(spec: specs.Spec, layers: tuple[int, ...]) -> specs.Spec:
     """The Spec with some of its layers, numbered from 0."""
     changes: dict[str, Any] = {"blocks.layers": len(layers)}
-    for path in ("attention.heads", "feedforward.width"):
-        value = specs.get(spec, path)
-        if isinstance(value, tuple):
-            changes[path] = [value[layer] for layer in layers]
+    changes |= {path: [value[layer] for layer in layers] for path, value in specs.by_layer(spec).items()}
     return spec.derive(changes)
 
 

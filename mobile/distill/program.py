@@ -62,6 +62,7 @@ class Imitation(Objective):
         if any(name in HEADED for name in self.scales):
             check_heads(student.spec, teacher.spec, self.layers)
         teacher.trainable = False
+        student.encoder.keeps_hidden = recipe.inner
         narrow, wide = student.spec.hidden, teacher.spec.hidden
         used = {"widen_embeddings": {"embeddings"}, "widen_hidden": {"cosine", *BY_LAYER}}
         self.widen = {}

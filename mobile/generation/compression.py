@@ -12,12 +12,12 @@ from typing import Any
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names as weight_names
 from kerasbert.mobile.generation import agreement, programs, tables
+from kerasbert.mobile.golden import written
 from kerasbert.mobile.quantize import forms
 from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
 from kerasbert.mobile.runtime import load
 from kerasbert.mobile.subject import Texts, about, cases_of, read_of_texts
 from kerasbert.mobile.tflite import buckets, repack, weights
-from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 
@@ -38,12 +38,14 @@ def compress(
     data: str | os.PathLike | None,
     recipe: dict[str, Any],
     refused: Mapping[str, Any],
+    golden: str | os.PathLike | None = None,
 ) -> dict[str, Any]:
     """What `pipeline.compression.compress` does for a model that writes.
 
     Args:
         model: TaskModel. name: str, such as "t5/small".
         length: int, tokens of the longest source; of a decoder alone of the longest row. lengths: the buckets of the source.
+        golden: as of `compress`.
         refused: arguments that such a file has no use for.
 
     Returns:
@@ -87,11 +89,11 @@ def compress(
         path.write_bytes(blob)
         compared = agreement.compare(model, load(path, cache=False), cases)
     agreement.check(quantize, compared, len(cases), min_agreement)
-    files.write_atomic(out, blob)
+    about_golden = written(out, blob, golden, cases)
     longest = predict.longest(model) - (0 if kind.reader == "encode" else kind.target_length)
     report = {"out": str(out), "bytes": len(blob), "quantize": quantize, "target": "kerasbert", "any_length": False}
-    report |= {"lengths": list(sources), "places": list(places), "model_length": longest}
-    report |= {"texts": len(cases), "texts_from": source, **compared}
+    report |= {"lengths": list(sources), "lengths_from": "", "places": list(places), "model_length": longest}
+    report |= {"texts": len(cases), "texts_from": source, **compared, **about_golden}
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
 

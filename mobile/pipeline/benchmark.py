@@ -3,7 +3,6 @@
 import contextlib
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ def benchmark(
     rounds: int = 3,
     threads: int = 1,
     cache: str | os.PathLike | bool | None = None,
+    plugin: Sequence[str | os.PathLike] = (),
 ) -> dict[str, Any]:
     """Times, memory and size; of this process, so that a fresh one gives what a launch gives.
 
@@ -27,18 +27,23 @@ def benchmark(
         texts: str or pairs; by default texts made of the vocabulary.
         rounds: int, times that every text is run.
         threads: int.
-        cache: see `runtime.load`.
+        cache, plugin: see `runtime.load`.
 
     Returns:
-        {"file", "bytes", "interpreter", "texts", "load_ms", "first_answer_ms", "p50_ms", "p90_ms", "peak_memory_mb"}.
+        {"file", "bytes", "interpreter", "texts", "load_ms", "first_answer_ms", "p50_ms", "p90_ms", "peak_memory_mb"}; of a
+        .tflite also "buckets" (length -> ms of a row), "launch" (fresh processes, `launch.launches`), "tokens_per_second" and
+        "operators" (`launch.delegated`). Energy is not measured.
     """
+    from kerasbert.mobile import launch
+    from kerasbert.mobile.runtime import load
     from kerasbert.mobile.samples import generated
 
     path = Path(path)
     start = time.perf_counter()
-    run, tokenizer, pair, kind, name = _keras(path, threads) if path.is_dir() else _phone(path, threads, cache)
+    runner = None if path.is_dir() else load(path, cache=cache, threads=threads, plugin=plugin)
+    run, tokenizer, pair, kind, name = _keras(path, threads) if runner is None else _phone(runner)
     loaded = time.perf_counter()
-    texts = list(map(kind.example, generated(tokenizer, 200, pair))) if texts is None else texts
+    texts = list(map(kind.example, generated(tokenizer, 200, pair))) if texts is None else list(texts)
     if not texts or rounds < 1:
         raise InputError(f"{len(texts)} texts and {rounds} rounds, expected at least one of each")
     run(texts[0])
@@ -51,6 +56,7 @@ def benchmark(
             begin = time.perf_counter()
             run(text)
             times.append((time.perf_counter() - begin) * 1e3)
+    more = {} if path.is_dir() else _of_a_file(runner, path, texts, rounds, threads, plugin)
     deciles = statistics.quantiles(times, n=10) if len(times) > 1 else times * 9
     return {
         "file": str(path),
@@ -61,14 +67,25 @@ def benchmark(
         "first_answer_ms": round((first - loaded) * 1e3, 2),
         "p50_ms": round(deciles[4], 3),
         "p90_ms": round(deciles[8], 3),
-        "peak_memory_mb": _peak(),
+        "peak_memory_mb": launch.peak(),
+        **more,
     }
 
 
-def _phone(path: Path, threads: int, cache: Any) -> tuple[Callable[[Any], Any], Any, bool, Any, str]:
-    from kerasbert.mobile.runtime import load
+def _of_a_file(
+    runner: Any, path: Path, texts: Sequence[Any], rounds: int, threads: int, plugin: Sequence[Any]
+) -> dict[str, Any]:
+    from kerasbert.mobile import golden, launch
 
-    model = load(path, cache=cache, threads=threads)
+    return {
+        "buckets": launch.buckets(runner, [*texts[:50], *golden.filling(runner)], rounds),
+        "launch": launch.launches(path, texts[0], threads, plugin),
+        "tokens_per_second": launch.tokens_per_second(runner, texts),
+        "operators": launch.delegated(path),
+    }
+
+
+def _phone(model: Any) -> tuple[Callable[[Any], Any], Any, bool, Any, str]:
     return lambda text: model([text]), model.tokenizer, model.bundle.pair, model.kind, model.model.name
 
 
@@ -88,20 +105,3 @@ def _keras(path: Path, threads: int) -> tuple[Callable[[Any], Any], Any, bool, A
     answer = predict.predict if task else predict.encode
     kind = kind_of(model).answers
     return lambda text: answer(model, [text]), model.tokenizer, bool(task and task.pair), kind, "keras"
-
-
-def _peak() -> float | None:
-    """Largest resident memory of this process in MB, where the system says.
-
-    Linux's getrusage counts what the process was before exec too: the parent's memory, if that forked it.
-    """
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return round(int(line.split()[1]) * 1024 / 1e6, 1)
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)

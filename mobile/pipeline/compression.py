@@ -17,14 +17,14 @@ from kerasbert.export.bundle import Bundle
 from kerasbert.layers.naming import names as weight_names
 from kerasbert.mobile import mediapipe
 from kerasbert.mobile.generation.compression import compress as compress_writer
+from kerasbert.mobile.golden import written
 from kerasbert.mobile.pipeline import comparison
 from kerasbert.mobile.pipeline.comparison import reference
 from kerasbert.mobile.quantize import aware_training, budget, forms
 from kerasbert.mobile.quantize.calibration import real_texts
 from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
-from kerasbert.mobile.subject import Texts, about, cases_of, is_pair, opened
+from kerasbert.mobile.subject import Texts, about, cases_of, is_pair, opened, token_lengths
 from kerasbert.mobile.tflite import buckets, convert
-from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.training.runs import data_of
@@ -50,6 +50,7 @@ def compress(
     embedding_codes: int | None = None,
     max_drop: float | None = None,
     recipe: Mapping[str, Any] | None = None,
+    golden: str | os.PathLike | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write a .tflite with everything in it that turns text into answers.
@@ -70,7 +71,8 @@ def compress(
             length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
         length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts are truncated. By default what the
             task was trained with, else 128 at most.
-        lengths: the buckets; by default those of `buckets.LENGTHS` up to `length`. "any": one signature that takes every length
+        lengths: the buckets; by default those that suit the rows that it was trained with, or 100 `texts` or more, and where
+            nothing is known of them those of `buckets.LENGTHS`. "any": one signature that takes every length
             up to `length`, for the least memory.
         min_agreement: float, the share of texts that must get the same label from the int8 file as from the Keras
             model (for regression: the correlation; for vectors: the mean cosine; of a model that writes the share of equal
@@ -90,7 +92,8 @@ def compress(
         max_drop: float, points (hundredths) of the task's metric that the file may lose on `data` (by default the run's dev
             rows): the weights that cost most stay float until it loses no more.
         recipe: how the model was made, json without paths; travels in the file.
-        overwrite: bool, replace an existing file.
+        golden: path of a second file, with texts, ids, outputs and answers by which an app checks itself (`mobile.golden`).
+        overwrite: bool, replace existing files.
 
     A model that writes becomes a file of several programs (`mobile.generation`); of a decoder alone `length` is of the prompt
     and what is written together.
@@ -111,8 +114,9 @@ def compress(
     scheme = SCHEMES[quantize]
     if target not in TARGETS:
         raise unknown("target", target, TARGETS, ", ".join(TARGETS))
-    if out.is_dir() or (out.exists() and not overwrite):
-        raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
+    for option, path in (("out", out), ("golden", Path(golden) if golden is not None else None)):
+        if path is not None and (path.is_dir() or (path.exists() and not overwrite)):
+            raise InputError(f"{path} exists already. Choose another --{option} or pass --overwrite")
     model, name = opened(run, task)
     kind, pair = kind_of(model), is_pair(model)
     if kind.answers.reader != "answer":
@@ -120,16 +124,24 @@ def compress(
         refused = {"calibration": calibration, "calibration_size": calibration_size}
         refused |= {"embedding_codes": embedding_codes, "max_drop": max_drop}
         settings = {"length": length, "lengths": lengths, "min_agreement": min_agreement, "texts": texts, "data": data}
+        settings["golden"] = golden
         return compress_writer(model, name, quantize, out, recipe=dict(recipe or {}), refused=refused, **settings)
     any_length = lengths == buckets.ANY
     trained = getattr(getattr(model, "task", None), "length", None)
-    sizes = buckets.choose(predict.positions(model), target, length, lengths, trained)
     _check_target(model, target)
 
     rows: Any = data
     if max_drop is not None and texts is None and data is None:
         rows = data_of(run) if isinstance(run, str | os.PathLike) else None
-    cases, targets, source = cases_of(model, pair, texts, rows or None, sizes[-1])
+    words = target == "mediapipe" and mediapipe.reads_words(model.tokenizer)
+    positions = predict.positions(model)
+    if words and length is None:
+        length = min(mediapipe.REGEX_LENGTH, positions or mediapipe.REGEX_LENGTH)
+    bounds = positions, target, length, lengths, trained
+    longest = buckets.choose(*bounds)[-1]
+    cases, targets, source = cases_of(model, pair, texts, rows or None, longest)
+    seen, told = token_lengths(run, model, cases, source, longest)
+    sizes = buckets.choose(*bounds, seen)
     wanted = calibration, calibration_size, embedding_codes, max_drop
     learned, drawn, frequencies = real_texts(run, model, pair, quantize, *wanted)
     if max_drop is not None:
@@ -155,8 +167,9 @@ def compress(
 
     def finish(blob: bytes) -> bytes:
         if target == "mediapipe":
-            described = (name or "kerasbert", "A BERT model, exported by kerasbert.")
-            blob = mediapipe.attach(blob, begun.output(kind.answers.output), bool(begun.labels), *described)
+            described = (name or "kerasbert", "A text model, exported by kerasbert.", words)
+            told = mediapipe.PROBABILITY if begun.labels else begun.output(kind.answers.output)
+            blob = mediapipe.attach(blob, told, bool(begun.labels), *described)
         return blob + dataclasses.replace(begun, digest=hashlib.sha256(blob).hexdigest()).to_zip()
 
     def read(texts: Texts) -> tuple[Any, Any]:
@@ -165,6 +178,7 @@ def compress(
 
     report: dict[str, Any] = {"out": str(out), "bytes": 0, "quantize": quantize, "target": target}
     report |= {"lengths": list(sizes), "any_length": any_length, "model_length": own}
+    report["lengths_from"] = told if buckets.depend_on_texts(target, lengths) else ""
     report |= {"texts": len(cases), "texts_from": source, **lost}
     judge, declared = None, getattr(model, "task", None)
     if max_drop is not None:
@@ -179,7 +193,7 @@ def compress(
     report |= {"bytes": len(blob)} | compared_as | record
     if said is not expected or scheme.tolerance is None:
         comparison.check_agreement(report, kind.name, min_agreement)
-    files.write_atomic(out, blob)
+    report |= written(out, blob, golden, cases)
     return report | {"seconds": round(time.perf_counter() - started, 1)}
 
 
@@ -259,10 +273,11 @@ def _check_target(model: Any, target: str) -> None:
             f"label {wrong!r} is empty or holds a line break or a null character, expected a line of text: MediaPipe reads "
             "labels from a file, one a line. Name the label otherwise"
         )
-    if getattr(model.tokenizer, "kind", "") != "wordpiece" or not model.tokenizer.lowercase:
+    own = model.tokenizer
+    if not mediapipe.reads_words(own) and (getattr(own, "kind", "") != "wordpiece" or not own.lowercase):
         raise InputError(
-            "the model's tokenizer is not an uncased WordPiece, which comes nearest to what MediaPipe applies to every BERT: "
-            "it would see other ids. Compress without --target, for kerasbert.mobile.runtime"
+            "the model's tokenizer is not an uncased WordPiece, which comes nearest to what MediaPipe applies to every BERT, "
+            "and no regex: it would see other ids. Compress without --target, for kerasbert.mobile.runtime"
         )
 
 
@@ -276,9 +291,11 @@ def program(model: Any, bundle: Bundle) -> Callable[[dict], dict]:
     kind = kind_of(model)
     answering = model if getattr(model, "task", None) is not None else getattr(model, "encoder", model)
     names, output = {each.name: each.signature for each in bundle.inputs}, bundle.output(kind.answers.output)
+    wanted = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
 
     def call(batch: dict) -> dict:
         read = {ours: batch[theirs] for ours, theirs in names.items()}
+        read |= mediapipe.completed(read, wanted, model.tokenizer)
         return {output: kind.device(answering(read), read)}
 
     return call

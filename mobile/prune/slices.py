@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.spec import Spec
 
@@ -61,10 +62,12 @@ class Cut:
                 raise InputError(f"layer {layer} would lose all of its {counts[layer]} heads: keep at least one")
             rows = np.concatenate([np.arange(head * size, (head + 1) * size) for head in kept])
             block = f"block_{layer}/attention"
-            for part in ("query", "key", "value"):
-                for leaf in ("kernel", "bias"):
-                    if f"{block}/{part}/{leaf}" in tensors:
-                        tensors[f"{block}/{part}/{leaf}"] = tensors[f"{block}/{part}/{leaf}"][..., rows]
+            for name in [name for name in tensors if name.startswith(f"{block}/")]:
+                part, _, leaf = name.removeprefix(f"{block}/").partition("/")
+                if part != "output" and leaf in ("kernel", "bias"):
+                    tensors[name] = tensors[name][..., rows]
+                elif not leaf:  # what heads have of their own, such as u and v [N, D]
+                    tensors[name] = tensors[name][..., kept, :]
             tensors[f"{block}/output/kernel"] = tensors[f"{block}/output/kernel"][rows]
             counts[layer] = len(kept)
         if spec.blocks.share in ("all", "attention"):
@@ -116,9 +119,7 @@ class Cut:
         if not kept:
             raise InputError(f"all {total} layers would go: keep at least one")
         changes: dict[str, Any] = {"blocks.layers": len(kept), "attention.head_size": spec.head_size}
-        for path, value in (("attention.heads", spec.attention.heads), ("feedforward.width", spec.feedforward.width)):
-            if isinstance(value, tuple):
-                changes[path] = tuple(value[i] for i in kept)
+        changes |= {path: tuple(value[i] for i in kept) for path, value in specs.by_layer(spec).items()}
         tensors = {name: value for name, value in self.tensors.items() if not BLOCK.match(name)}
         for name, value in self.tensors.items():
             if match := BLOCK.match(name):

@@ -24,7 +24,13 @@ from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.options import passing
 
 SCHEDULES = ("polynomial", "constant")
-KERNELS = (r"(^|/)attention/(query|key|value|output)/kernel$", r"(^|/)feedforward[^/]*/(inner|outer)/kernel$")
+KERNELS = (
+    r"(^|/)attention/(query|key|value|output)/kernel$",
+    r"(^|/)feedforward[^/]*/(inner|outer)/kernel$",
+)
+FURTHER = (
+    r"(^|/)attention/((query|key|value)_global|query_key)/kernel$",
+)  # where a model has them and no patterns are given
 
 
 class _Kept:
@@ -124,6 +130,8 @@ class Magnitude:
         weights = {
             name: variable for name, variable in every.items() if len(variable.shape) == 2 and variable.trainable
         }
+        if self.patterns == KERNELS:
+            self.patterns += tuple(each for each in FURTHER if any(re.search(each, name) for name in weights))
         for pattern in self.patterns:
             try:
                 matched = {name: weights[name] for name in weights if re.search(pattern, name)}
@@ -186,7 +194,7 @@ class Magnitude:
         """Nothing: the zeros are in the weights."""
 
 
-def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS) -> dict[str, Any]:
+def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS + FURTHER) -> dict[str, Any]:
     """Zeros of a model directory's kernels.
 
     Returns:

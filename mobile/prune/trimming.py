@@ -18,12 +18,13 @@ from kerasbert.storage import files
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bpe import ALPHABET, MergeTokenizer
 from kerasbert.text.sentencepiece import NORMAL
+from kerasbert.text.tree import with_knowledge
 from kerasbert.text.unigram import SPACE, Unigram
 
 TABLE = "embeddings/tokens/table"
-# rows of token heads (heads/mlm/bias, heads/generator/mlm/extra), where they are as many as the vocabulary
+# rows of token heads (heads/mlm/bias, heads/generator/mlm/extra) and of an output, where they are as many as the vocabulary
 ROWS = re.compile(
-    r"^heads/(?!classifier/)(?:[^/]+/)+(?<!/inner/)(?<!/transform/)(?<!/norm/)(?<!/projection/)(?:bias|extra)$"
+    r"^output/bias$|^heads/(?!classifier/)(?:[^/]+/)+(?<!/inner/)(?<!/transform/)(?<!/norm/)(?<!/projection/)(?:bias|extra)$"
 )
 MATRIX = re.compile(r"^block_|/block_")
 
@@ -68,6 +69,8 @@ def trim(
         raise InputError(f"{run} has no table of one row per piece ({TABLE}): this family cannot be trimmed")
     corpus = _corpus(info, texts, data)
     counts = Counter(i for text in corpus for i in tokenizer.encode(text))
+    if tokenizer.knowledge is not None:  # its branches may stand in any text
+        counts.update(tokenizer.knowledge.ids())
     if not counts:
         raise InputError(f"{len(corpus)} texts without a piece, expected a corpus like what the model will read")
     ids = keep(tokenizer, counts, size)
@@ -140,7 +143,8 @@ def keep(tokenizer: Tokenizer, counts: Counter[int], size: int | None = None) ->
 
 def smaller_tokenizer(tokenizer: Tokenizer, ids: Iterable[int]) -> Tokenizer:
     """The tokenizer with these pieces alone, numbered in the same order."""
-    return tokenizer.renumbered(int(i) for i in ids)
+    smaller = tokenizer.renumbered(int(i) for i in ids)
+    return smaller if tokenizer.knowledge is None else with_knowledge(smaller, tokenizer.knowledge.graph)
 
 
 def rates(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, float]:

@@ -10,50 +10,78 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from kerasbert import answers, inputs, registry
 from kerasbert.answers.base import Parts
+from kerasbert.answers.vector import Index
 from kerasbert.errors import InputError
 from kerasbert.export import bundle as bundles
 from kerasbert.inputs import Row
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime.interpreters import interpreter, one_line
+from kerasbert.mobile.runtime.native import quicken
+from kerasbert.mobile.runtime.sources import located
 from kerasbert.mobile.runtime.versions import check
 from kerasbert.mobile.runtime.writing import Writer
 from kerasbert.text import load_tokenizer
+from kerasbert.text.base import KNOWLEDGE
 
-__all__ = ["Runner", "load"]
+__all__ = ["Index", "Runner", "load"]
+
+WINDOWS = 1024  # of one document, by default
+BLOCK = 1024  # texts of a call whose rows are held at once
+
+
+class Trace(NamedTuple):
+    """What becomes of one text: the ids of each of its rows, the outputs of each, the answer."""
+
+    ids: list[list[int]]
+    outputs: list[np.ndarray]
+    answer: Any
 
 
 def load(
-    path: str | os.PathLike,
+    path: str | os.PathLike | bytes | bytearray | memoryview | int,
     cache: str | os.PathLike | bool | None = None,
     threads: int = 1,
     *,
     plugin: str | os.PathLike | Sequence[str | os.PathLike] = (),
+    windows: int = WINDOWS,
 ) -> "Runner":
     """Open a .tflite file that `kerasbert-mobile compress` wrote.
 
     Args:
-        path: the file.
+        path: the file; or its bytes, or the descriptor of an open file, as an app gets its assets.
         cache: folder for packed weights (11 MB for MiniLM), which make the next launch faster and smaller; the eight
             used last are kept in it. None: $XDG_CACHE_HOME/kerasbert or ~/.cache/kerasbert. False: nothing is written.
             Where there is no home, no room or no Linux, the weights are packed at every launch.
         threads: int, of the interpreter.
         plugin: a plug-in's file, or several, which are run: what brings the file's kind of answer or a maker of its inputs. It
             must be the one that the file was made with, by its sha256.
+        windows: int, rows that one document may take, of spans and tags; a longer one is refused before anything runs.
     Raises:
         InputError: no such file, not ours, damaged, of a plug-in that is not given or is another, or no interpreter is
             installed that computes it rightly.
     """
-    path = Path(path)
-    if threads < 1:
-        raise InputError(f"threads is {threads}, expected at least 1")
+    for name, value in (("threads", threads), ("windows", windows)):
+        if value < 1:
+            raise InputError(f"{name} is {value}, expected at least 1")
+    path, give_back = located(path)
+    try:
+        return _loaded(path, cache, threads, plugin, windows, give_back)
+    except BaseException:
+        give_back()
+        raise
+
+
+def _loaded(path: Path, cache: Any, threads: int, plugin: Any, windows: int, give_back: Callable[[], None]) -> "Runner":
     bundle = bundles.read(path)
     digest = bundles.digest(path)
     if digest != bundle.digest:
@@ -66,7 +94,9 @@ def load(
     folder = None
     if cache is not False:
         folder = caches.default_directory() if cache in (None, True) else Path(cache)
-    return Runner(bundle, interpreter(path, bundle, threads, folder, digest), path)
+    runner = Runner(bundle, interpreter(path, bundle, threads, folder, digest), path, windows)
+    runner.finalizer = weakref.finalize(runner, give_back)
+    return runner
 
 
 def _plug_in(path: Path, bundle: bundles.Bundle, plugins: Sequence[str | os.PathLike]) -> None:
@@ -117,21 +147,25 @@ class Runner:
 
     Each text runs alone, at its own length where the file takes any length, else in the shortest bucket that holds it;
     memory is taken when a length is first used. A text longer than the longest bucket loses its end, and its answer is
-    `.truncated`.
-    Threads may share a Runner; they take turns.
+    `.truncated`; spans and tags read it in windows instead.
+    Threads may share a Runner; they take turns. `with load(FILE) as runner:` gives the memory back at its end, as `close` does.
 
     Attributes:
         bundle: Bundle; kind: answers.Kind; labels: tuple of str; lengths: tuple of int, the buckets in tokens, or the
-            longest; tokenizer.
+            longest; tokenizer; native: bool, whether the portable core tokenizes (`runtime.native`).
     """
 
-    def __init__(self, bundle: bundles.Bundle, model: Any, path: Path):
-        self.bundle = bundle
+    def __init__(self, bundle: bundles.Bundle, model: Any, path: Path, windows: int = WINDOWS):
+        self.bundle, self.windows = bundle, windows
+        self.finalizer: Callable[[], Any] | None = None
         self.model = model
         self.path = path
         self.kind = answers.find(bundle.kind).configured(bundle.options)
         with _tokenizing(path):
             self.tokenizer = load_tokenizer(bundle.tokenizer)
+        self.native = quicken(self.tokenizer, bundle.tokenizer)
+        if self.tokenizer.knowledge is None and any(each.filled_by == "tree" for each in bundle.inputs):
+            raise InputError(f"{path} reads sentence trees and carries no graph ({KNOWLEDGE}). Write the file again")
         self.labels = bundle.labels
         self.lengths = bundle.lengths
         self._reads = tuple(each.declared() for each in bundle.inputs)
@@ -141,21 +175,74 @@ class Runner:
         self._turn = threading.Lock()
         self.writer = None if bundle.answering else Writer(bundle, model.programs, self.kind, self.tokenizer)
 
-    def __call__(self, texts: Sequence[Any], *, language: str | None = None) -> list[Any]:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the model's memory back; a call after it is refused."""
+        with self._turn:
+            if self.model is not None:
+                self.model.close()
+            self.model = self.writer = None
+        if self.finalizer is not None:
+            self.finalizer()
+
+    def __call__(
+        self,
+        texts: Sequence[Any],
+        *,
+        language: str | None = None,
+        top: int | None = None,
+        threshold: float | None = None,
+    ) -> list[Any]:
         """Texts -> answers: the objects of `kb.predict`, one per text.
 
         Args:
             texts: str, pairs, or tuples or dicts of the parts that the kind reads, such as (question, context).
             language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
+            top: int, how many labels, spans or tokens an answer tells, best first. threshold: float, probability that each
+                has at least. See `answers.Kind.limited`; a kind that ranks nothing refuses both.
         """
         settings, parts = self._settings(language), self._parts(texts)
-        if type(self.kind).answer is not answers.Kind.answer:  # it runs the model more than once
+        limits = top is not None or threshold is not None
+        kind, found = self.kind.ranking(top, threshold) if limits else self.kind, []
+        for begin in range(0, len(parts), BLOCK):  # a block of rows at a time, however many texts there are
+            found += self._answers(kind, parts[begin : begin + BLOCK], settings, begin)
+        return [kind.limited(answer, top, threshold) for answer in found] if limits else found
+
+    def _answers(self, kind: Any, parts: Sequence[Parts], settings: dict[str, int], begin: int) -> list[Any]:
+        """The answers of a call's texts from `begin` on."""
+        if type(kind).answer is not answers.Kind.answer:  # it runs the model more than once
             run, longest = functools.partial(self._row, settings=settings), self.bundle.longest
-            return [self.kind.answer(run, self.tokenizer, each, longest, self.labels) for each in parts]
-        packed = self._pack(parts)
-        outputs = iter(self._rows([row for rows in packed for row in rows], settings))
-        decode, labels = self.kind.decode, self.labels
-        return [decode(each, rows, [next(outputs) for _ in rows], labels) for each, rows in zip(parts, packed)]
+            return [kind.answer(run, self.tokenizer, each, longest, self.labels) for each in parts]
+        packed = self._pack(parts, begin)
+        outputs = iter(self._rows([row for rows in packed for row in rows], settings, begin))
+        return [
+            kind.decode(each, rows, [next(outputs) for _ in rows], self.labels) for each, rows in zip(parts, packed)
+        ]
+
+    def trace(self, text: Any, *, language: str | None = None) -> Trace:
+        """One text and all that becomes of it, for a comparison of devices (`mobile.golden`)."""
+        settings = self._settings(language)
+        (rows,) = self._pack(self._parts([text]))
+        outputs = [] if type(self.kind).answer is not answers.Kind.answer else self._rows(rows, settings)
+        return Trace([list(row.token_ids) for row in rows], outputs, self([text], language=language)[0])
+
+    def timed(self, text: Any) -> list[tuple[int, float]]:
+        """The bucket of each row of a text, and the ms that the network took for it."""
+        times = []
+        for row in (row for rows in self._pack(self._parts([text])) for row in rows):
+            begin = time.perf_counter()
+            self._row(row)
+            times.append((self._bucket(row.length), (time.perf_counter() - begin) * 1e3))
+        return times
+
+    def index(self, texts: Sequence[Any], vectors: np.ndarray | None = None) -> Index:
+        """Texts among which `Index.nearest` finds those that are nearest to another; see `Index`."""
+        return Index(self, texts, vectors)
 
     def outputs(self, texts: Sequence[Any], *, language: str | None = None) -> np.ndarray | list[np.ndarray]:
         """Texts -> float32 [rows, C]: probabilities, values or vectors; a list of [S, C] where tokens are answered."""
@@ -164,6 +251,10 @@ class Runner:
         if self.kind.per_token:
             return found
         return np.stack(found) if found else np.zeros((0, self.kind.width(self.labels) or 1), np.float32)
+
+    def triples(self, text: Any) -> list[tuple[str, str, str]]:
+        """What the file's knowledge graph adds to a text (or a pair), each triple once; none without a graph."""
+        return inputs.triples_of(row for rows in self._pack(self._parts([text])) for row in rows)
 
     def run(self, token_ids: Sequence[int], segment_ids: Sequence[int]) -> np.ndarray:
         """Ids of one packed text, at most `lengths[-1]` -> float32 [C], or [S, C] of its tokens."""
@@ -183,17 +274,29 @@ class Runner:
         """Input name -> number of the settings of a call, where not given those of the training."""
         return inputs.numbers(self._reads, self.tokenizer, self.bundle.trained | settings)
 
-    def _pack(self, parts: Sequence[Parts]) -> list[list[Row]]:
-        """The rows of each text."""
-        with _tokenizing(self.path):
-            return [self.kind.rows(self.tokenizer, each, self.bundle.longest) for each in parts]
+    def _pack(self, parts: Sequence[Parts], begin: int = 0) -> list[list[Row]]:
+        """The rows of each text.
 
-    def _rows(self, rows: Sequence[Row], settings: dict[str, int]) -> list[np.ndarray]:
-        """The outputs of rows, in their order."""
+        Raises:
+            InputError: a document of more windows than are allowed.
+        """
+        longest = self.bundle.longest
+        with _tokenizing(self.path):
+            packed = [self.kind.rows(self.tokenizer, each, longest) for each in parts]
+        for number, rows in enumerate(packed, begin):
+            if len(rows) > self.windows:
+                raise InputError(
+                    f"text {number} takes {len(rows)} rows of {longest} tokens, expected at most {self.windows}: split it, or "
+                    "allow more (load(..., windows=N), --windows N)"
+                )
+        return packed
+
+    def _rows(self, rows: Sequence[Row], settings: dict[str, int], begin: int = 0) -> list[np.ndarray]:
+        """The outputs of rows, in their order; `begin`: number of the first in its call."""
         outputs: list[Any] = [None] * len(rows)
         # by length: a change of length costs 0.2-0.6 ms
         for place in sorted(range(len(rows)), key=lambda place: rows[place].length):
-            outputs[place] = self._row(rows[place], settings, place)
+            outputs[place] = self._row(rows[place], settings, begin + place)
         return outputs
 
     def _parts(self, texts: Any) -> list[Parts]:
@@ -213,10 +316,13 @@ class Runner:
             found.append(tuple(text) if self.bundle.pair else (text,))
         return found
 
+    def _bucket(self, used: int) -> int:
+        """The length that a row of so many tokens is run at."""
+        return used if self.bundle.any_length else self.lengths[bisect.bisect_left(self.lengths, used)]
+
     def _arrays(self, row: Row, settings: dict[str, int]) -> tuple[int, dict[str, np.ndarray]]:
         """The bucket of a row, and its arrays by the signature's names."""
-        used = row.length
-        length = used if self.bundle.any_length else self.lengths[bisect.bisect_left(self.lengths, used)]
+        length = self._bucket(row.length)
         arrays = inputs.arrays(self._reads, [row], length, settings=settings)
         return length, {self._names.get(name, name): array for name, array in arrays.items()}
 
@@ -230,6 +336,8 @@ class Runner:
         with one_line(self.path, "run"):
             length, arrays = self._arrays(row, self._usual if settings is None else settings)
             with self._turn:
+                if self.model is None:
+                    raise InputError(f"{self.path} is closed: load it again")
                 if self.writer is not None:
                     return self.writer.write(row, arrays, length, number)
                 outputs = self.model.run(length, arrays)

@@ -138,7 +138,7 @@ class Plain:
 
     def __init__(self, interpreter: Any, name: str, path: Path, bundle: Bundle, threads: int):
         self.name = name
-        self.model = interpreter(model_path=str(path), num_threads=threads)
+        self.model: Any = interpreter(model_path=str(path), num_threads=threads)
         self.bundle, self.output = bundle, _output(bundle)
         self.runners: dict[str, Any] = {}
 
@@ -146,6 +146,12 @@ class Plain:
     def programs(self) -> Arrays:
         """As those of a Compiled."""
         return Arrays(self.model)
+
+    def close(self) -> None:
+        """Free the model."""
+        self.runners.clear()
+        self.__dict__.pop("programs", None)
+        self.model = None
 
     def run(self, length: int, inputs: dict[str, np.ndarray]) -> np.ndarray:
         """Inputs by the signature's names, [1, length] or by their axes -> the kind's output, float32, flat."""

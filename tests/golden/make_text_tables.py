@@ -5,8 +5,12 @@ does not depend on the Unicode version of Python, of ICU or of tensorflow-text. 
 `tokenizers`; tests/text/test_tables.py says when that is due.
 
     python tests/golden/make_text_tables.py > kerasbert/text/tables.py
+    python tests/golden/make_text_tables.py --header > mobile/native/tables.h
+
+The second writes the same tables for the C library, read back from the first.
 """
 
+import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterable
@@ -159,7 +163,12 @@ def tables() -> dict[str, str]:
 
 
 def main() -> None:
-    """Print the module."""
+    """Print the module, or the C header."""
+    if "--header" in sys.argv[1:]:
+        from native_tables import header  # the file beside this one
+
+        print(header(), end="")
+        return
     print(HEADER)
     for name, text in tables().items():
         print(f'{name} = """\\\n{textwrap.fill(text, 118, break_on_hyphens=False, break_long_words=False)}\n"""')

@@ -257,3 +257,11 @@ def test_a_block_of_an_older_plugin_may_call_its_parent():
     for told in (context, context.of("first"), Context()):
         np.testing.assert_array_equal(older(X, context=told)[0], ours(X, context=told)[0] * 2.0)
     np.testing.assert_array_equal(ours(X)[0], ours(X, context=dataclasses.replace(Context()))[0])
+
+
+def test_a_stack_has_a_memory_for_each_layer():
+    one, two = np.ones((1, 2, 3), "float32"), np.zeros((1, 2, 3), "float32")
+    context = Context(memory=(one, two))
+    assert context.of_layer(0).memory is one
+    assert context.of_layer(1).memory is two
+    assert Context(memory=one).of_layer(1).memory is one

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from kerasbert.layers import random
 
@@ -27,6 +28,34 @@ def test_golden_value_worked_out_in_python():
     x = ((x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF) + high & 0xFFFFFFFF
     x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
     assert int(np.asarray(random.bits(random.key(7), (5,)))[3]) == x ^ x >> 16
+
+
+def test_elements_are_numbered_along_all_axes_from_any_first_one_on():
+    key = random.key(7, np.arange(3, dtype="int32"))
+    line = np.asarray(random.bits(key, (130,)))
+    np.testing.assert_array_equal(random.bits(key, (2, 5, 13)), line.reshape(3, 2, 5, 13))
+    np.testing.assert_array_equal(random.bits(key, (), 4), line[:, 4])
+    for first in (26, tf.constant(26)):
+        np.testing.assert_array_equal(random.bits(key, (2, 4, 13), first), line[:, 26:].reshape(3, 2, 4, 13))
+
+
+def test_no_large_array_hangs_on_nothing_but_constants():
+    """TensorFlow would work it out once and keep it: one of the size of the activations for every dropout of the graph."""
+
+    @tf.function(autograph=False)
+    def drop(x, words):
+        with random.scope(words, tf.range(2)):
+            return random.drop(x, random.rows_key("a", 2), 0.1)
+
+    graph = drop.get_concrete_function(tf.TensorSpec((2, 40, 30)), tf.TensorSpec((2,), tf.uint32)).graph
+    varying, largest = set(), 0
+    for operation in graph.get_operations():
+        if operation.type == "Placeholder" or any(x.op.name in varying for x in operation.inputs):
+            varying.add(operation.name)
+        else:
+            largest = max([largest, *(x.shape.num_elements() or 0 for x in operation.outputs)])
+    assert largest == 40
+    assert len(varying) > 10
 
 
 def test_keys_depend_on_every_word_and_their_order():
@@ -90,3 +119,17 @@ def test_outside_of_a_scope_each_call_differs():
     layer.build()
     one, two = (np.asarray(layer(np.ones((2, 64), "float32"), training=True)) for _ in range(2))
     assert (one != two).any()
+
+
+def test_a_shared_mask_is_one_for_all_rows_of_an_update():
+    """Whatever the rows of a micro-batch; another update has another."""
+    layer = random.Dropout(0.5, shared=True, name="shared")
+    layer.build()
+    x = np.ones((1, 4, 50), "float32")
+
+    def mask(step, rows):
+        with random.scope(random.key(1, step), np.array(rows)):
+            return np.asarray(layer(x, training=True))
+
+    np.testing.assert_array_equal(mask(3, [0, 1]), mask(3, [5, 6, 7]))
+    assert (mask(3, [0]) != mask(4, [0])).any()

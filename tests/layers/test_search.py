@@ -95,6 +95,9 @@ CASES = {
     "drawn": {"temperature": 0.8, "seed": 5},
     "top k": {"top_k": 3, "min_new_tokens": 2},
     "top p": {"top_p": 0.7, "temperature": 1.5, "seed": 2**40 + 3},
+    "forced": {"forced_bos_token_id": 5, "forced_eos_token_id": END, "repetition_penalty": 1.2},
+    "forced beams": {"beams": 3, "forced_bos_token_id": 5, "forced_eos_token_id": END, "length_penalty": 1.5},
+    "forced and drawn": {"temperature": 0.8, "forced_bos_token_id": 1},
     "both": {"top_k": 4, "top_p": 0.9, "repetition_penalty": 1.2},
 }
 
@@ -111,6 +114,15 @@ def test_numpy_is_the_graph_and_rows_are_alone(case, monkeypatch):
         assert text == ids[row, : len(text)].tolist()
         assert (ids[row, len(text) :] == 0).all()
         assert abs(score - scores[row]) < 1e-5
+
+
+def test_forced_tokens_stand_where_they_must():
+    toy = Toy(1, rows=16, end=-9.0)
+    for beams in (1, 3):
+        forced = {"forced_bos_token_id": 5, "forced_eos_token_id": END}
+        ids, _ = toy.batch(Decoding(max_new_tokens=6, beams=beams, **forced))
+        assert (ids[:, 0] == 5).all()
+        assert (ids[:, 5] == END).all()
 
 
 def test_greedy_by_hand():

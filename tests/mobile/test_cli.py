@@ -145,6 +145,14 @@ def test_benchmark_measures(float_file, capsys):
     assert 0 < found["p50_ms"] <= found["p90_ms"]
     assert found["bytes"] == float_file[0].stat().st_size
     assert found["texts"] == 200
+    assert list(found["buckets"]) == ["8", "12", "24"]
+    assert min(found["buckets"].values()) > 0
+    assert all(each["load_ms"] < each["first_answer_ms"] for each in found["launch"].values())
+    assert set(found["launch"]) == {"cold", "cached"}
+    assert set(found["tokens_per_second"]) == {"ids_first", "ids_again", "offsets_first", "offsets_again"}
+    operators = found["operators"]
+    assert 0 < operators["xnnpack"] <= operators["operators"]
+    assert operators["share"] == round(operators["xnnpack"] / operators["operators"], 3)
 
 
 @pytest.mark.parametrize(

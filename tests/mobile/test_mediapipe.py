@@ -55,6 +55,16 @@ def test_vectors_have_no_labels_file():
     assert graph.children(3)[0].children(6) == []
 
 
+def test_words_are_read_by_a_process_unit_of_the_one_input():
+    graph = Reader(mediapipe.build(["ids"], "probability", True, "n", "d", words=True)).children(3)[0]
+    assert graph.children(5) == []
+    (unit,) = graph.children(2)[0].children(4)
+    assert unit.byte(0) == mediapipe.REGEX_TOKENIZER_OPTIONS
+    assert unit.child(1).text(0) == r"[^\w\']+"
+    (vocabulary,) = unit.child(1).children(1)
+    assert (vocabulary.text(0), vocabulary.byte(2)) == ("vocab.txt", mediapipe.VOCABULARY)
+
+
 def test_file_for_mediapipe(mediapipe_file):
     from kerasbert.mobile.tflite import repack
 
@@ -68,6 +78,8 @@ def test_file_for_mediapipe(mediapipe_file):
         assert list(graph.tensors[index].shape) == [1, 32]
         assert graph.tensors[index].type == s.TensorType.INT32
     entry = next(entry for entry in model.metadata if entry.name == mediapipe.BUFFER_NAME)
+    (output,) = Reader(bytes(model.buffers[entry.buffer].data)).children(3)[0].children(3)
+    assert output.text(0) == "probability"  # which the Task Library looks for
     names = [tensor.text(0) for tensor in Reader(bytes(model.buffers[entry.buffer].data)).children(3)[0].children(2)]
     signature = {part.tensorIndex: part.name.decode() for part in model.signatureDefs[0].inputs}
     assert names == [signature[index] for index in graph.inputs]

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
+from kerasbert.answers import Span
+from kerasbert.errors import InputError
+from kerasbert.mobile.golden import verify
+from kerasbert.mobile.runtime import load
 from kerasbert.tasks import predict
 from tests import tiny
 from tests.support import python
@@ -103,8 +107,20 @@ def test_python_equals_the_server_equals_the_phone(tmp_path):
             tmp_path / f"{name}.tflite",
             lengths=[16, longest] if name == "wordpiece" else [longest],
             texts=TEXTS,
+            golden=tmp_path / f"{name}.golden",
         )
         assert report["agreement"] == 1
+        runner = load(tmp_path / f"{name}.tflite", cache=False, windows=3)
+        with pytest.raises(InputError, match=r"takes \d+ rows of \d+ tokens, expected at most 3: split it"):
+            runner(TEXTS)
+        runner.windows = 1024
+        assert verify(runner, tmp_path / f"{name}.golden") == (report["golden_texts"], "")
+        for wrong, said in (("a text", "text 0 has 1 parts, expected 2"), (("a", "b", "c"), "text 0 has 3 parts")):
+            with pytest.raises(InputError, match=said):  # parts of another kind
+                runner([wrong])
+        asked = " ".join(["what"] * 300)  # a question that is longer than the file
+        assert runner([(asked, "the film is good")])[0].truncated
+        assert runner([("what", "")])[0] == Span("", 0, 0, 0.0)
     for wanted, served in zip(
         expected.values(), told(SERVE, *(tmp_path / f"{name}-saved" for name in expected)), strict=True
     ):

@@ -1,7 +1,7 @@
-"""Two updates of every family's own objective under one strategy: python -m tests.models.replicas STRATEGY FOLDER OUT.npz.
+"""Two updates of families' own objectives under one strategy: python -m tests.models.replicas STRATEGY FOLDER OUT.npz FAMILY ...
 
-Of families that are one encoder with one objective the first is taken. One process for all of them, another for another
-number of replicas: they do not mix in one.
+One process for all of them, another for another number of replicas: they do not mix in one. Plain gradient descent, which hides
+no difference and has a tenth of AdamW's tracing: tests/training/test_step.py asks the same of every optimizer.
 """
 
 import sys
@@ -10,25 +10,24 @@ from pathlib import Path
 import numpy as np
 
 
-def main(name: str, folder: Path, out: str) -> None:
+def main(name: str, folder: Path, out: str, families: list[str]) -> None:
     """Write the weights after the updates, `family weight`."""
     from kerasbert.training.strategy import strategy as make_strategy
 
     strategy = make_strategy(name)  # before anything else touches the devices
+    import keras
+
     from kerasbert import registry
     from kerasbert.layers.naming import values
-    from kerasbert.testing.battery import BATCH, Subject, different
-    from kerasbert.training.optimizers import adamw
+    from kerasbert.testing.battery import BATCH, Subject, shallow
     from kerasbert.training.step import StepCore, distribute
 
     found = {}
-    for family in different("objective", "tokenizer"):
-        if not registry.family(family).objective:
-            continue
-        subject = Subject(family, folder, **{"blocks.layers": 1})  # one is enough, and half the tracing
+    for family in families:
+        subject = Subject(family, folder, **shallow(registry.family(family).spec))  # half the tracing
         with strategy.scope():
             program = subject.program(subject.encoder())
-            optimizer = adamw(learning_rate=1e-3, steps=10)
+            optimizer = keras.optimizers.SGD(0.1)
         core = StepCore(program, optimizer, strategy)
         data = iter(subject.records().dataset(BATCH, seed=0))
         batches = [program.prepare(next(data)) for _ in range(2)]
@@ -39,4 +38,4 @@ def main(name: str, folder: Path, out: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:])

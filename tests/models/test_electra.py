@@ -306,7 +306,7 @@ np.savez(sys.argv[1], **values(made.model), **{f"log/{name}": float(value) for n
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full  # the battery compares two replicas, and any accumulation
 def test_two_replicas_with_accumulation_equal_one(tmp_path):
     found = []
     for number, settings in enumerate(({"strategy": "cpu", "accumulate": 1}, {"strategy": "cpu:2", "accumulate": 2})):

@@ -159,7 +159,8 @@ def test_stages_are_refused_where_the_records_lack_them(folder, tmp_path):
 
 @pytest.mark.slow
 def test_the_loss_goes_below_the_unigram_entropy(folder, tmp_path):
-    run(folder, tmp_path / "run", steps=300, learning_rate=5e-3, phases=None, masking={"select": "entities"})
+    two = {"changes": tiny.SPEC | {"embeddings.positions": 40, "blocks.layers": 2}}
+    run(folder, tmp_path / "run", steps=300, learning_rate=5e-3, phases=None, masking={"select": "entities"}, **two)
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     entropy = kb_records(folder / "records").manifest["unigram"]["entropy"]
     loss = np.mean([line["mlm"] for line in lines[-20:]])

@@ -17,7 +17,13 @@ from kerasbert.training.strategy import strategy as make_strategy
 from tests.objectives import books
 
 STEPS, LAST = 400, 100  # updates, and those at the end whose mean is taken
-WRITING = {"causal_lm": (160, 60), "span_corruption": (160, 60), "infilling": (160, 60), "mass": (240, 100)}
+WRITING = {
+    "causal_lm": (160, 60),
+    "segment_lm": (160, 60),
+    "span_corruption": (160, 60),
+    "infilling": (160, 60),
+    "mass": (240, 100),
+}
 RATE, RATES = 6e-3, {"mass": 2e-3}  # with 6e-3 a post-norm decoder goes on saying how frequent the tokens are
 CHAPTERS = 9  # of each book: 400 updates go over it six times
 SIZE = {

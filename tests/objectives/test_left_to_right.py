@@ -15,7 +15,7 @@ from kerasbert.checkpoints import read_tensors
 from kerasbert.errors import InputError
 from kerasbert.tpu_check.lower import Step
 from tests import tiny
-from tests.support import ROOT, forgotten, python
+from tests.support import ROOT, forgotten, forked
 
 PLUGIN = ROOT / "tests" / "plugins" / "left_to_right.py"
 SPEC = tiny.SPEC | {"embeddings.vocabulary": tiny.tokenizer().size}
@@ -110,7 +110,7 @@ def weights(run: Path) -> dict:
 @pytest.mark.slow
 def test_pretrain_resume_after_a_kill_and_replicas(data, tmp_path):
     whole, killed, two = (tmp_path / name for name in ("whole", "killed", "two"))
-    python(*command(data, whole))
+    forked(*command(data, whole))
     process = subprocess.Popen([sys.executable, *command(data, killed)], cwd=ROOT)
     end = time.monotonic() + 120
     while process.poll() is None and not list(killed.glob("checkpoints/step_*")) and time.monotonic() < end:
@@ -118,11 +118,11 @@ def test_pretrain_resume_after_a_kill_and_replicas(data, tmp_path):
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (killed / "weights.safetensors").exists()
-    python(*command(data, killed))
+    forked(*command(data, killed))
     one, again = weights(whole), weights(killed)
     assert one.keys() == again.keys()
     assert all((one[name] == again[name]).all() for name in one)
-    python(*command(data, two, "--strategy", "cpu:2", "--accumulate", "2"))
+    forked(*command(data, two, "--strategy", "cpu:2", "--accumulate", "2"))
     other = weights(two)
     assert max(float(np.abs(one[name] - other[name]).max()) for name in one) <= 1e-5
     settings = json.loads((whole / "run.json").read_text())["settings"]
@@ -132,6 +132,6 @@ def test_pretrain_resume_after_a_kill_and_replicas(data, tmp_path):
     assert losses[-1] < losses[0]
     held = next(line for line in lines if "held_out/perplexity" in line)
     assert held["held_out/perplexity"] == pytest.approx(np.exp(held["held_out/next"]))
-    refused = python(*command(data, whole, "--set=objective.least=3"), check=False)
+    refused = forked(*command(data, whole, "--set=objective.least=3"), check=False)
     assert refused.returncode == 2
     assert "objective_settings.least is 2 there, 3 asked for" in refused.stderr

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from kerasbert.errors import InputError
 from kerasbert.layers.backend import fusion
 from kerasbert.layers.heads import tied_logits
 from kerasbert.objectives.base import label_sums
-from kerasbert.objectives.lm_loss import lm_sums
+from kerasbert.objectives.lm_loss import cluster_sums, lm_hits, lm_sums, token_sums
+from kerasbert.tpu_check.lower import lower
 
 V, H = 50, 8
 
@@ -77,3 +79,96 @@ def test_nothing_is_differentiated_where_no_tape_asks():
     graph = tf.function(lambda: lm_sums(x, table, labels, weights)).get_concrete_function().graph
     kinds = [operation.type for operation in graph.get_operations()]
     assert kinds.count("MatMul") == 1
+
+
+def clusters(dtype: str = "float32"):
+    """Of 50 tokens 20, 10 and 20, the tails' vectors half and a quarter as wide."""
+    rng = np.random.default_rng(1)
+    shapes = ((22, 8), (10, 4), (20, 2))
+    x = [tf.constant(rng.normal(size=(3, 100, width)), dtype) for _, width in shapes]
+    return x, [tf.Variable(rng.normal(size=shape), dtype="float32") for shape in shapes]
+
+
+def all_tokens(x, tables):
+    """Log probabilities [..., 50], by the formula."""
+    head, *tails = (tf.nn.log_softmax(tied_logits(y, table)) for y, table in zip(x, tables, strict=True))
+    return tf.concat([head[..., :20], head[..., 20:21] + tails[0], head[..., 21:] + tails[1]], axis=-1)
+
+
+def of_clusters(function, x, tables):
+    """Nats, right answers, and gradients by all x and tables."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        nats, right = function(x, tables)
+        loss = nats / 7
+    found = [nats, right, *tape.gradient(loss, [*x, *tables])]
+    return [np.asarray(tf.cast(tf.convert_to_tensor(a), "float32")) for a in found]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("piece", [2**26, 128 * 20])  # one piece, and several of head and tails
+def test_the_sums_of_clusters_are_those_of_all_tokens(piece, fused):
+    x, tables = clusters()
+    _, _, labels, weights = case()
+
+    def whole_sum(x, tables):
+        values = all_tokens(x, tables)
+        nats = -tf.reduce_sum(tf.gather(values, labels, batch_dims=2) * weights)
+        best, cluster = tf.nn.log_softmax(tied_logits(x[0], tables[0])), np.digitize(labels, [20, 30])
+        hit = tf.argmax(best, axis=-1).numpy() == np.where(cluster == 0, labels, 19 + cluster)
+        for i, begin in ((1, 20), (2, 30)):
+            tail = tf.argmax(tied_logits(x[i], tables[i]), axis=-1).numpy() + begin == labels.numpy()
+            hit &= (cluster != i) | tail
+        return nats, float((hit * weights.numpy()).sum())
+
+    expected = of_clusters(whole_sum, x, tables)
+    with fusion(fused):
+        found = of_clusters(lambda x, tables: cluster_sums(list(zip(x, tables)), labels, weights, piece), x, tables)
+    assert found[1] > 0
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-5)
+
+
+def test_pieces_without_a_token_of_the_tail_are_not_computed():
+    """Their x is no number; the pieces before them hold what counts."""
+    x, table, labels, _ = case()
+    x, labels = tf.reshape(x, [300, H]), tf.reshape(labels, [-1])
+    weights = tf.cast(tf.range(300) < 100, "float32")
+    poisoned = tf.where(tf.range(300)[:, None] < 128, x, np.nan)
+    nats, hits = lm_hits(poisoned, table, labels, weights, piece=128 * V, count=tf.constant(100))
+    expected, right = lm_sums(x, table, labels, weights)
+    np.testing.assert_allclose(nats, expected, rtol=1e-6)
+    assert float(tf.reduce_sum(hits[:100])) == float(right)
+    assert not np.any(hits[128:])
+
+
+@pytest.mark.slow
+def test_clusters_are_safe_on_a_tpu():
+    _, tables = clusters()
+
+    def step(batch):
+        with tf.GradientTape() as tape:
+            tape.watch(batch["x"])
+            nats, _ = cluster_sums(
+                [(batch["x"][..., : t.shape[1]], t) for t in tables], batch["labels"], batch["weights"], 128 * 20
+            )
+        return tape.gradient(nats, [batch["x"], *tables])
+
+    signature = {
+        "x": tf.TensorSpec((3, 100, 8)),
+        "labels": tf.TensorSpec((3, 100), tf.int32),
+        "weights": tf.TensorSpec((3, 100)),
+    }
+    assert lower(step, signature)[2] == []
+
+
+def test_clusters_are_not_smoothed():
+    class Body:
+        def output_clusters(self, x):
+            return list(zip(*clusters()))
+
+    _, _, labels, weights = case()
+    with pytest.raises(
+        InputError, match=r"^smoothing 0.1 needs the probabilities of all tokens, which an adaptive softmax saves"
+    ):
+        token_sums(Body(), None, labels, weights, smoothing=0.1)

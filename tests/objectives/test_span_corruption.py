@@ -50,7 +50,7 @@ def again(source, target):
 
 def test_by_hand(monkeypatch):
     """8 tokens of which 2 + 1 are left out: places 2, 3 and 6."""
-    monkeypatch.setattr(span_corruption, "spans", lambda *_: (tf.constant([[2, 6]]), tf.constant([[4, 7]])))
+    monkeypatch.setitem(span_corruption.CHOICES, "spans", lambda *_: (tf.constant([[2, 6]]), tf.constant([[4, 7]])))
     given = features(1, 8) | {"token_ids": tf.constant([[50, 51, 52, 53, 54, 55, 56, 57]])}
     batch = prepared(given, rate=0.4, mean=2.0)
     end = TOKENIZER.sep_id
@@ -131,6 +131,25 @@ def test_tokens_are_left_out_one_by_one():
     assert np.abs((lost.mean(0) - p) / (p * (1 - p) / 2000) ** 0.5).max() < 4
     pair = p * 11 / 79  # neighbours are no likelier than other pairs
     assert abs((lost[:, 1:] & lost[:, :-1]).mean() - pair) < 3 * (pair * (1 - pair) / 2000 / 79) ** 0.5 * 1.2
+
+
+def test_a_prefix_and_the_rest_of_the_row():
+    lengths = [1, 2, 3, *[20] * 997]
+    given = features(1000, 20, lengths)
+    batch = prepared(given, select="prefix")
+    sources, targets = batch["padding_mask"].sum(1), batch["weights"].sum(1).astype(int)
+    assert batch["token_ids"].shape == batch["labels"].shape == (1000, 20)
+    assert sources[:2].tolist() == [1, 2]
+    for row, (n, m) in enumerate(zip(sources, targets)):
+        source, target = batch["token_ids"][row, :n].tolist(), batch["labels"][row, :m].tolist()
+        assert source.pop() == target.pop() == TOKENIZER.sep_id
+        assert source + target == given["token_ids"][row, : lengths[row]].numpy().tolist()
+        assert (batch["decoder_token_ids"][row, 1:m] == batch["labels"][row, : m - 1]).all()
+    # borders 1 ... 19 are as likely as each other: chi-square with 18 degrees, 3 sigma
+    counts = np.bincount(sources[3:] - 1, minlength=20)[1:]
+    assert len(counts) == 19
+    assert ((counts - 997 / 19) ** 2 / (997 / 19)).sum() < 18 + 3 * 6
+    assert SpanCorruption.without_model(tiny.tokenizer(), Settings(select="prefix"), 1).prepare(given)
 
 
 def test_a_rows_noise_is_its_own():

@@ -91,7 +91,7 @@ def test_the_ledger_puts_each_number_beside_its_baseline(tmp_path):
     assert str(tmp_path / "report.html") in text
 
 
-@pytest.mark.slow
+@pytest.mark.full  # .ci/run makes it from the wheel, with fewer updates
 def test_the_quickstart_shows_what_it_promises(tmp_path):
     """The first Must-show, by the command itself: baselines beaten on chapters it has not seen, within five minutes."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()

@@ -8,6 +8,7 @@ import pytest
 
 import kerasbert as kb
 from kerasbert.errors import InputError
+from kerasbert.mobile.golden import verify
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.batches import encode_texts, epoch_order, training_batches
 from kerasbert.tasks.tables import in_memory
@@ -238,7 +239,9 @@ def test_a_file_of_choices_to_the_phone(trained, tmp_path, capsys):
         "scores": (0, 3),
     }
 
-    report = mobile.compress(model, out=tmp_path / "choice.tflite", quantize="none", data=dev)
+    out, golden = tmp_path / "choice.tflite", tmp_path / "choice.golden"
+    report = mobile.compress(model, out=out, quantize="none", data=dev, golden=golden)
+    assert verify(load(out, cache=False), golden) == (report["golden_texts"], "")
     assert (report["agreement"], report["accuracy"]["keras"]) == (1.0, report["accuracy"]["tflite"])
     phone = load(tmp_path / "choice.tflite", cache=False)(texts)
     assert [answer.to_json() for answer in phone] == [

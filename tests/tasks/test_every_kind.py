@@ -10,6 +10,7 @@ import kerasbert as kb
 from kerasbert import registry
 from kerasbert.export import saved_model
 from kerasbert.mobile import compress
+from kerasbert.mobile.golden import verify
 from kerasbert.mobile.runtime import load
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.model import TaskModel
@@ -42,7 +43,9 @@ def made(family: str, kind: str, tokenizer: str, folder):
     name, labels, _ = KINDS[kind]
     if name is None:
         return encoder
-    model = TaskModel(encoder, dataclasses.replace(find_task(name), labels={label: label for label in labels}))
+    # 32 tokens are what the file reads, and what a family without a longest text would go beyond
+    task = dataclasses.replace(find_task(name), labels={label: label for label in labels}, length=32)
+    model = TaskModel(encoder, task)
     model.build()
     generator = np.random.default_rng(3)
     for head in model.heads.values():
@@ -78,14 +81,16 @@ def agrees(family: str, kind: str, tokenizer: str, folder) -> None:
         assert len(answered) == len(wanted)
         assert saved_model._difference(wanted, _trimmed(answered, wanted)) == ""
     file = folder / "model.tflite"
-    compress(
+    report = compress(
         model,
         "none",
         file,
+        golden=folder / "golden",
         lengths=[16, 32],
         texts=[one for one in inputs if all([one] if isinstance(one, str) else one)],
         min_agreement=0.99,
     )
+    assert verify(load(file, cache=False), folder / "golden") == (report["golden_texts"], "")
     phone = [answer.to_json() for answer in load(file, cache=False)(inputs)]
     if KINDS[kind][0] is None:  # kb.encode tells nothing of that
         phone = _uncut(phone)

@@ -17,6 +17,8 @@ from kerasbert.layers.encoder import Encoder
 from kerasbert.tasks import explain as explaining
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.explain import Explanation, Word
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery
 from tests import tiny
 from tests.tasks.test_every_kind import KINDS, made
@@ -74,6 +76,9 @@ def check_family(family: str, folder) -> None:
         words = [word for word in told.words if word.part is not None]
         assert [word.text for word in words] == [text[word.start : word.end] for word in words]
         assert "".join(word.text for word in words) == text.replace(" ", "")
+        if not registry.family(family).has_blocks:  # nor attention
+            assert told.attention is None
+            continue
         layers, heads = told.attention.shape[:2]
         assert told.attention.shape == (layers, heads, len(told.pieces), len(told.pieces))
         np.testing.assert_allclose(told.attention.sum(-1), 1, atol=1e-5)
@@ -85,10 +90,21 @@ def test_attributions_add_up(family, tmp_path):
         check_family(family, tmp_path)
 
 
+UNEXPLAINED = {"average": "no `embed`", "kbert": "not in the text", "reformer": "by leaps along a path"}
+
+
+@pytest.mark.parametrize("family", UNEXPLAINED)
+def test_families_without_a_path_are_refused(family, tmp_path):
+    subject = battery.Subject(family, tmp_path)
+    model = TaskModel(subject.encoder(), find_task("glue/sst2"))
+    with pytest.raises(InputError, match=f"{UNEXPLAINED[family]}.*: its texts cannot be explained"):
+        kb.explain(model, ["the cat"])
+
+
 @pytest.mark.slow
 def test_attributions_add_up_for_every_family(tmp_path):
     with battery.eagerly():
-        for family in set(battery.different("encoder", "tokenizer")) - {"bert", "mobilebert"}:
+        for family in set(battery.different("encoder", "tokenizer")) - {"bert", "mobilebert", *UNEXPLAINED}:
             if registry.family(family).one_stack:
                 check_family(family, tmp_path)
 

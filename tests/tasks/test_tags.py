@@ -271,7 +271,7 @@ def random_model(**options):
 
     keras.utils.set_random_seed(3)
     size = max(make().size for make in TOKENIZERS.values())
-    encoder = kb.build("bert/tiny", **{**tiny.SPEC, "embeddings.vocabulary": size})
+    encoder = kb.build("bert/tiny", **{**tiny.SPEC, "blocks.layers": 2, "embeddings.vocabulary": size})
     generator = np.random.default_rng(3)
     model = TaskModel(encoder, dataclasses.replace(labelled(NER, NAMES), length=16, options={"stride": 5, **options}))
     model.build()
@@ -289,13 +289,15 @@ def random_model(**options):
 def converted(tmp_path_factory):
     """(model, runner) of one .tflite; tests give both another tokenizer, which says nothing of the network."""
     from kerasbert import mobile
+    from kerasbert.mobile.golden import verify
     from kerasbert.mobile.runtime import load
 
     model, out = random_model(), tmp_path_factory.mktemp("tags-phone") / "x.tflite"
     texts = [text for text in texts_of() if isinstance(text, str)]
-    report = mobile.compress(model, "float32", out, lengths="any", texts=texts)
+    report = mobile.compress(model, "float32", out, lengths="any", texts=texts, golden=out.with_suffix(".golden"))
     assert report["agreement"] == 1.0
     runner = load(out, cache=False)
+    assert verify(runner, out.with_suffix(".golden")) == (report["golden_texts"], "")
     assert (runner.bundle.options, runner.bundle.parts) == ({"stride": 5}, ("words",))
     return model, runner
 
@@ -369,6 +371,18 @@ def handed_on(path, count, seed):
         label = "AB"[number % 2]
         lines += [f"{word}\t{label}" for word in draw.choices(NOUNS, k=6)] + [""]
     path.write_text("\n".join(lines))
+
+
+def test_a_head_that_was_not_trained_cannot_be_kept(tmp_path):
+    handed_on(tmp_path / "train.conll", 4, 0), handed_on(tmp_path / "dev.conll", 2, 1)
+    model = random_model()
+    model.task = dataclasses.replace(model.task, labels={"A": "A", "B": "B"})
+    model = type(model)(model.encoder, model.task)
+    model.build()
+    kb.save(model, tmp_path / "plain")
+    asked = {"keep_head": True, "changes": {"task.crf": True}, "steps": 1, "length": 16, "quiet": True}
+    with pytest.raises(InputError, match="has no head 'crf', it has: classifier. Leave out what asks for that head"):
+        kb.finetune(tmp_path / "plain", "ner", tmp_path, out=tmp_path / "run", **asked)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from kerasbert import answers as kinds
 from kerasbert.errors import InputError
 from kerasbert.inputs import row
 from kerasbert.layers.readout import readout
+from kerasbert.mobile.golden import verify
 from kerasbert.tasks.base import Task, find
 from kerasbert.tasks.batches import Encoded, training_batches
 from kerasbert.tasks.model import TaskModel
@@ -274,7 +275,9 @@ def test_a_file_of_scored_pairs_to_the_phone(tmp_path, capsys):
     kb.export(model, tmp_path / "serving")
     serve = tf.saved_model.load(str(tmp_path / "serving")).signatures["serving_default"]
     np.testing.assert_allclose(serve(text=tf.constant(texts))["vector"], vectors, atol=1e-5)
-    report = mobile.compress(model, out=tmp_path / "vector.tflite", quantize="none", data=tmp_path / "dev.csv")
+    out, golden = tmp_path / "vector.tflite", tmp_path / "vector.golden"
+    report = mobile.compress(model, out=out, quantize="none", data=tmp_path / "dev.csv", golden=golden)
+    assert verify(load(out, cache=False), golden) == (report["golden_texts"], "")
     assert report["texts"] == 80
     phone = load(tmp_path / "vector.tflite", cache=False)(texts)
     np.testing.assert_allclose([answer.values for answer in phone], vectors, atol=1e-5)

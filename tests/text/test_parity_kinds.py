@@ -79,18 +79,21 @@ def test_unigram_on_generated_strings(lowercase):
     assert equal <= 8
 
 
-@pytest.mark.slow
+# every tenth line and string in CI, all of them under `full`
+SHARES = [pytest.param(10, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("step", SHARES)
 @pytest.mark.parametrize("prefix", [False, True])
-def test_byte_level_on_every_line_of_the_corpora_and_10000_generated_strings(prefix):
+def test_byte_level_on_lines_of_the_corpora_and_generated_strings(prefix, step):
     texts = generate(10_000, seed=1)
-    assert differences(gpt2_bpe(prefix), texts if prefix else [*corpus(), *texts]) == ([], 0)
+    assert differences(gpt2_bpe(prefix), (texts if prefix else [*corpus(), *texts])[::step]) == ([], 0)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("step", SHARES)
 @pytest.mark.parametrize("name", SENTENCEPIECE)
-def test_unigram_on_the_corpora_and_generated_strings(name):
-    """T5's model on every line and 10,000 strings; the others on every tenth."""
-    texts = [*corpus(), *generate(10_000, seed=1)[:-1]]
-    wrong, equal = differences(shared_unigram(name), texts if name == "t5-base" else texts[::10])
+def test_unigram_on_lines_of_the_corpora_and_generated_strings(name, step):
+    texts = [*corpus(), *generate(10_000, seed=1)[:-1]][::step]
+    wrong, equal = differences(shared_unigram(name), texts)
     assert wrong == []
     assert equal <= 0.01 * len(texts)

@@ -83,8 +83,9 @@ def test_code_points_on_which_tensorflow_text_and_hugging_face_differ():
     assert all(ours[code] == theirs[code] for code in codes if 2 in (ours[code], theirs[code]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize(
+    "lowercase", [pytest.param(True, marks=pytest.mark.slow), pytest.param(False, marks=pytest.mark.full)]
+)
 def test_every_code_point_in_the_graph(lowercase):
     import tensorflow as tf
 

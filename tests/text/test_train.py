@@ -182,3 +182,14 @@ def test_errors_of_the_other_kinds():
         train_unigram(lines(), 10)
     with pytest.raises(InputError, match="no tokenizer kind 'bpee'. Nearest: 'bpe'. All: kerasbert list tokenizers"):
         train("bpee", lines(), 300)
+
+
+def test_a_unigram_vocabulary_of_xlnets_layout():
+    tokenizer = train("unigram", ["the cat sat on the mat", "a cat and a hat"] * 5, 40, layout="xlnet")
+    ids, segments = tokenizer.pack("the cat", "a hat")
+    assert [tokenizer.vocabulary[i] for i in ids if i in tokenizer.special_ids] == ["<sep>", "<sep>", "<cls>"]
+    assert (ids[-1], segments[-2:]) == (tokenizer.cls_id, [1, 2])
+    with pytest.raises(InputError, match="no layout 'xlmet'. Nearest: 'xlnet'"):
+        train("unigram", ["a"], 40, layout="xlmet")
+    with pytest.raises(InputError, match="layout 'xlnet' is of unigram, received kind 'bpe': leave it out"):
+        train("bpe", ["a"], 300, layout="xlnet")

@@ -1,11 +1,15 @@
 """Unigram: answers worked out by hand, the .model file, character maps, relations, errors."""
 
+import contextlib
+import random
+
 import pytest
 import sentencepiece
 from tokenizers import normalizers
 
 from kerasbert.errors import InputError
 from kerasbert.text import Unigram, load_tokenizer, save_hf
+from kerasbert.text.base import Inseparable
 from kerasbert.text.sentencepiece import (
     BYTE,
     CONTROL,
@@ -99,8 +103,39 @@ def test_words_begin_with_a_blank():
 def test_the_cache_changes_nothing():
     """A near tie is decided by what stands before it: the text is then segmented as a whole."""
     tokenizer = small_unigram()
-    for text in generate(150, seed=11)[:-1]:
-        assert tokenizer.encode(text) == tokenizer.tokenize(text).ids
+    for text in map(tokenizer.to_text, generate(150, seed=11)[:-1]):
+        expected = tokenizer._in_places(tokenizer.normalize(text))
+        assert tokenizer.tokenize_plain(text, True) == expected
+        assert tokenizer.encode(text) == expected[0]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["t5-base", "sentencepiece-8k-ja"])
+def test_the_cache_changes_nothing_on_100000_strings(name):
+    tokenizer = shared_unigram(name)
+    for seed in range(100):
+        for text in map(tokenizer.to_text, generate(1000, seed)):
+            assert tokenizer.tokenize_plain(text, True) == tokenizer._in_places(tokenizer.normalize(text)), text
+
+
+RULES = compile_charsmap(
+    {"§": "", "x": "a  ", "_": "▁", "\t": " ", "\u00a8": " \u0308", "L": "l", "½": "1⁄2", "q w": "low"}
+)
+PIECES = ["low", "er", "lower", "§", "x", "_", "\t", "\u00a8", "L", "½", "q", "w", " ", "  ", "▁", "字", "é"]
+
+
+@pytest.mark.parametrize("charsmap", [b"", RULES])
+def test_offsets_from_the_cache_are_those_of_the_whole_text(charsmap):
+    """Rules that drop, grow, give blanks or reach across one, in any order; each text twice, the second time from the cache."""
+    tokenizer, draw, cached = Unigram(model(charsmap=charsmap)), random.Random(5), 0
+    for _ in range(3000):
+        text = "".join(draw.choices(PIECES, k=draw.randint(0, 9)))
+        expected = tokenizer._in_places(tokenizer.normalize(text))
+        assert tokenizer.tokenize_plain(text, True) == expected, text
+        assert tokenizer.encode(text) == expected[0], text
+        with contextlib.suppress(Inseparable):
+            cached += tokenizer._in_chunks(text) == expected
+    assert cached > 300
 
 
 def test_the_model_file_round_trip():

@@ -12,6 +12,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers import backend
 from kerasbert.layers.block import Block
 from kerasbert.models.bert import Encoder
+from kerasbert.spec import derive
 from kerasbert.testing import battery
 from kerasbert.tpu_check.lower import Step, lower
 from tests import tiny
@@ -23,7 +24,7 @@ LENGTH, BATCH = 24, 8
 
 def shrunk(spec):
     """Any family's Spec with one tiny layer."""
-    return spec.derive(battery.tiny(spec, 64) | {"blocks.layers": 1})
+    return derive(spec, battery.tiny(spec, 64) | battery.shallow(spec))
 
 
 def specs() -> dict[str, tuple]:
@@ -49,11 +50,22 @@ def test_family_without_a_vocabulary_is_refused():
 
 
 SMALL = ("albert/base",)  # of the default run
+# one for each kind of attention, recurrence and objective; the battery's journeys lower theirs too
+OTHERS = ("bert", "electra", "kbert", "longformer", "reformer", "t5", "transformer-xl", "ulmfit", "xlnet")
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in SMALL else pytest.param(name, marks=pytest.mark.slow) for name in specs()]
-)
+def lowered() -> list:
+    """The default run's; those of CI; the rest under `full`."""
+    seen, parameters = set(), []
+    for name in specs():
+        family = name.partition("/")[0]
+        mark = pytest.mark.slow if family in OTHERS and family not in seen else pytest.mark.full
+        seen.add(family)
+        parameters.append(pytest.param(name, marks=() if name in SMALL else mark))
+    return parameters
+
+
+@pytest.mark.parametrize("name", lowered())
 def test_the_train_step_of_every_model_is_safe(name):
     family, spec = specs()[name]
     lowered = Step(family, shrunk(spec), length=LENGTH, replicas=4).lower(BATCH)

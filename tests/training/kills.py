@@ -1,9 +1,10 @@
 """Kill one pretraining run many times, at random moments and during saves, and compare it with one left alone.
 
-python -m tests.training.kills --kills 50
+python -m tests.training.kills --kills 50 [--family t5]
 
-The run has two phases. A process is killed after a random number of its updates, by SIGKILL or SIGTERM; every third time
-as soon as a checkpoint is being written. The processes are forks of one that has imported TensorFlow.
+BERT's run has two phases, that of another family, from its tiny model, has one. A process is killed after a random number of its
+updates, by SIGKILL or SIGTERM; every third time as soon as a checkpoint is being written. The processes are forks of one that
+has imported TensorFlow.
 """
 
 import argparse
@@ -22,10 +23,17 @@ from tests.support import start
 STEPS, SAVE_EVERY = 400, 4
 
 
-def records(folder: Path) -> list[dict]:
-    """The run's phases, on records of 16 and of 32 tokens."""
+def records(folder: Path, family: str) -> list[dict]:
+    """The run's phases, BERT's on records of 16 and of 32 tokens."""
     from kerasbert.data import write_records
 
+    if family != "bert":
+        import kerasbert as kb
+        from kerasbert.testing.battery import Subject
+
+        subject = Subject(family, folder)
+        kb.save(subject.encoder(), folder / "model")
+        return [{"data": str(subject.records().directory), "batch": 8, "accumulate": 2}]
     for name, length in (("short", 16), ("long", 32)):
         write_records(
             [tiny.corpus(folder / f"{name}.txt", seed=length)], tiny.tokenizer(), folder / name, length=length
@@ -61,8 +69,12 @@ def train(phases: list[dict], out: Path) -> None:
         return step
 
     Trainer._restore = noting
-    settings = {"steps": STEPS, "learning_rate": 1e-3, "changes": tiny.SPEC, "quiet": True, "log_every": 1}
-    kb.pretrain("bert/tiny", phases[0]["data"], out=out, phases=phases, save_every=SAVE_EVERY, **settings)
+    settings = {"steps": STEPS, "learning_rate": 1e-3, "quiet": True, "log_every": 1, "save_every": SAVE_EVERY}
+    own = out.parent / "model"
+    if own.exists():
+        kb.pretrain(own, out=out, **phases[0], **settings)
+    else:
+        kb.pretrain("bert/tiny", phases[0]["data"], out=out, phases=phases, changes=tiny.SPEC, **settings)
 
 
 def checkpoint(out: Path) -> int:
@@ -153,13 +165,13 @@ def _wait(process: Child, out: Path, until: int, saving: bool, before: int) -> i
     return status
 
 
-def run(folder: Path, kills: int, seed: int = 0) -> dict:
+def run(folder: Path, kills: int, seed: int = 0, family: str = "bert") -> dict:
     """Both runs in a folder; what was seen, and the largest difference of a weight at the end."""
     import numpy as np
 
     from kerasbert.checkpoints import read_tensors
 
-    (folder / "phases.json").write_text(json.dumps(records(folder)))
+    (folder / "phases.json").write_text(json.dumps(records(folder, family)))
     assert begin(folder, folder / "whole").wait() == 0
     seen = kill(folder, folder / "killed", kills, random.Random(seed))
     one, other = read_tensors(folder / "whole"), read_tensors(folder / "killed")
@@ -172,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--family", default="bert")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -179,7 +192,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
-        seen = run(Path(folder), options.kills, options.seed)
+        seen = run(Path(folder), options.kills, options.seed, options.family)
     print(f"{STEPS} updates, a checkpoint every {SAVE_EVERY}, {time.monotonic() - began:.0f} s")
     for name, value in seen.items():
         print(f"  {name}: {value}")

@@ -133,7 +133,7 @@ def test_what_is_refused(pretrained, runs, data, tmp_path):
     error(pretrained, "cannot change hidden of trained weights: dropout may change, lora", changes={"hidden": 3})
 
 
-@pytest.mark.slow
+@pytest.mark.full  # test_freezing.py does it in CI
 def test_every_family_resumes_and_is_the_same_on_two_replicas(data, tmp_path):
     """LoRA and adapters at once, in a process of its own: two replicas are chosen before TensorFlow is used."""
     done = python("-m", "tests.training.adapted_worker", tmp_path, data["train"], data["dev"], *FAMILIES)

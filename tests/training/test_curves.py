@@ -37,7 +37,7 @@ def curve(records, seed, fast):
     return np.array(losses).reshape(-1, 10).mean(1)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_islands_give_the_plain_graphs_curve(tmp_path):
     records = books.records(tmp_path, "full", LENGTH)
     plain, fast, other = curve(records, 0, False), curve(records, 0, True), curve(records, 1, False)

@@ -212,13 +212,13 @@ def test_replay_names_the_first_layer(exploded, tmp_path):
     shutil.copytree(exploded[0] / "dumps" / "step_6", dump)
     old = Safetensors(dump / "weights.safetensors")
     values = {name: old.read(name).copy() for name in old.names()}
-    values["block_1/feedforward/inner/kernel"][0, 0] = np.inf
+    values["block_0/feedforward/inner/kernel"][0, 0] = np.inf
     write_safetensors(dump / "weights.safetensors", {n: v.shape for n, v in values.items()}, values.__getitem__)
     found = replay(dump)
-    assert [bad["name"] for bad in found["weights"]] == ["block_1/feedforward/inner/kernel"]
-    assert found["outputs"][0]["name"].endswith("block_1/feedforward/inner")
+    assert [bad["name"] for bad in found["weights"]] == ["block_0/feedforward/inner/kernel"]
+    assert found["outputs"][0]["name"].endswith("block_0/feedforward/inner")
     assert len(found["rows"]) == 8
-    assert any("block_1/feedforward/inner" in line for line in lines(found))
+    assert any("block_0/feedforward/inner" in line for line in lines(found))
     with pytest.raises(InputError, match="no dump in"):
         replay(tmp_path)
 
@@ -326,7 +326,7 @@ kb.pretrain(
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full  # test_step.py splits a batch in every way
 def test_two_devices_with_accumulation_give_the_weights_of_one_after_20_updates(folder, short, long):
     for name, strategy, accumulate in (("one", "cpu", 1), ("two", "cpu:2", 2)):
         forked("-c", PHASED_RUN, folder / name, short, long, strategy, accumulate)
@@ -341,4 +341,11 @@ def test_two_devices_with_accumulation_give_the_weights_of_one_after_20_updates(
 def test_killed_three_times_it_ends_with_the_same_weights(tmp_path):
     """The 50 kills of the benchmark are `python -m tests.training.kills --kills 50`."""
     seen = kills.run(tmp_path, 3)
+    assert (seen["kills"], seen["difference"]) == (3, 0.0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", ["gpt2", "t5", "bart", "mass"])
+def test_so_do_models_that_write(family, tmp_path):
+    seen = kills.run(tmp_path, 3, family=family)
     assert (seen["kills"], seen["difference"]) == (3, 0.0)

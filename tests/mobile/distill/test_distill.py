@@ -184,7 +184,7 @@ def test_specs_of_a_pruned_teacher():
     assert models.fewer(spec, (0, 2)).attention.heads == (2, 2)
 
 
-SMALL = {**tiny.SPEC, "hidden": 8}
+SMALL = {**tiny.SPEC, "hidden": 8, "blocks.layers": 2}
 
 
 @pytest.mark.parametrize(

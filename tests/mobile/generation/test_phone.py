@@ -14,6 +14,7 @@ from kerasbert.export import bundle as bundles
 from kerasbert.mobile import compress
 from kerasbert.mobile.cli import main
 from kerasbert.mobile.generation import agreement, compression, programs
+from kerasbert.mobile.golden import verify
 from kerasbert.mobile.pipeline import ledger
 from kerasbert.mobile.pipeline.benchmark import benchmark
 from kerasbert.mobile.runtime import interpreters, load
@@ -69,7 +70,8 @@ def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
 
     monkeypatch.setattr(programs, "converted", once)
     out = tmp_path / "float.tflite"
-    report = compress(model, "float32", out, texts=TEXTS[:8], **settings)
+    report = compress(model, "float32", out, texts=TEXTS[:8], golden=tmp_path / "x.golden", **settings)
+    assert verify(load(out, cache=False), tmp_path / "x.golden") == (report["golden_texts"], "")
     assert (report["lengths"], report["places"], report["agreement"]) == (lengths, places, 1)
     assert len(repack.read(seen["float"]).subgraphs) == len(lengths) + len(places)
     for options in WRITINGS[family]:

@@ -200,9 +200,11 @@ def test_every_family_is_pruned(name, tmp_path):
             update(step)
     weights, found = values(model), pruner.tensors()
     assert zeros(weights, pruner.masks)
-    shared = subject.spec.blocks.share == "all"
+    layers = 1 if subject.spec.blocks.share == "all" else subject.spec.blocks.layers
     networks = getattr(getattr(subject.spec, "bottleneck", None), "networks", 1)
-    assert len(found) == (1 if shared else subject.spec.blocks.layers) * (4 + 2 * networks)
+    maps = [name for name in weights if "/attention/" in name and name.endswith("/kernel") and "/position/" not in name]
+    assert len(maps) >= 4 * layers
+    assert len(found) == len(maps) + layers * 2 * networks
     for name in found:
         assert (np.count_nonzero(weights[name].reshape(-1, 4, weights[name].shape[1]), axis=1) == 2).all()
 

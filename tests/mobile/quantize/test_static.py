@@ -167,7 +167,9 @@ def test_every_encoder(name, folder):
 
     encoder = Subject(name, folder).encoder()
     bundle = compression.about(encoder, {12: "length_12"})
-    data = convert.named(encoder, compression.program(encoder, bundle), {12: "length_12"}, TEXT, "float32")
+    data = convert.named(
+        encoder, compression.program(encoder, bundle), {12: "length_12"}, compression.inputs_of(bundle), "float32"
+    )
     texts = tiny.sentences(20, 0)
     batches = list(forms.feeds(encoder.tokenizer, texts, bundle))
     seen = ranges.observe(data, batches)

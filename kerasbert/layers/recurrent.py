@@ -1,0 +1,342 @@
+"""Recurrence: LSTM, GRU, and the loop that they share.
+
+- The input's product of all times is one matrix product; in the loop there is the recurrent one alone.
+- The gradient keeps the states and works out the gates again; the recurrent matrix gets its gradient by one product over all
+  times. An automatic one would add to it in every step.
+- The state is an argument and a result. Padding leaves it alone: a padded place gives the state that stands before it.
+- Gates and states are float32 under bfloat16.
+
+Not keras.layers.LSTM: its dropout is Keras' (the same mask on every replica), and its `use_cudnn` and `unroll` are two graphs.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from kerasbert.layers.backend import TENSORFLOW, differentiated, gradients, project, reverse_rows, scan
+from kerasbert.layers.random import Dropout
+
+State = tuple[Any, ...]
+
+
+class Recurrent(keras.layers.Layer):
+    """One recurrent layer in one direction.
+
+    Args:
+        units: int U.
+        reverse: bool, from the last place to the first.
+        weight_drop: float, dropout of the recurrent matrix in training, one mask for a call and all rows (Merity et al.,
+            2017, section 2, DropConnect).
+    Call: x [B, S, E]; padding_mask bool or 0/1 [B, S], True = a token, None where all are; state, what the call before gave,
+        None for zeros; begins bool or 0/1 [B, S], True = nothing before the place is seen, None for nowhere
+        -> (y [B, S, H], the state behind the last token of each row).
+        A state is a tuple of float32 arrays [B, width], `widths`; its first is what y is made of.
+    """
+
+    gates: int
+
+    def __init__(self, units: int, reverse: bool = False, weight_drop: float = 0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.units, self.reverse, self.weight_drop = units, reverse, weight_drop
+        self.dropout = Dropout(weight_drop, shared=True, name="weight_drop", dtype=self.dtype_policy)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the arrays of a state; the first is H."""
+        raise NotImplementedError
+
+    def build(self, shape):
+        limit = self.widths[0] ** -0.5
+        uniform = keras.initializers.RandomUniform(-limit, limit)
+        size = self.gates * self.units
+        self.kernel = self.add_weight(shape=(shape[-1], size), initializer=uniform, name="kernel")
+        self.recurrent_kernel = self.add_weight(
+            shape=(self.widths[0], size), initializer=uniform, name="recurrent_kernel"
+        )
+        self.bias = self.add_weight(shape=(size,), initializer="zeros", name="bias", autocast=False)
+        self.dropout.build()
+
+    def cell(self, x, product, state: Sequence[Any], *weights) -> State:
+        """The state after one time: x, product float32 [B, G], the input's and the state's; states [B, width]."""
+        raise NotImplementedError
+
+    def cell_weights(self) -> tuple[Any, ...]:
+        """What `cell` reads besides, in the compute type."""
+        return ()
+
+    def matrix(self, training: bool = False) -> Any:
+        """The recurrent matrix [H, G] of this call."""
+        matrix = ops.convert_to_tensor(self.recurrent_kernel)
+        return self.dropout(ops.expand_dims(matrix, 0), training=training)[0] if self.weight_drop else matrix
+
+    def empty(self, rows: Any) -> State:
+        """The state where nothing stands before: zeros [rows, width]."""
+        return tuple(ops.zeros((rows, width), "float32") for width in self.widths)
+
+    def call(self, x, padding_mask=None, state: State | None = None, begins=None, training=False):
+        state = self.empty(ops.shape(x)[0]) if state is None else tuple(ops.cast(each, "float32") for each in state)
+        x = ops.transpose(x, (1, 0, 2))  # [S, B, E]: a place's rows lie together
+        product = ops.cast(project(x, ops.cast(self.kernel, x.dtype)), "float32") + ops.cast(self.bias, "float32")
+        y, state = recur(
+            self.cell,
+            product,
+            ops.cast(self.matrix(training), x.dtype),
+            state,
+            self.cell_weights(),
+            real=None if padding_mask is None else _by_time(padding_mask),
+            kept=None if begins is None else 1.0 - _by_time(begins),
+            reverse=self.reverse,
+        )
+        return ops.cast(ops.transpose(y, (1, 0, 2)), x.dtype), state
+
+    def get_config(self):
+        config = {"units": self.units, "reverse": self.reverse, "weight_drop": self.weight_drop}
+        return {**super().get_config(), **config}
+
+
+class LSTM(Recurrent):
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000), without peepholes.
+
+    i, f, o = sigmoid, g = tanh of x @ kernel + h @ recurrent_kernel + bias, in the order i, f, g, o;
+    c' = f c + i g; h' = o tanh(c'), or h' = o tanh(c') @ projection (Sak et al., 2014, section 2).
+    The bias of f begins at 1 (Jozefowicz et al., 2015, section 5).
+
+    Args:
+        units: int U.
+        projection: int P, units of h; None for U, without a matrix.
+        cell_clip: float, c' is clipped to [-x, x] (ELMo's 3).
+        projection_clip: float, h' after the projection likewise.
+    Call: as Recurrent; a state is (h [B, P], c [B, U]). Trainable weights: 4U(E + P + 1), and UP of a projection.
+    """
+
+    gates = 4
+
+    def __init__(
+        self,
+        units: int,
+        projection: int | None = None,
+        cell_clip: float | None = None,
+        projection_clip: float | None = None,
+        **kwargs,
+    ):
+        super().__init__(units, **kwargs)
+        self.projection, self.cell_clip, self.projection_clip = projection, cell_clip, projection_clip
+
+    @property
+    def widths(self):
+        return (self.projection or self.units, self.units)
+
+    def build(self, shape):
+        super().build(shape)
+        self.bias.assign(ops.concatenate([ops.zeros(self.units), ops.ones(self.units), ops.zeros(2 * self.units)]))
+        self.projection_kernel = None
+        if self.projection:
+            limit = self.units**-0.5
+            uniform = keras.initializers.RandomUniform(-limit, limit)
+            self.projection_kernel = self.add_weight(
+                shape=(self.units, self.projection), initializer=uniform, name="projection_kernel"
+            )
+
+    def cell_weights(self):
+        if self.projection_kernel is None:
+            return ()
+        return (ops.cast(ops.convert_to_tensor(self.projection_kernel), self.compute_dtype),)
+
+    def cell(self, x, product, state, *weights):
+        i, f, g, o = ops.split(x + product, 4, axis=-1)
+        c = ops.sigmoid(f) * state[1] + ops.sigmoid(i) * ops.tanh(g)
+        c = _clipped(c, self.cell_clip)
+        h = ops.sigmoid(o) * ops.tanh(c)
+        if weights:
+            h = ops.cast(ops.matmul(ops.cast(h, weights[0].dtype), weights[0]), "float32")
+            h = _clipped(h, self.projection_clip)
+        return h, c
+
+    def get_config(self):
+        config = {"projection": self.projection, "cell_clip": self.cell_clip, "projection_clip": self.projection_clip}
+        return {**super().get_config(), **config}
+
+
+class GRU(Recurrent):
+    """Gated recurrent unit (Cho et al., 2014, section 2.3) with the reset gate after the product, as cuDNN and torch have it.
+
+    r, z = sigmoid of x @ kernel + h @ recurrent_kernel + bias, in the order r, z, n;
+    n = tanh(x @ kernel + bias + r (h @ recurrent_kernel + recurrent_bias)); h' = (1 - z) n + z h.
+
+    Differs: the paper resets h before the product, and has no biases.
+
+    Args:
+        units: int U.
+    Call: as Recurrent; a state is (h [B, U],). Trainable weights: 3U(E + U + 1) + U.
+    """
+
+    gates = 3
+
+    @property
+    def widths(self):
+        return (self.units,)
+
+    def build(self, shape):
+        super().build(shape)
+        self.recurrent_bias = self.add_weight(
+            shape=(self.units,), initializer="zeros", name="recurrent_bias", autocast=False
+        )
+
+    def cell_weights(self):
+        return (ops.cast(ops.convert_to_tensor(self.recurrent_bias), "float32"),)
+
+    def cell(self, x, product, state, *weights):
+        own, told = ops.split(x, 3, axis=-1), ops.split(product, 3, axis=-1)
+        r, z = ops.sigmoid(own[0] + told[0]), ops.sigmoid(own[1] + told[1])
+        n = ops.tanh(own[2] + r * (told[2] + weights[0]))
+        return ((1 - z) * n + z * state[0],)
+
+
+def reversed_rows(x: Any, mask: Any = None) -> Any:
+    """The tokens of each row the other way round, padding where it was: [B, S, ...] -> [B, S, ...].
+
+    Args:
+        mask: bool or 0/1 [B, S], True = a token, each row's tokens at its left; None where all are.
+
+    >>> reversed_rows(ops.array([[1, 2, 3, 0]]), ops.array([[1, 1, 1, 0]])).numpy().tolist()
+    [[3, 2, 1, 0]]
+    """
+    if mask is None:
+        return ops.flip(x, axis=1)
+    return reverse_rows(x, ops.sum(ops.cast(mask, "int32"), axis=1))
+
+
+def recur(
+    cell: Any,
+    x: Any,
+    matrix: Any,
+    state: State,
+    weights: Sequence[Any] = (),
+    *,
+    real: Any = None,
+    kept: Any = None,
+    reverse: bool = False,
+) -> tuple[Any, State]:
+    """The loop over time: state' = cell(x_t, h @ matrix, state, *weights).
+
+    Args:
+        cell: as `Recurrent.cell`.
+        x: float32 [S, B, G], the input's product.
+        matrix: [H, G], the recurrent one, in the type of the product.
+        state: float32 [B, width] each, the first h [B, H].
+        weights: what the cell reads besides.
+        real: float32 [S, B, 1], 0 where the state is left alone; None for nowhere.
+        kept: float32 [S, B, 1], 0 where the state before is not seen; None for nowhere.
+        reverse: bool, from the last place to the first.
+
+    Returns:
+        (h after each place, float32 [S, B, H], the state at the end).
+    """
+    asked = TENSORFLOW and any(differentiated(each) for each in (x, matrix, *state, *weights))
+    loop = _Loop(cell, real, kept, reverse, len(state))
+    if not asked:  # nothing is kept
+        y, last = loop.forward(x, matrix, state, weights, keep=False)
+        return y[0], tuple(last)
+
+    @ops.custom_gradient
+    def call(x, matrix, *arrays):
+        begin, rest = arrays[: len(state)], arrays[len(state) :]
+        y, after = loop.forward(x, matrix, begin, rest, keep=True)
+
+        def gradient(*upstream):
+            return loop.backward(x, matrix, begin, rest, y, upstream)
+
+        # states as outputs too, so that nothing is computed twice
+        return (y[0], *after), gradient
+
+    y, *after = call(x, matrix, *state, *weights)
+    return y, tuple(after)
+
+
+class _Loop:
+    """`recur` and its gradient. Args: as `recur`; count: int, arrays of a state."""
+
+    def __init__(self, cell, real, kept, reverse, count):
+        self.cell, self.real, self.kept, self.reverse, self.count = cell, real, kept, reverse, count
+
+    def _masks(self) -> list[Any]:
+        return [mask for mask in (self.real, self.kept) if mask is not None]
+
+    def _step(self, x, product, before, weights, real):
+        """The state after a place whose state before is seen as far as it is to be."""
+        after = self.cell(x, product, before, *weights)
+        if real is None:
+            return list(after)
+        # exact, for real is 0 or 1; a `where` would be a SELECT_V2 of the device graph
+        return [real * one + (1 - real) * other for one, other in zip(after, before, strict=True)]
+
+    def _read(self, masks):
+        left = iter(masks)
+        return (None if mask is None else next(left) for mask in (self.real, self.kept))
+
+    def forward(self, x, matrix, state, weights, keep: bool):
+        """The states after each place (h alone unless `keep`), and the state at the end."""
+
+        def body(places, state):
+            real, kept = self._read(places[1:])
+            before = state if kept is None else [kept * each for each in state]
+            product = ops.cast(ops.matmul(ops.cast(before[0], matrix.dtype), matrix), "float32")
+            after = self._step(places[0], product, before, weights, real)
+            return (after if keep else after[:1]), after
+
+        return scan(body, [x, *self._masks()], state, state if keep else state[:1], self.reverse)
+
+    def backward(self, x, matrix, begin, weights, y, upstream):
+        """Gradients by x, matrix, the state at the begin and weights."""
+        before = []
+        for first, after in zip(begin, y, strict=True):
+            first = ops.expand_dims(first, 0)
+            both = [after[1:], first] if self.reverse else [first, after[:-1]]
+            seen = ops.concatenate(both, axis=0)
+            before.append(seen if self.kept is None else seen * self.kept)
+        told = ops.cast(before[0], matrix.dtype)
+        product = ops.cast(project(told, matrix), "float32")
+        of_y, *of_state = upstream
+        count, transposed = self.count, ops.transpose(matrix)
+
+        def body(places, carried):
+            x, product, of_y, *rest = places
+            state, (real, kept) = rest[:count], self._read(rest[count:])
+            of_after, total = carried[:count], carried[count:]
+            of_after = [of_after[0] + of_y, *of_after[1:]]
+
+            def step(x, product, *arrays):
+                return self._step(x, product, arrays[:count], arrays[count:], real)
+
+            of_x, of_product, *found = gradients(step, [x, product, *state, *weights], of_after)
+            of_before = found[:count]
+            of_h = ops.matmul(ops.cast(of_product, matrix.dtype), transposed)
+            of_before[0] = of_before[0] + ops.cast(of_h, "float32")
+            if kept is not None:
+                of_before = [kept * each for each in of_before]
+            total = [one + ops.cast(other, "float32") for one, other in zip(total, found[count:], strict=True)]
+            return [of_x, of_product], [*of_before, *total]
+
+        zeros = [ops.zeros(each.shape, "float32") for each in weights]
+        (of_x, of_product), carried = scan(
+            body,
+            [x, product, of_y, *before, *self._masks()],
+            [*of_state, *zeros],
+            [x[0], product[0]],
+            not self.reverse,
+        )
+        flat = ops.reshape(ops.cast(of_product, matrix.dtype), (-1, matrix.shape[1]))
+        of_matrix = ops.matmul(ops.transpose(ops.reshape(told, (-1, matrix.shape[0]))), flat)
+        of_weights = [ops.cast(each, like.dtype) for each, like in zip(carried[count:], weights, strict=True)]
+        return [of_x, of_matrix, *carried[:count], *of_weights]
+
+
+def _by_time(mask: Any) -> Any:
+    """bool or 0/1 [B, S] -> float32 [S, B, 1]."""
+    return ops.expand_dims(ops.transpose(ops.cast(mask, "float32")), -1)
+
+
+def _clipped(x: Any, most: float | None) -> Any:
+    return x if most is None else ops.clip(x, -most, most)

@@ -1,0 +1,77 @@
+/* A model, the rows of an input, and what the kinds of answers share. */
+#ifndef KB_ANSWERS_H
+#define KB_ANSWERS_H
+
+#include "internal.h"
+
+struct kb_kind;
+
+struct kb_model {
+  kb_tokenizer *tokenizer;
+  const struct kb_kind *kind;
+  kb_text *labels;
+  char *label_blob;
+  size_t label_count, longest, parts; /* parts: texts of an input, as the file says */
+  /* options of the kinds; numbers[i] is OPTIONS[i] of model.c */
+  long stride, question, max_answer, n_best, top;
+  uint8_t unanswerable, crf;
+  double null_threshold;
+  double *table; /* of a CRF: [L + 2, L]; of several labels: a threshold each */
+  size_t table_count;
+};
+
+/* A row and what its decoding needs. */
+typedef struct kb_packed {
+  size_t from, length; /* in rows->ids */
+  int32_t position, truncated;
+  size_t begin, count, place, null, own_begin, own_end; /* span: a window of the context; tags: own_* in rows->words */
+} kb_packed;
+
+/* The rows of one input. Offsets are code points of `text`. */
+struct kb_rows {
+  const kb_model *model;
+  kb_packed *rows;
+  size_t count, room;
+  kb_ints ids, segments;
+  kb_work *work;
+  kb_codes text; /* the context, the sentence, or the text with masks */
+  kb_codes *choices; /* code points of each choice */
+  size_t choice_count;
+  kb_ints starts, ends; /* span: of each token; tags: of each word */
+  kb_ints words, tokens; /* tags: the words that each row answers for, and their tokens in it */
+  kb_ints masks; /* fill-mask: where a mask begins and ends in `text` */
+  int asked; /* span: whether there is a question */
+  kb_bytes json;
+};
+
+/* What an answer is. */
+typedef struct kb_kind {
+  const char *name;
+  int labelled, per_token;
+  kb_status (*rows)(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message);
+  kb_status (*answer)(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message);
+} kb_kind;
+
+extern const kb_kind kb_kinds[]; /* ended by one without a name */
+
+/* A row of ids; NULL where there is no memory. */
+kb_packed *kb_row_add(kb_rows *rows, const int32_t *a, size_t a_count, const int32_t *b, size_t b_count, int pair, size_t *places);
+/* A row as kb_pack makes it. */
+kb_status kb_row_pack(kb_rows *rows, kb_text first, const kb_text *second, kb_message *message);
+int kb_is_blank(uint32_t code); /* what Python's str.strip takes away */
+
+kb_status kb_span_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message);
+kb_status kb_span_answer(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message);
+kb_status kb_tags_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message);
+kb_status kb_tags_answer(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message);
+kb_status kb_mask_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message);
+kb_status kb_mask_answer(kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_message *message);
+
+/* Writing json. */
+void kb_put(kb_bytes *json, const char *text);
+void kb_put_number(kb_bytes *json, double value);
+void kb_put_string(kb_bytes *json, kb_text text);
+void kb_put_codes(kb_bytes *json, const uint32_t *codes, size_t count);
+void kb_put_truncated(kb_bytes *json, const kb_rows *rows); /* of any row; ends the object */
+
+#endif

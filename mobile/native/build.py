@@ -1,0 +1,90 @@
+"""Compile the portable core with the machine's C compiler: `python -m kerasbert.mobile.native.build [--out FILE]`."""
+
+import argparse
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from kerasbert.errors import InputError
+
+FOLDER = Path(__file__).resolve().parent
+WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
+SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+NAME = {"Darwin": "libkerasbert.dylib", "Windows": "kerasbert.dll"}.get(platform.system(), "libkerasbert.so")
+LIBRARY = FOLDER / NAME
+"""Where the runtime looks for it."""
+
+
+def sources() -> list[Path]:
+    """The C files of the library."""
+    return sorted(FOLDER.glob("*.c"))
+
+
+def compiler() -> str | None:
+    """$CC, or the first of cc, gcc and clang that is installed; None without."""
+    wanted = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
+    return next((found for name in wanted if (found := shutil.which(name))), None)
+
+
+def command(out: str | os.PathLike, extra: Sequence[str] = (), files: Sequence[str | os.PathLike] = ()) -> list[str]:
+    """The compiler's command line for the shared library, or with `files` for a program."""
+    cc = compiler()
+    if cc is None:
+        raise InputError(
+            "no C compiler: cc, gcc or clang, or name one in CC. Without it the pure-Python runtime is used"
+        )
+    shared = [] if files else ["-shared", "-fPIC", "-fvisibility=hidden"]
+    flags = ["-O2", *WARNINGS, *shared, "-ffp-contract=off", f"-I{FOLDER}", *extra]
+    return [cc, *flags, "-o", str(out), *map(str, sources()), *map(str, files), "-lm"]
+
+
+def build(out: str | os.PathLike = LIBRARY, extra: Sequence[str] = (), files: Sequence[str | os.PathLike] = ()) -> Path:
+    """Compile the library; the file is replaced whole or not at all.
+
+    Args:
+        out: the file to write. extra: further options of the compiler. files: a program's own C files, which make it a program.
+
+    Raises:
+        InputError: no compiler, or it fails.
+    """
+    out = Path(out)
+    try:
+        with tempfile.TemporaryDirectory(dir=out.parent) as folder:
+            made = Path(folder) / out.name
+            run = subprocess.run(command(made, extra, files), capture_output=True, text=True)
+            if run.returncode:
+                said = next((line for line in run.stderr.splitlines() if "error" in line), run.stderr)
+                raise InputError(f"the C compiler failed: {' '.join(said.split())[:300]}")
+            made.replace(out)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}. Give another file: --out FILE") from error
+    return out
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m kerasbert.mobile.native.build", description=__doc__)
+    parser.add_argument("--out", type=Path, default=LIBRARY, help=f"the file to write; {LIBRARY} by default")
+    parser.add_argument("--show", action="store_true", help="print the compiler's command and do nothing")
+    options = parser.parse_args()
+    try:
+        if options.show:
+            print(shlex.join(command(options.out)))
+            return 0
+        out = build(options.out)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    where = "" if out == LIBRARY else f"; the runtime finds it by KERASBERT_NATIVE={out}"
+    print(f"{out}: {out.stat().st_size / 1024:.0f} kB{where}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+/* kerasbert's portable core: text -> rows of token ids, and outputs of a model -> answers. C99, no dependencies.
+
+   It reads what `kerasbert-mobile compress` writes: the bundle behind a .tflite file, or the tokenizer's files alone. What it
+   gives equals the Python runtime's: ids, offsets, rows and answers. The interpreter that runs the .tflite is the caller's.
+
+   Threads: a kb_tokenizer and a kb_model never change after they are opened, so that threads may share them. A kb_tokens and a
+   kb_rows belong to one thread at a time. There is no other state.
+   Texts are UTF-8; what is invalid counts as U+FFFD, as by Python's errors="replace". Offsets are code points of the text, ends
+   exclusive. */
+#ifndef KERASBERT_H
+#define KERASBERT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define KB_API __declspec(dllexport)
+#elif defined(__GNUC__)
+#define KB_API __attribute__((visibility("default")))
+#else
+#define KB_API
+#endif
+
+/* Grows with every change of this header that a caller must follow. */
+#define KB_VERSION 1
+
+/* How a call went. All but KB_OK come with a message. */
+typedef enum kb_status {
+  KB_OK = 0,
+  KB_NO_MEMORY = 1,   /* an allocation failed */
+  KB_DAMAGED = 2,     /* a file is not what it says, or too large */
+  KB_UNSUPPORTED = 3, /* a kind of file, tokenizer, input or answer that only the Python runtime knows; named in the message */
+  KB_ARGUMENT = 4     /* the caller's arguments do not fit */
+} kb_status;
+
+/* One line about the last call that failed: what, received, expected. */
+typedef struct kb_message {
+  char text[256];
+} kb_message;
+
+/* Some bytes, not ended by a zero. */
+typedef struct kb_text {
+  const char *data;
+  size_t size;
+} kb_text;
+
+/* A file in memory. */
+typedef struct kb_file {
+  kb_text name, content;
+} kb_file;
+
+typedef struct kb_tokenizer kb_tokenizer;
+typedef struct kb_model kb_model;
+typedef struct kb_rows kb_rows;
+
+/* The tokens of a text. The arrays are valid until the next call that fills them. */
+typedef struct kb_tokens {
+  size_t count;
+  const int32_t *ids;
+  const int32_t *starts, *ends; /* of kb_tokenize alone */
+  const int32_t *segments;      /* of kb_pack alone */
+  int32_t truncated;            /* of kb_pack: whether tokens of the texts are missing */
+} kb_tokens;
+
+/* One packed row, as a model reads it. */
+typedef struct kb_row {
+  size_t length;
+  const int32_t *ids, *segments;
+  int32_t position; /* of a mask (fill-mask), else -1 */
+  int32_t truncated;
+} kb_row;
+
+/* KB_VERSION of the library. */
+KB_API int32_t kb_version(void);
+
+/* A tokenizer of the files that its Python form's `save` writes: tokenizer.json beside vocab.txt (wordpiece), vocab.json and
+   merges.txt (bpe) or spiece.model (unigram). The files are not needed afterwards. */
+KB_API kb_status kb_tokenizer_open(const kb_file *files, size_t count, kb_tokenizer **tokenizer, kb_message *message);
+KB_API void kb_tokenizer_close(kb_tokenizer *tokenizer);
+
+/* Room for tokens, with its working memory; NULL where there is no memory. */
+KB_API kb_tokens *kb_tokens_new(void);
+KB_API void kb_tokens_free(kb_tokens *tokens);
+
+/* Ids of a text without special tokens. */
+KB_API kb_status kb_encode(const kb_tokenizer *tokenizer, kb_text text, kb_tokens *tokens, kb_message *message);
+
+/* Ids and offsets of a text without special tokens. */
+KB_API kb_status kb_tokenize(const kb_tokenizer *tokenizer, kb_text text, kb_tokens *tokens, kb_message *message);
+
+/* Ids and segments of a text, or of a pair (`second` is not NULL), with special tokens, at most `length` (0: any). The longer
+   text loses its end first. */
+KB_API kb_status kb_pack(const kb_tokenizer *tokenizer, kb_text first, const kb_text *second, size_t length, kb_tokens *tokens,
+                         kb_message *message);
+
+/* The model of a file that `kerasbert-mobile compress` wrote, or of its bundle alone. The bytes are not needed afterwards. */
+KB_API kb_status kb_model_open(const void *data, size_t size, kb_model **model, kb_message *message);
+KB_API void kb_model_close(kb_model *model);
+
+/* Its tokenizer, which lives as long as the model; its kind of answer; tokens of its longest row; its number of labels. */
+KB_API const kb_tokenizer *kb_model_tokenizer(const kb_model *model);
+KB_API const char *kb_model_kind(const kb_model *model);
+KB_API size_t kb_model_longest(const kb_model *model);
+KB_API size_t kb_model_labels(const kb_model *model);
+
+/* The rows of one input. They are freed by kb_rows_free.
+
+   texts: a text or the two of a pair; a question and its context (span); a text and its choices (choice); a raw text, or the
+   words of one where `words` is not 0 (tags). */
+KB_API kb_status kb_rows_make(const kb_model *model, const kb_text *texts, size_t count, int32_t words, kb_rows **rows,
+                              kb_message *message);
+KB_API size_t kb_rows_count(const kb_rows *rows);
+KB_API kb_row kb_rows_row(const kb_rows *rows, size_t number);
+KB_API void kb_rows_free(kb_rows *rows);
+
+/* The answer of an input as json: what `to_json` of the Python object gives. The text lives until the next answer of these rows.
+
+   outputs: of each row float32 [C], or [row's length, C] where tokens are answered (tags, span). sizes: numbers of each. */
+KB_API kb_status kb_answer(const kb_model *model, kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_text *json,
+                           kb_message *message);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

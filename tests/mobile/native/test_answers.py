@@ -1,0 +1,159 @@
+"""A bundle's rows and answers in C == in Python, for every kind, on random outputs."""
+
+import random
+
+import numpy as np
+import pytest
+
+from kerasbert import answers
+from kerasbert.errors import InputError
+from kerasbert.export import bundle
+from kerasbert.inputs import NAMES
+from kerasbert.mobile.runtime.native import NativeModel, Unsupported
+from kerasbert.text import load_tokenizer
+from tests.mobile.native.tokenizers import SMALL, files, texts
+
+pytestmark = pytest.mark.native
+TAGS = ("O", "B-PER", "I-PER", "E-PER", "S-LOC", "B-LOC", "I-LOC")
+NUMBERS = np.random.default_rng(0)
+TRANSITIONS = NUMBERS.normal(size=(len(TAGS) + 2, len(TAGS))).tolist()
+CASES = {
+    "classification": ({}, ("no", 'y"es\n', "jä")),
+    "multi_label": ({"thresholds": [0.1, 0.5, 0.9]}, ("no", "yes", "jä")),
+    "regression": ({}, ()),
+    "vector": ({}, ()),
+    "choice": ({}, ()),
+    "tokens": ({"top": 3}, ()),
+    "span": ({"unanswerable": True, "null_threshold": 0.3, "max_answer": 4, "n_best": 4}, ()),
+    "span plain": ({"stride": 5, "question": 4}, ()),
+    "tags": ({}, TAGS),
+    "tags stride": ({"stride": 3}, ("DET", "NOUN", "VERB")),
+    "tags crf": ({"crf": True, "transitions": TRANSITIONS}, TAGS),
+}
+
+
+def made(case: str, tokenizer_files: dict[str, bytes], length: int = 24, pair: bool = False) -> bundle.Bundle:
+    """A bundle of a case."""
+    options, labels = CASES[case]
+    kind = answers.find(case.split()[0]).configured(options)
+    signature = bundle.Signature("answer", "a", {"S": length}, {kind.output: "p"})
+    reads = tuple(bundle.Reads(name, name) for name in NAMES)
+    if kind.name == "tokens":
+        reads += (bundle.Reads("positions", "positions", "BP", filled_by="kind"),)
+    return bundle.Bundle(
+        kind.name, tokenizer_files, (signature,), reads, labels=labels, options=options, pair=pair, any_length=True
+    )
+
+
+def inputs_of(kind: str, draw: random.Random, strings: list[str]) -> tuple:
+    """Parts of an input of a kind."""
+    text, other = draw.choice(strings), draw.choice(strings)
+    if kind == "choice":
+        return text, tuple(draw.choice(strings) or "x" for _ in range(draw.randint(2, 4)))
+    if kind == "tokens":
+        return (
+            "".join(
+                [text[:60], draw.choice(("", " ", " \t")), draw.choice(("[MASK]", "<mask>")), other[:60], "[MASK]"]
+            ),
+        )
+    if kind == "span":
+        return draw.choice((text[:30], "", " ")) or "who", other
+    if kind == "tags" and draw.random() < 0.5:
+        return (tuple(text[i : i + 5] for i in range(0, len(text), 5)),)
+    return (text,)
+
+
+def outputs_of(kind, row, labels: int, size: int) -> np.ndarray:
+    """Random numbers of the shape of a row's output, with ties among them."""
+    width = kind.width(("x",) * labels) if kind.name != "tokens" else size
+    shape = (row.length, width) if kind.per_token else (width or 5,)
+    values = NUMBERS.normal(size=shape).astype("float32")
+    return np.round(values * 2) / 2 if NUMBERS.random() < 0.3 else values
+
+
+def close(one, other, where="") -> None:
+    """Equal json; floating-point numbers within 1e-6 of theirs."""
+    assert type(one) is type(other) or isinstance(one, int | float), where
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for name in one:
+            close(one[name], other[name], f"{where}.{name}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), where
+        for i, pair in enumerate(zip(one, other)):
+            close(*pair, f"{where}[{i}]")
+    elif isinstance(one, float):
+        assert other == pytest.approx(one, rel=1e-6, abs=1e-9), where
+    else:
+        assert one == other, where
+
+
+def compare(case: str, name: str, count: int) -> None:
+    tokenizer_files = files(SMALL[name]())
+    tokenizer, said = load_tokenizer(tokenizer_files), made(case, tokenizer_files)
+    model, kind, draw = NativeModel(b"flatbuffer" + said.to_zip()), answers.find(said.kind), random.Random(2)
+    kind = kind.configured(said.options)
+    assert (model.kind, model.longest) == (kind.name, 24)
+    strings = texts(60, seed=11)[:-1]
+    for _ in range(count):
+        parts = inputs_of(kind.name, draw, strings)
+        rows = kind.rows(tokenizer, parts, said.longest)
+        words = kind.name == "tags" and isinstance(parts[0], tuple)
+        flat = [text for part in parts for text in (part if isinstance(part, tuple) else (part,))]
+        ours = model.rows(flat, words)
+        assert len(ours) == len(rows), parts
+        for row, (ids, segments, position, truncated) in zip(rows, ours):
+            assert (list(row.token_ids), list(row.values["segment_ids"])) == (ids, segments), parts
+            assert truncated == row.truncated, parts
+            assert position == row.values.get("positions", [-1])[0], parts
+        outputs = [outputs_of(kind, row, len(said.labels), tokenizer.size) for row in rows]
+        expected = kind.decode(parts, rows, outputs, said.labels).to_json()
+        close(expected, ours.answer(outputs), f"{case} {parts!r:.200}")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_and_answers_are_those_of_python(case):
+    compare(case, "bpe" if case in ("span", "tokens") else "wordpiece", 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_with_added_tokens_and_the_other_tokenizers(case):
+    for name in ("wordpiece added", "bpe space added", "unigram lower added"):
+        if case != "tokens" or name != "unigram lower added":
+            compare(case, name, 30)
+
+
+def test_pairs_and_older_formats():
+    tokenizer = SMALL["wordpiece"]()
+    said = made("classification", files(tokenizer), pair=True)
+    assert said.format == 3 or said.format == 2
+    model = NativeModel(said.to_zip())
+    assert model.rows(("a text", "and another"))[0][:2] == tokenizer.pack("a text", "and another", 24)
+    with pytest.raises(InputError, match="received 1 texts, expected 2"):
+        model.rows(("alone",))
+
+
+def test_what_is_refused():
+    content = files(SMALL["wordpiece"]())
+    said = made("classification", content)
+    with pytest.raises(InputError, match="carries no readable bundle"):
+        NativeModel(b"no zip at all, but longer than one needs to be")
+    data = bytearray(said.to_zip())
+    data[data.index(b"[PAD]")] ^= 1
+    with pytest.raises(InputError, match="the file vocab.txt of the bundle is damaged"):
+        NativeModel(bytes(data))
+    for change, error, text in (
+        ({"format": 9}, Unsupported, "a bundle of another format than 1, 2 and 3"),
+        ({"kind": "generation"}, Unsupported, "a file that answers with 'generation'"),
+        ({"kind": "regression"}, InputError, "3 labels of a regression"),
+        ({"plugin": {"file": "x", "sha256": "0"}}, Unsupported, "a plug-in brings"),
+    ):
+        settings = said.to_json() | change
+        with pytest.raises(error, match=text):
+            NativeModel(bundle.pack(content | {"bundle.json": __import__("json").dumps(settings).encode()}))
+    rows = NativeModel(said.to_zip()).rows(("a",))
+    with pytest.raises(InputError, match="output 0 has 2 numbers, expected 3"):
+        rows.answer([np.zeros(2, "float32")])
+    with pytest.raises(InputError, match="output 0 has numbers that are not finite"):
+        rows.answer([np.array([0, np.nan, 1], "float32")])

@@ -1,0 +1,45 @@
+"""Mutated bundles and texts under the address and undefined-behaviour sanitizers."""
+
+import struct
+import subprocess
+
+import pytest
+
+from kerasbert.export import bundle
+from kerasbert.mobile.native import build
+from tests.mobile.native.test_answers import CASES, made
+from tests.mobile.native.tokenizers import SMALL, files
+from tests.support import ROOT
+
+pytestmark = pytest.mark.native
+NAMES = ("wordpiece added", "bpe space added", "unigram lower added")
+
+
+def corpus(folder) -> list[str]:
+    """A file for each tokenizer and case: what a bundle holds."""
+    paths = []
+    for i, case in enumerate(CASES):
+        content = bundle.unpack(made(case, files(SMALL[NAMES[i % 3]]())).to_zip())
+        path = folder / f"{i}.files"
+        parts = [struct.pack("<QQ", len(name), len(data)) + name.encode() + data for name, data in content.items()]
+        path.write_bytes(b"".join(parts))
+        paths.append(str(path))
+    return paths
+
+
+def fuzz(folder, seconds: int, seed: int) -> str:
+    """What a run of the fuzzer says."""
+    program = build.build(folder / "fuzz", build.SANITIZERS, [ROOT / "tests/mobile/native/fuzz.c"])
+    done = subprocess.run([program, str(seconds), str(seed), *corpus(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_few_seconds_of_fuzzing(tmp_path):
+    assert "runs without a finding" in fuzz(tmp_path, 4, seed=1)
+
+
+@pytest.mark.full
+def test_ten_minutes_of_fuzzing(tmp_path):
+    print(fuzz(tmp_path, 600, seed=2))
