@@ -21,8 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.bench_reversible import EXACT
+
 ROOT = Path(__file__).resolve().parents[2]
-EXACT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}  # freed memory goes back at once
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 SIZE = {
     "hidden": 128,
