@@ -1,6 +1,8 @@
 """Train a tiny model of each objective on the quickstart's books; in a process of its own for several replicas.
 
 python -m tests.objectives.learn STRATEGY FOLDER OBJECTIVE ...
+
+OBJECTIVE may be a family's name, which is trained with its own objective.
 """
 
 import json
@@ -33,6 +35,17 @@ SIZE = {
     "blocks.layers": 1,
     "dropout": 0.0,
 }
+# of a family whose Spec has more to make small: chunks of 16 of the 64 tokens, and two layers, of which the second hashes
+OWN = {
+    "reformer": {
+        "axial.shape": (8, 8),
+        "blocks.layers": 2,
+        "lsh.chunk": 16,
+        "lsh.buckets": 8,
+        "local.chunk": 16,
+        "reversible.chunk": 16,
+    }
+}
 TOKENS = ("mlm", "sbo", "wso", "lm")  # losses whose targets are tokens of the text
 
 
@@ -43,20 +56,22 @@ def family_of(objective: str) -> registry.Family | None:
 
 def run(objective: str, strategy: str, folder: Path) -> dict:
     """Entropy of the targets, nats; mean losses of the last updates by name."""
-    family = family_of(objective)
+    family = registry.families().get(objective) or family_of(objective)
+    name, objective = objective, family.objective if objective in registry.families() else objective
     kind = registry.objective(objective)
     sentinels = 0 if family.one_stack else 8
     records = books.records(folder, kind.packing, chapters=CHAPTERS, sentinels=sentinels, **kind.records)
     changes = SIZE | {"embeddings.positions": records.length + family.spec.embeddings.offset}
     if family.spec.embeddings.width:
         changes["embeddings.width"] = 32
-    steps, last = WRITING.get(objective, (STEPS, LAST))
+    changes |= OWN.get(family.name, {})
+    steps, last = WRITING.get(objective, (STEPS, LAST)) if name not in OWN else (STEPS, LAST)
     settings = {"steps": steps, "batch": 32, "warmup": 20, "schedule": "linear", "log_every": 5}
     settings["learning_rate"] = RATES.get(objective, RATE)
     kb.pretrain(
         f"{family.name}/{next(iter(family.sizes))}",
         records.directory,
-        out=folder / objective,
+        out=folder / name,
         changes=changes,
         objective=objective,
         strategy=strategy,
@@ -64,7 +79,7 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
         quiet=True,
         **settings,
     )
-    logs = [json.loads(line) for line in (folder / objective / "metrics.jsonl").read_text().splitlines()]
+    logs = [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]
     logs = [log for log in logs if log["step"] > steps - last]
     losses = {name: float(np.mean([log[name] for log in logs])) for name in TOKENS if name in logs[0]}
     entropy = Objective.baseline(records)["entropy"] if family.kind == "encoder" else of_written(kind, family, records)

@@ -1,8 +1,9 @@
 """Every objective learns: within 160 to 400 updates its losses are below the entropy of its targets, on one replica and on two.
 
 A tiny model (one layer of 64), rows of 64 tokens of the quickstart's books, batches of 32; the mean of the last 60 or 100.
-A new objective joins by being registered. CI trains one of each kind, on one replica; `-m full` all of them, on two as well: that
-every objective's losses fall and that two replicas make the updates of one is in the battery (tests/models/test_battery.py).
+A new objective joins by being registered; a family whose layers make draws of their own (Reformer) is trained too. CI trains
+one of each kind, on one replica; `-m full` all of them, on two as well: that every objective's losses fall and that two replicas
+make the updates of one is in the battery (tests/models/test_battery.py).
 """
 
 import json
@@ -18,6 +19,7 @@ KINDS = ("bert", "causal_lm", "electra", "span_corruption")  # two losses, left 
 CASES = [
     *(pytest.param("cpu", name, marks=pytest.mark.slow if name in KINDS else pytest.mark.full) for name in OBJECTIVES),
     *(pytest.param("cpu:2", name, marks=pytest.mark.full) for name in OBJECTIVES),
+    *(pytest.param(strategy, name, marks=pytest.mark.full) for strategy in ("cpu", "cpu:2") for name in learn.OWN),
 ]
 
 
