@@ -37,7 +37,10 @@ ALONE = {  # a process of several: one core, and no device, whose memory TensorF
     "CUDA_VISIBLE_DEVICES": "-1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
-START = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from kerasbert.data import processes; processes.serve(int(sys.argv[1]))"
+START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from kerasbert.data import processes; processes.serve(int(sys.argv[1]))"
+)
 
 Each = Callable[[str, Iterable[tuple]], Iterator[Any]]
 
@@ -181,7 +184,8 @@ class _Pool:
             for number in range(processes):
                 self.processes.append(_Process(job, number, processes))
                 self.idle.put(self.processes[-1])
-            self.ready = all([process.answer() for process in self.processes])
+            answers = [process.answer() for process in self.processes]
+            self.ready = all(answers)
         except BaseException:
             self.close()
             raise

@@ -62,8 +62,8 @@ def write_records(
     """Tokenize, pack and write; where `out` holds records of the same inputs already, only open them.
 
     Documents with the same text are taken once. The bytes written depend neither on the order of the files nor on the
-    runner nor on the number of processes. Where a packing makes pairs of sentences, a line that would fill one alone, and a document of one line, is
-    split into sentences first (`encode.entries`), and the manifest counts what is kept.
+    runner nor on the number of processes. Where a packing makes pairs of sentences, a line that would fill one alone, and
+    a document of one line, is split into sentences first (`encode.entries`), and the manifest counts what is kept.
 
     Args:
         files: text (blank line = document), jsonl, json, tsv, csv or parquet, perhaps packed (`data.sources`); or a dict,
