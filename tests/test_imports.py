@@ -34,6 +34,8 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/storage/zips.py",
     "kerasbert/spec.py",
     "kerasbert/registry.py",
+    "kerasbert/tasks/answer_tables.py",
+    "kerasbert/tasks/early.py",
     "kerasbert/tasks/task.py",
     "kerasbert/training/config.py",
     "kerasbert/training/constraints.py",

@@ -41,6 +41,12 @@ def _predict(options: argparse.Namespace) -> None:
         raise InputError("--explain is of one model: leave out --ensemble")
     if options.explain:
         _check_page(options)
+    if options.data:
+        from kerasbert.data.sources import check_files
+
+        check_files([options.data])
+    declared = early_task(options)
+    asked = None if declared is None else _asked(options, declared)  # a mistake is told before TensorFlow's import
     from kerasbert.tasks.predict import check_task, longest
 
     model = opened(options)
@@ -49,16 +55,13 @@ def _predict(options: argparse.Namespace) -> None:
     model.task.optioned(answer_options_of(options))  # refused before any text is read
     answer = _Answers(model, options)
     task = model.task
+    asked = _asked(options, task) if asked is None else asked
     if options.submission:
         _submit(options, answer)
     elif options.data:
-        _predict_table(options, answer, kind)
-    elif options.pair:
-        if not task.pair:
-            raise InputError("--pair gives two texts, the model reads one: give TEXT")
-        answer.show([tuple(texts) for texts in options.pair])
-    elif options.texts:
-        answer.show([_input(text, task, f"text {i}") for i, text in enumerate(options.texts, 1)])
+        _predict_table(options, answer, kind, asked)
+    elif asked:
+        answer.show(asked)
     else:
         if sys.stdin.isatty():
             print("reading texts from the terminal, one a line; Ctrl-D ends them", file=sys.stderr)
@@ -70,6 +73,41 @@ def _predict(options: argparse.Namespace) -> None:
     if options.explain:
         _explain(options, model, answer.explained)
     answer.tell()
+
+
+def early_task(options: argparse.Namespace) -> Any:
+    """The task of the model of a command, without TensorFlow; None where only loading it tells.
+
+    Raises:
+        InputError: a mistake in what was given that the files alone show.
+    """
+    from kerasbert.checkpoints import source
+    from kerasbert.tasks import early
+
+    early.check_length(options.length, options.batch)
+    chosen = answer_options_of(options)
+    for model in options.ensemble or ():
+        source.check(model)
+    if options.base or options.task:
+        return None
+    return early.task_of(options.model, chosen)
+
+
+def _asked(options: argparse.Namespace, task: Any) -> Any:
+    """What is to be answered: inputs, or of --data what `answer_tables.read` gives; empty where stdin is read."""
+    if options.submission:
+        return []
+    if options.data:
+        from kerasbert.tasks import answer_tables
+
+        named = options.text_column, options.text_b_column
+        return answer_tables.read(options.data, [chosen or part for chosen, part in zip(named, task.asked)], task)
+    if options.pair and not task.pair:
+        raise InputError("--pair gives two texts, the model reads one: give TEXT")
+    return [
+        *map(tuple, options.pair or ()),
+        *(_input(text, task, f"text {i}") for i, text in enumerate(options.texts, 1)),
+    ]
 
 
 def opened(options: argparse.Namespace) -> Any:
@@ -193,16 +231,13 @@ def check_out(out: str, overwrite: bool) -> str:
     return kind
 
 
-def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | None) -> None:
-    """A table in, the same with answers out: whole, or not at all."""
+def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | None, table: Any) -> None:
+    """A table in, as `answer_tables.read` gives it, the same with answers out: whole, or not at all."""
     from kerasbert.storage import files
     from kerasbert.tasks import answer_tables
     from kerasbert.tasks.base import kind_of
 
-    task = answer.model.task
-    named = options.text_column, options.text_b_column
-    columns = [chosen or part for chosen, part in zip(named, task.asked)]
-    own, rows, texts = answer_tables.read(options.data, columns, task)
+    own, rows, texts = table
     answers = answer.of([None if answer_tables.blank(text) else text for text in texts])
     fields = kind_of(answer.model).answers.columns
     made = answer_tables.text(kind or ("jsonl" if options.json else own), rows, answers, fields)
@@ -236,7 +271,7 @@ def _submit(options: argparse.Namespace, answer: _Answers) -> None:
 
 def _input(text: str, task: Any, where: str) -> Any:
     """A text, or the parts of an input from a line."""
-    kind = task.how.answers
+    kind = task.answer_kind
     if kind.since > 1 and task.pair:
         return kind.from_line(text, task.asked, where)
     parts = tuple(text.split("\t")) if task.pair else (text,)
@@ -277,6 +312,9 @@ def arriving(stream: Any, most: int) -> Iterator[list[str]]:
 
 
 def _encode(options: argparse.Namespace) -> None:
+    from kerasbert.tasks import early
+
+    early.check_pooling(options.pooling)  # before TensorFlow's import
     from kerasbert.tasks.predict import encode
 
     texts = options.texts or [line.rstrip("\n") for line in sys.stdin]

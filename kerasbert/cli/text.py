@@ -64,8 +64,11 @@ def _data(options: argparse.Namespace) -> None:
         beam_options=options.beam_options,
         allow_loss=options.allow_loss,
         overwrite=options.overwrite,
+        processes=options.processes,
     )
     state = "unchanged, reused" if records.reused else "written"
+    if records.processes:
+        state += f" by {records.processes} process" + "es" * (records.processes > 1)
     counts = records.manifest["counts"]
     print(
         f"{options.out}: {records.examples:,} examples, {records.tokens:,} tokens of {counts['documents']:,} documents "
@@ -171,6 +174,13 @@ def add(command: Declare) -> None:
         "--allow-loss",
         action="store_true",
         help="write pairs also where under 90%% of the tokens are kept, or over 90%% of the answers are the same",
+    )
+    add.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="on this machine: by default one for every available core, fewer for a small corpus. The bytes are the same; "
+        "each holds a shard in memory",
     )
     add.add_argument("--runner", default="local", help="local, or beam (Apache Beam)")
     add.add_argument("--beam-options", default="", metavar="OPTIONS", help='Beam\'s own: "--runner=DataflowRunner ..."')

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasbert import registry
-from kerasbert.cli.answers import opened
+from kerasbert.cli.answers import early_task, opened
 from kerasbert.cli.options import add_options, flags, given
 from kerasbert.cli.parser import (
     Declare,
@@ -183,9 +183,13 @@ def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
 
 def _evaluate(options: argparse.Namespace) -> None:
     from kerasbert import report
-    from kerasbert.training.evaluation import evaluate, with_columns
+    from kerasbert.tasks import early
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
+    declared = early_task(options)  # a mistake is told before TensorFlow's import
+    early.check_rows(early.with_columns(declared, columns), options.data, options.split)
+    from kerasbert.training.evaluation import evaluate, with_columns
+
     model = opened(options)
     found = evaluate(
         with_columns(model, **columns) if any(columns.values()) else model,

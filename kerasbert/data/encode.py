@@ -29,11 +29,11 @@ def entries(documents: Iterable[list[str]], language: int, encode: Encode, fit: 
             line is running text and is split into sentences, as is every other line of more than `fit.line` tokens; a
             sentence of more than `fit.most` is cut into pieces of `fit.piece`. A document's hash is that of its lines before.
     """
-    for some in _gather_lines(documents):
-        yield from _entries(some, language, encode, fit)
+    for some in gather_lines(documents):
+        yield from batch_entries(some, language, encode, fit)
 
 
-def _gather_lines(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+def gather_lines(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
     """Lists of documents of about LINES lines."""
     waiting: list[list[str]] = []
     lines = 0
@@ -47,8 +47,8 @@ def _gather_lines(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
         yield waiting
 
 
-def _entries(documents: list[list[str]], language: int, encode: Encode, fit: Fit | None) -> Iterator[bytes]:
-    """Entries of the documents that keep a token."""
+def batch_entries(documents: list[list[str]], language: int, encode: Encode, fit: Fit | None = None) -> Iterator[bytes]:
+    """`entries` of documents that are tokenized together: those that keep a token."""
     lines = documents
     if fit:
         lines = [split_sentences(document[0]) if len(document) == 1 else document for document in documents]

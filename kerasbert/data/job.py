@@ -49,9 +49,14 @@ class Job:
 
     def entries(self, sources: Iterable[Source], encoder: encode.Encode) -> Iterator[bytes]:
         """The documents of files, tokenized, as a shard takes them."""
+        for number, documents in self.batches(sources):
+            yield from encode.batch_entries(documents, number, encoder, self.writer.fit)
+
+    def batches(self, sources: Iterable[Source]) -> Iterator[tuple[int, list[list[str]]]]:
+        """(number of a language, documents that are tokenized together) of files."""
         for number, group in itertools.groupby(sources, key=lambda source: source.number):
             documents = itertools.chain.from_iterable(source.documents() for source in group)
-            yield from encode.entries(documents, number, encoder, self.writer.fit)
+            yield from ((number, some) for some in encode.gather_lines(documents))
 
     def repeats(self, languages: Mapping[str, Mapping[str, float]]) -> dict[int, float] | None:
         """How often a document of each language is taken, for `ShardWriter.write`."""

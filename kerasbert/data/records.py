@@ -68,6 +68,7 @@ class Records:
         features: name -> shape of one example, in the order of a row's columns.
         first: int, row of the first shard at which these records begin: 0, but where rows of one shard are held out.
         reused: bool, True when `write_records` found them made already.
+        processes: int, how many made them, where `write_records` just did on this machine; else None.
 
     Raises:
         InputError: no records there, another format, a damaged manifest, or a shard that is missing, truncated or of
@@ -86,6 +87,7 @@ class Records:
         self.tokens = sum(shard.tokens for shard in self.shards)
         self.first = 0
         self.reused = False
+        self.processes: int | None = None
         for shard in self.shards:
             self._check_shard(shard)
 

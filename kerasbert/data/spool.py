@@ -60,6 +60,12 @@ def measure(data: bytes) -> tuple[int, int]:
     return language, tokens
 
 
+def add_count(counts: dict[int, tuple[int, int]], language: int, tokens: int, documents: int = 1) -> None:
+    """Add to the number of (documents, tokens) of a language."""
+    before = counts.get(language, (0, 0))
+    counts[language] = before[0] + documents, before[1] + tokens
+
+
 def shard_of(digest: bytes, shards: int) -> int:
     """A document's shard: hash mod N."""
     return int.from_bytes(digest[:8], "little") % shards
@@ -121,10 +127,12 @@ class Spool:
     Args:
         directory: for the temporary files; each is removed when it is taken.
         shards: their number.
+        number: int, of the process that holds this spool, and of how many: each has files of its own.
     """
 
-    def __init__(self, directory: Path, shards: int):
-        self.directory, self.shards = directory, shards
+    def __init__(self, directory: Path, shards: int, number: int = 0, processes: int = 1):
+        self.directory, self.shards, self.number = directory, shards, number
+        self._most = SPOOL_BYTES // processes
         self._parts: dict[int, list[bytes]] = {}
         self._held = 0
 
@@ -132,22 +140,20 @@ class Spool:
         """Put an entry into its shard."""
         self._parts.setdefault(shard_of(data[:DIGEST], self.shards), []).append(data)
         self._held += len(data) + sys.getsizeof(b"")  # with many small documents the objects count too
-        if self._held > SPOOL_BYTES:
+        if self._held > self._most:
             self.flush()
 
     def flush(self) -> None:
         """Append what is held to the files."""
         for shard, parts in self._parts.items():
-            with open(self._path(shard), "ab") as file:
+            with open(self.directory / f"spool-{shard:05d}.{self.number}", "ab") as file:
                 file.writelines(parts)
         self._parts, self._held = {}, 0
 
     def take(self, shard: int) -> bytes:
-        """The entries of one shard; the file is removed."""
-        path = self._path(shard)
-        data = path.read_bytes() if path.exists() else b""
-        path.unlink(missing_ok=True)
-        return data
-
-    def _path(self, shard: int) -> Path:
-        return self.directory / f"spool-{shard:05d}"
+        """The entries of one shard, of all processes; the files are removed."""
+        parts = []
+        for path in sorted(self.directory.glob(f"spool-{shard:05d}.*")):
+            parts.append(path.read_bytes())
+            path.unlink()
+        return b"".join(parts)

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from kerasbert.data import joins, reading
-from kerasbert.data.encode import batch_encoder
 from kerasbert.data.job import Job, Source
 from kerasbert.data.languages import Files, check_language_ids, translated
 from kerasbert.data.packing import packing as find_packing
+from kerasbert.data.processes import chosen, hands
 from kerasbert.data.records import MANIFEST, Records, differences, read_manifest
 from kerasbert.data.shards import Report, ShardWriter, manifest
 from kerasbert.data.sources import check_files, file_format
-from kerasbert.data.spool import Spool, measure
+from kerasbert.data.spool import add_count
 from kerasbert.errors import InputError, unknown
 from kerasbert.registry import PACKINGS
 from kerasbert.storage import files as whole
@@ -57,12 +57,13 @@ def write_records(
     beam_options: str = "",
     allow_loss: bool = False,
     overwrite: bool = False,
+    processes: int | None = None,
 ) -> Records:
     """Tokenize, pack and write; where `out` holds records of the same inputs already, only open them.
 
     Documents with the same text are taken once. The bytes written depend neither on the order of the files nor on the
-    runner. Where a packing makes pairs of sentences, a line that would fill one alone, and a document of one line, is
-    split into sentences first (`encode.entries`), and the manifest counts what is kept.
+    runner nor on the number of processes. Where a packing makes pairs of sentences, a line that would fill one alone, and
+    a document of one line, is split into sentences first (`encode.entries`), and the manifest counts what is kept.
 
     Args:
         files: text (blank line = document), jsonl, json, tsv, csv or parquet, perhaps packed (`data.sources`); or a dict,
@@ -97,9 +98,11 @@ def write_records(
         allow_loss: write pairs also where less than 90% of the tokens stand in an example, or more than 90% of the
             answers about the pairs are the same.
         overwrite: replace records of other inputs.
+        processes: int >= 1, of this machine; None: one for every available core, fewer for less text than 16 MB each.
+            Each holds one shard in memory.
 
     Returns:
-        The opened records; `.reused` says whether they were there already.
+        The opened records; `.reused` says whether they were there already, `.processes` how many made them.
 
     Raises:
         InputError: files that cannot be read, do not decode or hold no text, a setting out of range, too much that is
@@ -111,6 +114,8 @@ def write_records(
         raise InputError(
             f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
         )
+    if runner == "beam" and processes is not None:
+        raise InputError("processes are of --runner local; Beam's --beam-options say how many workers it has")
     encoding = reading.chosen_encoding(encoding)
     packing = chosen_packing(packing, tokenizer)
     between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
@@ -122,8 +127,10 @@ def write_records(
     names = {*itertools.chain.from_iterable(pairs.values())} if pairs else {*named} if language_ids else set()
     table = number_languages(names, tokenizer.languages) if names else {}
     sources = find_sources(files, text_field, pairs, encoding)
+    size = sum(map(_text_size, sources))
+    processes = chosen(processes, size)
     if shards is None:
-        shards = max(1, math.ceil(sum(map(_text_size, sources)) / SHARD_BYTES))
+        shards = max(1, math.ceil(size / SHARD_BYTES))
     for name, value, least in (("shards", shards, 1), ("dupe_factor", dupe_factor, 1), ("seed", seed, 0)):
         if value < least:
             raise InputError(f"{name} is {value}, expected at least {least}")
@@ -190,7 +197,7 @@ def write_records(
 
             report, languages = beam.run(job, beam_options)
         else:
-            report, languages = run(job)
+            report, languages, processes = run(job, processes)
         if not report.documents:
             names = ", ".join(source.path for source in sources)
             raise InputError(f"empty corpus: {names} hold no text that the tokenizer keeps")
@@ -199,7 +206,9 @@ def write_records(
         plan |= {"languages": languages} if languages else {}
         save_tokenizer(tokenizer, directory, table)  # pretraining takes it from here
         remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
-    return Records(out)
+    records = Records(out)
+    records.processes = processes if runner == "local" else None
+    return records
 
 
 def chosen_packing(name: str | None, tokenizer: Tokenizer) -> str:
@@ -308,21 +317,21 @@ def _text_size(source: Source) -> int:
     return (remote.size(source.path) or 0) * (UNPACKED if packed else 1)
 
 
-def run(job: Job) -> tuple[Report, dict[str, Any]]:
-    """Write all shards on this machine: every document goes to the disk once, then one shard is in memory at a time."""
-    waiting = Spool(Path(job.writer.directory), job.writer.shards)
+def run(job: Job, processes: int = 1) -> tuple[Report, dict[str, Any], int]:
+    """Write all shards on this machine: what was written, the languages, and how many processes did it.
+
+    Every document goes to the disk once, then each process has one shard in memory at a time.
+    """
     counts: dict[int, tuple[int, int]] = {}
-    for data in job.entries(job.sources, batch_encoder(job.tokenizer, job.units)):
-        waiting.add(data)
-        language, tokens = measure(data)
-        documents, before = counts.get(language, (0, 0))
-        counts[language] = documents + 1, before + tokens
-    waiting.flush()
-    languages = job.languages(counts)
-    reports = (
-        job.writer.write(shard, waiting.take(shard), job.repeats(languages)) for shard in range(job.writer.shards)
-    )
-    return sum(reports, Report()), languages
+    with hands(job, processes) as (number, each, flush):
+        for found in each("tokenize", job.batches(job.sources)):
+            for language, (documents, tokens) in found.items():
+                add_count(counts, language, tokens, documents)
+        flush()
+        languages = job.languages(dict(sorted(counts.items())))
+        repeats = job.repeats(languages)
+        reports = each("write", ((shard, repeats) for shard in range(job.writer.shards)))
+        return sum(reports, Report()), languages, number
 
 
 def _reuse(out: str | os.PathLike, plan: dict[str, Any]) -> Records:

@@ -30,7 +30,7 @@ def read(path: str, columns: Sequence[str], task: Task) -> tuple[str, list[dict[
         InputError: no such file or column, a row without text.
     """
     check_files([path])
-    kind, lists = file_format(path), {columns[i] for i in task.how.answers.lists if i < len(columns)}
+    kind, lists = file_format(path), {columns[i] for i in task.answer_kind.lists if i < len(columns)}
     if task.reader and list(columns) == list(task.asked) == list(task.parts):
         kind, numbered = "jsonl", table(task, Path(path), columns)
     elif kind in TABLES:

@@ -110,6 +110,12 @@ class Task:
         return dataclasses.replace(self, settings={**self.settings, **given}) if given else self
 
     @property
+    def answer_kind(self) -> answers.Kind:
+        """Its kind's side of the answers, with the task's options; it needs no Keras, but for a kind of a plug-in."""
+        kind = answers.KINDS.get(self.kind)
+        return self.how.answers if kind is None else kind.configured(self.options)
+
+    @property
     def how(self) -> "TaskKind":
         """Its kind's side of training, with the task's options."""
         return find(self.kind).configured(self.options)
@@ -123,7 +129,7 @@ class Task:
         if not options:
             return self
         task = dataclasses.replace(self, options={**self.options, **options})
-        task.how.answers  # noqa: B018 (it checks them)
+        task.answer_kind  # noqa: B018 (it checks them)
         return task
 
     def measured(self, outputs: Any, targets: Any, encoded: Any = None) -> dict[str, float]:

@@ -14,6 +14,7 @@ from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row
 from kerasbert.layers.readout import readout
+from kerasbert.tasks import early
 from kerasbert.tasks.base import Task, TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
 from kerasbert.tasks.ensemble import Ensemble
@@ -220,7 +221,7 @@ def task_logits(model: Any, batch: dict[str, Any]) -> Any:
 def check_task(model: Any) -> None:
     """Refuse a model that answers nothing."""
     if getattr(model, "task", None) is None:
-        raise InputError("the model has no task, expected a fine-tuned one: kerasbert finetune makes it")
+        raise InputError(early.NO_TASK)
 
 
 def outputs(model: Any, texts: Texts, length: int | None = None, settings: Mapping[str, Any] | None = None) -> Any:
@@ -308,6 +309,7 @@ def encode(
             "pooled" for the pooler's output.
         language: str, of the texts, for a model that reads it (XLM).
     """
+    early.check_pooling(pooling)
     model = as_model(model)
     model = getattr(model, "encoder", model)
     if pooling == "pooled" and not specs.maybe(model.spec, "pooler"):
@@ -321,7 +323,5 @@ def encode(
         "first": lambda model, inputs: readout(model(inputs, queries="first")["sequence"], None, "first"),
         "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
     }
-    if pooling not in kinds:
-        raise InputError(f"no pooling {pooling!r}. Expected one of: {', '.join(kinds)}")
     vectors = forward(model, texts, pooling, kinds[pooling], length, {"language": language})
     return vectors.reshape(len(texts), model.spec.hidden)

@@ -107,7 +107,7 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int,
             raise InputError(f"{source} holds no {', '.join(absent)}: a file without answers can only be predicted")
     else:
         rows = tables.table(source, task.columns, columns)
-    lists = [task.parts[i] for i in task.how.answers.lists]
+    lists = [task.parts[i] for i in task.answer_kind.lists]
     for line, row in rows:
         for column in task.parts:
             if isinstance(row.get(column), list) and column in lists:
@@ -242,7 +242,12 @@ def task_of(info: Any) -> Task | None:
     """The task of a model directory; None for a bare encoder."""
     if info.task is None:
         return None
-    task = Task.from_json(info.task)
-    if info.labels and not task.labels:
-        task = dataclasses.replace(task, labels={label: label for label in info.labels})
+    return task_with(info.task, info.labels)
+
+
+def task_with(content: Mapping[str, Any], labels: Sequence[str] | None) -> Task:
+    """The task of that json, with these labels where it names none."""
+    task = Task.from_json(content)
+    if labels and not task.labels:
+        task = dataclasses.replace(task, labels={label: label for label in labels})
     return task

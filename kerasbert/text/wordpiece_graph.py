@@ -274,8 +274,11 @@ class WordPieceGraph(BertWordsGraph):
             lengths = tf.math.unsorted_segment_sum(letter, word, tf.reduce_max(word) + 1)
             return tf.where((tf.gather(lengths, word) > self._limit) & (letter > 0), LONG, items)
 
-        longest_row = tf.reduce_max(tf.concat([[0], splits[1:] - splits[:-1]], 0))
-        return tf.cond(longest_row > self._limit, replace, lambda: items) & CODE
+        # a word ends at a break at the latest; one that goes on in the next row is told apart by `replace`
+        breaks = tf.where(items & BREAK > 0)[:, 0]
+        borders = tf.concat([[-1], breaks, [tf.size(items, tf.int64)]], 0)
+        longest = tf.reduce_max(borders[1:] - borders[:-1]) - 1
+        return tf.cond(longest > self._limit, replace, lambda: items) & CODE
 
 
 def _decoded(strings: tf.Tensor) -> tf.RaggedTensor:
