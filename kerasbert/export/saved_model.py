@@ -166,7 +166,10 @@ def _trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     added = [[0, tf.maximum(0, 1 - count)], [0, tf.maximum(0, 1 - tf.shape(packed["padding_mask"])[1])]]
     width = tf.reduce_max(tf.concat([[1], tf.reduce_sum(packed["padding_mask"], axis=1)], axis=0))
     filling = {"padding_mask": 1}  # a row that sees nothing has no softmax
-    return {name: tf.pad(each, added, constant_values=filling.get(name, 0))[:, :width] for name, each in packed.items()}
+    return {
+        name: tf.pad(each, added + [[0, 0]] * (len(each.shape) - 2), constant_values=filling.get(name, 0))[:, :width]
+        for name, each in packed.items()
+    }
 
 
 def _in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
