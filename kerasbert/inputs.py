@@ -66,6 +66,11 @@ class Input:
         """Whether it is one list of numbers a row, of a length of its own (P, T)."""
         return self.axes in ("BP", "BT")
 
+    @property
+    def open_shape(self) -> tuple[int | None, ...]:
+        """Its shape for any rows: None for what depends on them."""
+        return tuple(size_of(axis, None) if axis in "SW" else None for axis in self.axes)
+
     def shape(self, length: int | None) -> tuple[int | None, ...]:
         """Its shape for one row of `length` tokens, B = 1 and P = 1.
 

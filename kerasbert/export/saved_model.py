@@ -154,7 +154,7 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     strings = [*names, *(table.setting for table in choices)]
     lists = {names[i] for i in kind.answers.lists if len(names) > 1}
     shapes = [tf.TensorSpec([None, None], tf.string) if name in lists else STRINGS for name in strings]
-    specs = {each.name: tf.TensorSpec([None] * len(each.axes), each.dtype) for each in reads}
+    specs = {each.name: tf.TensorSpec(each.open_shape, each.dtype) for each in reads}
     archive.add_endpoint("serving_default", _named(from_text, strings), shapes)
     archive.add_endpoint("ids", _named(lambda inputs: answers(model, inputs), list(specs)), list(specs.values()))
     archive.write_out(str(folder), verbose=False)

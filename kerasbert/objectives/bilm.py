@@ -66,7 +66,7 @@ class BiLM(TextSegments):
         return {"mlm": encoder.new_softmax("mlm")}, {"mlm": (None, None, encoder.spec.width)}
 
     def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
-        """As `TextSegments`, with char_ids [B, k * S, 50], and of the other direction labels_before, weights_before [B, k * S]."""
+        """As `TextSegments`, with char_ids [B, k * S, 50], and labels_before, weights_before of the other direction."""
         if not hasattr(self.tokenizer, "table"):
             raise InputError(
                 f"the records' tokenizer is of kind {self.tokenizer.kind}, expected characters: kerasbert vocab --kind characters"
