@@ -214,7 +214,8 @@ class ELMo(SpecModel):
         return Softmax(*sizes, name=name, dtype=self.dtype_policy)
 
     def call(self, inputs, training=False, queries: Queries = None):
-        inputs.get("token_ids")  # Keras' export tries a call without a dict, and expects an error
+        if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
+            raise TypeError(f"ELMo is called on a dict of arrays. Received: {type(inputs).__name__}")
         real, begins = inputs.get("padding_mask"), (None, None)
         if "packed_ids" in inputs:
             pieces = inputs["packed_ids"]
