@@ -143,7 +143,7 @@ class TagsKind(Kind):
         """Windows of a text: a raw text, or a list of its words."""
         sentence, joined = sentence_of(tokenizer, parts[0])
         ids = None if isinstance(parts[0], str | bytes) else tokenizer.of_words(sentence.words)
-        tokens = tokenizer.tokenize(joined.text) if ids is None else Tokens(ids, [], *joined[2:])
+        tokens = tokenizer.tokenize(joined.text) if ids is None else Tokens(ids, [], *map(list, joined[2:]))
         first = first_tokens(joined, tokens.starts, tokens.ends)
         lead, room = room_of(tokenizer.single, length)
         count, stride = len(tokens.ids), self.options["stride"]

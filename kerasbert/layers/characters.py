@@ -96,7 +96,8 @@ class Highway(keras.layers.Layer):
     def build(self, shape):
         self.carry.build(shape)
         self.transform.build(shape)
-        self.carry.bias.assign(ops.full(self.carry.bias.shape, -2.0))
+        bias: Any = self.carry.bias
+        bias.assign(ops.full(bias.shape, -2.0))
         self.built = True
 
     def call(self, x):

@@ -144,7 +144,8 @@ class ELMo(SpecModel):
     @property
     def hidden_layers(self) -> int:
         """L of the L + 1 in `hidden`."""
-        return self.spec.recurrence.layers
+        spec: Any = self.spec
+        return spec.recurrence.layers
 
     def build(self, shape=None):
         spec: Any = self.spec

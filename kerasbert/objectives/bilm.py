@@ -27,6 +27,7 @@ from kerasbert.objectives.lm_loss import token_sums
 from kerasbert.objectives.segments import TextSegments, segments
 from kerasbert.registry import register_objective
 
+WAYS = ("forward", "backward")
 NEVER = -1e9  # a logit, in float32
 
 
@@ -55,7 +56,7 @@ class BiLM(TextSegments):
 
     settings_class = Settings
     scales: Mapping[str, float] = {"forward": 0.5, "backward": 0.5}
-    token_losses = ("forward", "backward")
+    token_losses = WAYS
     cut = ("char_ids", "padding_mask", "labels", "weights", "labels_before", "weights_before")
 
     def heads(self, encoder):
@@ -67,14 +68,15 @@ class BiLM(TextSegments):
 
     def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
         """As `TextSegments`, with char_ids [B, k * S, 50], and labels_before, weights_before of the other direction."""
-        if not hasattr(self.tokenizer, "table"):
+        tokenizer: Any = self.tokenizer
+        if not hasattr(tokenizer, "table"):
             raise InputError(
-                f"the records' tokenizer is of kind {self.tokenizer.kind}, expected characters: kerasbert vocab --kind characters"
+                f"the records' tokenizer is of kind {tokenizer.kind}, expected characters: kerasbert vocab --kind characters"
             )
         batch = super().prepare(features)
         ids, real = batch["token_ids"], tf.cast(batch["padding_mask"], tf.float32)
         return batch | {
-            "char_ids": tf.cast(tf.gather(tf.constant(self.tokenizer.table), ids), tf.int32),
+            "char_ids": tf.cast(tf.gather(tf.constant(tokenizer.table), ids), tf.int32),
             "labels_before": tf.concat([ids[:, :1], ids[:, :-1]], axis=1),
             "weights_before": tf.concat([tf.zeros_like(real[:, :1]), real[:, 1:]], axis=1),
         }
@@ -110,7 +112,7 @@ class BiLM(TextSegments):
         self, x: Any, part: Mapping[str, Any], way: int, state: Any, candidates: Any, training: bool
     ) -> tuple[dict[str, Any], Any]:
         """Sums of one direction over a segment, and the state at its end in that direction."""
-        body, name, suffix = self.model.body, self.token_losses[way], "_before" if way else ""
+        body, name, suffix = self.model.body, WAYS[way], "_before" if way else ""
         # forward, nothing real sees the padding behind it; but what is carried on must not
         mask = part["padding_mask"] if way or not training else None
         found, state = body.read(x, way, mask, state, training=training)
