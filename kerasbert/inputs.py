@@ -1,6 +1,7 @@
 """What a network reads: inputs by name, with their axes, dtype, padding and who fills them. numpy at most.
 
-Axes are letters: B batch, S sequence, T a second sequence (a decoder's), P positions to predict, C choices, M carried state.
+Axes are letters: B batch, S sequence, T a second sequence (a decoder's), P positions to predict, C choices, M carried state,
+W characters of a word.
 """
 
 import dataclasses
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 PAD = "pad"  # the tokenizer's padding id
+WORD = 50  # W
 FILLED_BY = ("packing", "setting", "maker", "objective", "kind", "tree")
 _ALWAYS = ("packing", "maker", "kind", "tree")
 Values = Mapping[str, Any]
@@ -64,17 +66,27 @@ class Input:
         """Whether it is one list of numbers a row, of a length of its own (P, T)."""
         return self.axes in ("BP", "BT")
 
+    @property
+    def open_shape(self) -> tuple[int | None, ...]:
+        """Its shape for any rows: None for what depends on them."""
+        return tuple(size_of(axis, None) if axis in "SW" else None for axis in self.axes)
+
     def shape(self, length: int | None) -> tuple[int | None, ...]:
         """Its shape for one row of `length` tokens, B = 1 and P = 1.
 
         Raises:
             InputError: an axis that no file for a phone has yet.
         """
-        if set(self.axes) - {"B", "S", "P"}:
+        if set(self.axes) - {"B", "S", "P", "W"}:
             raise InputError(
-                f"input {self.name!r} has the axes {self.axes}, expected B, S and P alone: no .tflite reads others yet"
+                f"input {self.name!r} has the axes {self.axes}, expected B, S, P and W alone: no .tflite reads others yet"
             )
-        return tuple(length if axis == "S" else 1 for axis in self.axes)
+        return tuple(size_of(axis, length) for axis in self.axes)
+
+
+def size_of(axis: str, length: Any) -> Any:
+    """The size of an axis for one row of `length` tokens, B = 1 and P = 1."""
+    return {"S": length, "W": WORD}.get(axis, 1)
 
 
 TEXT = (Input("token_ids", pad=PAD), Input("padding_mask"), Input("segment_ids"))
@@ -272,7 +284,7 @@ def arrays(
     for each in used(declared, settings):
         pad = pad_id if each.pad == PAD else each.pad
         width = _places(each, rows, target) if each.own else 0
-        shape = (count or len(rows), *((width,) if each.own else (length,) * each.sequences))
+        shape = (count or len(rows), *((width,) if each.own else (size_of(axis, length) for axis in each.axes[1:])))
         # zeros costs a phone a tenth of what full does, for each of its texts
         array = np.full(shape, pad, each.dtype) if pad else np.zeros(shape, each.dtype)
         name = each.name

@@ -1,4 +1,4 @@
-"""Read a checkpoint of others: Hugging Face (safetensors, by consent torch pickles), Google's TF1 releases, KerasHub presets."""
+"""Read a checkpoint of others: Hugging Face (safetensors, by consent torch pickles), Google's TF1, KerasHub, AllenNLP's ELMo."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -9,8 +9,8 @@ import numpy as np
 
 from kerasbert import answers, registry, text
 from kerasbert import spec as specs
+from kerasbert.checkpoints import allennlp, hub, keras_hub, sentence_transformers
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import hub, keras_hub, sentence_transformers
 from kerasbert.checkpoints.directory import Weights, built, named_weights, save_model
 from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
 from kerasbert.checkpoints.readers import Reader, open_checkpoint
@@ -42,7 +42,7 @@ def import_checkpoint(
 
     Args:
         path: a folder, a file, the prefix of a TF1 checkpoint, or for "hf" a name on the Hugging Face hub.
-        source: "hf", "tf1" or "keras_hub".
+        source: "hf", "tf1", "keras_hub" or "allennlp" (ELMo's options.json and .hdf5).
         model: `family` or `family/size`; by default the family is the configuration's `model_type`. A size must agree
             with the configuration and stands in for one that is absent.
         out: a model directory to write; of a folder of sentence-transformers it answers with vectors, pooled as there.
@@ -73,6 +73,11 @@ def import_checkpoint(
         origin = {"hub": name, "revision": commit}
     elif revision is not None:
         raise InputError(f"revision {revision!r} is of a name on the hub, and {path} is none: leave it out")
+    if source == "allennlp":
+        if pair or graph is not None:
+            raise InputError("an ELMo of AllenNLP has no classifier and no graph: leave pair and graph out")
+        about: dict[str, Any] = {"tokenizer": tokenizer, "ignore": ignore, "dry_run": dry_run, "build": build}
+        return allennlp.read(path, model, out, overwrite=overwrite, **about)
     around = Path(path)
     path = sentence_transformers.transformer(around) if source == "hf" and around.is_dir() else path
     reader, folder = open_checkpoint(path, source, allow_pickle)

@@ -10,8 +10,8 @@ import numpy as np
 
 from kerasbert import answers, registry, text
 from kerasbert import spec as specs
+from kerasbert.checkpoints import allennlp, sentence_transformers, source, views
 from kerasbert.checkpoints import config as configs
-from kerasbert.checkpoints import sentence_transformers, source, views
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import ModelInfo, head_names, read_model_json, read_tensors
 from kerasbert.checkpoints.names import Dialect
@@ -43,7 +43,7 @@ def export_checkpoint(
     Args:
         run: a model or run directory, or what else `checkpoints.source` knows.
         path: the folder to write; it appears whole or not at all.
-        target: "hf", "tf1" or "peft".
+        target: "hf", "tf1", "peft" or, for ELMo, "allennlp".
         overwrite: bool, whether an existing folder is replaced.
 
     Raises:
@@ -57,6 +57,9 @@ def export_checkpoint(
         kind = _class(peft.dialect_of(info.family), info, tensors)
         read = functools.partial(_in_units, tensors, info.task or {})
         peft.write(run, info, kind, tensors, read, path, overwrite)
+    elif target == "allennlp":
+        run = source.directory(run)
+        allennlp.write(path, read_model_json(run), read_tensors(run), text.held_tokenizer(run), overwrite)
     else:
         _export(merged_directory(run), path, target, overwrite)  # theirs have no LoRA
 

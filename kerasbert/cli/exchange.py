@@ -71,7 +71,7 @@ def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("import", _import, "a checkpoint of others -> a model directory")
     add.add_argument("path", metavar="PATH", help="a folder, a file, or a name on the Hugging Face hub")
-    add.add_argument("--from", dest="source", default="hf", help="hf, tf1 or keras_hub")
+    add.add_argument("--from", dest="source", default="hf", help="hf, tf1, keras_hub or allennlp (ELMo)")
     add.add_argument("--model", metavar="MODEL/SIZE", help="where the checkpoint has no configuration")
     add.add_argument("--base", metavar="DIR", help="of an adapter alone (ours, or PEFT's): the model that it adapts")
     add.add_argument("--tokenizer", metavar="DIR")
@@ -88,7 +88,7 @@ def add(command: Declare) -> None:
     add = command("export-checkpoint", _export_checkpoint, "a model directory -> another library's format")
     add.add_argument("model", metavar="RUN")
     add.add_argument("out", metavar="PATH")
-    add.add_argument("--to", dest="target", default="hf", help="hf or tf1, or peft for LoRA alone")
+    add.add_argument("--to", dest="target", default="hf", help="hf or tf1, peft for LoRA alone, allennlp for ELMo")
     add.add_argument("--overwrite", action="store_true", help="replace what PATH holds")
 
     add = command("export", _export, "a SavedModel that takes text, for TF Serving")

@@ -154,7 +154,7 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     strings = [*names, *(table.setting for table in choices)]
     lists = {names[i] for i in kind.answers.lists if len(names) > 1}
     shapes = [tf.TensorSpec([None, None], tf.string) if name in lists else STRINGS for name in strings]
-    specs = {each.name: tf.TensorSpec([None] * len(each.axes), each.dtype) for each in reads}
+    specs = {each.name: tf.TensorSpec(each.open_shape, each.dtype) for each in reads}
     archive.add_endpoint("serving_default", _named(from_text, strings), shapes)
     archive.add_endpoint("ids", _named(lambda inputs: answers(model, inputs), list(specs)), list(specs.values()))
     archive.write_out(str(folder), verbose=False)
@@ -166,7 +166,10 @@ def _trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     added = [[0, tf.maximum(0, 1 - count)], [0, tf.maximum(0, 1 - tf.shape(packed["padding_mask"])[1])]]
     width = tf.reduce_max(tf.concat([[1], tf.reduce_sum(packed["padding_mask"], axis=1)], axis=0))
     filling = {"padding_mask": 1}  # a row that sees nothing has no softmax
-    return {name: tf.pad(each, added, constant_values=filling.get(name, 0))[:, :width] for name, each in packed.items()}
+    return {
+        name: tf.pad(each, added + [[0, 0]] * (len(each.shape) - 2), constant_values=filling.get(name, 0))[:, :width]
+        for name, each in packed.items()
+    }
 
 
 def _in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -109,7 +109,8 @@ def _reading(task: Task, encoder: Encoder, of_row: str | None, heads: dict, shap
     if task.layers == "last":
         return heads, shapes
     encoder.keeps_hidden = True
-    layers, head = specs.maybe(encoder.spec, "blocks.layers"), task.how.head
+    layers = getattr(encoder, "hidden_layers", None) or specs.maybe(encoder.spec, "blocks.layers")
+    head = task.how.head
     mix.check(task.layers, layers)
     if head not in heads:
         raise InputError(

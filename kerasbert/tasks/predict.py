@@ -124,7 +124,7 @@ def graph(
     key = (name, *sorted(settings or {}))
     if key not in graphs:
         specs = {
-            each.name: tf.TensorSpec([None] * len(each.axes), each.dtype)
+            each.name: tf.TensorSpec(each.open_shape, each.dtype)
             for each in inputs.used(declared(model) if reads is None else reads, settings or {})
         }
         owner = weakref.ref(model)  # the graph must not keep the model that it is kept for

@@ -43,8 +43,8 @@ def served(
         text [B] string, start and end [B] int32 in characters of the context, score [B] float32.
     """
     question, context = parts
-    ids, starts, ends = tokenizer.tokenize(context)
-    asked, counts = tokenizer.encode(question), _int(ids.row_lengths())
+    ids, starts, ends = tokenizer.carried(context)
+    asked, counts = tokenizer.carried(question, offsets=False)[0], _int(ids.row_lengths())
     windows = _windows(kind, tokenizer, asked, ids, counts, length)
     logits = run({**windows.packed, "owners": windows.owner})[kind.output]
     owner = _int(ids.value_rowids())  # of each token

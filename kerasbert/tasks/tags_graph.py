@@ -41,7 +41,7 @@ def served(
         labels are of spans also entities, entity_labels string, entity_starts, entity_ends int32 [B, most], entity_counts [B].
     """
     words = tokenizer.words(texts)
-    ids, starts, ends = tokenizer.tokenize(tf.strings.reduce_join(words.strings, axis=-1, separator=" "))
+    ids, starts, ends = tokenizer.carried(tf.strings.reduce_join(words.strings, axis=-1, separator=" "))
     belongs = None
     if tokenizer.trees is not None:
         belongs = tokenizer.trees.belongs(decode(texts), _raw_starts(words, starts))

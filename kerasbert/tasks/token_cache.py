@@ -57,6 +57,8 @@ class TokenCache:
             make: makes the rows of the texts; it is called again where the file turns out to be of something else.
             depends: what `make` asks for depends on, the texts among it: their `repr` counts.
         """
+        if tokenizer.spelled:
+            return make(tokenizer)
         path = self.folder / f"tokens-{_key(tokenizer, depends)}.bin"
         recording = self._read(path, tokenizer)
         if recording is not None:

@@ -45,6 +45,8 @@ def tiny(spec: specs.Spec, vocabulary: int, hidden: int = 16) -> dict:
     changes = {}
     for path in specs.paths(type(spec)):
         value, name = specs.get(spec, path), path.rpartition(".")[2]
+        if type(value) is tuple and any(type(each) is int and each > 16 for each in value):
+            changes[path] = tuple(min(each, 2) for each in value[:3])
         if type(value) is not int:
             continue
         if name in given:
@@ -159,7 +161,8 @@ class Subject:
         segments = np.sort(generator.integers(0, 2, (rows, length)), axis=1)
         if not self.family.one_stack:
             return {"token_ids": ids.astype("int32"), "padding_mask": mask} | target(ids.astype("int32"), mask)
-        return {"token_ids": ids.astype("int32"), "padding_mask": mask, "segment_ids": segments.astype("int32")}
+        found = {"token_ids": ids.astype("int32"), "padding_mask": mask, "segment_ids": segments.astype("int32")}
+        return found | self.tokenizer.others(ids)
 
 
 @contextlib.contextmanager

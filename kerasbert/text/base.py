@@ -103,6 +103,7 @@ class Tokenizer:
         special_ids: ids that no text gives and no objective selects, in the order of PARTS, each once.
         languages: the table beside its files (`text.languages`), or None.
         knowledge: the graph beside its files, whose branches its rows have (`text.knowledge`), or None.
+        spelled: whether its ids remember their words (`text.characters`); numbers in a file would not.
     Raises:
         InputError: empty vocabulary, a special token is missing, a piece occurs twice.
     """
@@ -110,6 +111,7 @@ class Tokenizer:
     kind = ""
     languages: dict[str, int] | None = None
     knowledge: Any = None
+    spelled = False
 
     def __init__(
         self,
@@ -238,6 +240,14 @@ class Tokenizer:
             for number, first, last in parts:
                 ids += self.tokenize_form(form[first:last], False)[0] if number is None else (number,)
         return ids
+
+    def of_words(self, words: Sequence[str]) -> list[int] | None:
+        """A token for each word of a list, where tokens are words; else None."""
+        return None
+
+    def others(self, ids: Any) -> dict[str, Any]:
+        """What a network reads of tokens beside their ids, by the name of its input: arrays [..., more] of ids [...]."""
+        return {}
 
     def words(self, text: str | bytes) -> list[tuple[str, int, int]]:
         """The words of a raw text with the characters where each begins and ends: the rule of `words.split_words`."""

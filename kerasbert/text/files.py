@@ -13,6 +13,7 @@ from kerasbert.registry import TOKENIZERS
 from kerasbert.text import hf, unigram
 from kerasbert.text.base import KNOWLEDGE, SENTINEL, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
+from kerasbert.text.characters import CharacterWords
 from kerasbert.text.kinds import Kind
 from kerasbert.text.languages import NAME as LANGUAGES
 from kerasbert.text.languages import read_languages
@@ -293,6 +294,15 @@ TOKENIZERS.add(
         lambda folder: (read_words(_read_text(folder / "vocab.txt"), folder / "vocab.txt"),),
         later("kerasbert.text.regex", "train_regex"),
         later("kerasbert.text.regex_graph", "RegexGraph"),
+    ),
+)
+TOKENIZERS.add(
+    "characters",
+    Kind(
+        CharacterWords,
+        lambda folder: (_read_vocabulary(folder / "vocab.txt"),),
+        later("kerasbert.text.characters", "train_characters"),
+        later("kerasbert.text.characters_graph", "CharacterGraph"),
     ),
 )
 TOKENIZERS.add(

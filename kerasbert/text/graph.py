@@ -62,6 +62,10 @@ class GraphTokenizer(tf.Module):
             return self.tokenize_plain(strings)
         return added_graph.around(self, decode(strings))
 
+    def carried(self, strings: Any, offsets: bool = True) -> tuple[tf.RaggedTensor, Any, Any]:
+        """`tokenize` with tokens as `join` takes them, here ids; the offsets are None where they are not asked for."""
+        return self.tokenize(strings) if offsets else (self.encode(strings), None, None)
+
     @property
     def single(self) -> tuple[Item, ...]:
         """The template of one text."""
@@ -123,10 +127,10 @@ class GraphTokenizer(tf.Module):
         budget = room(items, length)
         if self.trees is not None:
             return self._trees([text_a] if text_b is None else [text_a, text_b], budget, length)
-        ids_a = self.encode(text_a)
+        ids_a = self.carried(text_a, offsets=False)[0]
         if text_b is None:
             return self.join(_first(ids_a, budget), length=length)[0]
-        ids_b = self.encode(text_b)
+        ids_b = self.carried(text_b, offsets=False)[0]
         return self.join(*map(_first, (ids_a, ids_b), _kept(budget, ids_a, ids_b)), length=length)[0]
 
     def _trees(self, texts: list[tf.Tensor], budget: int, length: int) -> dict[str, tf.Tensor]:

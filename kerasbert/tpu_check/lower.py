@@ -5,6 +5,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
@@ -13,6 +14,7 @@ from kerasbert import spec as specs
 from kerasbert.data import joins
 from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
+from kerasbert.inputs import WORD
 from kerasbert.layers import backend
 from kerasbert.objectives.base import Objective
 from kerasbert.spec import Spec
@@ -197,4 +199,5 @@ def _tokenizer(size: int) -> Any:
         special_ids=tuple(parts.values()),
         sentinel_ids=tuple(range(size - 1, max(size - 101, len(parts)), -1)),
         continues=lambda token: False,
+        table=np.zeros((size, WORD), "uint16"),  # of words' characters
     )

@@ -22,6 +22,7 @@ import numpy as np
 from kerasbert import answers
 from kerasbert.errors import InputError, install
 from kerasbert.export.bundle import MAX_WIDTH, Bundle, Reads
+from kerasbert.inputs import size_of
 from kerasbert.mobile.runtime import cache as caches
 from kerasbert.mobile.runtime import operators
 from kerasbert.mobile.runtime.quiet import unheard, unheard_from_now_on
@@ -174,7 +175,7 @@ def _output(bundle: Bundle) -> str:
 
 
 def _shape(each: Reads, length: int) -> tuple[int, ...]:
-    return tuple(length if axis == "S" else 1 for axis in each.axes)
+    return tuple(size_of(axis, length) for axis in each.axes)
 
 
 def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None, digest: str) -> Compiled | Plain:

@@ -12,6 +12,7 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import LOGITS, MAX_WIDTH, STEP, Bundle, Signature
+from kerasbert.inputs import size_of
 from kerasbert.mobile.runtime.quiet import unheard
 
 Shape = tuple[int, ...]
@@ -126,7 +127,7 @@ def check_programs(model: Any, bundle: Bundle, path: Path) -> None:
         inputs, largest = _sides(model, signature, path)
         wanted = {}
         for each in bundle.inputs:
-            shape = tuple(length if axis == "S" else 1 for axis in each.axes)
+            shape = tuple(size_of(axis, length) for axis in each.axes)
             wanted[each.signature] = (shape, np.dtype(each.dtype).type)
         _same(path, signature.name, inputs, wanted)
         if signature.role == "encode":

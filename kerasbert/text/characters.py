@@ -1,0 +1,227 @@
+"""ELMo's tokens in pure Python: a token is a word, and a word is 50 numbers made of its UTF-8 bytes.
+
+The numbers are those of AllenNLP's ELMoCharacterMapper: a byte b is b + 1, 0 is padding behind a text. Words are split by
+`words.split_words`, the same here, in the graph (`characters_graph`) and on the phone. The vocabulary is what a language model
+predicts; the network reads the bytes, so that words outside of it are no less known to it.
+"""
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert import inputs
+from kerasbert.errors import InputError
+from kerasbert.inputs import WORD, Input
+from kerasbert.text.base import Cache, Tokenizer
+from kerasbert.text.words import split_words
+
+ROWS = 261  # bytes, the five below
+SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, FILLING = range(257, 262)
+MOST = WORD - 2  # bytes of a word; of a longer one its first are read, as AllenNLP does
+PAD, UNKNOWN, BEGIN, END = "<PAD>", "<UNK>", "<S>", "</S>"
+SPECIALS = {"pad": PAD, "unk": UNKNOWN, "cls": BEGIN, "sep": END}
+TEMPLATE = (f"{BEGIN} $A {END}", f"{BEGIN} $A {END} $B {END}")
+ORDER = (PAD, BEGIN, END, UNKNOWN)  # at the head of a vocabulary that is learned, as in bilm-tf's
+
+
+class Spelled(int):
+    """A token's id that remembers the characters of its word.
+
+    Attributes:
+        characters: bytes, WORD numbers of two bytes, the low one first.
+    """
+
+    characters: bytes
+
+    def __new__(cls, number: int, characters: bytes = b""):
+        made = super().__new__(cls, number)
+        made.characters = characters
+        return made
+
+
+def characters_of(word: bytes) -> list[int]:
+    """The WORD numbers of a word.
+
+    >>> characters_of(b"ab")[:5], len(characters_of(b"a" * 10_000))
+    ([259, 98, 99, 260, 261], 50)
+    """
+    numbers = [WORD_BEGIN, *(byte + 1 for byte in word[:MOST]), WORD_END]
+    return numbers + [FILLING] * (WORD - len(numbers))
+
+
+def characters_of_special(part: str, piece: str) -> list[int]:
+    """The WORD numbers of a special token: padding is 0, a sentence's begin and end have a number of their own."""
+    if part in ("cls", "sep"):
+        numbers = [WORD_BEGIN, SENTENCE_BEGIN if part == "cls" else SENTENCE_END, WORD_END]
+        return numbers + [FILLING] * (WORD - len(numbers))
+    return [0] * WORD if part == "pad" else characters_of(piece.encode())
+
+
+def _packed(numbers: Iterable[int]) -> bytes:
+    return b"".join(number.to_bytes(2, "little") for number in numbers)
+
+
+def _make(values: inputs.Values) -> Any:
+    import numpy as np
+
+    ids = values["token_ids"]
+    if not all(type(each) is Spelled for each in ids):
+        raise InputError(
+            "the model reads words' characters, and got tokens of no text: expected those of its tokenizer"
+        )
+    return np.frombuffer(b"".join([each.characters for each in ids]), "<u2").reshape(-1, WORD)
+
+
+CHARACTERS = inputs.register(
+    Input("char_ids", axes="BSW", filled_by="maker", make=_make, graph=lambda packed: packed["char_ids"])
+)
+"""The characters of each word: int32 [B, S, 50]."""
+
+
+class CharacterWords(Tokenizer):
+    """Whole words, of which a network reads the characters.
+
+    Nothing is lower-cased. A text is <S> ... </S>; a word without a row is <UNK>, and its characters are its own.
+
+    Args:
+        vocabulary: words by id; holds <PAD>, <S>, </S> and <UNK>. A model that only reads needs no others.
+    Raises:
+        InputError: a special token is missing, a word occurs twice or holds a blank.
+
+    >>> tokenizer = CharacterWords([*ORDER, "film"])
+    >>> tokenizer.pack("A film!")[0]
+    [1, 3, 4, 3, 2]
+    >>> tokenizer.characters(tokenizer.pack("A film!")[0])[1, :4].tolist()
+    [259, 66, 260, 261]
+    """
+
+    kind = "characters"
+    spelled = True
+
+    def __init__(self, vocabulary: Iterable[str]):
+        super().__init__(vocabulary, SPECIALS, TEMPLATE)
+        blank = next((word for word in self.vocabulary if not word or word.split() != [word]), None)
+        if blank is not None:
+            raise InputError(f"the word {blank[:60]!r} is empty or holds a blank, expected one word a line")
+        self._special = {
+            number: Spelled(number, _packed(characters_of_special(part, piece)))
+            for part, piece in self.specials.items()
+            for number in (self._ids[piece],)
+        }
+        self._spelled = Cache(self._of_word)
+
+    def _of_word(self, word: str) -> tuple[Spelled]:
+        return (Spelled(self._ids.get(word, self.unk_id), _packed(characters_of(word.encode()))),)
+
+    def _of_id(self, token_id: int) -> Spelled:
+        if token_id in self._special:
+            return self._special[token_id]
+        return Spelled(token_id, _packed(characters_of(self.vocabulary[token_id].encode())))
+
+    def settings(self) -> dict:
+        """None but the vocabulary."""
+        return {}
+
+    def save(self, directory: str | os.PathLike) -> None:
+        """Write `tokenizer.json` and `vocab.txt`, a word a line."""
+        from kerasbert.storage.files import write_atomic, write_json
+
+        write_atomic(Path(directory) / "vocab.txt", "".join(f"{word}\n" for word in self.vocabulary))
+        write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
+
+    def renumbered(self, ids: Iterable[int]) -> "CharacterWords":
+        """The tokenizer with these words alone, in this order."""
+        return CharacterWords([self.vocabulary[i] for i in ids])
+
+    def extended(self, pieces: Sequence[str]) -> "CharacterWords":
+        """The tokenizer with further words behind its own."""
+        return CharacterWords([*self.vocabulary, *pieces])
+
+    def continues(self, token_id: int) -> bool:
+        """No: every token is a word."""
+        return False
+
+    def spelling(self, token_id: int) -> bytes | None:
+        """The word; None of padding and of a sentence's begin and end."""
+        left_out = token_id in (self.pad_id, self.cls_id, self.sep_id)
+        return None if left_out else self.vocabulary[token_id].encode()
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The words, a blank between them."""
+        return self.joined(ids, b" ").decode()
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of a text, as `Spelled`."""
+        spelled = self._spelled
+        return [spelled[word][0] for word, _, _ in split_words(text)]
+
+    def tokenize_plain(self, text: str, first: bool) -> tuple[list[int], list[int], list[int]]:
+        """Ids, starts and ends of a text."""
+        words, starts, ends = zip(*split_words(text)) if text.strip() else ((), (), ())
+        return [self._spelled[word][0] for word in words], list(starts), list(ends)
+
+    def of_words(self, words: Sequence[str]) -> list[int]:
+        """A token for each of these words as it is, whatever it holds."""
+        return [self._spelled[word][0] for word in words]
+
+    def join(self, ids_a, ids_b=None):
+        """As `Tokenizer.join`, with `Spelled` ids: of one that is none, the characters of its row."""
+        token_ids, segment_ids, places = super().join(ids_a, ids_b)
+        return [each if type(each) is Spelled else self._of_id(each) for each in token_ids], segment_ids, places
+
+    @functools.cached_property
+    def table(self) -> Any:
+        """The characters of each row of the vocabulary: numpy uint16 [V, 50]."""
+        import numpy as np
+
+        packed = b"".join(self._of_id(number).characters for number in range(self.size))
+        return np.frombuffer(packed, "<u2").reshape(-1, WORD)
+
+    def characters(self, ids: Any) -> Any:
+        """The characters of ids: of `Spelled` ones their own, of numbers those of their rows.
+
+        Args:
+            ids: a list, or an integer array [...].
+
+        Returns:
+            numpy int32 [..., 50].
+        """
+        import numpy as np
+
+        if isinstance(ids, np.ndarray):
+            return self.table[ids].astype("int32")
+        return np.asarray(_make({"token_ids": self.join(ids)[0]})[1:-1], "int32")
+
+    def others(self, ids: Any) -> dict[str, Any]:
+        """What a network reads of the tokens beside their ids."""
+        return {CHARACTERS.name: self.characters(ids)}
+
+
+def train_characters(text: Iterable[str | bytes], size: int, *, lowercase: bool = False) -> CharacterWords:
+    """The commonest words of a text, equally common ones by the alphabet.
+
+    Args:
+        text: lines.
+        size: int, words at most, the special ones among them.
+        lowercase: bool; must be False: ELMo reads a text as it is.
+
+    Raises:
+        InputError: lowercase, a size too small, no words.
+    """
+    from kerasbert.text.train import lines_of
+
+    if lowercase:
+        raise InputError("--lowercase with --kind characters, which reads a text as it is: leave it out")
+    if size <= len(ORDER):
+        raise InputError(f"size is {size}, expected at least {len(ORDER) + 1}: {', '.join(ORDER)} and words")
+    counts = Counter[str]()
+    for line in lines_of(text):
+        counts.update(word for word, _, _ in split_words(line))
+    if not counts:
+        raise InputError("the text holds no words. Give files with text")
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words = [word for word, _ in ordered if word not in ORDER]
+    return CharacterWords([*ORDER, *words[: size - len(ORDER)]])
