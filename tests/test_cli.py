@@ -93,7 +93,7 @@ def test_a_traceback_only_with_debug(capsys):
 
 
 def test_records_are_reused_refused_and_checked(capsys, place):
-    assert run(capsys, *data(place))[1].splitlines()[0].endswith("written")
+    assert run(capsys, *data(place))[1].splitlines()[0].endswith("written by 1 process")
     assert run(capsys, *data(place))[1].splitlines()[0].endswith("unchanged, reused")
     status, _, err = run(capsys, *data(place, **{"--length": 16}))
     assert (status, "length" in err) == (2, True)

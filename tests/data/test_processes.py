@@ -189,7 +189,9 @@ def slow(text):
 def test_an_interrupt_ends_them_all(tmp_path, in_python):
     """Ctrl-C goes to the whole group: the first one ends the others, and only then removes what they wrote."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "WORKING": str(tmp_path / "working")}
-    command = [sys.executable, script(tmp_path, words="tests.data.test_processes:slow")]
+    # a shell that starts pytest in the background has it ignore SIGINT, and its children too
+    front = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, script(tmp_path, front, words="tests.data.test_processes:slow")]
     child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     for _ in range(600):
         working = set((tmp_path / "working").read_text().split()) if (tmp_path / "working").exists() else set()
@@ -198,7 +200,10 @@ def test_an_interrupt_ends_them_all(tmp_path, in_python):
         time.sleep(0.1)
     assert len(working) == 2
     os.killpg(child.pid, signal.SIGINT)
-    error = child.communicate(timeout=60)[1]
+    try:
+        error = child.communicate(timeout=60)[1]
+    finally:
+        child.kill()
     assert child.returncode == -signal.SIGINT
     assert error.strip().splitlines()[-1] == "KeyboardInterrupt"
     assert error.count("Traceback") == 1, "the others say nothing"
