@@ -17,7 +17,6 @@ from kerasbert.answers import crf
 from kerasbert.answers.base import Kind, Outputs, truncated_json
 from kerasbert.errors import InputError
 from kerasbert.inputs import Row
-from kerasbert.text.base import Tokens
 
 OUTSIDE = "O"  # of no entity; also what a word gets that no token stands for
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -142,8 +141,8 @@ class TagsKind(Kind):
     def rows(self, tokenizer, parts, length):
         """Windows of a text: a raw text, or a list of its words."""
         sentence, joined = sentence_of(tokenizer, parts[0])
-        ids = None if isinstance(parts[0], str | bytes) else tokenizer.of_words(sentence.words)
-        tokens = tokenizer.tokenize(joined.text) if ids is None else Tokens(ids, [], *map(list, joined[2:]))
+        given = None if isinstance(parts[0], str | bytes) else tokenizer.of_words(*joined[1:])
+        tokens = given or tokenizer.tokenize(joined.text)
         first = first_tokens(joined, tokens.starts, tokens.ends)
         lead, room = room_of(tokenizer.single, length)
         count, stride = len(tokens.ids), self.options["stride"]

@@ -120,7 +120,7 @@ def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("vocab", _vocab, "learn a vocabulary; the folder is a --tokenizer")
     add.add_argument("files", nargs="+", metavar="FILE", help=FILES)
-    add.add_argument("--kind", default="wordpiece", help="wordpiece, bpe, word_bpe, unigram, regex or characters")
+    add.add_argument("--kind", default="wordpiece", help="wordpiece, bpe, word_bpe, unigram, regex or word_characters")
     add.add_argument("--size", type=int, default=30000)
     add.add_argument(
         "--sentinels", type=int, default=0, help="special tokens beside them, for span corruption (T5: 100)"

@@ -72,7 +72,7 @@ def train_tokenizer(
 
     Args:
         files: one file, or several, as of `read_documents`.
-        kind: str, wordpiece, bpe, word_bpe, unigram, regex or characters.
+        kind: str, wordpiece, bpe, word_bpe, unigram, regex or word_characters.
         size: int, pieces at most.
         sentinels: int, special tokens behind them that stand for what is left out of a text, <extra_id_0> last (T5: 100).
         lowercase: bool, drop case and accents; by default wordpiece does, bpe and unigram keep them.

@@ -71,7 +71,7 @@ class BiLM(TextSegments):
         tokenizer: Any = self.tokenizer
         if not hasattr(tokenizer, "table"):
             raise InputError(
-                f"the records' tokenizer is of kind {tokenizer.kind}, expected characters: kerasbert vocab --kind characters"
+                f"the records' tokenizer is of kind {tokenizer.kind}, expected word_characters (kerasbert vocab --kind ...)"
             )
         batch = super().prepare(features)
         ids, real = batch["token_ids"], tf.cast(batch["padding_mask"], tf.float32)

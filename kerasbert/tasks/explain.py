@@ -176,7 +176,9 @@ def integrated(
     special = np.isin(batch["token_ids"][0], [i for i in tokenizer.special_ids if i != tokenizer.unk_id])
     hidden = tokenizer.pad_id if tokenizer.mask_id is None else tokenizer.mask_id
     masked = np.where(special, batch["token_ids"], hidden).astype(batch["token_ids"].dtype)
-    start = tf.cast(model.body.embed({**tensors, "token_ids": tf.convert_to_tensor(masked)}, training=False), "float32")
+    others = {"token_ids": masked, **tokenizer.others(masked)}
+    start = tensors | {name: tf.convert_to_tensor(value) for name, value in others.items()}
+    start = tf.cast(model.body.embed(start, training=False), "float32")
     way = tf.cast(model.body.embed(tensors, training=False), "float32") - start
 
     def scores(embedded: Any) -> Any:

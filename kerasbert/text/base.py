@@ -241,8 +241,8 @@ class Tokenizer:
                 ids += self.tokenize_form(form[first:last], False)[0] if number is None else (number,)
         return ids
 
-    def of_words(self, words: Sequence[str]) -> list[int] | None:
-        """A token for each word of a list, where tokens are words; else None."""
+    def of_words(self, words: Sequence[str], starts: Sequence[int], ends: Sequence[int]) -> Tokens | None:
+        """A token for each word of a list, with its characters, where tokens are words; else None."""
         return None
 
     def others(self, ids: Any) -> dict[str, Any]:

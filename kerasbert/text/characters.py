@@ -15,7 +15,7 @@ from typing import Any
 from kerasbert import inputs
 from kerasbert.errors import InputError
 from kerasbert.inputs import WORD, Input
-from kerasbert.text.base import Cache, Tokenizer
+from kerasbert.text.base import Cache, Tokenizer, Tokens
 from kerasbert.text.words import split_words
 
 ROWS = 261  # bytes, the five below
@@ -98,7 +98,7 @@ class CharacterWords(Tokenizer):
     [259, 66, 260, 261]
     """
 
-    kind = "characters"
+    kind = "word_characters"
     spelled = True
 
     def __init__(self, vocabulary: Iterable[str]):
@@ -163,9 +163,10 @@ class CharacterWords(Tokenizer):
         words, starts, ends = zip(*split_words(text)) if text.strip() else ((), (), ())
         return [self._spelled[word][0] for word in words], list(starts), list(ends)
 
-    def of_words(self, words: Sequence[str]) -> list[int]:
+    def of_words(self, words, starts, ends):
         """A token for each of these words as it is, whatever it holds."""
-        return [self._spelled[word][0] for word in words]
+        ids = [self._spelled[word][0] for word in words]
+        return Tokens(ids, [self.vocabulary[i] for i in ids], list(starts), list(ends))
 
     def join(self, ids_a, ids_b=None):
         """As `Tokenizer.join`, with `Spelled` ids: of one that is none, the characters of its row."""
@@ -214,7 +215,7 @@ def train_characters(text: Iterable[str | bytes], size: int, *, lowercase: bool 
     from kerasbert.text.train import lines_of
 
     if lowercase:
-        raise InputError("--lowercase with --kind characters, which reads a text as it is: leave it out")
+        raise InputError("--lowercase with --kind word_characters, which reads a text as it is: leave it out")
     if size <= len(ORDER):
         raise InputError(f"size is {size}, expected at least {len(ORDER) + 1}: {', '.join(ORDER)} and words")
     counts = Counter[str]()

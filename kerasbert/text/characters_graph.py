@@ -13,7 +13,7 @@ from kerasbert.text.words_graph import decode, split_words
 
 
 class CharacterGraph(GraphTokenizer):
-    """A tokenizer of kind characters as TensorFlow operations; see `GraphTokenizer`.
+    """A tokenizer of kind word_characters as TensorFlow operations; see `GraphTokenizer`.
 
     What `carried` gives and `join` takes are rows of 1 + WORD numbers: a token's id and its word's characters.
 

@@ -297,7 +297,7 @@ TOKENIZERS.add(
     ),
 )
 TOKENIZERS.add(
-    "characters",
+    "word_characters",
     Kind(
         CharacterWords,
         lambda folder: (_read_vocabulary(folder / "vocab.txt"),),

@@ -229,7 +229,7 @@ class Runner:
         settings = self._settings(language)
         (rows,) = self._pack(self._parts([text]))
         outputs = [] if type(self.kind).answer is not answers.Kind.answer else self._rows(rows, settings)
-        return Trace([list(row.token_ids) for row in rows], outputs, self([text], language=language)[0])
+        return Trace([list(map(int, row.token_ids)) for row in rows], outputs, self([text], language=language)[0])
 
     def timed(self, text: Any) -> list[tuple[int, float]]:
         """The bucket of each row of a text, and the ms that the network took for it."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from kerasbert.data import Records, write_records
 from kerasbert.quickstart import books
 from kerasbert.text import WordPiece
+from kerasbert.text.base import Tokenizer
+from kerasbert.text.characters import CharacterWords, train_characters
 
 AUTHORS = ("carroll", "doyle")
 
@@ -24,14 +26,27 @@ def tokenizer() -> WordPiece:
     return WordPiece(pieces)
 
 
+@functools.cache
+def words() -> CharacterWords:
+    """Of the 1,000 commonest words of the books."""
+    return train_characters((line for a in AUTHORS for chapter in books.chapters(a) for line in chapter), 1000)
+
+
 def records(
-    folder: Path, packing: str, length: int = 64, chapters: int | None = None, sentinels: int = 0, **settings
+    folder: Path,
+    packing: str,
+    length: int = 64,
+    chapters: int | None = None,
+    sentinels: int = 0,
+    known: Tokenizer | None = None,
+    **settings,
 ) -> Records:
     """Records of two books, or of their first chapters; a chapter is a document."""
-    known = tokenizer().extended([f"<extra_id_{i}>" for i in reversed(range(sentinels))]) if sentinels else tokenizer()
+    known, kind = known or tokenizer(), [] if known is None else [known.kind]
+    known = known.extended([f"<extra_id_{i}>" for i in reversed(range(sentinels))]) if sentinels else known
     files = []
     for author in AUTHORS:
         files.append(folder / f"{author}.txt")
         files[-1].write_text("\n\n".join("\n".join(chapter) for chapter in books.chapters(author)[:chapters]) + "\n")
-    out = folder / "-".join(["records", packing, *[str(sentinels)] * bool(sentinels), *settings])
+    out = folder / "-".join(["records", packing, *kind, *[str(sentinels)] * bool(sentinels), *settings])
     return write_records(files, known, out, length=length, packing=packing, **settings)

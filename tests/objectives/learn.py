@@ -13,6 +13,7 @@ import numpy as np
 
 import kerasbert as kb
 from kerasbert import registry, text
+from kerasbert import spec as specs
 from kerasbert.data import Records
 from kerasbert.objectives.base import Objective
 from kerasbert.training.strategy import strategy as make_strategy
@@ -33,6 +34,9 @@ SIZE = {
     "attention.heads": 4,
     "feedforward.width": 128,
     "blocks.layers": 1,
+    "recurrence.units": 64,
+    "embeddings.filters": (16, 16, 32),
+    "embeddings.highways": 1,
     "dropout": 0.0,
 }
 # of a family whose Spec has more to make small: chunks of 16 of the 64 tokens, and two layers, of which the second hashes
@@ -46,7 +50,7 @@ OWN = {
         "reversible.chunk": 16,
     }
 }
-TOKENS = ("mlm", "sbo", "wso", "lm")  # losses whose targets are tokens of the text
+TOKENS = ("mlm", "sbo", "wso", "lm", "forward", "backward")  # losses whose targets are tokens of the text
 
 
 def family_of(objective: str) -> registry.Family | None:
@@ -60,12 +64,15 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
     name, objective = objective, family.objective if objective in registry.families() else objective
     kind = registry.objective(objective)
     sentinels = 0 if family.one_stack else 8
-    records = books.records(folder, kind.packing, chapters=CHAPTERS, sentinels=sentinels, **kind.records)
-    changes = SIZE | {"embeddings.positions": records.length + family.spec.embeddings.offset}
-    if family.spec.embeddings.width:
+    known = books.words() if family.tokenizer == "word_characters" else None
+    about = {"chapters": CHAPTERS, "sentinels": sentinels, "known": known}
+    records = books.records(folder, kind.packing, **about, **kind.records)
+    changes = SIZE | {"embeddings.positions": records.length + specs.maybe(family.spec, "embeddings.offset", 0)}
+    if specs.maybe(family.spec, "embeddings.width"):
         changes["embeddings.width"] = 32
+    changes = {path: value for path, value in changes.items() if path in specs.paths(type(family.spec))}
     changes |= OWN.get(family.name, {})
-    steps, last = WRITING.get(objective, (STEPS, LAST)) if name not in OWN else (STEPS, LAST)
+    steps, last = (STEPS, LAST) if name in OWN else WRITING.get(objective, (STEPS, LAST))
     settings = {"steps": steps, "batch": 32, "warmup": 20, "schedule": "linear", "log_every": 5}
     settings["learning_rate"] = RATES.get(objective, RATE)
     kb.pretrain(

@@ -213,7 +213,7 @@ def test_what_is_refused(folder, tmp_path):
         BiLM(bert.encoder(), bert.tokenizer)
     program, _ = made(folder)
     program.tokenizer = world.tokenizer()
-    with pytest.raises(InputError, match="tokenizer is of kind wordpiece, expected characters: kerasbert vocab"):
+    with pytest.raises(InputError, match="tokenizer is of kind wordpiece, expected word_characters"):
         program.prepare(rows())
 
 

@@ -132,5 +132,5 @@ def test_the_commonest_words_are_learned():
     ):
         with pytest.raises(InputError, match=message):
             train_characters(*settings)
-    with pytest.raises(InputError, match="--lowercase with --kind characters"):
+    with pytest.raises(InputError, match="--lowercase with --kind word_characters"):
         train_characters(["a"], 9, lowercase=True)
