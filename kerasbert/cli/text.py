@@ -116,6 +116,19 @@ def _keep_languages(directory: Path, known: Mapping[str, int] | None, names: lis
 FILES = "text, jsonl, json, tsv, csv or parquet, perhaps packed (gz, bz2, xz, zst)"
 
 
+def _runner_options(add: argparse.ArgumentParser) -> None:
+    """Who writes the records."""
+    add.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="on this machine: by default one for every available core, fewer for a small corpus. The bytes are the same; "
+        "each holds a shard in memory",
+    )
+    add.add_argument("--runner", default="local", help="local, or beam (Apache Beam)")
+    add.add_argument("--beam-options", default="", metavar="OPTIONS", help='Beam\'s own: "--runner=DataflowRunner ..."')
+
+
 def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("vocab", _vocab, "learn a vocabulary; the folder is a --tokenizer")
@@ -175,13 +188,5 @@ def add(command: Declare) -> None:
         action="store_true",
         help="write pairs also where under 90%% of the tokens are kept, or over 90%% of the answers are the same",
     )
-    add.add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
-        help="on this machine: by default one for every available core, fewer for a small corpus. The bytes are the same; "
-        "each holds a shard in memory",
-    )
-    add.add_argument("--runner", default="local", help="local, or beam (Apache Beam)")
-    add.add_argument("--beam-options", default="", metavar="OPTIONS", help='Beam\'s own: "--runner=DataflowRunner ..."')
+    _runner_options(add)
     out_options(add)
