@@ -173,6 +173,18 @@ class CharacterWords(Tokenizer):
         token_ids, segment_ids, places = super().join(ids_a, ids_b)
         return [each if type(each) is Spelled else self._of_id(each) for each in token_ids], segment_ids, places
 
+    def __call__(self, texts, length=None):
+        """As `Tokenizer.__call__`, with char_ids [B, S, 50]."""
+        import numpy as np
+
+        texts = texts if isinstance(texts, str | bytes) else list(texts)
+        arrays = super().__call__(texts, length)
+        found = np.zeros((*arrays["token_ids"].shape, WORD), "int32")
+        for i, text in enumerate(texts):
+            ids = self.pack(*(text if isinstance(text, list | tuple) else (text,)), length=length)[0]
+            found[i, : len(ids)] = self.characters(ids)
+        return arrays | {CHARACTERS.name: found}
+
     @functools.cached_property
     def table(self) -> Any:
         """The characters of each row of the vocabulary: numpy uint16 [V, 50]."""

@@ -69,6 +69,7 @@ def test_a_row_carries_the_characters_of_words_that_the_vocabulary_lacks():
     assert not arrays["char_ids"][0, 4].any()
     assert not arrays["char_ids"][2].any()
     assert arrays["token_ids"][0].tolist() == [1, 4, 3, 2, 0]
+    np.testing.assert_array_equal(tokenizer(["a zebra", "a"], 5)["char_ids"], arrays["char_ids"][:2])
     np.testing.assert_array_equal(tokenizer.characters(np.array([[4, 1]])), [[allennlp("a"), allennlp("<S>")]])
     np.testing.assert_array_equal(tokenizer.characters(np.array([0])), np.zeros((1, 50)))
     with pytest.raises(InputError, match="reads words' characters, and got tokens of no text"):
