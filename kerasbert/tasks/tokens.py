@@ -16,8 +16,8 @@ from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.load import load
 from kerasbert.text import Tokenizer
-from kerasbert.text.base import room
 from kerasbert.text.graph import GraphTokenizer
+from kerasbert.text.template import room
 
 TASK = "fill-mask"
 

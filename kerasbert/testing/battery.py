@@ -45,8 +45,8 @@ def tiny(spec: specs.Spec, vocabulary: int, hidden: int = 16) -> dict:
     changes = {}
     for path in specs.paths(type(spec)):
         value, name = specs.get(spec, path), path.rpartition(".")[2]
-        if type(value) is tuple and any(type(each) is int and each > 16 for each in value):
-            changes[path] = tuple(min(each, 2) for each in value[:3])
+        if name == "filters":
+            changes[path] = (2, 2, 2)
         if type(value) is not int:
             continue
         if name in given:

@@ -1,10 +1,9 @@
 """Read a tokenizer: a directory of ours, a Hugging Face directory or tokenizer.json, or the vocabulary's own files."""
 
-import errno
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError, unknown
@@ -14,6 +13,7 @@ from kerasbert.text import hf, unigram
 from kerasbert.text.base import KNOWLEDGE, SENTINEL, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
 from kerasbert.text.characters import CharacterWords
+from kerasbert.text.in_memory import InMemory
 from kerasbert.text.kinds import Kind
 from kerasbert.text.languages import NAME as LANGUAGES
 from kerasbert.text.languages import read_languages
@@ -27,45 +27,6 @@ from kerasbert.text.wordpiece import WordPiece
 # what a directory may hold, the most telling first
 NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
 SENTENCEPIECE = (".model", ".spm")
-
-
-class InMemory:
-    """A file of a folder in memory, {name: bytes}, with the methods of Path that are used here; "" is the folder."""
-
-    def __init__(self, files: Mapping[str, bytes], name: str = ""):
-        self.files, self.name, self.suffix = files, name, PurePath(name).suffix
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __lt__(self, other: "InMemory") -> bool:
-        return self.name < other.name
-
-    def __truediv__(self, name: str) -> "InMemory":
-        return InMemory(self.files, name)
-
-    with_name = __truediv__
-
-    @property
-    def parent(self) -> "InMemory":
-        """The folder."""
-        return InMemory(self.files)
-
-    def iterdir(self) -> Iterator["InMemory"]:
-        """Its files."""
-        return (InMemory(self.files, name) for name in self.files)
-
-    def exists(self) -> bool:
-        """Whether there is such a file."""
-        return self.name in self.files
-
-    is_file = exists
-
-    def read_bytes(self) -> bytes:
-        """Its content, or FileNotFoundError."""
-        if self.name not in self.files:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.name)
-        return self.files[self.name]
 
 
 def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: bool | None = None) -> Tokenizer:

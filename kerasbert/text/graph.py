@@ -12,7 +12,8 @@ from kerasbert.inputs import NAMES
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text import added_graph
 from kerasbert.text.added_graph import GraphMatcher, Segments
-from kerasbert.text.base import Item, Tokenizer, room
+from kerasbert.text.base import Tokenizer
+from kerasbert.text.template import Item, room
 from kerasbert.text.tree import NONE
 from kerasbert.text.tree_graph import Belongs, Grown, TreeGraph
 from kerasbert.text.words_graph import Words, decode, split_words
@@ -228,7 +229,7 @@ def characters_before(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
 
 
 def _kept(budget: int, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """`base.kept_tokens`, [B] each, but for texts that are shorter."""
+    """`template.kept_tokens`, [B] each, but for texts that are shorter."""
     a, b = (tf.cast(ids.row_lengths(), tf.int32) for ids in (ids_a, ids_b))
     return tf.maximum(budget - budget // 2, budget - b), tf.maximum(budget // 2, budget - a)
 

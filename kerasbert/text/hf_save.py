@@ -4,10 +4,11 @@ import base64
 import os
 
 from kerasbert.errors import InputError
-from kerasbert.text.base import Item, Tokenizer
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.bert_words import BertWords
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
 from kerasbert.text.sentencepiece import Charsmap
+from kerasbert.text.template import Item
 from kerasbert.text.unigram import SPACE, Unigram
 from kerasbert.text.word_bpe import END, WordPairEncoding
 from kerasbert.text.wordpiece import WordPiece

@@ -15,7 +15,7 @@ class Kind:
     Args:
         tokenizer: a subclass of Tokenizer, made as tokenizer(*assets(folder), **settings); its `kind` is the row's name.
         assets: folder of a tokenizer.json -> the tokenizer's first arguments. The folder is a Path, or files in memory
-            (`text.files.InMemory`): `folder / NAME` has `read_bytes()`.
+            (`text.in_memory.InMemory`): `folder / NAME` has `read_bytes()`.
         learn: (lines, size, lowercase=bool) -> tokenizer, `lowercase` where it is asked for; None: it cannot be learned.
         graph: tokenizer -> `text.graph.GraphTokenizer`; None: it has no form as TensorFlow operations.
     """

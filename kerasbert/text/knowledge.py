@@ -207,7 +207,7 @@ def graph_of(source: Any) -> KnowledgeGraph:
 
 
 def held(folder: Any) -> KnowledgeGraph | None:
-    """The graph beside a tokenizer's files, in a Path or in `files.InMemory`; None where there is none."""
+    """The graph beside a tokenizer's files, in a Path or in `in_memory.InMemory`; None where there is none."""
     file = folder / NAME
     return KnowledgeGraph.from_bytes(file.read_bytes()) if file.is_file() else None
 

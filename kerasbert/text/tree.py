@@ -21,9 +21,9 @@ from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import BRANCHES, ENTITIES, POSITIONS, TEXT, Row, arrays
-from kerasbert.text.base import kept_tokens, room
 from kerasbert.text.knowledge import KnowledgeGraph, Triple
 from kerasbert.text.lexicon import FIRST_WITHOUT_BLANKS
+from kerasbert.text.template import kept_tokens, room
 
 NONE = -1
 LONGEST = 1 << 30  # tokens of a row that nothing bounds

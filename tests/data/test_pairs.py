@@ -8,6 +8,7 @@ from kerasbert.data import write_records
 from kerasbert.data.packing import pack_order, pack_pairs, pack_place, packing
 from kerasbert.data.writer import separators
 from kerasbert.errors import InputError
+from kerasbert.text.template import parse_template
 from tests.data import corpus
 from tests.data.test_packing import CLS, PAD, SEP, make, random_documents, rows
 
@@ -125,7 +126,7 @@ def test_separators_of_the_template():
 def test_other_templates_are_refused(pair):
     tokenizer = corpus.tokenizer()
     tokenizer.template = ("[CLS] $A [SEP]", pair)
-    tokenizer.pair = text.base.parse_template(pair, {"[CLS]": 2, "[SEP]": 3})
+    tokenizer.pair = parse_template(pair, {"[CLS]": 2, "[SEP]": 3})
     with pytest.raises(InputError, match=r"template for pairs is .*, expected cls \$A sep \.\.\. \$B sep"):
         separators(tokenizer)
 
