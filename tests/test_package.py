@@ -135,8 +135,15 @@ def test_wheel_runs_from_anywhere(built, tmp_path):
     assert "pip install '.[tensorflow]'" in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["plain", "lenient", "strict", "compat"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param("plain", marks=pytest.mark.slow),
+        pytest.param("lenient", marks=pytest.mark.full),
+        pytest.param("strict", marks=pytest.mark.slow),
+        pytest.param("compat", marks=pytest.mark.full),
+    ],
+)
 def test_install_of_the_tree_finds_mobile(copy, mode, tmp_path):
     """A plain install and the three editable ones, from elsewhere and with `python -m` in the tree."""
     interpreter = environment(tmp_path / "venv")

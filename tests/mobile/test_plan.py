@@ -123,7 +123,7 @@ def test_another_plan_is_refused_and_named(made, tmp_path, capsys):
     assert "holds another plan (stages differ)" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.full  # in CI: the README's commands
 def test_flags_make_a_plan(classifier, tmp_path, capsys):
     """Without --data: the run says where its rows lie."""
     command = ["compress", classifier, "--student", "1", "--prune", "0.3", "--quantize", "none"]

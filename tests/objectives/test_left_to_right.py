@@ -108,7 +108,23 @@ def weights(run: Path) -> dict:
 
 
 @pytest.mark.slow
-def test_pretrain_resume_after_a_kill_and_replicas(data, tmp_path):
+def test_a_run_logs_its_loss_and_holds_its_settings(data, tmp_path):
+    whole = tmp_path / "whole"
+    forked(*command(data, whole))
+    settings = json.loads((whole / "run.json").read_text())["settings"]
+    assert (settings["objective"], settings["objective_settings"]) == ("left_to_right", {"least": 2})
+    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["next"] for line in lines if "next" in line]
+    assert losses[-1] < losses[0]
+    held = next(line for line in lines if "held_out/perplexity" in line)
+    assert held["held_out/perplexity"] == pytest.approx(np.exp(held["held_out/next"]))
+    refused = forked(*command(data, whole, "--set=objective.least=3"), check=False)
+    assert refused.returncode == 2
+    assert "objective_settings.least is 2 there, 3 asked for" in refused.stderr
+
+
+@pytest.mark.full  # in CI: kills of BERT's runs (tests/training), replicas of five objectives (tests/models/test_battery.py)
+def test_it_goes_on_after_a_kill_and_on_replicas(data, tmp_path):
     whole, killed, two = (tmp_path / name for name in ("whole", "killed", "two"))
     forked(*command(data, whole))
     process = subprocess.Popen([sys.executable, *command(data, killed)], cwd=ROOT)
@@ -125,13 +141,3 @@ def test_pretrain_resume_after_a_kill_and_replicas(data, tmp_path):
     forked(*command(data, two, "--strategy", "cpu:2", "--accumulate", "2"))
     other = weights(two)
     assert max(float(np.abs(one[name] - other[name]).max()) for name in one) <= 1e-5
-    settings = json.loads((whole / "run.json").read_text())["settings"]
-    assert (settings["objective"], settings["objective_settings"]) == ("left_to_right", {"least": 2})
-    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
-    losses = [line["next"] for line in lines if "next" in line]
-    assert losses[-1] < losses[0]
-    held = next(line for line in lines if "held_out/perplexity" in line)
-    assert held["held_out/perplexity"] == pytest.approx(np.exp(held["held_out/next"]))
-    refused = forked(*command(data, whole, "--set=objective.least=3"), check=False)
-    assert refused.returncode == 2
-    assert "objective_settings.least is 2 there, 3 asked for" in refused.stderr

@@ -287,8 +287,14 @@ def test_unigram_without_whitespace_split_is_refused_by_name(tmp_path):
         load_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["uncased", "bpe with prefix", "uncased unigram"])
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("bpe with prefix", marks=pytest.mark.slow),
+        pytest.param("uncased", marks=pytest.mark.full),
+        pytest.param("uncased unigram", marks=pytest.mark.full),
+    ],
+)
 def test_saved_models_find_them_without_kerasbert(kind, tmp_path):
     tokens = [AddedToken("@USER", normalized=True, lstrip=True), AddedToken("[E1]", special=True, rstrip=True)]
     tokenizer = with_added(plain(kind), tokens)
