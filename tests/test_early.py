@@ -31,7 +31,7 @@ CASES = {
     "predict pairs a": "text 1 has 0 tabs, expected one",
     "predict model x --set task.beams=3": "no option of a classification 'beams'",
     "predict model x --length 1": "length must be at least 3. Received: 1",
-    "predict model x --batch 0": "batch must be at least 1. Received: 0",
+    "predict model x --batch 0": "batch must be a whole number of at least 1. Received: 0",
     "predict model x --ensemble none": "no model directory",
     "evaluate none --data rows.tsv": "no model directory",
     "evaluate encoder --data rows.tsv": "the model has no task",

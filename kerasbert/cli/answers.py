@@ -84,7 +84,7 @@ def early_task(options: argparse.Namespace) -> Any:
     from kerasbert.checkpoints import source
     from kerasbert.tasks import early
 
-    early.check_length(options.length, options.batch)
+    early.check_numbers(options.length, options.batch)
     chosen = answer_options_of(options)
     for model in options.ensemble or ():
         source.check(model)

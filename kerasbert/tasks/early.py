@@ -39,12 +39,12 @@ def task_of(model: str | os.PathLike, options: Mapping[str, Any]) -> Task | None
         return None
 
 
-def check_length(length: int | None, batch: int = 1) -> None:
+def check_numbers(length: int | None, batch: int = 1) -> None:
     """Refuse numbers that no model takes."""
     if length is not None and length < 3:
         raise InputError(f"length must be at least 3. Received: {length}")
     if batch < 1:
-        raise InputError(f"batch must be at least 1. Received: {batch}")
+        raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
 
 
 def check_pooling(pooling: str) -> None:
