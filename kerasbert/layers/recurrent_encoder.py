@@ -1,7 +1,7 @@
 """An encoder that is a stack of recurrent layers, for language models that are carried from text to text."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -12,7 +12,7 @@ from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.readout import Queries
-from kerasbert.layers.recurrent import GRU, LSTM
+from kerasbert.layers.recurrent import GRU, LSTM, Recurrent
 
 CELLS = {"lstm": LSTM, "gru": GRU}
 STATE = "state_"
@@ -153,10 +153,7 @@ class RecurrentEncoder(SpecModel):
 
     def empty_state(self, rows: Any) -> dict[str, Any]:
         """What `read_from` carries, where nothing stands before: name -> float32 [rows, width]."""
-        parts = (
-            (i, part, each) for i, layer in enumerate(self.recurrent) for part, each in enumerate(layer.empty(rows))
-        )
-        return {f"{STATE}{i}_{part}": each for i, part, each in parts}
+        return empty_state(self.recurrent, rows)
 
     def new_softmax(self, name: str) -> keras.layers.Layer:
         """What predicts tokens of the last layer's states, with a table of its own."""
@@ -167,11 +164,22 @@ class RecurrentEncoder(SpecModel):
     def call(self, inputs, training=False, queries: Queries = None):
         inputs["token_ids"]  # Keras' export tries a call without a dict, and expects a TypeError
         x, _ = self.read_from(inputs, training=training)
-        if isinstance(queries, str):
-            x = x[:, :1]
-        elif queries is not None:
-            x = pick(x, queries if len(queries.shape) == 2 else ops.expand_dims(queries, 1))
-        return {"sequence": x}
+        return {"sequence": picked(x, queries)}
+
+
+def empty_state(layers: Sequence[Recurrent], rows: Any) -> dict[str, Any]:
+    """The state of a stack where nothing stands before: name -> float32 [rows, width]."""
+    parts = ((i, part, each) for i, layer in enumerate(layers) for part, each in enumerate(layer.empty(rows)))
+    return {f"{STATE}{i}_{part}": each for i, part, each in parts}
+
+
+def picked(x: Any, queries: Queries) -> Any:
+    """The rows of [B, S, H] that are asked for."""
+    if isinstance(queries, str):
+        return x[:, :1]
+    if queries is None:
+        return x
+    return pick(x, queries if len(queries.shape) == 2 else ops.expand_dims(queries, 1))
 
 
 class Softmax(keras.layers.Layer):

@@ -23,13 +23,12 @@ from keras import ops
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import TEXT, WORD
-from kerasbert.layers.backend import pick
 from kerasbert.layers.characters import CharacterCNN
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import Queries
 from kerasbert.layers.recurrent import LSTM
-from kerasbert.layers.recurrent_encoder import STATE, Recurrence, RecurrentSpec, Softmax
+from kerasbert.layers.recurrent_encoder import STATE, Recurrence, RecurrentSpec, Softmax, empty_state, picked
 from kerasbert.registry import Family, register
 from kerasbert.text.characters import CHARACTERS, ROWS
 
@@ -204,9 +203,7 @@ class ELMo(SpecModel):
 
     def empty_state(self, rows: Any) -> dict[str, Any]:
         """What `read` carries, where nothing stands before: name -> float32 [rows, width]."""
-        layers = enumerate(self.recurrent)
-        parts = ((i, part, each) for i, block in layers for part, each in enumerate(block.ways[0].empty(rows)))
-        return {f"{STATE}{i}_{part}": each for i, part, each in parts}
+        return empty_state([block.ways[0] for block in self.recurrent], rows)
 
     def new_softmax(self, name: str) -> keras.layers.Layer:
         """What predicts words of what either direction gives."""
@@ -226,16 +223,7 @@ class ELMo(SpecModel):
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
         read = [self.read(x, way, real, begins=begins[way], training=training)[0] for way in range(len(WAYS))]
         hidden = tuple(ops.concatenate(pair, axis=-1) for pair in zip(*read, strict=True))
-        return {"sequence": _picked(hidden[-1], queries), "hidden": hidden}
-
-
-def _picked(x: Any, queries: Queries) -> Any:
-    """The rows of [B, S, H] that are asked for."""
-    if isinstance(queries, str):
-        return x[:, :1]
-    if queries is None:
-        return x
-    return pick(x, queries if len(queries.shape) == 2 else ops.expand_dims(queries, 1))
+        return {"sequence": picked(hidden[-1], queries), "hidden": hidden}
 
 
 def flops(spec: ELMoSpec, tokens: float, sequences: float, predictions: float) -> float:

@@ -43,7 +43,12 @@ def check_numbers(length: int | None, batch: int = 1) -> None:
     """Refuse numbers that no model takes."""
     if length is not None and length < 3:
         raise InputError(f"length must be at least 3. Received: {length}")
-    if batch < 1:
+    check_batch(batch)
+
+
+def check_batch(batch: Any) -> None:
+    """Refuse what is no number of texts."""
+    if type(batch) is not int or batch < 1:
         raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
 
 

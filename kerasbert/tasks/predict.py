@@ -275,8 +275,7 @@ def answered(
 ) -> tuple[list[Any], Encoded]:
     """One answer per text of a loaded model, and the encoded texts, which tell what was truncated."""
     check_task(model)
-    if type(batch) is not int or batch < 1:
-        raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
+    early.check_batch(batch)
     most = longest(model, length)
     texts, how = check_texts(model, texts), model.task.optioned(options or {}).how
     encoded, kind = encoded_for(model, texts, length, settings, how), how.answers

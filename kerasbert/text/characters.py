@@ -6,16 +6,14 @@ predicts; the network reads the bytes, so that words outside of it are no less k
 """
 
 import functools
-import os
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from kerasbert import inputs
 from kerasbert.errors import InputError
 from kerasbert.inputs import WORD, Input
-from kerasbert.text.base import Cache, Tokenizer, Tokens
+from kerasbert.text.base import Cache, Tokens
+from kerasbert.text.whole_words import WholeWords, commonest
 from kerasbert.text.words import split_words
 
 ROWS = 261  # bytes, the five below
@@ -81,7 +79,7 @@ CHARACTERS = inputs.register(
 """The characters of each word: int32 [B, S, 50]."""
 
 
-class CharacterWords(Tokenizer):
+class CharacterWords(WholeWords):
     """Whole words, of which a network reads the characters.
 
     Nothing is lower-cased. A text is <S> ... </S>; a word without a row is <UNK>, and its characters are its own.
@@ -99,13 +97,12 @@ class CharacterWords(Tokenizer):
     """
 
     kind = "word_characters"
+    about = (SPECIALS, TEMPLATE)
+    lines = "one word a line"
     spelled = True
 
     def __init__(self, vocabulary: Iterable[str]):
-        super().__init__(vocabulary, SPECIALS, TEMPLATE)
-        blank = next((word for word in self.vocabulary if not word or word.split() != [word]), None)
-        if blank is not None:
-            raise InputError(f"the word {blank[:60]!r} is empty or holds a blank, expected one word a line")
+        super().__init__(vocabulary)
         self._special = {
             number: Spelled(number, _packed(characters_of_special(part, piece)))
             for part, piece in self.specials.items()
@@ -120,38 +117,6 @@ class CharacterWords(Tokenizer):
         if token_id in self._special:
             return self._special[token_id]
         return Spelled(token_id, _packed(characters_of(self.vocabulary[token_id].encode())))
-
-    def settings(self) -> dict:
-        """None but the vocabulary."""
-        return {}
-
-    def save(self, directory: str | os.PathLike) -> None:
-        """Write `tokenizer.json` and `vocab.txt`, a word a line."""
-        from kerasbert.storage.files import write_atomic, write_json
-
-        write_atomic(Path(directory) / "vocab.txt", "".join(f"{word}\n" for word in self.vocabulary))
-        write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
-
-    def renumbered(self, ids: Iterable[int]) -> "CharacterWords":
-        """The tokenizer with these words alone, in this order."""
-        return CharacterWords([self.vocabulary[i] for i in ids])
-
-    def extended(self, pieces: Sequence[str]) -> "CharacterWords":
-        """The tokenizer with further words behind its own."""
-        return CharacterWords([*self.vocabulary, *pieces])
-
-    def continues(self, token_id: int) -> bool:
-        """No: every token is a word."""
-        return False
-
-    def spelling(self, token_id: int) -> bytes | None:
-        """The word; None of padding and of a sentence's begin and end."""
-        left_out = token_id in (self.pad_id, self.cls_id, self.sep_id)
-        return None if left_out else self.vocabulary[token_id].encode()
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The words, a blank between them."""
-        return self.joined(ids, b" ").decode()
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a text, as `Spelled`."""
@@ -230,11 +195,4 @@ def train_characters(text: Iterable[str | bytes], size: int, *, lowercase: bool 
         raise InputError("--lowercase with --kind word_characters, which reads a text as it is: leave it out")
     if size <= len(ORDER):
         raise InputError(f"size is {size}, expected at least {len(ORDER) + 1}: {', '.join(ORDER)} and words")
-    counts = Counter[str]()
-    for line in lines_of(text):
-        counts.update(word for word, _, _ in split_words(line))
-    if not counts:
-        raise InputError("the text holds no words. Give files with text")
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    words = [word for word, _ in ordered if word not in ORDER]
-    return CharacterWords([*ORDER, *words[: size - len(ORDER)]])
+    return CharacterWords(commonest((word for line in lines_of(text) for word, _, _ in split_words(line)), ORDER, size))

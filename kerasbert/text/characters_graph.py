@@ -6,13 +6,12 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.inputs import WORD
-from kerasbert.text.bpe_graph import lookup
 from kerasbert.text.characters import FILLING, MOST, WORD_BEGIN, WORD_END, CharacterWords
-from kerasbert.text.graph import GraphTokenizer
+from kerasbert.text.whole_words_graph import WholeWordsGraph
 from kerasbert.text.words_graph import decode, split_words
 
 
-class CharacterGraph(GraphTokenizer):
+class CharacterGraph(WholeWordsGraph):
     """A tokenizer of kind word_characters as TensorFlow operations; see `GraphTokenizer`.
 
     What `carried` gives and `join` takes are rows of 1 + WORD numbers: a token's id and its word's characters.
@@ -29,14 +28,6 @@ class CharacterGraph(GraphTokenizer):
         super().__init__(tokenizer)
         ids = list(tokenizer.special_ids)
         self._special = np.concatenate([np.array(ids)[:, None], tokenizer.table[ids]], axis=1).astype("int32")
-        with tf.init_scope():
-            words = list(tokenizer.vocabulary)
-            self._words = lookup(words, list(range(len(words))), tokenizer.unk_id)
-
-    @tf.autograph.experimental.do_not_convert
-    def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """`encode` of texts."""
-        return self.tokenize_plain(strings)[0]
 
     @tf.autograph.experimental.do_not_convert
     def tokenize_plain(
@@ -74,10 +65,6 @@ class CharacterGraph(GraphTokenizer):
         at = tf.where(number < self.source.size, of_special, number - self.source.size + len(self._special))
         rows = tf.gather(tf.concat(table, 0), at)
         return joined | {"token_ids": rows[..., 0], "char_ids": rows[..., 1:]}, places
-
-    def text_of(self, parts: tf.RaggedTensor) -> tf.Tensor:
-        """The words [B, (words)] -> strings [B]."""
-        return tf.strings.reduce_join(parts, axis=1, separator=" ")
 
 
 def spelled(words: tf.Tensor) -> tf.Tensor:

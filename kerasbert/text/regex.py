@@ -1,20 +1,17 @@
 r"""MediaPipe's `regex` tokenizer in pure Python: words are what [^\w\']+ leaves, each a row of the vocabulary."""
 
-import os
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 
 from kerasbert.errors import InputError
-from kerasbert.text.base import Tokenizer
 from kerasbert.text.split import WORD
+from kerasbert.text.whole_words import WholeWords, commonest
 
 PAD, START, UNKNOWN = "<PAD>", "<START>", "<UNKNOWN>"
 SPECIALS = {"pad": PAD, "unk": UNKNOWN, "cls": START, "sep": START}
 TEMPLATE = (f"{START} $A", f"{START} $A {START} $B")
 
 
-class RegexWords(Tokenizer):
+class RegexWords(WholeWords):
     r"""Whole words, as MediaPipe's TextClassifier reads them (measured with 1.2.2).
 
     A word is a run of ASCII letters, digits, _ and '; everything else parts words, letters with accents too. Nothing is
@@ -31,44 +28,12 @@ class RegexWords(Tokenizer):
     """
 
     kind = "regex"
+    about = (SPECIALS, TEMPLATE)
+    lines = r"words of [\w'] alone"
 
-    def __init__(self, vocabulary: Iterable[str]):
-        super().__init__(vocabulary, SPECIALS, TEMPLATE)
-        blank = next((word for word in self.vocabulary if not word or word.split() != [word]), None)
-        if blank is not None:
-            raise InputError(f"the word {blank[:60]!r} is empty or holds a blank, expected words of [\\w'] alone")
-
-    def settings(self) -> dict:
-        """None but the vocabulary."""
-        return {}
-
-    def save(self, directory: str | os.PathLike) -> None:
-        """Write `tokenizer.json` and `vocab.txt`, whose lines are MediaPipe's: `word id`."""
-        from kerasbert.storage.files import write_atomic, write_json
-
-        lines = "".join(f"{word} {number}\n" for number, word in enumerate(self.vocabulary))
-        write_atomic(Path(directory) / "vocab.txt", lines)
-        write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
-
-    def renumbered(self, ids: Iterable[int]) -> "RegexWords":
-        """The tokenizer with these words alone, in this order."""
-        return RegexWords([self.vocabulary[i] for i in ids])
-
-    def extended(self, pieces: Sequence[str]) -> "RegexWords":
-        """The tokenizer with further words behind its own, which no text gives unless they are words."""
-        return RegexWords([*self.vocabulary, *pieces])
-
-    def continues(self, token_id: int) -> bool:
-        """No: every token is a word."""
-        return False
-
-    def spelling(self, token_id: int) -> bytes | None:
-        """The word; None of padding and <START>."""
-        return None if token_id in (self.pad_id, self.cls_id) else self.vocabulary[token_id].encode()
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The words, a blank between them."""
-        return self.joined(ids, b" ").decode()
+    def line(self, number: int, word: str) -> str:
+        """MediaPipe's: `word id`."""
+        return f"{word} {number}"
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a text."""
@@ -113,10 +78,4 @@ def train_regex(text: Iterable[str], size: int, *, lowercase: bool = False) -> R
         raise InputError("--lowercase with --kind regex, which reads a text as it is: leave it out")
     if size < 4:
         raise InputError(f"size is {size}, expected at least 4: <PAD>, <START>, <UNKNOWN> and words")
-    counts = Counter[str]()
-    for line in text:
-        counts.update(WORD.findall(line))
-    if not counts:
-        raise InputError("the text holds no words. Give files with text")
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return RegexWords([PAD, START, UNKNOWN, *(word for word, _ in ordered[: size - 3])])
+    return RegexWords(commonest((word for line in text for word in WORD.findall(line)), (PAD, START, UNKNOWN), size))

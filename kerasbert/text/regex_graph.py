@@ -5,33 +5,21 @@ import string
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.text.bpe_graph import lookup
-from kerasbert.text.graph import GraphTokenizer
-from kerasbert.text.regex import RegexWords
+from kerasbert.text.whole_words_graph import WholeWordsGraph
 from kerasbert.text.words_graph import decode
 
 LETTERS = np.zeros(129, bool)  # the last stands for what is beyond ASCII
 LETTERS[[ord(character) for character in f"{string.ascii_letters}{string.digits}_'"]] = True
 
 
-class RegexGraph(GraphTokenizer):
+class RegexGraph(WholeWordsGraph):
     """A tokenizer of kind regex as TensorFlow operations; see `GraphTokenizer`.
 
+    >>> from kerasbert.text.regex import RegexWords
     >>> tokenizer = RegexGraph(RegexWords(["<PAD>", "<START>", "<UNKNOWN>", "a", "b'c"]))
     >>> tokenizer.encode(["a-b'c A", "éa", ""]).to_list()
     [[3, 4, 2], [3], []]
     """
-
-    def __init__(self, tokenizer: RegexWords):
-        super().__init__(tokenizer)
-        with tf.init_scope():
-            words = list(tokenizer.vocabulary)
-            self._words = lookup(words, list(range(len(words))), tokenizer.unk_id)
-
-    @tf.autograph.experimental.do_not_convert
-    def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:
-        """`encode` of texts."""
-        return self.tokenize_plain(strings)[0]
 
     @tf.autograph.experimental.do_not_convert
     def tokenize_plain(
@@ -57,7 +45,3 @@ class RegexGraph(GraphTokenizer):
             tf.RaggedTensor.from_row_splits(part, tf.cast(rows, tf.int64), validate=False) for part in parts
         )
         return ids, starts, stops
-
-    def text_of(self, parts: tf.RaggedTensor) -> tf.Tensor:
-        """The words [B, (words)] -> strings [B]."""
-        return tf.strings.reduce_join(parts, axis=1, separator=" ")

@@ -1,11 +1,10 @@
 """`evaluate`: metrics of a fine-tuned model, and on which rows."""
 
-import dataclasses
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-from kerasbert.tasks import predict
+from kerasbert.tasks import early, predict
 from kerasbert.training.splits import measured
 
 
@@ -63,5 +62,5 @@ def evaluate(
 
 def with_columns(model: Any, **columns: str | None) -> Any:
     """The model, its task reading other columns (text, text_b, label) where given."""
-    model.task = dataclasses.replace(model.task, **{name: value for name, value in columns.items() if value})
+    model.task = early.with_columns(model.task, columns)
     return model

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-import kerasbert as kb
 from kerasbert import models, registry
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
@@ -16,7 +15,7 @@ from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery, world
 from kerasbert.text.characters import train_characters
 from kerasbert.training.flops import family_flops
-from kerasbert.training.runs import Run
+from tests.training.stopping import ends_the_same
 
 
 @pytest.fixture(scope="module")
@@ -147,23 +146,8 @@ TINY = {
 
 
 @pytest.mark.full
-def test_pretrained_stopped_and_begun_again(tmp_path, monkeypatch):
+def test_pretrained_stopped_and_begun_again(tmp_path):
     """Dropout and candidates on; the weights after a kill and a resume are those of a run without one, to the bit."""
     records, _ = tiny_records(tmp_path)
-    arguments = {"changes": TINY, "steps": 4, "batch": 8, "save_every": 2, "log_every": 1, "quiet": True}
-    arguments |= {"objective": {"segments": 2, "candidates": 9}}
-    kb.pretrain("elmo/small", records, out=tmp_path / "whole", **arguments)
-    log = Run.log
-
-    def dying(self, record):
-        log(self, record)
-        if record["step"] == 3:
-            raise RuntimeError("killed")
-
-    monkeypatch.setattr(Run, "log", dying)
-    with pytest.raises(RuntimeError, match="killed"):
-        kb.pretrain("elmo/small", records, out=tmp_path / "killed", **arguments)
-    monkeypatch.undo()
-    kb.pretrain("elmo/small", records, out=tmp_path / "killed", **arguments)
-    whole, killed = (tmp_path / each / "weights.safetensors" for each in ("whole", "killed"))
-    assert whole.read_bytes() == killed.read_bytes()
+    settings = {"segments": 2, "candidates": 9}
+    ends_the_same("elmo/small", records, tmp_path, changes=TINY, objective=settings)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import kerasbert as kb
 from kerasbert import models, registry
 from kerasbert import spec as specs
 from kerasbert.layers.naming import names
@@ -12,7 +11,7 @@ from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery, world
 from kerasbert.training.flops import family_flops
-from kerasbert.training.runs import Run
+from tests.training.stopping import ends_the_same
 
 CHANGES = {
     "ulmfit": {"hidden": 16, "recurrence.units": 24, "recurrence.layers": 2},
@@ -73,23 +72,8 @@ def test_a_classifier_reads_what_its_paper_says(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", CHANGES)
-def test_pretrained_stopped_and_begun_again(name, tmp_path, monkeypatch):
+def test_pretrained_stopped_and_begun_again(name, tmp_path):
     """Dropouts on; the weights after a kill and a resume are those of a run without one, to the bit."""
     records = world.records(tmp_path, registry.objective(registry.family(name).objective).packing)
-    arguments = {"changes": CHANGES[name], "steps": 4, "batch": 8, "save_every": 2, "log_every": 1, "quiet": True}
-    arguments |= {"objective": {"segments": 2}} if name == "ulmfit" else {}
-    kb.pretrain(f"{name}/base", records, out=tmp_path / "whole", **arguments)
-    log = Run.log
-
-    def dying(self, record):
-        log(self, record)
-        if record["step"] == 3:
-            raise RuntimeError("killed")
-
-    monkeypatch.setattr(Run, "log", dying)
-    with pytest.raises(RuntimeError, match="killed"):
-        kb.pretrain(f"{name}/base", records, out=tmp_path / "killed", **arguments)
-    monkeypatch.undo()
-    kb.pretrain(f"{name}/base", records, out=tmp_path / "killed", **arguments)
-    whole, killed = (tmp_path / each / "weights.safetensors" for each in ("whole", "killed"))
-    assert whole.read_bytes() == killed.read_bytes()
+    settings = {"objective": {"segments": 2}} if name == "ulmfit" else {}
+    ends_the_same(f"{name}/base", records, tmp_path, changes=CHANGES[name], **settings)

@@ -13,15 +13,13 @@ from kerasbert import spec as specs
 from kerasbert.data import Records, write_records
 from kerasbert.errors import InputError
 from kerasbert.layers import random
-from kerasbert.layers.naming import values
 from kerasbert.objectives.base import Objective
 from kerasbert.objectives.bilm import BiLM, Settings, expected_logs, log_uniform, sampled_nats
 from kerasbert.quickstart import books
 from kerasbert.testing import battery, world
 from kerasbert.text.characters import train_characters
 from kerasbert.tpu_check.lower import Step
-from kerasbert.training.optimizers import adamw
-from kerasbert.training.step import StepCore
+from tests.objectives.accumulation import makes_the_same_updates
 from tests.objectives.test_causal import features
 
 
@@ -198,18 +196,8 @@ def test_the_sampled_step_is_safe_on_a_tpu():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Even though the `tf.config")
 def test_any_accumulation_makes_the_same_updates(folder):
-    found = {}
-    for accumulate in (1, 2):
-        program, subject = made(folder, {"segments": 2, "candidates": 9}, dropout=0.2, **{"recurrence.layers": 1})
-        core = StepCore(
-            program, adamw(learning_rate=1e-2, steps=10), tf.distribute.get_strategy(), accumulate=accumulate, seed=5
-        )
-        data = iter(subject.records().dataset(8, seed=0, prepare=program.prepare))
-        with battery.eagerly():
-            core.step(next(data))
-        found[accumulate] = values(program.model)
-    for name, value in found[1].items():
-        np.testing.assert_allclose(found[2][name], value, rtol=0, atol=1e-6, err_msg=name)
+    settings, changes = {"segments": 2, "candidates": 9}, {"dropout": 0.2, "recurrence.layers": 1}
+    makes_the_same_updates(lambda: made(folder, settings, **changes))
 
 
 def test_what_is_refused(folder, tmp_path):

@@ -7,13 +7,11 @@ import tensorflow as tf
 from kerasbert.data import Records, write_records
 from kerasbert.errors import InputError
 from kerasbert.layers import random
-from kerasbert.layers.naming import values
 from kerasbert.objectives.recurrent import RecurrentLM, SequenceAutoencoder, Settings
 from kerasbert.testing import battery, world
 from kerasbert.training.held_out import HeldOut, first_rows
-from kerasbert.training.optimizers import adamw
 from kerasbert.training.phases import Phase
-from kerasbert.training.step import StepCore
+from tests.objectives.accumulation import makes_the_same_updates
 from tests.objectives.test_causal import features
 
 
@@ -164,19 +162,8 @@ def test_the_state_is_carried_through_held_out_text(folder):
 @pytest.mark.filterwarnings("ignore:Even though the `tf.config")
 def test_any_accumulation_makes_the_same_updates(folder):
     """All dropouts on: a row is told by its number in the global batch, an update's masks are those of all rows."""
-    found = {}
     settings = {"segments": 2, "activation": 2.0, "change": 1.0}
-    for accumulate in (1, 2):
-        program, subject = made(folder, settings=settings, **{"recurrence.layers": 1})
-        core = StepCore(
-            program, adamw(learning_rate=1e-2, steps=10), tf.distribute.get_strategy(), accumulate=accumulate, seed=5
-        )
-        data = iter(subject.records().dataset(8, seed=0, prepare=program.prepare))
-        with battery.eagerly():
-            core.step(next(data))
-        found[accumulate] = values(program.model)
-    for name, value in found[1].items():
-        np.testing.assert_allclose(found[2][name], value, rtol=0, atol=1e-6, err_msg=name)
+    makes_the_same_updates(lambda: made(folder, settings=settings, **{"recurrence.layers": 1}))
 
 
 def test_what_is_refused(folder, tmp_path):

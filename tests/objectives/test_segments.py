@@ -4,24 +4,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import kerasbert as kb
 from kerasbert.cli import main
 from kerasbert.data import Records, write_records
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
 from kerasbert.layers.memory import Memory
-from kerasbert.layers.naming import values
 from kerasbert.objectives.causal import CausalLM
 from kerasbert.objectives.segments import SegmentLM, Settings
 from kerasbert.testing import battery, world
 from kerasbert.training.held_out import HeldOut, first_rows
-from kerasbert.training.optimizers import adamw
 from kerasbert.training.phases import Phase
-from kerasbert.training.runs import Run
-from kerasbert.training.step import StepCore
 from tests import tiny
+from tests.objectives.accumulation import makes_the_same_updates
 from tests.objectives.test_causal import features
+from tests.training.stopping import ends_the_same
 
 CLUSTERS = {"adaptive.cutoffs": (20, 40), "adaptive.div_val": 2}
 
@@ -120,42 +117,15 @@ def test_segments_have_masks_of_their_own(folder):
 @pytest.mark.filterwarnings("ignore:Even though the `tf.config")
 def test_any_accumulation_makes_the_same_updates(folder):
     """Dropout on, a memory in every micro-batch: rows are told by their number in the global batch."""
-    found = {}
-    for accumulate in (1, 4):
-        program, subject = made(folder, {"segments": 4}, **{"dropout": 0.1, "blocks.layers": 1})
-        core = StepCore(
-            program, adamw(learning_rate=1e-2, steps=10), tf.distribute.get_strategy(), accumulate=accumulate, seed=5
-        )
-        data = iter(subject.records().dataset(8, seed=0, prepare=program.prepare))
-        with battery.eagerly():
-            for _ in range(2):
-                core.step(next(data))
-        found[accumulate] = values(program.model)
-    for name, value in found[1].items():
-        np.testing.assert_allclose(found[4][name], value, rtol=0, atol=1e-6, err_msg=name)
+    changes = {"dropout": 0.1, "blocks.layers": 1}
+    makes_the_same_updates(lambda: made(folder, {"segments": 4}, **changes), counts=(1, 4), steps=2)
 
 
 @pytest.mark.full
-def test_interrupted_and_resumed_it_ends_with_the_same_weights(tmp_path, monkeypatch):
+def test_interrupted_and_resumed_it_ends_with_the_same_weights(tmp_path):
     records = world.records(tmp_path, "stream")
     arguments = {"changes": world.SPEC | {"blocks.layers": 1, "memory.length": 8}, "objective": {"segments": 2}}
-    arguments |= {"steps": 4, "batch": 8, "save_every": 2, "log_every": 1, "quiet": True}
-    kb.pretrain("transformer-xl/base", records, out=tmp_path / "whole", **arguments)
-    log = Run.log
-
-    def dying(self, record):
-        log(self, record)
-        if record["step"] == 3:
-            raise RuntimeError("killed")
-
-    monkeypatch.setattr(Run, "log", dying)
-    with pytest.raises(RuntimeError, match="killed"):
-        kb.pretrain("transformer-xl/base", records, out=tmp_path / "killed", **arguments)
-    monkeypatch.undo()
-    kb.pretrain("transformer-xl/base", records, out=tmp_path / "killed", **arguments)
-    assert (tmp_path / "whole/weights.safetensors").read_bytes() == (
-        tmp_path / "killed/weights.safetensors"
-    ).read_bytes()
+    ends_the_same("transformer-xl/base", records, tmp_path, **arguments)
 
 
 # Held-out text
