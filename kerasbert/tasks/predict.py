@@ -155,12 +155,17 @@ def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, 
 
     Args:
         per_token: bool, whether they are [B, S, ...]; then a list of [S, ...], the real tokens of each row.
+
+    Raises:
+        InputError: a value is not finite.
     """
     import tensorflow as tf
 
     results: Any = None
     for indices, batched in ordered_batches(encoded, longest, batch):
         values = function({name: tf.convert_to_tensor(value) for name, value in batched.items()}).numpy()
+        if not np.isfinite(values).all():
+            raise InputError("the model answers with numbers that are not finite: its weights are damaged or too large")
         if per_token:
             results = results or [None] * len(encoded.rows)
             for i, value in zip(indices, values):

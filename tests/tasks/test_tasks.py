@@ -155,6 +155,15 @@ def test_order_and_neighbours_do_not_change_an_answer(classifier):
     assert kb.predict(model, texts[3:4])[0].scores["pos"] == pytest.approx(together[3], abs=1e-6)
 
 
+def test_weights_too_large_to_compute_with_are_told(classifier):
+    """Damage that stays finite: a file without a hash (Hugging Face's) may hold it."""
+    model = kb.load(classifier)
+    kernel = model.encoder.get_layer("block_0").feedforward.outer.kernel
+    kernel.assign(np.full(kernel.shape, 1e38, "float32"))
+    with pytest.raises(InputError, match=r"^the model answers with numbers that are not finite: [^\n]*$"):
+        kb.predict(model, ["a text"])
+
+
 @pytest.mark.slow
 def test_many_models_in_a_process_are_no_warning(caplog, monkeypatch):
     """TensorFlow warns of a function that is traced again and again; each model here has its own."""
