@@ -7,11 +7,36 @@ import keras
 from keras import ops
 
 from kerasbert.layers.backend import fused, reshape, softmax
+from kerasbert.layers.backend_fused import ByHand, row_max, row_sums
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drop
 
 
-@fused(constant=(1,))
+def _weights_forward(scores, bias, key, *, rate, dtype=None):
+    dtype = dtype or keras.backend.standardize_dtype(scores.dtype)
+    biased = ops.cast(scores, "float32")
+    biased = biased if bias is None else biased + ops.cast(bias, "float32")
+    powers = ops.exp(biased - row_max(biased))
+    p = ops.cast(powers / row_sums(powers), dtype)
+    weights = drop(p, key, rate)
+    return weights, (bias, p, weights)
+
+
+def _weights_backward(upstream, bias, p, weights, *, rate, dtype=None):
+    """The softmax's, p * (g - sum(p * g)) with g = upstream * mask / (1 - rate): p * g is weights * upstream."""
+    p, upstream = ops.cast(p, "float32"), ops.cast(upstream, "float32")
+    weighted = upstream * ops.cast(weights, "float32")
+    found = weighted - p * row_sums(weighted)
+    return found, None if bias is None else _of_shape(found, bias), None
+
+
+def _of_shape(x: Any, other: Any) -> Any:
+    """The sum of x over the axes along which `other` is one long."""
+    axes = tuple(i for i, size in enumerate(other.shape) if size == 1)
+    return ops.sum(x, axis=axes, keepdims=True)
+
+
+@fused(constant=(1,), by_hand=ByHand(_weights_forward, _weights_backward))
 def attention_weights(scores: Any, bias: Any, key: Any, *, rate: float, dtype: str | None = None) -> Any:
     """Scores [B, N, Q, K], bias [B, 1, Q or 1, K] -> probabilities after dropout, the softmax in float32.
 

@@ -1,17 +1,19 @@
 """The few operations that keras.ops would compile badly; each has a plain `keras.ops` form with the same result."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
+from kerasbert.layers.backend_fused import differentiated, fused, fusing, fusion  # noqa: F401  # a part of this file
+
 TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
     import tensorflow as tf
 
+island, islands = fused, fusion  # names that older plug-ins import
 
 _tracing_for_tpu = [False]
 
@@ -302,97 +304,3 @@ def in_own_type(x: Any) -> Any:
         return tf.identity(x), lambda upstream: xla.optimization_barrier(upstream)[0]
 
     return call(x)
-
-
-_fusion = False
-
-
-@contextlib.contextmanager
-def fusion(on: bool) -> Iterator[None]:
-    """Whether functions marked `fused` are compiled in what is traced within; the step core says so on CPU."""
-    global _fusion
-    old, _fusion = _fusion, on and TENSORFLOW
-    try:
-        yield
-    finally:
-        _fusion = old
-
-
-def fusing() -> bool:
-    """Whether what is traced now is within `fusion`."""
-    return _fusion
-
-
-def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = ()) -> Callable:
-    """Mark a function that works element by element or row by row: in CPU training XLA compiles it into one loop.
-
-    The matrix products between fused functions stay with TensorFlow's oneDNN, which is faster than XLA's on CPU. The
-    backward pass computes the function again from its arguments instead of keeping what lies between. Elsewhere (TPU,
-    export, inference, other backends) the function is itself.
-
-    Args:
-        fn: (*arrays, **static) -> array or tuple of arrays; an array may be None. Keyword arguments are hashable.
-        constant: positions of floating-point arrays that seldom need a gradient: it is computed where a tape asks for it.
-    """
-    if fn is None:
-        return functools.partial(fused, constant=constant)
-
-    @functools.wraps(fn)
-    def call(*arrays, **static):
-        if not _fusion:
-            return fn(*arrays, **static)
-        tensors = [None if x is None else tf.convert_to_tensor(x) for x in arrays]
-        kinds = tuple(
-            None if x is None else x.dtype.is_floating and (i not in constant or differentiated(x))
-            for i, x in enumerate(tensors)
-        )
-        return _compiled(fn, kinds, tuple(sorted(static.items())))(*(x for x in tensors if x is not None))
-
-    return call
-
-
-def differentiated(x: Any) -> bool:
-    """Whether a gradient tape records what is computed from x: x depends on a weight that is trained."""
-    from tensorflow.python.eager import record  # TensorFlow has no public name for the question
-
-    return record.should_record_backprop([x])
-
-
-# names that older plug-ins import
-island, islands = fused, fusion
-
-
-@functools.cache
-def _compiled(fn: Callable, kinds: tuple, static: tuple) -> Callable:
-    """The compiled `fn`; one for all layers that call it alike, so that each shape is compiled once.
-
-    Args:
-        kinds: of each array: None where it is None, else whether a gradient is asked for.
-    """
-    wanted = [i for i, kind in enumerate(kind for kind in kinds if kind is not None) if kind]
-
-    def forward(*arrays):
-        left = iter(arrays)
-        with fusion(False):
-            return fn(*(None if kind is None else next(left) for kind in kinds), **dict(static))
-
-    def backward(upstream, *arrays):
-        with tf.GradientTape() as tape:
-            tape.watch([arrays[i] for i in wanted])
-            y = forward(*arrays)
-        zero = tf.UnconnectedGradients.ZERO
-        return tape.gradient(y, [arrays[i] for i in wanted], output_gradients=upstream, unconnected_gradients=zero)
-
-    compiled = tf.function(forward, jit_compile=True, autograph=False)
-    compiled_backward = tf.function(backward, jit_compile=True, autograph=False)
-
-    @tf.custom_gradient
-    def call(*arrays):
-        def gradient(*upstream):
-            gradients = compiled_backward(upstream[0] if len(upstream) == 1 else upstream, *arrays)
-            by_position = dict(zip(wanted, gradients))
-            return [by_position.get(i) for i in range(len(arrays))]
-
-        return compiled(*arrays), gradient
-
-    return call

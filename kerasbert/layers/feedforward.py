@@ -7,6 +7,7 @@ from keras import ops
 
 from kerasbert.layers import lora
 from kerasbert.layers.backend import fused, on_tpu, project, recompute
+from kerasbert.layers.backend_fused import ByHand, column_sums, with_derivative
 from kerasbert.layers.random import Dropout, drop
 
 ACTIVATIONS = {
@@ -18,7 +19,19 @@ ACTIVATIONS = {
 }
 
 
-@fused
+def _activate_forward(x, bias, *, activation):
+    """The derivative shares most of its work with the activation; it is kept instead of x, in the type of x."""
+    inner = ops.cast(x if bias is None else x + bias, "float32")
+    y, derivative = with_derivative(ACTIVATIONS[activation], inner)
+    return ops.cast(y, x.dtype), (ops.cast(derivative, x.dtype), bias)
+
+
+def _activate_backward(upstream, derivative, bias, *, activation):
+    found = ops.cast(upstream, "float32") * ops.cast(derivative, "float32")
+    return found, None if bias is None else column_sums(found)
+
+
+@fused(by_hand=ByHand(_activate_forward, _activate_backward))
 def activate(x, bias, *, activation: str):
     """activation(x + bias), or activation(x) where there is no bias."""
     return ACTIVATIONS[activation](x if bias is None else x + bias)

@@ -5,7 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.layers.backend import in_own_type, project
+from kerasbert.layers.backend import fused, in_own_type, project
+from kerasbert.layers.backend_fused import ByHand, column_sums
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
@@ -15,8 +16,26 @@ from kerasbert.spec import Spec
 
 def tied_logits(x: Any, table: Any) -> Any:
     """Products with the rows of a table of tokens: x [B, P, H], table [V, H] -> float32 [B, P, V]."""
+    return ops.cast(_products(x, table), "float32")
+
+
+def _products(x: Any, table: Any) -> Any:
     # the table's gradient is made when memory is fullest: all activations and the logits are there
-    return ops.cast(project(x, ops.transpose(in_own_type(ops.cast(table, x.dtype)))), "float32")
+    return project(x, ops.transpose(in_own_type(ops.cast(table, x.dtype))))
+
+
+def _with_bias_forward(products, bias):
+    return ops.cast(products, "float32") + ops.cast(bias, "float32"), ()
+
+
+def _with_bias_backward(upstream):
+    return upstream, column_sums(upstream)
+
+
+@fused(by_hand=ByHand(_with_bias_forward, _with_bias_backward))
+def with_bias(products: Any, bias: Any) -> Any:
+    """[..., V], [V] -> float32 [..., V]."""
+    return ops.cast(products, "float32") + ops.cast(bias, "float32")
 
 
 class MaskedLM(keras.layers.Layer):
@@ -45,7 +64,7 @@ class MaskedLM(keras.layers.Layer):
 
     def call(self, x, table):
         x = self.norm(self.transform(x, activation=self.activation))
-        return tied_logits(x, table) + ops.cast(self.bias, "float32")
+        return with_bias(_products(x, table), self.bias)
 
 
 class GeluMaskedLM(MaskedLM):

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from kerasbert.layers.backend import fused
+from kerasbert.layers.backend_fused import ByHand, column_sums, row_sums
 from kerasbert.layers.random import drop
 
 
@@ -20,13 +21,50 @@ def normalise(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return centred * ops.rsqrt(variance + epsilon) * gamma + beta
 
 
-@fused
+def _normalised(x: Any, epsilon: float) -> tuple[Any, Any]:
+    """x - mean, over the standard deviation, and one over that: [..., H] -> float32 [..., H], [..., 1]."""
+    x = ops.cast(x, "float32")
+    centred = x - row_sums(x) / x.shape[-1]
+    scale = ops.rsqrt(row_sums(centred * centred) / x.shape[-1] + epsilon)
+    return centred * scale, scale
+
+
+def _gradients(upstream: Any, x: Any, gamma: Any, epsilon: float) -> tuple[Any, Any, Any]:
+    """Those of `normalise` by x, gamma and beta, in float32."""
+    upstream, (normal, scale) = ops.cast(upstream, "float32"), _normalised(x, epsilon)
+    inner = upstream * gamma
+    inner = inner - (row_sums(inner) + normal * row_sums(inner * normal)) / x.shape[-1]
+    return inner * scale, column_sums(upstream * normal), column_sums(upstream)
+
+
+def _norm_forward(x, gamma, beta, key, *, epsilon, rate):
+    normal = _normalised(x, epsilon)[0] * gamma + beta
+    return drop(ops.cast(normal, x.dtype), key, rate), (x, gamma, key)
+
+
+def _norm_backward(upstream, x, gamma, key, *, epsilon, rate):
+    of_x, of_gamma, of_beta = _gradients(drop(upstream, key, rate), x, gamma, epsilon)
+    return of_x, of_gamma, of_beta, None
+
+
+@fused(by_hand=ByHand(_norm_forward, _norm_backward))
 def norm(x: Any, gamma: Any, beta: Any, key: Any, *, epsilon: float, rate: float) -> Any:
     """Dropout after the norm."""
     return drop(ops.cast(normalise(x, gamma, beta, epsilon), x.dtype), key, rate)
 
 
-@fused
+def _add_and_norm_forward(x, y, gamma, beta, key, *, epsilon, rate):
+    normal = _normalised(x + drop(y, key, rate), epsilon)[0] * gamma + beta
+    return ops.cast(normal, x.dtype), (x, y, gamma, key)
+
+
+def _add_and_norm_backward(upstream, x, y, gamma, key, *, epsilon, rate):
+    of_sum, of_gamma, of_beta = _gradients(upstream, x + drop(y, key, rate), gamma, epsilon)
+    of_sum = ops.cast(of_sum, x.dtype)
+    return of_sum, drop(of_sum, key, rate), of_gamma, of_beta, None
+
+
+@fused(by_hand=ByHand(_add_and_norm_forward, _add_and_norm_backward))
 def add_and_norm(x: Any, y: Any, gamma: Any, beta: Any, key: Any, *, epsilon: float, rate: float) -> Any:
     """norm(x + dropout(y)): the end of a sublayer (Vaswani et al., 2017, section 5.4)."""
     return ops.cast(normalise(x + drop(y, key, rate), gamma, beta, epsilon), x.dtype)
@@ -77,7 +115,25 @@ def scale(x: Any, gamma: Any, epsilon: float) -> Any:
     return x * ops.rsqrt(ops.mean(x * x, axis=-1, keepdims=True) + epsilon) * gamma
 
 
-@fused
+def _rms(x: Any, epsilon: float) -> tuple[Any, Any]:
+    """x over its root mean square, and one over that: [..., H] -> float32 [..., H], [..., 1]."""
+    x = ops.cast(x, "float32")
+    scale = ops.rsqrt(row_sums(x * x) / x.shape[-1] + epsilon)
+    return x * scale, scale
+
+
+def _rms_forward(x, gamma, key, *, epsilon, rate):
+    return drop(ops.cast(_rms(x, epsilon)[0] * gamma, x.dtype), key, rate), (x, gamma, key)
+
+
+def _rms_backward(upstream, x, gamma, key, *, epsilon, rate):
+    upstream, (normal, scale) = ops.cast(drop(upstream, key, rate), "float32"), _rms(x, epsilon)
+    inner = upstream * gamma
+    inner = inner - normal * row_sums(inner * normal) / x.shape[-1]
+    return inner * scale, column_sums(upstream * normal), None
+
+
+@fused(by_hand=ByHand(_rms_forward, _rms_backward))
 def rms_norm(x: Any, gamma: Any, key: Any, *, epsilon: float, rate: float) -> Any:
     """Dropout after the norm."""
     return drop(ops.cast(scale(x, gamma, epsilon), x.dtype), key, rate)

@@ -17,6 +17,7 @@ from keras import ops
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, nearest
 from kerasbert.layers.backend import fused, on_tpu
+from kerasbert.layers.backend_fused import ByHand, row_max, row_sums
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.spec import Spec
 from kerasbert.text.base import Tokenizer
@@ -243,7 +244,37 @@ def changed(settings: Any, changes: Mapping[str, Any], name: str = "the objectiv
     return specs.from_dict(tree, type(settings))
 
 
-@fused(constant=(2,))
+def log_sums(logits: Any, labels: Any) -> tuple[Any, Any, Any]:
+    """float32 [..., C] logits, int [...] labels -> [..., 1] each: log of the sum of exp, the label's logit, right or not.
+
+    For a `fused` function; where two logits are the largest, both are right, as in `correct` on TPU.
+    """
+    largest = row_max(logits)
+    total = ops.log(row_sums(ops.exp(logits - largest))) + largest
+    of_label = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
+    return total, of_label, ops.cast(of_label >= largest, "float32")
+
+
+def log_gradient(logits: Any, labels: Any, total: Any, smoothing: float = 0.0) -> Any:
+    """The gradient of total - the label's logit by the logits: softmax - (smoothed) one-hot, [..., C] float32."""
+    columns = ops.arange(logits.shape[-1], dtype=keras.backend.standardize_dtype(labels.dtype))
+    chosen = ops.cast(ops.equal(columns, ops.expand_dims(labels, -1)), "float32")
+    wanted = (1 - smoothing) * chosen + smoothing / logits.shape[-1] if smoothing else chosen
+    return ops.exp(logits - total) - wanted
+
+
+def _label_sums_forward(logits, labels, weights):
+    total, of_label, right = log_sums(ops.cast(logits, "float32"), labels)
+    nats, right = ops.squeeze(total - of_label, -1), ops.squeeze(right, -1)
+    return (ops.sum(nats * weights), ops.sum(right * weights)), (logits, labels, weights, total, nats, right)
+
+
+def _label_sums_backward(upstream, logits, labels, weights, total, nats, right):
+    of_logits = log_gradient(ops.cast(logits, "float32"), labels, total) * ops.expand_dims(weights * upstream[0], -1)
+    return of_logits, None, nats * upstream[0] + right * upstream[1]
+
+
+@fused(constant=(2,), by_hand=ByHand(_label_sums_forward, _label_sums_backward))
 def label_sums(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
     """[..., C] logits, int [...] labels, float32 [...] weights -> sums of nats and of right answers, both weighted."""
     return ops.sum(cross_entropy(logits, labels) * weights), ops.sum(correct(logits, labels) * weights)

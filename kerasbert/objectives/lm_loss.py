@@ -14,7 +14,8 @@ from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.layers.backend import differentiated, fused
-from kerasbert.objectives.base import correct, cross_entropy
+from kerasbert.layers.backend_fused import ByHand, row_sums
+from kerasbert.objectives.base import correct, cross_entropy, log_gradient, log_sums
 
 PIECE = 2**26  # logits at once, 256 MB
 TILE = 128  # positions of a piece are a multiple of it
@@ -164,12 +165,11 @@ def _sums(
 def _piece(x: Any, table: Any, labels: Any, weights: Any, gradients: bool, smoothing: float) -> tuple[Any, ...]:
     """`_sums` of a piece that is small enough."""
     rows = tf.cast(table, x.dtype)
-    logits = tf.cast(tf.matmul(x, rows, transpose_b=True), tf.float32)
+    logits = tf.matmul(x, rows, transpose_b=True)
     if not gradients:
         nats, right = _nats(logits, labels, weights)
         return _smoothed(nats, logits, weights, smoothing), right
     nats, right, of_logits = _with_gradient(logits, labels, weights, smoothing=smoothing)
-    of_logits = tf.cast(of_logits, x.dtype)
     of_table = tf.matmul(of_logits, x, transpose_a=True)
     return nats, right, tf.matmul(of_logits, rows), tf.cast(of_table, table.dtype)
 
@@ -180,19 +180,30 @@ def _nats(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
     return ops.sum(cross_entropy(logits, labels) * weights), correct(logits, labels)
 
 
-@fused(constant=(0, 2))
+def _compiled_with_gradient(logits, labels, weights, *, smoothing):
+    dtype, logits = logits.dtype, ops.cast(logits, "float32")
+    total, of_label, right = log_sums(logits, labels)
+    nats, weights = total - of_label, ops.expand_dims(weights, -1)
+    if smoothing:
+        nats = (1 - smoothing) * nats + smoothing * (total - row_sums(logits) / logits.shape[-1])
+    of_logits = ops.cast(log_gradient(logits, labels, total, smoothing) * weights, dtype)
+    return (ops.sum(nats * weights), ops.squeeze(right, -1), of_logits), ()
+
+
+@fused(constant=(0, 2), by_hand=ByHand(_compiled_with_gradient))
 def _with_gradient(logits: Any, labels: Any, weights: Any, *, smoothing: float) -> tuple[Any, Any, Any]:
-    """[P, V], [P], [P] -> as `_nats`, and the gradient of the nats by the logits."""
+    """[P, V], [P], [P] -> as `_nats`, and the gradient of the nats by the logits, in their type."""
+    dtype, logits = logits.dtype, ops.cast(logits, "float32")
     nats, right = ops.sum(cross_entropy(logits, labels) * weights), correct(logits, labels)
-    chosen = ops.cast(ops.equal(ops.arange(logits.shape[-1], dtype="int32"), ops.expand_dims(labels, -1)), "float32")
+    of_logits = log_gradient(logits, labels, ops.logsumexp(logits, axis=-1, keepdims=True), smoothing)
     nats = _smoothed(nats, logits, weights, smoothing)
-    wanted = (1 - smoothing) * chosen + smoothing / logits.shape[-1] if smoothing else chosen
-    return nats, right, (ops.softmax(logits, axis=-1) - wanted) * ops.expand_dims(weights, -1)
+    return nats, right, ops.cast(of_logits * ops.expand_dims(weights, -1), dtype)
 
 
 def _smoothed(nats: Any, logits: Any, weights: Any, smoothing: float) -> Any:
     """The nats of smoothed labels, of those of the labels."""
     if not smoothing:
         return nats
+    logits = ops.cast(logits, "float32")
     even = ops.sum((ops.logsumexp(logits, axis=-1) - ops.mean(logits, axis=-1)) * weights)
     return (1 - smoothing) * nats + smoothing * even

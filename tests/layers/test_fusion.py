@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kerasbert.layers import attention, backend, feedforward, norms, random
+from kerasbert.layers import attention, backend, backend_fused, feedforward, heads, norms, random
 from kerasbert.layers.backend import fused, fusion
 from kerasbert.objectives import program
 
@@ -19,22 +19,34 @@ def array(*shape):
 CASES = {
     "add_and_norm": (norms.add_and_norm, [array(6, 5, 12), array(6, 5, 12), array(12), array(12), KEYS], [0, 1, 2, 3]),
     "norm": (norms.norm, [array(6, 5, 12), array(12), array(12), None], [0, 1, 2]),
+    "rms_norm": (norms.rms_norm, [array(6, 5, 12), array(12), KEYS], [0, 1]),
     "attention_weights": (attention.attention_weights, [array(6, 3, 5, 5), array(6, 1, 1, 5), KEYS], [0]),
     "learned bias": (attention.attention_weights, [array(6, 3, 5, 5), array(6, 1, 5, 5), KEYS], [0, 1]),
     "without bias": (attention.attention_weights, [array(6, 3, 5, 5), None, KEYS], [0]),
     "activate": (feedforward.activate, [array(6, 5, 12), array(12)], [0, 1]),
     "activate without bias": (feedforward.activate, [array(6, 5, 12), None], [0]),
+    "without dropout": (attention.attention_weights, [array(6, 3, 5, 37), array(6, 1, 5, 37), None], [0, 1]),
     "label_sums": (program.label_sums, [array(6, 5, 9), tf.constant(RNG.integers(0, 9, (6, 5))), array(6, 5)], [0]),
+    "learned weights": (
+        program.label_sums,
+        [array(7, 277), tf.constant(RNG.integers(0, 277, 7), tf.int32), array(7)],
+        [0, 2],
+    ),
+    "with_bias": (heads.with_bias, [array(6, 5, 37), array(37)], [0, 1]),
 }
 STATIC = {
     "add_and_norm": {"epsilon": 1e-6, "rate": 0.3},
     "norm": {"epsilon": 1e-6, "rate": 0.3},
+    "rms_norm": {"epsilon": 1e-6, "rate": 0.3},
     "attention_weights": {"rate": 0.2},
     "learned bias": {"rate": 0.2},
     "without bias": {"rate": 0.2},
+    "without dropout": {"rate": 0.2},
     "activate": {"activation": "gelu"},
     "activate without bias": {"activation": "relu"},
     "label_sums": {},
+    "learned weights": {},
+    "with_bias": {},
 }
 
 
@@ -51,6 +63,43 @@ def test_values_and_gradients_are_those_of_the_plain_function(name):
         results.append([*values, *tape.gradient(loss, watched)])
     for plain, fast in zip(*results, strict=True):
         np.testing.assert_allclose(fast, plain, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 31, 33, 257, 4000])
+def test_sums_and_maxima_in_slices(size):
+    x = RNG.normal(size=(2, 3, size)).astype("float32") - 5
+    rows, largest, columns = tf.function(
+        lambda x: (backend_fused.row_sums(x), backend_fused.row_max(x), backend_fused.column_sums(tf.transpose(x))),
+        jit_compile=True,
+    )(x)
+    np.testing.assert_allclose(rows, x.astype("float64").sum(-1, keepdims=True), rtol=1e-6)
+    np.testing.assert_array_equal(largest, x.max(-1, keepdims=True))
+    np.testing.assert_allclose(columns, x.astype("float64").sum((1, 2)), rtol=1e-6)
+
+
+def test_reductions_of_an_unknown_number_of_rows():
+    x = RNG.normal(size=(2, 3, 21)).astype("float32")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3, None])])
+    def reduced(x):
+        return backend_fused.row_sums(x), backend_fused.row_max(x), backend_fused.column_sums(x)
+
+    expected = x.sum(-1, keepdims=True), x.max(-1, keepdims=True), x.sum((0, 1))
+    for one, other in zip(reduced(x), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_nothing_is_kept_twice():
+    """What a gradient by hand needs and is an argument or a result is no output of the compiled function."""
+    with fusion(True):
+        function = tf.function(
+            lambda scores: attention.attention_weights(scores, None, None, rate=0.1),
+            input_signature=[tf.TensorSpec([2, 3, 5, 5])],
+        )
+    with fusion(True), tf.GradientTape():
+        graph = function.get_concrete_function().graph
+    calls = [node for node in graph.get_operations() if node.type in ("StatefulPartitionedCall", "PartitionedCall")]
+    assert [len(call.outputs) for call in calls] == [1]
 
 
 def test_a_function_is_compiled_only_where_the_step_core_says_so():
@@ -70,13 +119,13 @@ def test_a_function_is_compiled_only_where_the_step_core_says_so():
 def test_what_is_constant_has_a_gradient_only_where_a_tape_asks_for_it(monkeypatch):
     """A learned bias got none, silently; a mask's is not computed."""
     differentiated = []
-    compiled = backend._compiled
+    compiled = backend_fused._compiled
 
-    def watched(fn, kinds, static):
+    def watched(fn, kinds, static, by_hand):
         differentiated.append(kinds)
-        return compiled(fn, kinds, static)
+        return compiled(fn, kinds, static, by_hand)
 
-    monkeypatch.setattr(backend, "_compiled", watched)
+    monkeypatch.setattr(backend_fused, "_compiled", watched)
     function, (scores, bias, keys), _ = CASES["attention_weights"]
 
     @tf.function(autograph=False)

@@ -1,0 +1,214 @@
+"""Functions between the matrix products, which CPU training compiles; and what makes their gradients fast there."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+TENSORFLOW = keras.backend.backend() == "tensorflow"
+if TENSORFLOW:
+    import tensorflow as tf
+
+_fusion = False
+
+
+@contextlib.contextmanager
+def fusion(on: bool) -> Iterator[None]:
+    """Whether functions marked `fused` are compiled in what is traced within; the step core says so on CPU."""
+    global _fusion
+    old, _fusion = _fusion, on and TENSORFLOW
+    try:
+        yield
+    finally:
+        _fusion = old
+
+
+def fusing() -> bool:
+    """Whether what is traced now is within `fusion`."""
+    return _fusion
+
+
+class ByHand(NamedTuple):
+    """A gradient written by hand, where automatic differentiation makes slow programs.
+
+    `forward(*arrays, **static)` gives (the result, a tuple of what the gradient needs: arguments, results, other arrays, None);
+    `backward(upstream, *kept, **static)` gives one gradient for each of the arrays, of whatever floating-point type, or None.
+    Where the result is a tuple, so is `upstream`.
+    """
+
+    forward: Callable[..., tuple[Any, tuple[Any, ...]]]
+    backward: Callable[..., tuple[Any, ...]] | None = None  # of what is never differentiated
+
+
+def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = (), by_hand: ByHand | None = None) -> Callable:
+    """Mark a function that works element by element or row by row: in CPU training XLA compiles it into one loop.
+
+    The matrix products between fused functions stay with TensorFlow's oneDNN, which is faster than XLA's on CPU. The
+    backward pass computes the function again from its arguments instead of keeping what lies between. Elsewhere (TPU,
+    export, inference, other backends) the function is itself.
+
+    Args:
+        fn: (*arrays, **static) -> array or tuple of arrays; an array may be None. Keyword arguments are hashable.
+        constant: positions of floating-point arrays that seldom need a gradient: it is computed where a tape asks for it.
+        by_hand: what is compiled instead of `fn` and its automatic gradient.
+    """
+    if fn is None:
+        return functools.partial(fused, constant=constant, by_hand=by_hand)
+
+    @functools.wraps(fn)
+    def call(*arrays, **static):
+        if not _fusion:
+            return fn(*arrays, **static)
+        tensors = [None if x is None else tf.convert_to_tensor(x) for x in arrays]
+        kinds = tuple(
+            None if x is None else x.dtype.is_floating and (i not in constant or differentiated(x))
+            for i, x in enumerate(tensors)
+        )
+        return _compiled(fn, kinds, tuple(sorted(static.items())), by_hand)(*(x for x in tensors if x is not None))
+
+    return call
+
+
+def differentiated(x: Any) -> bool:
+    """Whether a gradient tape records what is computed from x: x depends on a weight that is trained."""
+    from tensorflow.python.eager import record  # TensorFlow has no public name for the question
+
+    return record.should_record_backprop([x])
+
+
+@functools.cache
+def _compiled(fn: Callable, kinds: tuple, static: tuple, by_hand: ByHand | None) -> Callable:
+    """The compiled `fn`; one for all layers that call it alike, so that each shape is compiled once.
+
+    Args:
+        kinds: of each array: None where it is None, else whether a gradient is asked for.
+    """
+    given = [i for i, kind in enumerate(kinds) if kind is not None]
+    wanted = [i for i in given if kinds[i]]
+    settings = dict(static)
+
+    def whole(arrays):
+        left = iter(arrays)
+        return [None if kind is None else next(left) for kind in kinds]
+
+    def forward(*arrays):
+        with fusion(False):
+            return fn(*whole(arrays), **settings)
+
+    def backward(upstream, *arrays):
+        positions = [given.index(i) for i in wanted]
+        with tf.GradientTape() as tape:
+            tape.watch([arrays[i] for i in positions])
+            y = forward(*arrays)
+        zero = tf.UnconnectedGradients.ZERO
+        return tape.gradient(y, [arrays[i] for i in positions], output_gradients=upstream, unconnected_gradients=zero)
+
+    if by_hand:
+        return _compiled_by_hand(by_hand, whole, wanted, settings)
+    compiled, compiled_backward = (tf.function(part, jit_compile=True, autograph=False) for part in (forward, backward))
+
+    @tf.custom_gradient
+    def call(*arrays):
+        def gradient(*upstream):
+            found = compiled_backward(upstream[0] if len(upstream) == 1 else upstream, *arrays)
+            by_position = dict(zip(wanted, found))
+            return [by_position.get(i) for i in given]
+
+        return compiled(*arrays), gradient
+
+    return call
+
+
+def _compiled_by_hand(by_hand: ByHand, whole: Callable, wanted: list[int], settings: dict[str, Any]) -> Callable:
+    """As `_compiled`; `whole` puts None where an array is None."""
+    places: list[
+        Any
+    ] = []  # of what is kept: where it stands among the arguments and the result, or None; told by tracing
+
+    @functools.partial(tf.function, jit_compile=True, autograph=False)
+    def forward(*arrays):
+        arrays = whole(arrays)
+        with fusion(False):
+            y, kept = by_hand.forward(*arrays, **settings)
+        # a compiled function would give a copy
+        there = [*arrays, *tf.nest.flatten(y)]
+        places[:] = [next((i for i, x in enumerate(there) if x is one), None) for one in kept]
+        return y, [one for one, place in zip(kept, places) if place is None]
+
+    @functools.partial(tf.function, jit_compile=True, autograph=False)
+    def backward(upstream, kept, types):
+        with fusion(False):
+            found = by_hand.backward(upstream, *kept, **settings)
+        return [ops.cast(found[i], type) for i, type in zip(wanted, types)]
+
+    @tf.custom_gradient
+    def call(*arrays):
+        (y, more), own = forward(*arrays), whole(arrays)
+        left, there = iter(more), [*own, *tf.nest.flatten(y)]
+        kept = [next(left) if place is None else there[place] for place in places]
+        types = tuple(own[i].dtype.name for i in wanted)
+
+        def gradient(*upstream):
+            found = backward(upstream[0] if len(upstream) == 1 else upstream, kept, types)
+            by_position = dict(zip(wanted, found))
+            return [by_position.get(i) for i, x in enumerate(own) if x is not None]
+
+        return y, gradient
+
+    return call
+
+
+def with_derivative(function: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
+    """y and dy/dx of a function that works element by element."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return y, tape.gradient(y, x)
+
+
+def row_sums(x: Any) -> Any:
+    """Sums over the last axis: float32 [..., H] -> [..., 1], as a product with ones.
+
+    XLA's CPU compiler turns a reduction of a fused function into `reduce-window`, which is several times slower.
+    """
+    if None in x.shape:
+        return ops.sum(x, axis=-1, keepdims=True)
+    ones = ops.ones((x.shape[-1], 1), x.dtype)
+    return ops.reshape(ops.matmul(ops.reshape(x, (-1, x.shape[-1])), ones), (*x.shape[:-1], 1))
+
+
+def column_sums(x: Any) -> Any:
+    """Sums over all axes but the last: [..., H] -> [H], as sums of sixteen slices at a time (see `row_sums`)."""
+    if None in x.shape:
+        return ops.sum(x, axis=tuple(range(len(x.shape) - 1)))
+    x = ops.reshape(x, (-1, x.shape[-1]))
+    while x.shape[0] > 1:
+        x = _of_slices(ops.add, x, 0)
+    return x[0]
+
+
+def row_max(x: Any) -> Any:
+    """Maxima over the last axis: [..., H] -> [..., 1], as maxima of sixteen slices at a time (see `row_sums`)."""
+    while (x.shape[-1] or 0) > 16:
+        x = _of_slices(ops.maximum, x, -1)
+    return ops.max(x, axis=-1, keepdims=True)
+
+
+def _of_slices(function: Callable, x: Any, axis: int) -> Any:
+    """x cut into sixteen slices along the axis (fewer where it is shorter), and these put together by the function."""
+    size = x.shape[axis]
+    width = -(-size // min(16, size))
+    whole = size // width
+    slices = [_cut(x, axis, i * width, (i + 1) * width) for i in range(whole)]
+    found = functools.reduce(function, slices)
+    if left := size - whole * width:  # a shorter slice
+        begin, end = _cut(found, axis, 0, left), _cut(found, axis, left, width)
+        found = ops.concatenate([function(begin, _cut(x, axis, whole * width, size)), end], axis=axis)
+    return found
+
+
+def _cut(x: Any, axis: int, begin: int, end: int) -> Any:
+    return x[begin:end] if axis == 0 else x[..., begin:end]
