@@ -66,6 +66,10 @@ class Encoded:
         """Tokens of the rows: the least, the most, and between them as many others, evenly in rank."""
         return np.quantile([row.length for row in self.rows], np.linspace(0, 1, count), method="nearest").tolist()
 
+    def shapes(self) -> int:
+        """How many lengths batches of them may have."""
+        return len({-(-row.length // LENGTH_STEP) for row in self.rows})
+
     def units(self, together: bool = False) -> np.ndarray:
         """What batches are made of: int [n, k], numbers of the rows that are trained together.
 

@@ -22,9 +22,9 @@ from kerasbert.text.base import PARTS
 from kerasbert.tpu_check import hlo
 from kerasbert.training.chips import GB
 from kerasbert.training.optimizers import adamw
+from kerasbert.training.precision import precision as in_precision
 from kerasbert.training.preflight import estimate_hbm, kept_by
 from kerasbert.training.step import StepCore
-from kerasbert.training.trainer import precision as in_precision
 
 PRECISIONS = ("float32", "mixed_bfloat16")
 

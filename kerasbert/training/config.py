@@ -15,7 +15,7 @@ from kerasbert.errors import InputError
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.options import check_ranges, option, options
 
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "auto")
 STRATEGIES = "auto (the GPUs, else the CPU), cpu, cpu:N, gpu, gpu:N, tpu:local{} tpu:NAME[@ZONE]{}"
 
 
@@ -41,7 +41,9 @@ class TrainConfig:
     warmup: int | None = option(None, "updates; a tenth of all by default")
     weight_decay: float = option(0.01, "share of a weight that decays, times the learning rate", least=0)
     clip: float = option(1.0, "largest global norm of the gradient", least=0)
-    precision: str = option("float32", "float32, mixed_bfloat16 or mixed_float16")
+    precision: str = option(
+        "float32", "float32, mixed_bfloat16, mixed_float16 or auto: bfloat16 on a TPU and on a CPU that multiplies it"
+    )
     seed: int = option(0, "of initialisation, shuffling, masking and dropout", least=0)
     optimizer: str = option("adamw", "adamw, lamb or adafactor", python="See `training.optimizers`")
     optimizer_options: Mapping[str, Any] | None = option(

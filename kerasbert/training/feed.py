@@ -36,11 +36,11 @@ class Feed:
 
     Attributes:
         parts: the run's parts in order.
-        fixed: bool, whether all batches of a part have one shape.
+        shapes: int, how many the batches of a part have: each is a program of its own.
     """
 
     parts: Sequence[Part]
-    fixed = False
+    shapes = 1
 
     def batches(self, step: int) -> Iterator[Any]:
         """(Distributed) batches from update `step` on, at least to the end of its part."""
@@ -71,8 +71,6 @@ class RecordsFeed(Feed):
         devices: tf.distribute.Strategy.
         flops: of an update, by phase.
     """
-
-    fixed = True
 
     def __init__(
         self,

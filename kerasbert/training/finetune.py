@@ -34,11 +34,11 @@ from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.job import Job, check_local, on_one_machine, run
 from kerasbert.training.options import configured
+from kerasbert.training.precision import precision, resolved
 from kerasbert.training.runs import TOKEN_LENGTHS, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.step import distribute
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.trainer import precision
 
 TASK = "task."  # before the names of options of the task's kind, among the changes
 
@@ -86,6 +86,7 @@ class FineTuning(Job):
         task = task.called_with(language=config.language).optioned(options)
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
+        self.config = config = resolved(config, self.strategy)
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
         self.before, family = held_task(self.source, task.how)
         self.graph = None if config.graph is None else knowledge.graph_of(config.graph)
@@ -320,7 +321,7 @@ class Texts(Feed):
         path: Source,
     ):
         self.encoded, self.devices, self.path = encoded, devices, path
-        self.targets = task.how.scaled(task, targets)
+        self.targets, self.shapes = task.how.scaled(task, targets), encoded.shapes()
         self.arguments = {"batch": config.batch, "longest": longest, "seed": config.seed, "task": task}
         self.together = task.how.together
         mean = sum(row.length for row in encoded.rows) / len(encoded.units(self.together))

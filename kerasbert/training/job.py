@@ -17,6 +17,7 @@ from kerasbert.training.config import RunConfig, defaults
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed
 from kerasbert.training.optimizers import check_rules, take_average
+from kerasbert.training.precision import told
 from kerasbert.training.runs import Run, open_run
 from kerasbert.training.step import check_batch
 from kerasbert.training.strategy import described, parse, resolve
@@ -134,7 +135,8 @@ def _trained(job: Job, program: Objective) -> Any:
     if opened.finished:
         results.say(f"{opened.directory} is finished: {config.steps} steps were made", quiet)
         return job.left(opened)
-    for line in () if quiet else (described(job.strategy), *freezing.told(program.model), *job.lines()):
+    first = f"{described(job.strategy)} {told(config.precision, job.strategy)}"
+    for line in () if quiet else (first, *freezing.told(program.model), *job.lines()):
         results.say(line)
     feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)
     trainer = Trainer(
@@ -159,18 +161,18 @@ def _open(job: Job, program: Objective) -> Run:
     description = config.to_json() | job.description()
     if job.constraint is not None:
         description["projection"] = job.constraint.describe(program.model.encoder, config.updates)  # its old name
-    told: Mapping[str, Any] = {
+    where: Mapping[str, Any] = {
         "strategy": job.strategy,
         "defaults": defaults(type(config)) | job.earlier(),
         **job.rows(),
     }
     if chief:
-        opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **told)
+        opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **where)
         if not opened.finished:
             job.begin(opened)
     multiworker.barrier(job.devices)
     if not chief:
-        opened = open_run(config.out, job.kind, description, quiet=True, **told)
+        opened = open_run(config.out, job.kind, description, quiet=True, **where)
     return opened
 
 

@@ -23,11 +23,11 @@ from kerasbert.training.held_out import HeldOut, hold_out
 from kerasbert.training.job import Job, run
 from kerasbert.training.options import configured
 from kerasbert.training.phases import Phase, check_phases, make_phases
+from kerasbert.training.precision import precision, resolved
 from kerasbert.training.preflight import kept_by, preflight, warn_of_memory
 from kerasbert.training.runs import run_in
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.trainer import precision
 
 TPU_LOOP = 100
 
@@ -58,7 +58,8 @@ class Pretraining(Job):
     config: PretrainConfig
 
     def __init__(self, model: str | os.PathLike | keras.Model, data: str | os.PathLike, config: PretrainConfig):
-        self.config, self.strategy = config, resolve(config.strategy)
+        self.strategy = resolve(config.strategy)
+        self.config = config = resolved(config, self.strategy)
         self.loop = TPU_LOOP if self.strategy.startswith("tpu") else 1
         self.phases = _phases(config, data)
         paths = dict.fromkeys(phase.data for phase in self.phases)

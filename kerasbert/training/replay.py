@@ -22,7 +22,8 @@ from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task
 from kerasbert.training.freezing import freeze, patterns_of
 from kerasbert.training.nonfinite import FORMAT
-from kerasbert.training.trainer import assign, precision
+from kerasbert.training.precision import precision
+from kerasbert.training.trainer import assign
 
 
 def replay(dump: str | os.PathLike) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from kerasbert.training.feed import Feed
 from kerasbert.training.finetune import FineTuning, Texts
 from kerasbert.training.job import Job, run
 from kerasbert.training.options import configured
+from kerasbert.training.precision import precision, resolved
 from kerasbert.training.sampling import SAMPLINGS, earlier, task_order
 from kerasbert.training.step import WHOLE, distribute
-from kerasbert.training.trainer import precision
 
 FOLDER = "tasks"  # of a run: a model directory for each task
 OWN = "pals."  # before the fields of the Spec that are of each task
@@ -84,6 +84,7 @@ class SeveralTasks(Job):
         self.parts = {name: OneOfSeveral(name, model, task, data, others) for name, task, data in named(tasks)}
         self.first = next(iter(self.parts.values()))
         self.strategy, self.devices = self.first.strategy, self.first.devices
+        self.config = resolved(config, self.strategy)
 
     def build(self):
         config, parts = self.config, self.parts.values()
@@ -219,6 +220,7 @@ class TasksFeed(Feed):
 
     def __init__(self, feeds: Mapping[str, Texts], order: np.ndarray, devices: Any):
         self.feeds, self.devices = dict(feeds), devices
+        self.shapes = sum(feed.shapes for feed in feeds.values())
         self.tasks = [list(feeds)[number] for number in order]
         self.places = earlier(order)
         parts, shares = (

@@ -16,7 +16,7 @@ from kerasbert.text.knowledge import KnowledgeGraph
 from kerasbert.text.tree import with_knowledge
 from kerasbert.training import results
 from kerasbert.training.config import FinetuneConfig
-from kerasbert.training.trainer import precision
+from kerasbert.training.precision import precision
 
 
 def encoder(model: Any, changes: Mapping[str, Any], config: FinetuneConfig) -> tuple[Any, str, str]:

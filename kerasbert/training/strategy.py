@@ -56,7 +56,7 @@ def resolve(name: str) -> str:
 
 
 def described(name: str) -> str:
-    """The first line that a run prints."""
+    """How the first line that a run prints begins."""
     if name == "cpu" and not tf.config.list_physical_devices("GPU"):
         return "training on cpu (TensorFlow sees no GPU)"
     return f"training on {name}"

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -24,17 +23,6 @@ from kerasbert.training.runs import Run
 from kerasbert.training.step import StepCore, number
 
 COMPILE_FROM = 2e9  # updates x weights; compiling takes about 5 s and saves 10 ns a weight and update
-
-
-@contextlib.contextmanager
-def precision(name: str) -> Iterator[None]:
-    """Layers made within it compute in that precision."""
-    old = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(old)
 
 
 class Trainer:
@@ -80,8 +68,9 @@ class Trainer:
             seed=config.seed,
             loss_scaling=config.precision == "mixed_float16",
             compile_update=compiled,
-            # in float32 it gained 16% of the CPU time where oneDNN is off and nothing where it is on (AVX2)
-            compile_islands=compiled and feed.fixed and config.precision == "mixed_bfloat16",
+            # in float32 the products take nearly all of the time: with several shapes nothing was gained
+            compile_islands=config.updates * program.model.count_params() > COMPILE_FROM * feed.shapes
+            and (feed.shapes == 1 or config.precision == "mixed_bfloat16"),
         )
         self.checkpoints = Checkpoints(run.directory, keep_every=config.keep_every)
         self.chief = multiworker.is_chief(strategy)

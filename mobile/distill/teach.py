@@ -31,10 +31,10 @@ from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.job import Job, check_local, on_one_machine, run
 from kerasbert.training.options import configured
 from kerasbert.training.phases import make_phases
+from kerasbert.training.precision import precision, resolved
 from kerasbert.training.runs import run_in
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import strategy as find_strategy
-from kerasbert.training.trainer import precision
 
 
 @configured(DistillConfig)
@@ -111,7 +111,7 @@ class Distilling(Job):
         self.strategy = on_one_machine("distill", config.strategy)
         # before the data: rows are held out by TensorFlow, which fixes the devices
         self.devices = find_strategy(self.strategy)
-        self.config = self.read(data, teacher, config)
+        self.config = self.read(data, teacher, resolved(config, self.strategy))
 
     def read(self, data: Any, teacher: str | os.PathLike, config: DistillConfig) -> DistillConfig:
         """Read and check the data -> the options with the steps settled."""

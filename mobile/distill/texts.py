@@ -77,7 +77,7 @@ class TextsFeed(Feed):
             "seed": settings.seed,
             "task": task,
         }
-        self.units = encoded.units(task.how.together)
+        self.units, self.shapes = encoded.units(task.how.together), encoded.shapes()
         self.devices, mean = devices, sum(row.length for row in encoded.rows) / len(self.units)
         self.parts = [Part(settings.updates, settings.batch, settings.accumulate, tokens=settings.batch * mean)]
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 import kerasbert as kb
 from kerasbert.objectives.bert import BertPretraining
 from kerasbert.training.optimizers import adamw
+from kerasbert.training.precision import precision
 from kerasbert.training.step import StepCore
-from kerasbert.training.trainer import precision
 from tests.objectives import books
 
 STEPS, BATCH, LENGTH = 200, 16, 64

@@ -14,8 +14,8 @@ from kerasbert.objectives.masked_lm import MaskedLM
 from kerasbert.tasks.task import Task
 from kerasbert.testing.battery import eagerly
 from kerasbert.training.optimizers import adamw
+from kerasbert.training.precision import precision
 from kerasbert.training.step import StepCore
-from kerasbert.training.trainer import precision
 from tests.mobile.distill import worlds
 from tests.models.cover import families
 
