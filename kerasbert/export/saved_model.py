@@ -14,6 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.export.model_card import card
 from kerasbert.inputs import NAMES as INPUT_NAMES
 from kerasbert.inputs import Input, used, with_makers
+from kerasbert.layers.backend import serving
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.adapted import merged
@@ -108,7 +109,8 @@ class OwnModel(keras.Model):
 
 def answers(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """The exported outputs of a batch."""
-    return model(inputs) if isinstance(model, OwnModel) else kind_of(model).answered(model, inputs)
+    with serving():
+        return model(inputs) if isinstance(model, OwnModel) else kind_of(model).answered(model, inputs)
 
 
 def text_names(model: Any) -> tuple[str, ...]:

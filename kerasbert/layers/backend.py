@@ -163,6 +163,37 @@ def project(x: Any, kernel: Any) -> Any:
     return reshape(flat, (*shape[:-1], kernel.shape[-1]))
 
 
+_serving = False
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[None]:
+    """Within it, graphs are traced for TensorFlow's own kernels on a CPU: predictions and SavedModels."""
+    global _serving
+    old, _serving = _serving, TENSORFLOW
+    try:
+        yield
+    finally:
+        _serving = old
+
+
+def affine(x: Any, kernel: Any, bias: Any, activation: Callable[[Any], Any] | None, gelu: bool) -> Any | None:
+    """activation(x @ kernel + bias), [..., H] -> [..., D], where `serving`: one operator, or two, of oneDNN; else None.
+
+    TensorFlow's graph optimizer finds MatMul, BiasAdd and the exact GELU behind each other, with no reshape between and the
+    GELU written as here.
+    """
+    if not _serving:
+        return None
+    shape, half = tf.shape(x), tf.cast(0.5, x.dtype)
+    y = tf.nn.bias_add(tf.matmul(tf.reshape(x, (-1, x.shape[-1])), tf.convert_to_tensor(kernel)), bias)
+    if gelu:
+        y = (tf.math.erf(y * tf.cast(0.5**0.5, x.dtype)) + tf.cast(1.0, x.dtype)) * half * y
+    elif activation is not None:
+        y = activation(y)
+    return tf.reshape(y, tf.concat([shape[:-1], [kernel.shape[-1]]], axis=0))
+
+
 def softmax(scores: Any, dtype: str) -> Any:
     """Softmax over the last axis, worked out in float32: float32 [..., K] -> `dtype` [..., K].
 

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from kerasbert.layers import lora
-from kerasbert.layers.backend import fused, on_tpu, project, recompute
+from kerasbert.layers.backend import affine, fused, on_tpu, project, recompute
 from kerasbert.layers.backend_fused import ByHand, column_sums, with_derivative
 from kerasbert.layers.random import Dropout, drop
 
@@ -78,6 +78,11 @@ class Linear(keras.layers.Layer):
             bias = ops.zeros((self.width,), self.compute_dtype) if self.bias is None else self.bias
             x = self.quantizer.linear(x, self.merged(), bias)
             return x if activation is None else ACTIVATIONS[activation](x)
+        if self.bias is not None and self.lora is None:
+            function = None if activation is None else ACTIVATIONS[activation]
+            y = affine(x, self.kernel, self.bias, function, gelu=activation == "gelu")
+            if y is not None:
+                return y
         update = None if self.lora is None else project(project(x, self.lora_a), self.lora_b) * self.lora[1]
         x = project(x, self.kernel)
         x = x if update is None else x + update

@@ -134,7 +134,10 @@ def graph(
 
 
 def _called(read: Callable, owner: Callable, inputs: Any) -> Any:
-    return read(owner(), inputs)
+    from kerasbert.layers.backend import serving
+
+    with serving():
+        return read(owner(), inputs)
 
 
 def forward(

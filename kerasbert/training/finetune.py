@@ -86,7 +86,7 @@ class FineTuning(Job):
         task = task.called_with(language=config.language).optioned(options)
         task.how.check_metric(task)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
-        self.config = config = resolved(config, self.strategy)
+        self.config = config = resolved(config, self.strategy, model)
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
         self.before, family = held_task(self.source, task.how)
         self.graph = None if config.graph is None else knowledge.graph_of(config.graph)

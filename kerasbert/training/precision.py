@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import keras
 
@@ -39,12 +39,13 @@ def fast_bfloat16() -> bool:
         return False
 
 
-def resolved(config: Config, strategy: str) -> Config:
+def resolved(config: Config, strategy: str, model: Any) -> Config:
     """`config` with the precision that `auto` stands for: that of the run at `out`, else bfloat16 where it is fast.
 
     Args:
         config: the options of a training.
         strategy: str, resolved.
+        model: what is trained; a network in memory computes as it was made, which is called float32 here.
     """
     if config.precision != "auto":
         return config
@@ -53,6 +54,7 @@ def resolved(config: Config, strategy: str) -> Config:
         found = old["settings"].get("precision", "float32")
     else:  # on GPUs it was never measured
         fast = strategy.startswith("tpu") or (strategy.startswith("cpu") and fast_bfloat16())
+        fast = fast and not isinstance(model, keras.Model)
         found = "mixed_bfloat16" if fast else "float32"
     return dataclasses.replace(config, precision=found)
 
@@ -60,4 +62,4 @@ def resolved(config: Config, strategy: str) -> Config:
 def told(name: str, strategy: str) -> str:
     """What the first line of a run says of its precision."""
     slow = name == "float32" and strategy.startswith("cpu") and fast_bfloat16()
-    return f"in {name}" + (", which this CPU computes slower than mixed_bfloat16: --precision auto" if slow else "")
+    return f"in {name}" + ("; this CPU computes mixed_bfloat16 faster: --precision auto" if slow else "")

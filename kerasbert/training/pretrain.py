@@ -59,7 +59,7 @@ class Pretraining(Job):
 
     def __init__(self, model: str | os.PathLike | keras.Model, data: str | os.PathLike, config: PretrainConfig):
         self.strategy = resolve(config.strategy)
-        self.config = config = resolved(config, self.strategy)
+        self.config = config = resolved(config, self.strategy, model)
         self.loop = TPU_LOOP if self.strategy.startswith("tpu") else 1
         self.phases = _phases(config, data)
         paths = dict.fromkeys(phase.data for phase in self.phases)

@@ -84,7 +84,7 @@ class SeveralTasks(Job):
         self.parts = {name: OneOfSeveral(name, model, task, data, others) for name, task, data in named(tasks)}
         self.first = next(iter(self.parts.values()))
         self.strategy, self.devices = self.first.strategy, self.first.devices
-        self.config = resolved(config, self.strategy)
+        self.config = resolved(config, self.strategy, model)
 
     def build(self):
         config, parts = self.config, self.parts.values()

@@ -111,7 +111,7 @@ class Distilling(Job):
         self.strategy = on_one_machine("distill", config.strategy)
         # before the data: rows are held out by TensorFlow, which fixes the devices
         self.devices = find_strategy(self.strategy)
-        self.config = self.read(data, teacher, resolved(config, self.strategy))
+        self.config = self.read(data, teacher, resolved(config, self.strategy, student))
 
     def read(self, data: Any, teacher: str | os.PathLike, config: DistillConfig) -> DistillConfig:
         """Read and check the data -> the options with the steps settled."""

@@ -1,9 +1,11 @@
 """Fast forms equal the plain ones."""
 
 import numpy as np
+import pytest
 from keras import ops
 
 from kerasbert.layers import backend
+from kerasbert.layers.feedforward import Linear
 
 
 def test_gather_pick_and_project_equal_their_plain_forms():
@@ -19,6 +21,42 @@ def test_gather_pick_and_project_equal_their_plain_forms():
     np.testing.assert_array_equal(backend.pick_by_contraction(ops.convert_to_tensor(x), positions), plain)
     kernel = generator.normal(size=(3, 6)).astype("float32")
     np.testing.assert_allclose(backend.project(ops.convert_to_tensor(x), kernel), x @ kernel, rtol=1e-5)
+
+
+@pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh", "relu"])
+@pytest.mark.parametrize("shape", [(3, 7), (2, 5, 7)])
+def test_a_linear_map_that_serves_equals_the_plain_one(activation, shape):
+    layer = Linear(11, initializer=1.0)
+    layer.build((None, 7))
+    layer.bias.assign(np.random.default_rng(4).normal(size=11))
+    x = np.random.default_rng(5).normal(size=shape).astype("float32")
+    plain = layer(x, activation=activation)
+    with backend.serving():
+        served = layer(x, activation=activation)
+    np.testing.assert_allclose(served, plain, rtol=1e-5, atol=1e-6)
+
+
+def test_the_graph_optimizer_finds_what_serves():
+    """MatMul, BiasAdd and GELU in the one form that it puts into one operator, with no reshape between."""
+    import tensorflow as tf
+
+    layer = Linear(11)
+    layer.build((None, None, 7))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 7])], autograph=False)
+    def call(x):
+        with backend.serving():
+            return layer(x, activation="gelu")
+
+    graph = call.get_concrete_function().graph
+    erf = next(node for node in graph.get_operations() if node.type == "Erf")
+    added = erf.inputs[0].op.inputs[0].op
+    assert (erf.inputs[0].op.type, added.type, added.inputs[0].op.type) == ("Mul", "BiasAdd", "MatMul")
+    behind = [erf]
+    while behind[-1].type != "Reshape":
+        behind.append(behind[-1].outputs[0].consumers()[0])
+    assert [node.type for node in behind] == ["Erf", "AddV2", "Mul", "Mul", "Reshape"]
+    assert behind[3].inputs[1].op is added
 
 
 def test_softmax_for_a_tpu_equals_the_plain_one_and_its_gradient():
