@@ -1,7 +1,7 @@
 """Tokens per CPU-second of a full pretraining step on CPU, beside KerasHub and transformers.
 
 BERT of L layers and width H, masked LM over P positions a row, dropout 0.1, global clip and AdamW. Every contender
-runs in processes of its own, taking turns; the best round of each counts. CPU seconds are those of all threads.
+runs in processes of its own, taking turns; the median round of each counts. CPU seconds are those of all threads.
 
     python -m tests.benchmarks.bench_pretraining [--layers 4 --hidden 256 --length 128 --batch 16] [--only NAME ...]
 
@@ -13,6 +13,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -203,14 +204,19 @@ def main() -> None:
     flags = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
     known = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags]
     print(f"machine: {platform.machine()}, {' '.join(known)}, {os.cpu_count()} cores")
-    print(f"L{options.layers} H{options.hidden} S{options.length} B{options.batch}, best of {options.rounds} processes")
-    print(f"\n{'full step':36}{'CPU ms':>10}{'wall ms':>10}{'tokens/CPU-s':>14}{'ratio':>8}")
-    best = {name: min(rounds, key=lambda one: one["cpu"]) for name, rounds in found.items()}
-    base = min(one["cpu"] for name, one in best.items() if not name.startswith("kerasbert")) if len(best) > 1 else 0
-    for name, one in best.items():
-        rate = options.batch * options.length / one["cpu"] * 1e3
-        ratio = f"{base / one['cpu']:8.2f}" if base else ""
-        print(f"{name:36}{one['cpu']:10.0f}{one['wall']:10.0f}{rate:14,.0f}{ratio}")
+    print(
+        f"L{options.layers} H{options.hidden} S{options.length} B{options.batch}, medians of {options.rounds} processes"
+    )
+    print(f"\n{'full step':36}{'CPU ms':>10}{'best':>10}{'wall ms':>10}{'tokens/CPU-s':>14}{'ratio':>8}")
+    medians = {
+        name: [statistics.median(one[key] for one in rounds) for key in ("cpu", "wall")]
+        for name, rounds in found.items()
+    }
+    base = min((cpu for name, (cpu, _) in medians.items() if not name.startswith("kerasbert")), default=None)
+    for name, (cpu, wall) in medians.items():
+        rate, best = options.batch * options.length / cpu * 1e3, min(one["cpu"] for one in found[name])
+        ratio = "" if base is None else f"{base / cpu:8.2f}"
+        print(f"{name:36}{cpu:10.0f}{best:10.0f}{wall:10.0f}{rate:14,.0f}{ratio}")
     print("ratio: speed against the fastest peer")
 
 

@@ -8,6 +8,8 @@ import tensorflow as tf
 from kerasbert import models, registry
 from kerasbert.errors import InputError
 from kerasbert.layers import random
+from kerasbert.testing import battery
+from tests.objectives.accumulation import makes_the_same_updates
 
 FAMILY = registry.family("reformer")
 TINY = {
@@ -72,6 +74,17 @@ def test_a_model_has_the_gradients_of_one_that_keeps_everything():
         one, other = (np.asarray(tf.convert_to_tensor(x)) for x in (one, other))
         # the inputs are worked out again to their last digits, of which a norm of small numbers magnifies what is missing
         assert np.abs(one - other).max() <= 1e-5 * max(1.0, np.abs(other).max())
+
+
+@pytest.mark.full  # 40 s
+def test_any_accumulation_makes_the_same_updates(tmp_path):
+    """Rotations are drawn by the update, not by the micro-batch, dropout by the row."""
+    subject = battery.Subject("reformer", tmp_path)
+
+    def trained():
+        return subject.program(subject.encoder()), subject
+
+    makes_the_same_updates(trained, counts=(1, 2, 8), steps=2)
 
 
 def test_pieces_of_the_feed_forward_change_nothing():
