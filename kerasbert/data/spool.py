@@ -95,28 +95,36 @@ def gather(data: bytes, repeats: Mapping[int, float] | None = None) -> tuple[Doc
         (documents, how many different ones there were, number of exact duplicates that were left out).
     """
     words, view = np.frombuffer(data, np.int32), memoryview(data).cast("i")
-    found, place = [], 0
+    begins, place = [], 0
     while place < len(view):
-        language, count, total = view[place + HEAD - 3 : place + HEAD]
-        found.append((data[4 * place : 4 * place + DIGEST], language, place + HEAD, count, total))
-        place += HEAD + count + total
-    found.sort(key=lambda document: document[:2])
-    # A text that two languages hold counts for the first of them.
-    kept = [now for before, now in zip([(b"",), *found], found) if before[0] != now[0]]
-    different, duplicates = len(kept), len(found) - len(kept)
+        begins.append(place)
+        place += HEAD + view[place + HEAD - 2] + view[place + HEAD - 1]
+    heads = words[np.array(begins, np.int64)[:, None] + np.arange(HEAD)]
+    hashes = np.ascontiguousarray(heads[:, : DIGEST // 4])
+    # by the hash's bytes, then by the language: a text that two languages hold counts for the first of them
+    order = np.lexsort((heads[:, -3], *hashes.view(">u8").T[::-1]))
+    hashes = hashes[order]
+    first = np.append(True, (hashes[1:] != hashes[:-1]).any(axis=1))[: len(order)]
+    chosen, duplicates = order[first], len(order) - int(first.sum())
+    joined = hashes[first].tobytes()
+    digests = [joined[begin : begin + DIGEST] for begin in range(0, len(joined), DIGEST)]
+    different = len(digests)
     if repeats is not None:
-        kept = sorted(
-            ((digest, *rest) for first, *rest in kept for digest in copies(first, repeats[rest[0]])),
-            key=lambda document: document[0],
-        )
-    starts, counts, totals = np.array([document[2:] for document in kept], np.int64).reshape(-1, 3).T
+        copied = [
+            (digest, entry)
+            for known, entry, language in zip(digests, chosen.tolist(), heads[chosen, -3].tolist())
+            for digest in copies(known, repeats[language])
+        ]
+        copied.sort(key=lambda document: document[0])
+        digests, chosen = [digest for digest, _ in copied], np.array([entry for _, entry in copied], np.int64)
+    starts, counts, totals = np.array(begins, np.int64)[chosen] + HEAD, heads[chosen, -2], heads[chosen, -1]
     lengths = _joined(words, starts, counts)
     documents = Documents(
         ids=_joined(words, starts + counts, totals),
         bounds=np.append(0, np.cumsum(lengths, dtype=np.int64)),
-        firsts=np.append(0, np.cumsum(counts)),
-        digests=[document[0] for document in kept],
-        languages=np.array([document[1] for document in kept], np.int64),
+        firsts=np.append(0, np.cumsum(counts, dtype=np.int64)),
+        digests=digests,
+        languages=heads[chosen, -3].astype(np.int64),
     )
     return documents, different, duplicates
 
