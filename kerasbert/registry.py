@@ -54,6 +54,8 @@ class Table(MutableMapping[str, T]):
         kind: str, what one entry is, for errors.
         homes: modules, or packages of which every module, that fill the table.
         everything: str, where all the names are told; None: the error lists them.
+        index: str, the part of `shipped` that names the module of each entry, in their order: one that is asked for by its
+            name is imported alone.
 
     >>> breads = Table("bread")
     >>> breads.add("rye", 1, "roggen")
@@ -65,8 +67,8 @@ class Table(MutableMapping[str, T]):
     kerasbert.errors.InputError: no bread 'rey'. Nearest: 'rye'. All: rye
     """
 
-    def __init__(self, kind: str, *homes: str, everything: str | None = None):
-        self.kind, self.homes, self.everything = kind, homes, everything
+    def __init__(self, kind: str, *homes: str, everything: str | None = None, index: str | None = None):
+        self.kind, self.homes, self.everything, self.index = kind, homes, everything, index
         self.rows: dict[str, T] = {}
         self.aliases: dict[str, str] = {}  # other name -> name
 
@@ -77,6 +79,7 @@ class Table(MutableMapping[str, T]):
             InputError: a name is taken by another value.
         """
         for taken in (name, *aliases):
+            self._load_one(taken)  # ours of that name; in its own module nothing is left to import
             if self.rows.get(self.aliases.get(taken, taken), value) is not value:
                 raise InputError(f"{taken!r} is registered already: choose another name")
         self.rows[name] = value
@@ -101,9 +104,22 @@ class Table(MutableMapping[str, T]):
         for home in self.homes:
             _load(home)
 
+    def _modules(self) -> dict[str, str]:
+        """Entry of ours -> its module, as far as the index tells."""
+        return shipped().get(self.index, {})
+
+    def _load_one(self, name: str) -> bool:
+        """Import the module of an entry of ours; False where the index does not know it."""
+        module = self._modules().get(name)
+        if module is not None:
+            importlib.import_module(module)
+        return module is not None
+
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
+        if name in self.rows or self._load_one(name):
+            return True
         self._load()
         if name not in self.rows and name not in self.aliases:
             _entry_points()
@@ -124,13 +140,15 @@ class Table(MutableMapping[str, T]):
     def __iter__(self) -> Iterator[str]:
         self._load()
         _entry_points()
-        return iter(list(self.rows))
+        return iter([*(name for name in self._modules() if name in self.rows), *(self.rows.keys() - self._modules())])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-FAMILIES: Table[Family] = Table("model family", "kerasbert.models", everything="kerasbert list models")
+FAMILIES: Table[Family] = Table(
+    "model family", "kerasbert.models", everything="kerasbert list models", index="families"
+)
 OBJECTIVES: Table[Any] = Table(  # some stand in their paper's file
     "objective", "kerasbert.objectives", "kerasbert.models", everything="kerasbert list objectives"
 )

@@ -1,6 +1,7 @@
 """Write kerasbert/shipped.json, which `list` and `show` read: python -m tests.make_index."""
 
 import json
+import re
 from typing import Any
 
 from kerasbert import models, registry
@@ -33,6 +34,7 @@ def content(counted: bool = True) -> dict[str, Any]:
     families = [registry.family(name) for name in dict.fromkeys(row["name"].partition("/")[0] for row in listed)]
     return {
         "models": listed,
+        "families": {family.name: module_of(family.name) for family in families},
         "aliases": {f"{f.name}/{alias}": f"{f.name}/{size}" for f in families for alias, size in f.aliases.items()},
         "objectives": sorted(n for n, o in registry.objectives().items() if _ours(o)),
         "tasks": sorted(n for n, task in registry.tasks().items() if _ours(task)),
@@ -41,6 +43,13 @@ def content(counted: bool = True) -> dict[str, Any]:
         "precisions": list(PRECISIONS),
         "selects": [name for name, value in SELECTIONS.items() if _ours(value)],
     }
+
+
+def module_of(family: str) -> str:
+    """The module that registers a family of ours."""
+    declared = re.compile(rf'register\([^"]*"{family}"')
+    (found,) = (path for path in (ROOT / "kerasbert/models").glob("*.py") if declared.search(path.read_text()))
+    return f"kerasbert.models.{found.stem}"
 
 
 def _ours(value: Any) -> bool:
