@@ -49,8 +49,8 @@ def kerasbert(options: argparse.Namespace, precision: str, islands: bool):
     import kerasbert as kb
     from kerasbert.objectives.bert import BertPretraining
     from kerasbert.text import WordPiece
-    from kerasbert.training import trainer
     from kerasbert.training.optimizers import adamw
+    from kerasbert.training.precision import precision as in_precision
     from kerasbert.training.step import StepCore
     from kerasbert.training.strategy import strategy
 
@@ -64,7 +64,7 @@ def kerasbert(options: argparse.Namespace, precision: str, islands: bool):
         "feedforward.width": 4 * options.hidden,
     }
     devices = strategy("cpu")
-    with devices.scope(), trainer.precision(precision):
+    with devices.scope(), in_precision(precision):
         encoder = kb.build("bert/tiny", **changes)
         program = BertPretraining(encoder, tokenizer)
     with devices.scope():
