@@ -108,17 +108,16 @@ class Table(MutableMapping[str, T]):
         """Entry of ours -> its module, as far as the index tells."""
         return shipped().get(self.index, {})
 
-    def _load_one(self, name: str) -> bool:
-        """Import the module of an entry of ours; False where the index does not know it."""
-        module = self._modules().get(name)
-        if module is not None:
+    def _load_one(self, name: str) -> None:
+        """Import the module of an entry of ours that the index knows."""
+        if name not in self.rows and (module := self._modules().get(name)):
             importlib.import_module(module)
-        return module is not None
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        if name in self.rows or self._load_one(name):
+        self._load_one(name)
+        if name in self.rows:
             return True
         self._load()
         if name not in self.rows and name not in self.aliases:
@@ -140,7 +139,10 @@ class Table(MutableMapping[str, T]):
     def __iter__(self) -> Iterator[str]:
         self._load()
         _entry_points()
-        return iter([*(name for name in self._modules() if name in self.rows), *(self.rows.keys() - self._modules())])
+        known = self._modules()
+        return iter(
+            [*(name for name in known if name in self.rows), *(name for name in self.rows if name not in known)]
+        )
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

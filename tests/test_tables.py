@@ -8,6 +8,7 @@ import pytest
 from kerasbert import registry
 from kerasbert.errors import InputError
 from tests import tiny
+from tests.support import python
 
 PLUGIN = str(Path(__file__).parent / "plugin_tables.py")
 
@@ -132,3 +133,32 @@ def _texts(value):
     """Every string within json."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [value] if isinstance(value, str) else [text for part in parts for text in _texts(part)]
+
+
+def test_entries_come_in_the_order_in_which_they_were_added():
+    names = [f"{letter}{number}" for number in range(9) for letter in "zay"]
+    table = registry.Table("bread")
+    for name in names:
+        table.add(name, object())
+    assert list(table) == names
+
+
+def test_a_family_that_is_asked_for_by_its_name_is_imported_alone():
+    """All of them come in the order of the index, whichever was first, and a plug-in cannot take the name of one of ours."""
+    code = """
+import sys
+from kerasbert import registry
+from kerasbert.errors import InputError
+found = registry.family("xlm-roberta")
+loaded = [name for name in sys.modules if name.startswith("kerasbert.models.")]
+try:
+    registry.FAMILIES.add("spanbert", object())
+except InputError as error:
+    print(error)
+print(found.name, "kerasbert.models.t5" in loaded, [*registry.families()] == [*registry.shipped()["families"]])
+"""
+    done = python("-c", code)
+    assert done.stdout.splitlines() == [
+        "'spanbert' is registered already: choose another name",
+        "xlm-roberta False True",
+    ]
