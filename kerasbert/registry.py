@@ -67,7 +67,7 @@ class Table(MutableMapping[str, T]):
     kerasbert.errors.InputError: no bread 'rey'. Nearest: 'rye'. All: rye
     """
 
-    def __init__(self, kind: str, *homes: str, everything: str | None = None, index: str | None = None):
+    def __init__(self, kind: str, *homes: str, everything: str | None = None, index: str = ""):
         self.kind, self.homes, self.everything, self.index = kind, homes, everything, index
         self.rows: dict[str, T] = {}
         self.aliases: dict[str, str] = {}  # other name -> name
@@ -180,16 +180,6 @@ def register(family: Family) -> Family:
     return FAMILIES.add(family.name, family)
 
 
-def register_objective(name: str, objective: Any) -> Any:
-    """Make a pretraining objective known by its name."""
-    return OBJECTIVES.add(name, objective)
-
-
-def register_task(name: str, task: Any) -> Any:
-    """Make a task known by its name."""
-    return TASKS.add(name, task)
-
-
 def register_reader(name: str, read: Callable) -> Callable:
     """Make a reader of files known by its name, for tasks that say `reader=NAME`.
 
@@ -225,11 +215,12 @@ def metric_name(metric: str | Callable | None) -> str | None:
     return name
 
 
-def register_segmenter(name: str, segmenter: Callable) -> Callable:
-    """Make a segmenter known by its name: text -> [(start, end)] of its words, phrases or entities, in characters."""
-    return SEGMENTERS.add(name, segmenter)
-
-
+# by name; an InputError where there is no such name
+objective = OBJECTIVES.find
+task = TASKS.find
+register_objective = OBJECTIVES.add  # (name, a subclass of `kerasbert.objectives.base.Objective`)
+register_task = TASKS.add  # (name, a Task)
+register_segmenter = SEGMENTERS.add  # (name, text -> [(start, end)] of its words, phrases or entities, in characters)
 register_tokenizer = TOKENIZERS.add  # (kind, `kerasbert.text.kinds.Kind`)
 register_packing = PACKINGS.add  # (name, `kerasbert.data.packing.Packing`)
 register_selection = SELECTIONS.add  # (name, a select function as of `kerasbert.objectives.select`)
@@ -357,16 +348,6 @@ def family_of(encoder: Any) -> Family:
     if found is None:
         raise InputError(f"no family has the encoder {type(encoder).__name__}: register one")
     return found
-
-
-def objective(name: str) -> Any:
-    """The pretraining objective of that name."""
-    return OBJECTIVES.find(name)
-
-
-def task(name: str) -> Any:
-    """The task of that name."""
-    return TASKS.find(name)
 
 
 def plugin_files() -> list[str]:

@@ -140,6 +140,7 @@ def _compiled_by_hand(by_hand: ByHand, whole: Callable, wanted: list[int], setti
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
     def backward(upstream, kept, types):
+        assert by_hand.backward is not None  # `_with_gradient` of objectives.lm_loss gives the gradient itself
         with fusion(False):
             found = by_hand.backward(upstream, *kept, **settings)
         return [ops.cast(found[i], type) for i, type in zip(wanted, types)]
