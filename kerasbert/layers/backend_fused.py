@@ -155,6 +155,8 @@ def _compiled_by_hand(by_hand: ByHand, whole: Callable, wanted: list[int], setti
         def gradient(*upstream):
             found = backward(upstream[0] if len(upstream) == 1 else upstream, kept, types)
             by_position = dict(zip(wanted, found))
+            for i, one in by_position.items():  # TensorFlow would take one of another shape
+                one.shape.assert_is_compatible_with(own[i].shape)
             return [by_position.get(i) for i, x in enumerate(own) if x is not None]
 
         return y, gradient

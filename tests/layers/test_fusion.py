@@ -89,6 +89,15 @@ def test_reductions_of_an_unknown_number_of_rows():
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+def test_a_gradient_by_hand_of_another_shape_is_no_gradient():
+    x, y, ones = array(6, 5, 12), array(1, 5, 12), tf.ones(12)  # y is spread over the rows
+    with fusion(True), tf.GradientTape() as tape:
+        tape.watch(y)
+        loss = tf.reduce_sum(norms.add_and_norm(x, y, ones, ones, None, epsilon=1e-6, rate=0.0))
+    with pytest.raises(ValueError, match=r"\(6, 5, 12\) and \(1, 5, 12\) are incompatible"):
+        tape.gradient(loss, y)
+
+
 def test_nothing_is_kept_twice():
     """What a gradient by hand needs and is an argument or a result is no output of the compiled function."""
     with fusion(True):
