@@ -86,53 +86,20 @@ def _compiled(fn: Callable, kinds: tuple, static: tuple, by_hand: ByHand | None)
     Args:
         kinds: of each array: None where it is None, else whether a gradient is asked for.
     """
-    given = [i for i, kind in enumerate(kinds) if kind is not None]
-    wanted = [i for i in given if kinds[i]]
-    settings = dict(static)
+    wanted = [i for i, kind in enumerate(kinds) if kind]
+    settings, part = dict(static), by_hand or _automatic(fn, wanted)
+    # of what is kept: where it stands among the arguments and the result, or None; told by tracing
+    places: list[int | None] = []
 
-    def whole(arrays):
+    def whole(arrays) -> list[Any]:
         left = iter(arrays)
         return [None if kind is None else next(left) for kind in kinds]
-
-    def forward(*arrays):
-        with fusion(False):
-            return fn(*whole(arrays), **settings)
-
-    def backward(upstream, *arrays):
-        positions = [given.index(i) for i in wanted]
-        with tf.GradientTape() as tape:
-            tape.watch([arrays[i] for i in positions])
-            y = forward(*arrays)
-        zero = tf.UnconnectedGradients.ZERO
-        return tape.gradient(y, [arrays[i] for i in positions], output_gradients=upstream, unconnected_gradients=zero)
-
-    if by_hand:
-        return _compiled_by_hand(by_hand, whole, wanted, settings)
-    compiled, compiled_backward = (tf.function(part, jit_compile=True, autograph=False) for part in (forward, backward))
-
-    @tf.custom_gradient
-    def call(*arrays):
-        def gradient(*upstream):
-            found = compiled_backward(upstream[0] if len(upstream) == 1 else upstream, *arrays)
-            by_position = dict(zip(wanted, found))
-            return [by_position.get(i) for i in given]
-
-        return compiled(*arrays), gradient
-
-    return call
-
-
-def _compiled_by_hand(by_hand: ByHand, whole: Callable, wanted: list[int], settings: dict[str, Any]) -> Callable:
-    """As `_compiled`; `whole` puts None where an array is None."""
-    places: list[
-        Any
-    ] = []  # of what is kept: where it stands among the arguments and the result, or None; told by tracing
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
     def forward(*arrays):
         arrays = whole(arrays)
         with fusion(False):
-            y, kept = by_hand.forward(*arrays, **settings)
+            y, kept = part.forward(*arrays, **settings)
         # a compiled function would give a copy
         there = [*arrays, *tf.nest.flatten(y)]
         places[:] = [next((i for i, x in enumerate(there) if x is one), None) for one in kept]
@@ -140,9 +107,9 @@ def _compiled_by_hand(by_hand: ByHand, whole: Callable, wanted: list[int], setti
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
     def backward(upstream, kept, types):
-        assert by_hand.backward is not None  # `_with_gradient` of objectives.lm_loss gives the gradient itself
+        assert part.backward is not None  # `_with_gradient` of objectives.lm_loss gives the gradient itself
         with fusion(False):
-            found = by_hand.backward(upstream, *kept, **settings)
+            found = part.backward(upstream, *kept, **settings)
         return [ops.cast(found[i], type) for i, type in zip(wanted, types)]
 
     @tf.custom_gradient
@@ -162,6 +129,24 @@ def _compiled_by_hand(by_hand: ByHand, whole: Callable, wanted: list[int], setti
         return y, gradient
 
     return call
+
+
+def _automatic(fn: Callable, wanted: list[int]) -> ByHand:
+    """The gradient that TensorFlow makes of `fn`, by the arrays at these positions; only they are kept."""
+
+    def forward(*arrays, **settings):
+        return fn(*arrays, **settings), arrays
+
+    def backward(upstream, *arrays, **settings):
+        watched = [arrays[i] for i in wanted]
+        with tf.GradientTape() as tape:
+            tape.watch(watched)
+            y = fn(*arrays, **settings)
+        zero = tf.UnconnectedGradients.ZERO
+        found = dict(zip(wanted, tape.gradient(y, watched, output_gradients=upstream, unconnected_gradients=zero)))
+        return tuple(found.get(i) for i in range(len(arrays)))
+
+    return ByHand(forward, backward)
 
 
 def with_derivative(function: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
