@@ -34,7 +34,7 @@ class StepCore:
         seed: int, of dropout.
         loss_scaling: bool, dynamic loss scaling for float16 (Micikevicius et al., 2018, section 3.2).
         compile_update: bool, compile the optimizer on one CPU device: a third of its time, seconds to compile.
-        compile_islands: bool, on CPU compile what lies between the matrix products (layers.backend.fused).
+        compile_fused: bool, on CPU compile what lies between the matrix products (layers.backend.fused).
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class StepCore:
         seed: int = 0,
         loss_scaling: bool = False,
         compile_update: bool = False,
-        compile_islands: bool = False,
+        compile_fused: bool = False,
     ):
         self.program, self.optimizer, self.strategy = program, optimizer, strategy
         self.clip, self.accumulate, self.seed = clip, accumulate, seed
-        self.islands = compile_islands and on_cpu(strategy)
+        self.fused = compile_fused and on_cpu(strategy)
         # The gradients are summed here, before the clip; a second sum would multiply them by the replica count.
         optimizer._all_reduce_sum_gradients = list
         with strategy.scope():
@@ -198,7 +198,7 @@ class StepCore:
     def _micro(self, batch, counts):
         """Gradients (dense, float32) of sum(scale * loss / count), and the sums, of one micro-batch."""
         words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
-        with fusion(self.islands), random.scope(words, batch["row"]), tf.GradientTape() as tape:
+        with fusion(self.fused), random.scope(words, batch["row"]), tf.GradientTape() as tape:
             sums = self.program.losses(batch)
             scales = self.program.scales.items()
             loss = tf.add_n([scale * sums[name] / tf.maximum(counts[name], 1.0) for name, scale in scales])

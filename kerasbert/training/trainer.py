@@ -69,7 +69,7 @@ class Trainer:
             loss_scaling=config.precision == "mixed_float16",
             compile_update=compiled,
             # in float32 the products take nearly all of the time: with several shapes nothing was gained
-            compile_islands=config.updates * program.model.count_params() > COMPILE_FROM * feed.shapes
+            compile_fused=config.updates * program.model.count_params() > COMPILE_FROM * feed.shapes
             and (feed.shapes == 1 or config.precision == "mixed_bfloat16"),
         )
         self.checkpoints = Checkpoints(run.directory, keep_every=config.keep_every)

@@ -20,7 +20,7 @@ from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.mobile.distill.recipes import DistillConfig
-from kerasbert.mobile.quantize.fake import SMALLEST, PerChannel, PerTensor
+from kerasbert.mobile.quantize.fake_quantization import SMALLEST, PerChannel, PerTensor
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.task import Task

@@ -42,7 +42,7 @@ def batch_of(options: argparse.Namespace, seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def kerasbert(options: argparse.Namespace, precision: str, islands: bool):
+def kerasbert(options: argparse.Namespace, precision: str, fused: bool):
     """Our step core, as `kerasbert pretrain` runs it."""
     import keras
 
@@ -69,7 +69,7 @@ def kerasbert(options: argparse.Namespace, precision: str, islands: bool):
         program = BertPretraining(encoder, tokenizer)
     with devices.scope():
         optimizer = adamw(learning_rate=1e-4, steps=1000)
-    core = StepCore(program, optimizer, devices, compile_update=True, compile_islands=islands)
+    core = StepCore(program, optimizer, devices, compile_update=True, compile_fused=fused)
     return lambda batch: float(core.step(batch)["loss"])
 
 
@@ -148,7 +148,7 @@ def transformers(options: argparse.Namespace, precision: str, gather: bool):
 
 CONTENDERS = {
     "kerasbert float32": (kerasbert, "float32", False),
-    "kerasbert float32, islands": (kerasbert, "float32", True),
+    "kerasbert float32, fused": (kerasbert, "float32", True),
     "kerasbert mixed_bfloat16": (kerasbert, "mixed_bfloat16", True),
     "keras-hub float32 jit": (keras_hub, "float32", True),
     "keras-hub float32": (keras_hub, "float32", False),

@@ -30,7 +30,7 @@ def curve(records, seed, fast):
         encoder = kb.build("bert/tiny", **SPEC, **{"embeddings.vocabulary": tokenizer.size})
         program = BertPretraining(encoder, tokenizer, features=records.features, seed=seed)
     optimizer = adamw(learning_rate=3e-3, steps=STEPS, warmup=20)
-    core = StepCore(program, optimizer, tf.distribute.get_strategy(), seed=seed, compile_islands=fast)
+    core = StepCore(program, optimizer, tf.distribute.get_strategy(), seed=seed, compile_fused=fast)
     losses = [
         float(core.step(batch)["mlm"]) for batch in records.dataset(BATCH, seed=seed).map(program.prepare).take(STEPS)
     ]
@@ -38,13 +38,11 @@ def curve(records, seed, fast):
 
 
 @pytest.mark.full
-def test_islands_give_the_plain_graphs_curve(tmp_path):
+def test_fused_parts_give_the_plain_graphs_curve(tmp_path):
     records = books.records(tmp_path, "full", LENGTH)
     plain, fast, other = curve(records, 0, False), curve(records, 0, True), curve(records, 1, False)
     noise = np.abs(plain - other).mean()
-    print(
-        f"mean distance: islands {np.abs(fast - plain).mean():.4f} nats, another seed {noise:.4f}; end {plain[-1]:.3f}"
-    )
+    print(f"mean distance: fused {np.abs(fast - plain).mean():.4f} nats, another seed {noise:.4f}; end {plain[-1]:.3f}")
     assert plain[-1] < plain[0] - 1
     assert np.abs(fast - plain).mean() < noise
     assert abs(fast[-1] - plain[-1]) < max(0.05, abs(other[-1] - plain[-1]))

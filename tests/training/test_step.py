@@ -11,7 +11,7 @@ from tests.support import forked
 LIMIT = 1e-6  # largest weight difference after 10 updates, float32
 
 
-DEFAULTS = {"strategy": "cpu", "accumulate": 1, "dropout": 0.1, "precision": "float32", "islands": False}
+DEFAULTS = {"strategy": "cpu", "accumulate": 1, "dropout": 0.1, "precision": "float32", "fused": False}
 
 
 def train(folder, again: bool = False, **settings) -> dict:
@@ -45,15 +45,15 @@ def test_two_replicas_with_accumulation_equal_one(folder, one):
 
 
 @pytest.mark.slow
-def test_compiled_islands_keep_the_equality(folder):
-    whole = train(folder, islands=True)
-    assert distance(whole, train(folder, islands=True, strategy="cpu:2", accumulate=2)) <= LIMIT
+def test_fused_parts_keep_the_equality(folder):
+    whole = train(folder, fused=True)
+    assert distance(whole, train(folder, fused=True, strategy="cpu:2", accumulate=2)) <= LIMIT
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "limit"), [("float32", 1e-4), ("mixed_bfloat16", 0.03)])
-def test_compiled_islands_follow_the_plain_graph(folder, precision, limit):
-    fast, plain = (train(folder, islands=on, precision=precision)["log/history"] for on in (True, False))
+def test_fused_parts_follow_the_plain_graph(folder, precision, limit):
+    fast, plain = (train(folder, fused=on, precision=precision)["log/history"] for on in (True, False))
     assert np.abs(fast - plain).max() < limit
 
 

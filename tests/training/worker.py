@@ -69,7 +69,7 @@ def run(settings: dict) -> dict:
         clip=settings.get("clip", 0.5),
         seed=settings.get("seed", 0),
         loss_scaling=scaling,
-        compile_islands=settings.get("islands", False),
+        compile_fused=settings.get("fused", False),
         compile_update=settings.get("compile", False),
     )
     history = []

@@ -17,7 +17,7 @@ from kerasbert.mobile import compress, quantize
 from kerasbert.mobile.distill import distill
 from kerasbert.mobile.pipeline.comparison import reference
 from kerasbert.mobile.quantize.aware_training import attach, attach_ranges, read_ranges, rounded
-from kerasbert.mobile.quantize.fake import PerChannel
+from kerasbert.mobile.quantize.fake_quantization import PerChannel
 from kerasbert.mobile.runtime import load as load_file
 from kerasbert.tasks.model import TaskModel, TaskObjective
 from kerasbert.tasks.task import Task

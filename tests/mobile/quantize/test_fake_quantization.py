@@ -7,7 +7,7 @@ import tensorflow as tf
 from kerasbert.layers import random
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.norms import LayerNorm
-from kerasbert.mobile.quantize import fake
+from kerasbert.mobile.quantize import fake_quantization as fake
 
 
 def gradient(function, x, upstream):
