@@ -1,28 +1,27 @@
 """What models answer: numbers -> objects, the same from `kb.predict` and from the phone. One file a kind; numpy at most.
 
-A third party adds a kind by `register(ITS_KIND)`, and its side of training by `tasks.base.register`.
+A third party adds a kind by `register(ITS_KIND)`, and its side of training by `tasks.base.register`. Ours are imported when
+they are asked for: a phone answers with one of them.
 """
 
+import importlib
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING
+
+from kerasbert import lazy
 from kerasbert.answers.base import Kind
-from kerasbert.answers.choice import KIND as _CHOICE
-from kerasbert.answers.choice import Choice
-from kerasbert.answers.classification import KIND as _CLASSIFICATION
-from kerasbert.answers.classification import Classification
-from kerasbert.answers.generation import KIND as _GENERATION
-from kerasbert.answers.generation import Generation
-from kerasbert.answers.multi_label import KIND as _MULTI_LABEL
-from kerasbert.answers.multi_label import MultiLabel
-from kerasbert.answers.regression import KIND as _REGRESSION
-from kerasbert.answers.regression import Regression
-from kerasbert.answers.span import KIND as _SPAN
-from kerasbert.answers.span import Span
-from kerasbert.answers.tags import KIND as _TAGS
-from kerasbert.answers.tags import Entity, Tags
-from kerasbert.answers.tokens import KIND as _TOKENS
-from kerasbert.answers.tokens import FillMask
-from kerasbert.answers.vector import KIND as _VECTOR
-from kerasbert.answers.vector import Vector
 from kerasbert.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    from kerasbert.answers.choice import Choice
+    from kerasbert.answers.classification import Classification
+    from kerasbert.answers.generation import Generation
+    from kerasbert.answers.multi_label import MultiLabel
+    from kerasbert.answers.regression import Regression
+    from kerasbert.answers.span import Span
+    from kerasbert.answers.tags import Entity, Tags
+    from kerasbert.answers.tokens import FillMask
+    from kerasbert.answers.vector import Vector
 
 __all__ = [
     "Choice",
@@ -40,7 +39,67 @@ __all__ = [
     "register",
 ]
 
-KINDS: dict[str, Kind] = {}
+_HOMES = {  # class -> its module; the module of a kind has the kind's name
+    "Choice": "choice",
+    "Classification": "classification",
+    "Generation": "generation",
+    "MultiLabel": "multi_label",
+    "Regression": "regression",
+    "Span": "span",
+    "Entity": "tags",
+    "Tags": "tags",
+    "FillMask": "tokens",
+    "Vector": "vector",
+}
+_OURS = tuple(dict.fromkeys(_HOMES.values()))
+__getattr__, _, _ = lazy.public(__name__, _HOMES)
+
+
+class _Kinds(MutableMapping[str, Kind]):
+    """Names and older names -> kinds. Ours enter when their name is asked for; all of them when another name or every name is."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Kind] = {}
+        self.waiting = dict.fromkeys(_OURS)  # ours that nobody asked for yet
+
+    def _load(self, name: str) -> None:
+        kind = importlib.import_module(f"{__name__}.{name}").KIND
+        for known in (kind.name, *kind.aliases):
+            self.rows.setdefault(known, kind)
+        self.waiting.pop(name, None)
+
+    def _load_all(self) -> None:
+        for name in tuple(self.waiting):
+            self._load(name)
+
+    def __contains__(self, name: object) -> bool:
+        if name in self.waiting:
+            self._load(str(name))
+        elif name not in self.rows:
+            self._load_all()
+        return name in self.rows
+
+    def __getitem__(self, name: str) -> Kind:
+        if name not in self:
+            raise KeyError(name)
+        return self.rows[name]
+
+    def __setitem__(self, name: str, kind: Kind) -> None:
+        self.rows[name] = kind
+
+    def __delitem__(self, name: str) -> None:
+        del self.rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load_all()
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        self._load_all()
+        return len(self.rows)
+
+
+KINDS = _Kinds()
 
 
 def register(kind: Kind) -> Kind:
@@ -63,7 +122,3 @@ def find(name: str) -> Kind:
             "kind of answer", name, sorted({kind.name for kind in KINDS.values()}), "a plug-in: --plugin FILE"
         )
     return KINDS[name]
-
-
-for _kind in (_CHOICE, _CLASSIFICATION, _GENERATION, _MULTI_LABEL, _REGRESSION, _SPAN, _TAGS, _TOKENS, _VECTOR):
-    register(_kind)

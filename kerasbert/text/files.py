@@ -202,7 +202,10 @@ def _check_class(file: Path, kind: str) -> None:
 
 def _read_vocabulary(file: Path) -> list[str]:
     """One piece a line; only a line feed ends one, because a piece may be another kind of line break."""
-    pieces = [line.rstrip(" \t\r") for line in _read_text(file).split("\n")]
+    text = _read_text(file)
+    pieces = text.split("\n")
+    if any(blank in text for blank in " \t\r"):
+        pieces = [line.rstrip(" \t\r") for line in pieces]
     while pieces and not pieces[-1]:
         pieces.pop()
     return pieces

@@ -51,7 +51,9 @@ class WordPiece(BertWords):
         self._split(lowercase, strip_accents, split_cjk)
         self.max_word_chars = max_word_chars
         self._longest = max(map(len, self.vocabulary))
-        self._known = {piece: i for piece, i in self._ids.items() if piece not in self._absent}
+        self._known = self._ids
+        if self._absent:
+            self._known = {piece: i for piece, i in self._ids.items() if piece not in self._absent}
         self._check_added()
 
     def settings(self) -> dict:

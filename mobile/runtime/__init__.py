@@ -14,13 +14,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from kerasbert import answers, inputs, registry
 from kerasbert.answers.base import Parts
-from kerasbert.answers.vector import Index
 from kerasbert.errors import InputError
 from kerasbert.export import bundle as bundles
 from kerasbert.inputs import Row
@@ -33,7 +32,20 @@ from kerasbert.mobile.runtime.writing import Writer
 from kerasbert.text import load_tokenizer
 from kerasbert.text.base import KNOWLEDGE
 
+if TYPE_CHECKING:
+    from kerasbert.answers.vector import Index
+
 __all__ = ["Index", "Runner", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """`Index`, which few files need."""
+    if name != "Index":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kerasbert.answers.vector import Index
+
+    return Index
+
 
 WINDOWS = 1024  # of one document, by default
 BLOCK = 1024  # texts of a call whose rows are held at once
@@ -240,8 +252,10 @@ class Runner:
             times.append((self._bucket(row.length), (time.perf_counter() - begin) * 1e3))
         return times
 
-    def index(self, texts: Sequence[Any], vectors: np.ndarray | None = None) -> Index:
+    def index(self, texts: Sequence[Any], vectors: np.ndarray | None = None) -> "Index":
         """Texts among which `Index.nearest` finds those that are nearest to another; see `Index`."""
+        from kerasbert.answers.vector import Index
+
         return Index(self, texts, vectors)
 
     def outputs(self, texts: Sequence[Any], *, language: str | None = None) -> np.ndarray | list[np.ndarray]:

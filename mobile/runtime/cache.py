@@ -1,6 +1,6 @@
 """The weight cache: XNNPACK's packed weights in a file, so that a second launch maps them instead of packing them.
 
-`<sha256 of the model>-<machine>-<crc32>.weights`: the key is computed, never read from a file that came from elsewhere;
+`<sha256>-<machine>-<crc32>.weights`: the key is computed, never read from a file that came from elsewhere;
 the checksum in the name makes a file valid or not, with nothing beside it to fall out of step. A damaged file would
 otherwise be mapped and computed with.
 
@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
 import time
 import zlib
 from pathlib import Path
@@ -41,7 +40,7 @@ def key(digest: str, threads: int, version: str) -> str:
     """The name of a model's packed weights on this machine.
 
     Args:
-        digest: str, hex sha256 of the bytes of the model.
+        digest: str, hex sha256 of the bytes of the model and of what was checked of them.
         threads: int, of the interpreter.
         version: str, of the interpreter: another one packs otherwise and would write the file again in its place.
     """
@@ -107,6 +106,8 @@ def keep(directory: Path, key: str, handle: int) -> Path | None:
         key: str.
         handle: int, descriptor of the memory file; its position is not moved.
     """
+    import tempfile  # here: a launch that finds its weights does without
+
     draft = None
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

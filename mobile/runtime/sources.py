@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +63,8 @@ def _held(fill: Callable[[Callable[[Any], Any]], None]) -> tuple[Path, Callable[
                 fill(file.write)
             return path, lambda: os.close(number)
         os.close(number)
+    import tempfile  # here: a phone, which has files in memory, does without
+
     number, name = tempfile.mkstemp(suffix=".tflite")
     with os.fdopen(number, "wb") as file:
         fill(file.write)

@@ -37,7 +37,7 @@ def test_any_length_is_one_signature(run, any_file, int8_buckets):
     fixed = bundle.read(int8_buckets[0])
     assert {length: fixed.signature(length) for length in fixed.lengths} == {8: "length_8", 24: "length_24"}
     model = load(run)
-    assert choose(model.spec.longest, "kerasbert", None, None) == (8, 12, 16, 24, 32, 40)
+    assert choose(model.spec.longest, "kerasbert", None, None) == (8, 16, 24, 32, 40)
     assert choose(model.spec.longest, "kerasbert", None, "any") == (40,)
     assert choose(model.spec.longest, "kerasbert", 30, [8, 16, 36]) == (8, 16, 30)
     assert choose(model.spec.longest, "mediapipe", None, None) == (40,)

@@ -96,6 +96,35 @@ def test_a_damaged_file_does_not_poison_the_cache_of_the_good_one(int8_file, tmp
     assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
 
 
+def test_what_passed_the_checks_is_not_checked_again_and_nothing_else_is_trusted(int8_file, tmp_path, monkeypatch):
+    from kerasbert.mobile.runtime import interpreters, load, operators
+
+    checked, check = [], operators.check
+    monkeypatch.setattr(operators, "check", lambda path: (checked.append(path.name), check(path)))
+    cache, good = tmp_path / "cache", int8_file[0]
+    expected = load(good, cache=cache)(TEXTS)
+    assert load(good, cache=cache)(TEXTS) == expected
+    assert checked == [good.name]
+    front, bundle = parts(good)
+    lying = tuple(
+        dataclasses.replace(each, outputs=dict.fromkeys(each.outputs, "no_such")) for each in bundle.signatures
+    )
+    (tmp_path / "lying.tflite").write_bytes(rebundled(good, signatures=lying))  # the very flatbuffer that was packed
+    with pytest.raises(InputError, match="its bundle says"):
+        load(tmp_path / "lying.tflite", cache=cache)
+    (tmp_path / "cut.tflite").write_bytes(front[:-64] + bytes(64) + bundle.to_zip())
+    with pytest.raises(InputError, match="is damaged"):
+        load(tmp_path / "cut.tflite", cache=cache)
+    assert checked == [good.name, "lying.tflite"]
+    monkeypatch.setattr(interpreters, "CHECKS", interpreters.CHECKS + 1)  # a version that looks for more
+    assert load(good, cache=cache)(TEXTS) == expected
+    assert len(list(cache.iterdir())) == 2
+    for path in cache.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])  # damaged weights vouch for nothing
+    assert load(good, cache=cache)(TEXTS) == expected
+    assert checked == [good.name, "lying.tflite", good.name, good.name]
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import random
+import tempfile
 import tracemalloc
 
 import numpy as np
@@ -17,7 +18,7 @@ from kerasbert.answers.tags import Entity, Tags, TagsKind
 from kerasbert.answers.tokens import Filling, FillMask, TokensKind
 from kerasbert.errors import InputError
 from kerasbert.mobile.cli import main
-from kerasbert.mobile.runtime import load, sources
+from kerasbert.mobile.runtime import load
 from tests.mobile.conftest import TEXTS, WORDS
 
 
@@ -48,7 +49,7 @@ def test_a_file_comes_as_bytes_or_as_a_descriptor(float_file, runner, monkeypatc
     assert opened(TEXTS) == expected  # the caller's descriptor is closed
     assert len(list(tmp_path.glob("*.weights"))) == 1
     monkeypatch.delattr(os, "memfd_create")  # another system
-    monkeypatch.setattr(sources.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with load(content, cache=False) as held:
         assert held(TEXTS) == expected
         assert len(list(tmp_path.glob("*.tflite"))) == 1

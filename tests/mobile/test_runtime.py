@@ -372,6 +372,20 @@ def test_no_tensorflow_and_no_noise(any_file):
     assert [set(answer) for answer in json.loads(done.stdout)] == [kept, kept, kept | {"truncated"}]
 
 
+def test_a_launch_imports_nothing_that_its_first_answer_does_not_need(int8_file, tmp_path):
+    code = (
+        "import sys\n"
+        "from kerasbert.mobile.runtime import load\n"
+        f"load({str(int8_file[0])!r}, cache={str(tmp_path)!r})(['a good film'])\n"
+        "print(*sorted(set(sys.modules)))\n"
+    )
+    python("-c", code)  # packs the weights, for which it needs tempfile
+    loaded = set(python("-c", code).stdout.split())
+    kinds = {f"kerasbert.answers.{name}" for name in ("span", "tags", "tokens", "choice", "generation", "vector")}
+    assert "kerasbert.answers.classification" in loaded
+    assert not loaded & {*kinds, "kerasbert.spec", "tempfile", "traceback", "difflib"}
+
+
 @pytest.mark.slow
 def test_layers_that_share_a_kernel_keep_their_own_bias(tmp_path):
     """XNNPACK's weight cache finds an int8 kernel with the bias of the layer that came first (0.03 of probability here)."""

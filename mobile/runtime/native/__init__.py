@@ -8,7 +8,7 @@ import ctypes
 import functools
 import json
 import os
-import platform
+import sys
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from kerasbert.text.base import SURROGATE, Tokenizer, Tokens
 
 VERSION = 1  # KB_VERSION
 VARIABLE = "KERASBERT_NATIVE"
-NAME = {"Darwin": "libkerasbert.dylib", "Windows": "kerasbert.dll"}.get(platform.system(), "libkerasbert.so")
+NAME = {"darwin": "libkerasbert.dylib", "win32": "kerasbert.dll"}.get(sys.platform, "libkerasbert.so")
 UNSUPPORTED = 3  # KB_UNSUPPORTED
 Text = str | bytes
 
