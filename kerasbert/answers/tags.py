@@ -92,13 +92,18 @@ class TagsKind(Kind):
         crf: bool, whether the labels of neighbours depend on each other (`layers.crf`).
         legal: bool, under a CRF no label continues a span that is not there.
         transitions: the CRF's table (`answers.crf`); the model's weights say it (`TaskKind.settled`).
+        lstm: int, units of each direction of bidirectional LSTMs between the vectors and the label scores
+            (`layers.bidirectional`), 0 for none.
+        lstm_layers: int, how many of them stand upon each other.
     """
 
     name, agrees_by = "tags", "words' labels"
     per_token = labelled = True
     columns = ("words", "labels", "entities")
     lists = (0,)
-    defaults = MappingProxyType({"stride": 0, "crf": False, "legal": False, "transitions": ()})
+    defaults = MappingProxyType(
+        {"stride": 0, "crf": False, "legal": False, "transitions": (), "lstm": 0, "lstm_layers": 1}
+    )
 
     def ranking(self, top, threshold):
         if top is not None:

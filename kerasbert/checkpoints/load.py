@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasbert import answers, registry, text
 from kerasbert import spec as specs
-from kerasbert.checkpoints import allennlp, hub, keras_hub, sentence_transformers
+from kerasbert.checkpoints import allennlp, hub, keras_hub, made, sentence_transformers
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints.directory import Weights, built, named_weights, save_model
 from kerasbert.checkpoints.names import Coverage, Dialect, Shape, cover, matches
@@ -44,7 +44,8 @@ def import_checkpoint(
         path: a folder, a file, the prefix of a TF1 checkpoint, or for "hf" a name on the Hugging Face hub.
         source: "hf", "tf1", "keras_hub" or "allennlp" (ELMo's options.json and .hdf5).
         model: `family` or `family/size`; by default the family is the configuration's `model_type`. A size must agree
-            with the configuration and stands in for one that is absent.
+            with the configuration and stands in for one that is absent. Of a directory of ours, or word vectors, a model of
+            another family is made: `taglm/ner` of an ELMo's.
         out: a model directory to write; of a folder of sentence-transformers it answers with vectors, pooled as there.
         tokenizer: path of a tokenizer where the checkpoint's folder has none; "none" for a model without one.
         ignore: shell patterns of tensors to drop.
@@ -78,6 +79,8 @@ def import_checkpoint(
             raise InputError("an ELMo of AllenNLP has no classifier and no graph: leave pair and graph out")
         about: dict[str, Any] = {"tokenizer": tokenizer, "ignore": ignore, "dry_run": dry_run, "build": build}
         return allennlp.read(path, model, out, overwrite=overwrite, **about)
+    if source == "hf" and model and made.is_ours(path, model):
+        return made.of_ours(path, model, out, overwrite)
     around = Path(path)
     path = sentence_transformers.transformer(around) if source == "hf" and around.is_dir() else path
     reader, folder = open_checkpoint(path, source, allow_pickle)
@@ -179,12 +182,12 @@ def _converted(
     """A model of another family than the checkpoint's, made of it (`Family.made_of`); a model directory where `out` is given."""
     if named:
         _agree(named, theirs.spec, model, Path("the checkpoint"))
-    made = convert(theirs, named)
-    made.model_name, made.source = _name(family, made.spec), origin
+    new = convert(theirs, named)
+    new.model_name, new.source = _name(family, new.spec), origin
     if out is not None:
-        about = {"tokenizer": made.tokenizer, "task": theirs.task, "labels": made.labels, "source": origin}
-        save_model(out, replace=overwrite, encoder=made, name=made.model_name, heads=theirs.heads, **about)
-    return made
+        about = {"tokenizer": new.tokenizer, "task": theirs.task, "labels": new.labels, "source": origin}
+        save_model(out, replace=overwrite, encoder=new, name=new.model_name, heads=theirs.heads, **about)
+    return new
 
 
 def _untied(dialect: Dialect, reader: Reader, found: Mapping[str, Shape], spec: specs.Spec) -> specs.Spec:

@@ -69,7 +69,7 @@ def _export(options: argparse.Namespace) -> None:
 
 def add(command: Declare) -> None:
     """Declare the commands."""
-    add = command("import", _import, "a checkpoint of others -> a model directory")
+    add = command("import", _import, "a checkpoint of others, or what a model begins with -> a model directory")
     add.add_argument("path", metavar="PATH", help="a folder, a file, or a name on the Hugging Face hub")
     add.add_argument("--from", dest="source", default="hf", help="hf, tf1, keras_hub or allennlp (ELMo)")
     add.add_argument("--model", metavar="MODEL/SIZE", help="where the checkpoint has no configuration")

@@ -19,9 +19,9 @@ class CharacterCNN(keras.layers.Layer):
     Args:
         rows: int, characters; their ids are 1, 2, ..., and 0 is a vector of zeros.
         width: int C, numbers of a character.
-        filters: int for each width from 1 on, how many filters have it.
+        filters: int for each width from 1 on, how many filters have it; 0 for none.
         highways: int.
-        units: int P.
+        units: int P; None for no projection, so that P is F.
         activation: "relu" or "tanh", of the maxima.
     Call: int [B, S, W] -> [B, S, P].
     Trainable weights: rows C, k C n + n of each width, 2 (F F + F) of a highway, F P + P; F is the sum of the filters.
@@ -33,28 +33,30 @@ class CharacterCNN(keras.layers.Layer):
         width: int,
         filters: Sequence[int],
         highways: int,
-        units: int,
+        units: int | None,
         activation: str = "relu",
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.sizes = (rows, width)
-        self.filters, self.units, self.activation = tuple(filters), units, activation
-        total = sum(self.filters)
+        self.filters, self.activation, total = tuple(filters), activation, sum(filters)
+        self.units = total if units is None else units
         policy = {"dtype": self.dtype_policy}
         self.convolutions = [
             Linear(count, (size * width) ** -0.5, name=f"convolution_{size}", **policy)
             for size, count in enumerate(self.filters, 1)
+            if count
         ]
+        self.spans = [size for size, count in enumerate(self.filters, 1) if count]
         self.highways = [Highway(total, name=f"highway_{i}", **policy) for i in range(highways)]
-        self.projection = Linear(units, total**-0.5, name="projection", **policy)
+        self.projection = None if units is None else Linear(units, total**-0.5, name="projection", **policy)
 
     def build(self, shape=None):
         uniform = keras.initializers.RandomUniform(-1.0, 1.0)
         self.table = self.add_weight(shape=self.sizes, initializer=uniform, name="table")
-        for size, layer in enumerate(self.convolutions, 1):
+        for size, layer in zip(self.spans, self.convolutions, strict=True):
             layer.build((None, None, size * self.sizes[1]))
-        for layer in (*self.highways, self.projection):
+        for layer in (*self.highways, *([] if self.projection is None else [self.projection])):
             layer.build((None, sum(self.filters)))
 
     def call(self, ids):
@@ -62,11 +64,13 @@ class CharacterCNN(keras.layers.Layer):
         nothing = ops.zeros((1, self.sizes[1]), self.compute_dtype)
         table = ops.concatenate([nothing, ops.cast(self.table, self.compute_dtype)], axis=0)
         x = look_up(table, reshape(ids, (-1, ids.shape[2])))
-        x = ops.concatenate([self._largest(x, size, layer) for size, layer in enumerate(self.convolutions, 1)], axis=-1)
+        pairs = zip(self.spans, self.convolutions, strict=True)
+        x = ops.concatenate([self._largest(x, size, layer) for size, layer in pairs], axis=-1)
         x = ACTIVATIONS[self.activation](x)
         for layer in self.highways:
             x = layer(x)
-        return reshape(self.projection(x), (*shape[:2], self.units))
+        x = x if self.projection is None else self.projection(x)
+        return reshape(x, (*shape[:2], self.units))
 
     def _largest(self, x: Any, size: int, layer: Linear) -> Any:
         """What the filters of a width give at the place where each gives most: [N, W, C] -> [N, n]."""

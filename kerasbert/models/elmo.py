@@ -23,6 +23,7 @@ from keras import ops
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import TEXT, WORD
+from kerasbert.layers.bidirectional import WAYS, borders
 from kerasbert.layers.characters import CharacterCNN
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.random import Dropout
@@ -31,8 +32,6 @@ from kerasbert.layers.recurrent import LSTM
 from kerasbert.layers.recurrent_encoder import STATE, Recurrence, RecurrentSpec, Softmax, empty_state, picked
 from kerasbert.registry import Family, register
 from kerasbert.text.characters import CHARACTERS, ROWS
-
-WAYS = ("forward", "backward")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,12 +213,7 @@ class ELMo(SpecModel):
     def call(self, inputs, training=False, queries: Queries = None):
         if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
             raise TypeError(f"ELMo is called on a dict of arrays. Received: {type(inputs).__name__}")
-        real, begins = inputs.get("padding_mask"), (None, None)
-        if "packed_ids" in inputs:
-            pieces = inputs["packed_ids"]
-            changes, ends = ops.not_equal(pieces[:, 1:], pieces[:, :-1]), ops.ones_like(pieces[:, :1], "bool")
-            real = pieces > 0
-            begins = (ops.concatenate([ends, changes], axis=1), ops.concatenate([changes, ends], axis=1))
+        real, begins = borders(inputs)
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
         read = [self.read(x, way, real, begins=begins[way], training=training)[0] for way in range(len(WAYS))]
         hidden = tuple(ops.concatenate(pair, axis=-1) for pair in zip(*read, strict=True))

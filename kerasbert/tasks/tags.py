@@ -3,7 +3,7 @@
 import dataclasses
 import operator
 from collections import Counter
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from keras import ops
@@ -11,6 +11,7 @@ from keras import ops
 from kerasbert.answers import crf
 from kerasbert.answers.tags import OUTSIDE, TagsKind, best_labels, entities_of, has_spans, illegal, joined, mended
 from kerasbert.errors import InputError
+from kerasbert.layers.bidirectional import BiLSTMHead
 from kerasbert.layers.crf import CRF
 from kerasbert.layers.heads import LabelHead
 from kerasbert.tasks import tables
@@ -98,13 +99,27 @@ class Tags(TaskKind):
 
     def heads(self, encoder, task):
         spec, policy = encoder.spec, {"name": "classifier", "dtype": encoder.dtype_policy}
-        head = LabelHead(max(1, len(task.labels)), spec.initializer, spec.dropout, **policy)
+        labels, units, layers = max(1, len(task.labels)), self.options["lstm"], self.options["lstm_layers"]
+        if units < 0 or layers < 1:
+            raise InputError(
+                f"lstm is {units} and lstm_layers {layers}, expected units of each direction (0: no LSTM) and 1 layer at least"
+            )
+        if units:
+            head: Any = BiLSTMHead(labels, units, layers, spec.initializer, spec.dropout, **policy)
+        else:
+            head = LabelHead(labels, spec.initializer, spec.dropout, **policy)
         heads: dict = {"classifier": head}
         shapes = {"classifier": (None, None, spec.hidden)}
         if self.options["crf"]:
             heads["crf"] = CRF(len(task.labels), name="crf")
             shapes["crf"] = (None, None, len(task.labels))
         return heads, shapes
+
+    def logits(self, model, read, inputs, training=False):
+        if not self.options["lstm"]:
+            return super().logits(model, read, inputs, training=training)
+        mask = None if inputs is None else inputs.get("padding_mask")
+        return model.heads[self.head](read, mask, training=training)
 
     def unlabelled(self, task, texts):
         return [np.zeros(len(words_of(text)), "int32") for text in texts]

@@ -15,6 +15,7 @@ from kerasbert import inputs
 from kerasbert.errors import InputError, unknown
 from kerasbert.export.bundle import Bundle
 from kerasbert.layers.naming import names as weight_names
+from kerasbert.layers.recurrent import Recurrent
 from kerasbert.mobile import mediapipe
 from kerasbert.mobile.generation.compression import compress as compress_writer
 from kerasbert.mobile.golden import written
@@ -127,6 +128,11 @@ def compress(
         settings["golden"] = golden
         return compress_writer(model, name, quantize, out, recipe=dict(recipe or {}), refused=refused, **settings)
     any_length = lengths == buckets.ANY
+    if any_length and any(isinstance(layer, Recurrent) for layer in model._flatten_layers()):
+        raise InputError(
+            "lengths is 'any' and the model has recurrent layers, whose loop in a .tflite has as many places as it was converted "
+            "with. Leave lengths out, or give numbers"
+        )
     trained = getattr(getattr(model, "task", None), "length", None)
     _check_target(model, target)
 

@@ -48,7 +48,7 @@ def by_equations(layer, x, mask, state):
             told = h @ weights["recurrent_kernel"]
             if isinstance(layer, GRU):
                 r, z, _ = np.split(sigmoid(own + told), 3)
-                n = np.tanh(own[12:] + r * (told[12:] + weights["recurrent_bias"]))
+                n = np.tanh(own[-layer.units :] + r * (told[-layer.units :] + weights["recurrent_bias"]))
                 state = [(1 - z) * n + z * h]
             else:
                 i, f, g, o = np.split(own + told, 4)
