@@ -42,7 +42,7 @@ CASES = {
     "evaluate model --data rows.tsv --label-column no": "has no column 'no'",
     "evaluate model --data rows.tsv --set task.beams=3": "no option of a classification 'beams'",
     "encode none x": "no model directory",
-    "encode model x --pooling max": "no pooling 'max'. Expected one of: mean, first, pooled",
+    "encode model x --pooling max": "no pooling 'max'. Expected one of: mean, first, last, pooled",
 }
 
 

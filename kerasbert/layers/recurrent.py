@@ -30,7 +30,8 @@ class Recurrent(keras.layers.Layer):
         weight_drop: float, dropout of the recurrent matrix in training, one mask for a call and all rows (Merity et al.,
             2017, section 2, DropConnect).
     Call: x [B, S, E]; padding_mask bool or 0/1 [B, S], True = a token, None where all are; state, what the call before gave,
-        None for zeros; begins bool or 0/1 [B, S], True = nothing before the place is seen, None for nowhere
+        None for zeros; begins bool or 0/1 [B, S], True = nothing before the place is seen, None for nowhere; added float
+        [B, G], what the input's product has besides at every place (a decoder's condition), None for nothing
         -> (y [B, S, H], the state behind the last token of each row).
         A state is a tuple of float32 arrays [B, width], `widths`; its first is what y is made of.
     """
@@ -71,20 +72,26 @@ class Recurrent(keras.layers.Layer):
         matrix = ops.convert_to_tensor(self.recurrent_kernel)
         return self.dropout(ops.expand_dims(matrix, 0), training=training)[0] if self.weight_drop else matrix
 
+    def loop_weights(self, training: bool = False) -> tuple[Any, tuple[Any, ...]]:
+        """What h is multiplied with before `cell`, and what `cell` reads besides."""
+        return ops.cast(self.matrix(training), self.compute_dtype), self.cell_weights()
+
     def empty(self, rows: Any) -> State:
         """The state where nothing stands before: zeros [rows, width]."""
         return tuple(ops.zeros((rows, width), "float32") for width in self.widths)
 
-    def call(self, x, padding_mask=None, state: State | None = None, begins=None, training=False):
+    def call(self, x, padding_mask=None, state: State | None = None, begins=None, added=None, training=False):
         state = self.empty(ops.shape(x)[0]) if state is None else tuple(ops.cast(each, "float32") for each in state)
         x = ops.transpose(x, (1, 0, 2))  # [S, B, E]: a place's rows lie together
         product = ops.cast(project(x, ops.cast(self.kernel, x.dtype)), "float32") + ops.cast(self.bias, "float32")
+        product = product if added is None else product + ops.cast(added, "float32")
+        matrix, weights = self.loop_weights(training)
         y, state = recur(
             self.cell,
             product,
-            ops.cast(self.matrix(training), x.dtype),
+            matrix,
             state,
-            self.cell_weights(),
+            weights,
             real=None if padding_mask is None else _by_time(padding_mask),
             kept=None if begins is None else 1.0 - _by_time(begins),
             reverse=self.reverse,
@@ -192,6 +199,54 @@ class GRU(Recurrent):
         r, z = ops.sigmoid(own[0] + told[0]), ops.sigmoid(own[1] + told[1])
         n = ops.tanh(own[2] + r * (told[2] + weights[0]))
         return ((1 - z) * n + z * state[0],)
+
+
+class ResetBeforeGRU(Recurrent):
+    """Gated recurrent unit with the reset gate before the product (Cho et al., 2014, equations 5 to 8; Kiros et al., 2015, 2.1).
+
+    r, z = sigmoid of x @ kernel + h @ recurrent_kernel + bias, in the order r, z, n;
+    n = tanh(x @ kernel + bias + (r h) @ recurrent_kernel); h' = (1 - z) h + z n.
+
+    It begins as Kiros et al. say (section 3): recurrent matrices orthogonal, the others uniform in 0.1. z is that of Chung et
+    al. (2014) and Kiros et al.; that of `GRU` is 1 - z. Differs: the papers have no biases, their released code has.
+
+    Args:
+        units: int U.
+    Call: as Recurrent; a state is (h [B, U],). Trainable weights: 3U(E + U + 1).
+    """
+
+    gates = 3
+
+    @property
+    def widths(self):
+        return (self.units,)
+
+    def build(self, shape):
+        self.kernel = self.add_weight(
+            shape=(shape[-1], 3 * self.units), initializer=keras.initializers.RandomUniform(-0.1, 0.1), name="kernel"
+        )
+        self.recurrent_kernel = self.add_weight(
+            shape=(self.units, 3 * self.units), initializer=_orthogonal_blocks, name="recurrent_kernel"
+        )
+        self.bias = self.add_weight(shape=(3 * self.units,), initializer="zeros", name="bias", autocast=False)
+        self.dropout.build()
+
+    def loop_weights(self, training=False):
+        matrix = ops.cast(self.matrix(training), self.compute_dtype)
+        return matrix[:, : 2 * self.units], (matrix[:, 2 * self.units :],)
+
+    def cell(self, x, product, state, *weights):
+        r, z = ops.split(ops.sigmoid(x[:, : 2 * self.units] + product), 2, axis=-1)
+        told = ops.matmul(ops.cast(r * state[0], weights[0].dtype), weights[0])
+        n = ops.tanh(x[:, 2 * self.units :] + ops.cast(told, "float32"))
+        return ((1 - z) * state[0] + z * n,)
+
+
+def _orthogonal_blocks(shape: tuple[int, int], dtype: Any = None) -> Any:
+    """Square orthogonal matrices side by side: [U, kU]."""
+    units = shape[0]
+    blocks = [keras.initializers.Orthogonal()((units, units), dtype=dtype) for _ in range(shape[1] // units)]
+    return ops.concatenate(blocks, axis=1)
 
 
 def reversed_rows(x: Any, mask: Any = None) -> Any:

@@ -12,9 +12,9 @@ from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.layers.readout import Queries
-from kerasbert.layers.recurrent import GRU, LSTM, Recurrent
+from kerasbert.layers.recurrent import GRU, LSTM, Recurrent, ResetBeforeGRU
 
-CELLS = {"lstm": LSTM, "gru": GRU}
+CELLS = {"lstm": LSTM, "gru": GRU, "reset_before_gru": ResetBeforeGRU}
 STATE = "state_"
 
 
@@ -31,7 +31,7 @@ class Recurrence:
     """The recurrent layers.
 
     Args:
-        cell: "lstm" or "gru".
+        cell: "lstm", "gru" or "reset_before_gru".
         layers: int L.
         units: int U, of all but the last, which has H; None for H.
     """

@@ -14,7 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.task import split_files, table, task_with
 
-POOLINGS = ("mean", "first", "pooled")  # of `predict.encode`
+POOLINGS = ("mean", "first", "last", "pooled")  # of `predict.encode`
 LARGEST = 16 * 2**20  # bytes of a file that is read here, and once more by `evaluate`
 NO_TASK = "the model has no task, expected a fine-tuned one: kerasbert finetune makes it"
 

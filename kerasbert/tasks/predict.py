@@ -13,7 +13,7 @@ from kerasbert import answers, inputs, registry
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row
-from kerasbert.layers.readout import readout
+from kerasbert.layers.readout import queries_of, readout
 from kerasbert.tasks import early
 from kerasbert.tasks.base import Task, TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
@@ -312,8 +312,8 @@ def encode(
 
     Args:
         model: a directory or a loaded model; a task's model lends its encoder.
-        pooling: "mean" over the real tokens (specials included, as sentence-transformers has it), "first" for [CLS],
-            "pooled" for the pooler's output.
+        pooling: "mean" over the real tokens (specials included, as sentence-transformers has it), "first" for [CLS], "last" for
+            the last real token (of what reads from left to right), "pooled" for the pooler's output.
         language: str, of the texts, for a model that reads it (XLM).
     """
     early.check_pooling(pooling)
@@ -325,9 +325,14 @@ def encode(
     def mean(model, inputs):
         return find("vector").device(model(inputs), inputs)
 
+    def last(model, inputs):
+        queries = queries_of("last", inputs["padding_mask"])
+        return readout(model(inputs, queries=queries)["sequence"], inputs["padding_mask"], "last")
+
     kinds = {
         "mean": mean,
         "first": lambda model, inputs: readout(model(inputs, queries="first")["sequence"], None, "first"),
+        "last": last,
         "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
     }
     vectors = forward(model, texts, pooling, kinds[pooling], length, {"language": language})

@@ -7,6 +7,7 @@ from kerasbert.answers.vector import cosines
 from kerasbert.errors import InputError
 from kerasbert.layers.readout import check, readout
 from kerasbert.objectives.base import correct
+from kerasbert.objectives.contrastive import candidate_logs
 from kerasbert.tasks import metrics, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.regression import number
@@ -132,9 +133,9 @@ class Vector(TaskKind):
         there = ops.logical_and(candidates, ops.expand_dims(weight > 0, -1))
         there = ops.reshape(ops.transpose(ops.reshape(there, (groups, group, others)), (0, 2, 1)), (groups, 1, -1))
         scores = ops.matmul(anchors, ops.transpose(rest, (0, 2, 1))) * self.options["scale"]
-        scores = ops.reshape(ops.where(there, scores, -1e9), (inputs, others * group))
+        scores = ops.reshape(candidate_logs(scores, there), (inputs, others * group))
         own = ops.tile(ops.arange(group, dtype="int32"), [groups])
-        logs = ops.take_along_axis(ops.log_softmax(scores, axis=-1), ops.expand_dims(own, -1), axis=-1)[:, 0]
+        logs = ops.take_along_axis(scores, ops.expand_dims(own, -1), axis=-1)[:, 0]
         return {"label": -ops.sum(logs * weight), "label/accuracy": ops.sum(correct(scores, own) * weight)}
 
     # Evaluation

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from kerasbert.layers import backend
-from kerasbert.layers.recurrent import GRU, LSTM, recur, reversed_rows
+from kerasbert.layers.recurrent import GRU, LSTM, ResetBeforeGRU, recur, reversed_rows
 
 MASK = np.array([[1] * 7, [1] * 4 + [0] * 3, [1] + [0] * 6])
 KINDS = {
@@ -17,6 +17,7 @@ KINDS = {
     "backward": lambda: LSTM(6, projection=4, reverse=True),
     "gru": lambda: GRU(6),
     "backward gru": lambda: GRU(6, reverse=True),
+    "reset before gru": lambda: ResetBeforeGRU(6),
 }
 
 
@@ -50,6 +51,10 @@ def by_equations(layer, x, mask, state):
                 r, z, _ = np.split(sigmoid(own + told), 3)
                 n = np.tanh(own[-layer.units :] + r * (told[-layer.units :] + weights["recurrent_bias"]))
                 state = [(1 - z) * n + z * h]
+            elif isinstance(layer, ResetBeforeGRU):  # Kiros et al., equations 1 to 4
+                r, z = np.split(sigmoid(own[:12] + told[:12]), 2)
+                n = np.tanh(own[12:] + (r * h) @ weights["recurrent_kernel"][:, 12:])
+                state = [(1 - z) * h + z * n]
             else:
                 i, f, g, o = np.split(own + told, 4)
                 c = sigmoid(f) * state[1] + sigmoid(i) * np.tanh(g)
@@ -88,7 +93,7 @@ def test_it_is_the_equations_in_float64(kind):
             np.testing.assert_allclose(one[row], other, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["clipped", "backward gru"])
+@pytest.mark.parametrize("kind", ["clipped", "backward gru", "reset before gru"])
 def test_the_gradient_is_that_of_the_loop(kind, monkeypatch):
     layer, begins = made(kind), np.array([[0, 0, 1, 0, 0, 0, 0]] * 3)
     arrays = [tf.Variable(text()), *(tf.Variable(tf.ones((3, width)) / 3) for width in layer.widths)]
@@ -179,6 +184,41 @@ def test_the_graph_has_no_length():
     assert counts[3] == counts[30]
     unknown = tf.function(lambda x: layer(x)[0], input_signature=[tf.TensorSpec([None, None, 5])], autograph=False)
     np.testing.assert_allclose(unknown(text()), layer(text())[0], atol=1e-6)
+
+
+def test_a_gru_that_resets_before_its_product_begins_as_its_paper_says():
+    layer = ResetBeforeGRU(6)
+    layer.build((None, None, 200))
+    for block in np.split(layer.recurrent_kernel.numpy(), 3, axis=1):
+        np.testing.assert_allclose(block @ block.T, np.eye(6), atol=1e-5)
+    assert abs(np.abs(layer.kernel.numpy()).max() - 0.1) < 1e-3
+
+
+def test_what_is_added_at_every_place():
+    layer, x = made("reset before gru"), text()
+    added = np.random.default_rng(5).normal(size=(3, 18)).astype("float32")
+    found, _ = layer(x, padding_mask=MASK, added=added)
+    row, bias = 1, layer.bias.numpy()
+    layer.bias.assign(bias + added[row])
+    np.testing.assert_allclose(found[row], layer(x, padding_mask=MASK)[0][row], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_torchs_gru_is_that_which_resets_before_where_the_product_is_one_number_a_unit():
+    """A diagonal matrix of the candidate: r (U h) = U (r h); their z is 1 - ours."""
+    torch = pytest.importorskip("torch")
+    layer, theirs = made("reset before gru"), torch.nn.GRU(5, 6, batch_first=True)
+    matrix = layer.recurrent_kernel.numpy()
+    matrix[:, 12:] = np.diag(np.diag(matrix[:, 12:]))
+    layer.recurrent_kernel.assign(matrix)
+    sign = np.repeat([1, -1, 1], 6).astype("float32")
+    with torch.no_grad():
+        for name, weight in (("ih", layer.kernel), ("hh", layer.recurrent_kernel)):
+            getattr(theirs, f"weight_{name}_l0").copy_(torch.tensor((weight.numpy() * sign).T))
+        theirs.bias_ih_l0.copy_(torch.tensor(layer.bias.numpy() * sign))
+        theirs.bias_hh_l0.zero_()
+        expected = theirs(torch.tensor(text()))[0].numpy()
+    np.testing.assert_allclose(layer(text())[0], expected, atol=1e-5)
 
 
 @pytest.mark.slow
