@@ -26,10 +26,12 @@ def config() -> configparser.ConfigParser:
 
 
 def tree() -> set[str]:
-    """Every Python file of the package as it is installed, the portable core's C, and the package's data."""
+    """Every Python file of the package as it is installed, the portable core's sources, and the package's data."""
     found = {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert").rglob("*.py")}
     found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in (ROOT / "mobile").rglob("*.py")}
-    found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in (ROOT / "mobile" / "native").glob("*.[ch]")}
+    native = ROOT / "mobile" / "native"
+    for pattern in ("*.[ch]", "browser/*", "java/*.c", "java/org/kerasbert/*.java"):
+        found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in native.glob(pattern)}
     found.add("kerasbert/shipped.json")
     return found | {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert/quickstart/books").iterdir()}
 

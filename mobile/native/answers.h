@@ -11,6 +11,7 @@ struct kb_model {
   const struct kb_kind *kind;
   kb_text *labels;
   char *label_blob;
+  kb_text settings; /* bundle.json, a copy */
   size_t label_count, longest, parts; /* parts: texts of an input, as the file says */
   /* options of the kinds; numbers[i] is OPTIONS[i] of model.c */
   long stride, question, max_answer, n_best, top;

@@ -1,8 +1,12 @@
-"""Compile the portable core with the machine's C compiler: `python -m kerasbert.mobile.native.build [--out FILE]`."""
+"""Compile the portable core: `python -m kerasbert.mobile.native.build [--out FILE]`.
+
+With the machine's C compiler, or another one in $CC; a FILE of the suffix .wasm with emscripten's.
+"""
 
 import argparse
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -19,6 +23,8 @@ SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
 NAME = {"Darwin": "libkerasbert.dylib", "Windows": "kerasbert.dll"}.get(platform.system(), "libkerasbert.so")
 LIBRARY = FOLDER / NAME
 """Where the runtime looks for it."""
+# a module without JavaScript of emscripten's: it asks for one function, which is told that the memory has grown
+WASM = ("-sSTANDALONE_WASM", "--no-entry", "-sALLOW_MEMORY_GROWTH=1")
 
 
 def sources() -> list[Path]:
@@ -32,23 +38,51 @@ def compiler() -> str | None:
     return next((found for name in wanted if (found := shutil.which(name))), None)
 
 
-def command(out: str | os.PathLike, extra: Sequence[str] = (), files: Sequence[str | os.PathLike] = ()) -> list[str]:
-    """The compiler's command line for the shared library, or with `files` for a program."""
-    cc = compiler()
+def exported() -> list[str]:
+    """The functions of the header."""
+    return sorted(set(re.findall(r"^KB_API [^;]*?\b(kb_\w+)\(", (FOLDER / "kerasbert.h").read_text(), re.MULTILINE)))
+
+
+def command(
+    out: str | os.PathLike,
+    extra: Sequence[str] = (),
+    files: Sequence[str | os.PathLike] = (),
+    program: bool = True,
+) -> list[str]:
+    """The compiler's command line; the arguments of `build`.
+
+    Raises:
+        InputError: no compiler.
+    """
+    wasm = Path(out).suffix == ".wasm"
+    cc = shutil.which("emcc") if wasm else compiler()
     if cc is None:
         raise InputError(
-            "no C compiler: cc, gcc or clang, or name one in CC. Without it the pure-Python runtime is used"
+            "no emcc: install emscripten (on Debian: apt-get install emscripten)"
+            if wasm
+            else "no C compiler: cc, gcc or clang, or name one in CC. Without it the pure-Python runtime is used"
         )
-    shared = [] if files else ["-shared", "-fPIC", "-fvisibility=hidden"]
+    shared = [] if files and program else ["-shared", "-fPIC", "-fvisibility=hidden"]
+    if wasm:
+        functions = ",".join(f"_{name}" for name in [*exported(), "malloc", "free"])
+        shared = [*WASM, f"-sEXPORTED_FUNCTIONS={functions}"]
     flags = ["-O2", *WARNINGS, *shared, "-ffp-contract=off", f"-I{FOLDER}", *extra]
     return [cc, *flags, "-o", str(out), *map(str, sources()), *map(str, files), "-lm"]
 
 
-def build(out: str | os.PathLike = LIBRARY, extra: Sequence[str] = (), files: Sequence[str | os.PathLike] = ()) -> Path:
+def build(
+    out: str | os.PathLike = LIBRARY,
+    extra: Sequence[str] = (),
+    files: Sequence[str | os.PathLike] = (),
+    program: bool = True,
+) -> Path:
     """Compile the library; the file is replaced whole or not at all.
 
     Args:
-        out: the file to write. extra: further options of the compiler. files: a program's own C files, which make it a program.
+        out: the file to write; of the suffix .wasm a WebAssembly module.
+        extra: further options of the compiler.
+        files: C files besides the library's.
+        program: bool, whether `files` hold a `main`, so that the result is a program.
 
     Raises:
         InputError: no compiler, or it fails.
@@ -57,7 +91,7 @@ def build(out: str | os.PathLike = LIBRARY, extra: Sequence[str] = (), files: Se
     try:
         with tempfile.TemporaryDirectory(dir=out.parent) as folder:
             made = Path(folder) / out.name
-            run = subprocess.run(command(made, extra, files), capture_output=True, text=True)
+            run = subprocess.run(command(made, extra, files, program), capture_output=True, text=True)
             if run.returncode:
                 said = next((line for line in run.stderr.splitlines() if "error" in line), run.stderr)
                 raise InputError(f"the C compiler failed: {' '.join(said.split())[:300]}")
@@ -81,7 +115,7 @@ def main() -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    where = "" if out == LIBRARY else f"; the runtime finds it by KERASBERT_NATIVE={out}"
+    where = "" if out == LIBRARY or out.suffix == ".wasm" else f"; the runtime finds it by KERASBERT_NATIVE={out}"
     print(f"{out}: {out.stat().st_size / 1024:.0f} kB{where}")
     return 0
 

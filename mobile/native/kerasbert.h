@@ -107,6 +107,10 @@ KB_API const char *kb_model_kind(const kb_model *model);
 KB_API size_t kb_model_longest(const kb_model *model);
 KB_API size_t kb_model_labels(const kb_model *model);
 
+/* Its settings: the text of bundle.json, which names the signatures with their lengths, and their inputs and outputs. It lives as
+   long as the model. */
+KB_API kb_text kb_model_settings(const kb_model *model);
+
 /* The rows of one input. They are freed by kb_rows_free.
 
    texts: a text or the two of a pair; a question and its context (span); a text and its choices (choice); a raw text, or the

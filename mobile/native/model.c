@@ -225,6 +225,11 @@ KB_API kb_status kb_model_open(const void *data, size_t size, kb_model **model, 
   if (status == KB_OK) status = read_inputs(m, &json, message);
   if (status == KB_OK) status = read_options(m, &json, message);
   if (status == KB_OK) status = kb_tokenizer_open(files, count, &m->tokenizer, message);
+  if (status == KB_OK) {
+    char *copy = malloc(settings->content.size + 1);
+    if (copy == NULL) status = kb_no_memory(message);
+    else m->settings.data = memcpy(copy, settings->content.data, settings->content.size), m->settings.size = settings->content.size;
+  }
   kb_json_close(&json);
   if (status == KB_OK) *model = m;
   else kb_model_close(m);
@@ -236,6 +241,7 @@ KB_API void kb_model_close(kb_model *m) {
   kb_tokenizer_close(m->tokenizer);
   free(m->labels);
   free(m->label_blob);
+  free((void *)m->settings.data);
   free(m->table);
   free(m);
 }
@@ -244,3 +250,4 @@ KB_API const kb_tokenizer *kb_model_tokenizer(const kb_model *model) { return mo
 KB_API const char *kb_model_kind(const kb_model *model) { return model->kind->name; }
 KB_API size_t kb_model_longest(const kb_model *model) { return model->longest; }
 KB_API size_t kb_model_labels(const kb_model *model) { return model->label_count; }
+KB_API kb_text kb_model_settings(const kb_model *model) { return model->settings; }

@@ -1,5 +1,7 @@
 """A bundle's rows and answers in C == in Python, for every kind, on random outputs."""
 
+import ctypes
+import json
 import random
 
 import numpy as np
@@ -9,11 +11,11 @@ from kerasbert import answers
 from kerasbert.errors import InputError
 from kerasbert.export import bundle
 from kerasbert.inputs import NAMES
+from kerasbert.mobile.runtime import native
 from kerasbert.mobile.runtime.native import NativeModel, Unsupported
 from kerasbert.text import load_tokenizer
 from tests.mobile.native.tokenizers import SMALL, files, texts
 
-pytestmark = pytest.mark.native
 TAGS = ("O", "B-PER", "I-PER", "E-PER", "S-LOC", "B-LOC", "I-LOC")
 NUMBERS = np.random.default_rng(0)
 TRANSITIONS = NUMBERS.normal(size=(len(TAGS) + 2, len(TAGS))).tolist()
@@ -134,6 +136,15 @@ def test_pairs_and_older_formats():
         model.rows(("alone",))
 
 
+def test_the_settings_are_those_of_the_bundle():
+    said = made("tags", files(SMALL["wordpiece"]()))
+    model = NativeModel(b"flatbuffer" + said.to_zip())
+    settings = model._library["kb_model_settings"]  # a function of its own: ctypes knows no arguments of it yet
+    settings.restype, settings.argtypes = native._Json, [ctypes.c_void_p]
+    text = settings(model._handle)
+    assert json.loads(ctypes.string_at(text.data, text.size)) == json.loads(json.dumps(said.to_json()))
+
+
 def test_what_is_refused():
     content = files(SMALL["wordpiece"]())
     said = made("classification", content)
@@ -151,7 +162,7 @@ def test_what_is_refused():
     ):
         settings = said.to_json() | change
         with pytest.raises(error, match=text):
-            NativeModel(bundle.pack(content | {"bundle.json": __import__("json").dumps(settings).encode()}))
+            NativeModel(bundle.pack(content | {"bundle.json": json.dumps(settings).encode()}))
     rows = NativeModel(said.to_zip()).rows(("a",))
     with pytest.raises(InputError, match="output 0 has 2 numbers, expected 3"):
         rows.answer([np.zeros(2, "float32")])

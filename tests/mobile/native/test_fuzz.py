@@ -11,7 +11,6 @@ from tests.mobile.native.test_answers import CASES, made
 from tests.mobile.native.tokenizers import SMALL, files
 from tests.support import ROOT
 
-pytestmark = pytest.mark.native
 NAMES = ("wordpiece added", "bpe space added", "unigram lower added")
 
 

@@ -24,8 +24,6 @@ from tests.text.kinds import (
 )
 from tests.text.strings import generate, hugging_face, reference_tokens
 
-pytestmark = pytest.mark.native
-
 
 @pytest.mark.parametrize("name", SMALL)
 def test_c_gives_the_ids_and_offsets_of_python(name):

@@ -1,0 +1,85 @@
+package org.kerasbert;
+
+import java.nio.ByteBuffer;
+import java.nio.CharBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.CodingErrorAction;
+import java.nio.charset.StandardCharsets;
+
+/** The functions of jni.c. Handles are addresses; texts are UTF-8. */
+final class Core {
+    /** KB_VERSION. */
+    static final int VERSION = 1;
+
+    /** Calls of {@link #tokens}. */
+    static final int ENCODE = 0, TOKENIZE = 1, PACK = 2;
+
+    static {
+        System.loadLibrary("kerasbert");
+        if (version() != VERSION) throw new CoreException("the library has version " + version() + ", expected " + VERSION, false);
+    }
+
+    private Core() {}
+
+    static native int version();
+
+    static native long openTokenizer(byte[][] namesAndContents);
+
+    static native void closeTokenizer(long tokenizer);
+
+    static native long newTokens();
+
+    static native void freeTokens(long tokens);
+
+    /** ids; ids, starts, ends; or ids, segments, {truncated}. `second` may be null. */
+    static native int[][] tokens(long tokenizer, long tokens, int call, byte[] first, byte[] second, int length);
+
+    static native long openModel(ByteBuffer direct, int size);
+
+    static native void closeModel(long model);
+
+    static native long tokenizer(long model);
+
+    /** Kind and bundle.json. */
+    static native byte[][] names(long model);
+
+    static native int longest(long model);
+
+    static native long makeRows(long model, byte[][] texts, boolean words);
+
+    static native int count(long rows);
+
+    /** ids, segments, {position, truncated}. */
+    static native int[][] row(long rows, int number);
+
+    static native byte[] answer(long model, long rows, float[][] outputs);
+
+    static native void freeRows(long rows);
+
+    /** UTF-8 of a text; a lone surrogate counts as U+FFFD. */
+    static byte[] bytes(String text) {
+        try {
+            ByteBuffer made =
+                    StandardCharsets.UTF_8
+                            .newEncoder()
+                            .onMalformedInput(CodingErrorAction.REPLACE)
+                            .replaceWith(new byte[] {(byte) 0xEF, (byte) 0xBF, (byte) 0xBD})
+                            .encode(CharBuffer.wrap(text));
+            byte[] bytes = new byte[made.remaining()];
+            made.get(bytes);
+            return bytes;
+        } catch (CharacterCodingException error) {
+            throw new AssertionError(error); // what is malformed is replaced
+        }
+    }
+
+    static String text(byte[] utf8) {
+        return new String(utf8, StandardCharsets.UTF_8);
+    }
+
+    /** A handle that is in use. */
+    static long open(long handle) {
+        if (handle == 0) throw new IllegalStateException("it is closed");
+        return handle;
+    }
+}

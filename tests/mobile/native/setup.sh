@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# What the tests of the marker `native` need, on Debian 12: cross compilers, qemu, emscripten, Chromium, OpenJDK, and from npm
+# LiteRT.js and what drives Chromium. The npm packages go to $KERASBERT_NPM, ~/.cache/kerasbert/npm by default.
+#
+#     tests/mobile/native/setup.sh                 # Debian's packages as root
+#     python -m pytest -n 0 -m native -s
+set -euo pipefail
+
+folder=${KERASBERT_NPM:-${XDG_CACHE_HOME:-$HOME/.cache}/kerasbert/npm}
+packages="gcc gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf libc6-dev-arm64-cross libc6-dev-armhf-cross qemu-user emscripten chromium
+fonts-dejavu-core openjdk-17-jdk-headless nodejs npm"
+
+# a tool that is there already, of Debian's or another's, is left as it is
+missing=()
+for package in $packages; do
+    case $package in
+        nodejs) command -v node > /dev/null || missing+=("$package") ;;
+        npm) command -v npm > /dev/null || missing+=("$package") ;;
+        openjdk*) command -v javac > /dev/null || missing+=("$package") ;;
+        *) dpkg -s "$package" > /dev/null 2>&1 || missing+=("$package") ;;
+    esac
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+mkdir -p "$folder"
+# the versions that the tests passed with
+npm install --prefix "$folder" --no-audit --no-fund @litertjs/core@2.5.3 playwright-core@1.65.1
+echo "KERASBERT_NPM=$folder"

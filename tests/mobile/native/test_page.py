@@ -1,0 +1,83 @@
+"""The page of one file, without a browser: what is in it, and what is refused."""
+
+import base64
+import gzip
+import json
+import re
+import shutil
+
+import pytest
+
+from kerasbert.errors import InputError
+from kerasbert.mobile.native import build, page
+from kerasbert.mobile.runtime import native
+from tests.mobile.native.test_answers import made
+from tests.mobile.native.tokenizers import SMALL, files
+
+NAMES = {
+    "core/dist/index.js": b'import { createWasmLib } from "@litertjs/wasm-utils";',
+    "wasm-utils/dist/index.js": b"export { createWasmLib };",
+    f"core/wasm/{page.INTERPRETER}.js": b"var ModuleFactory;",
+    f"core/wasm/{page.INTERPRETER}.wasm": b"\0asm",
+}
+
+
+@pytest.fixture
+def litert(tmp_path):
+    """A folder such as npm's, with other contents."""
+    for name, content in NAMES.items():
+        path = tmp_path / "node_modules" / "@litertjs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return tmp_path
+
+
+def held(text: str, name: str) -> bytes:
+    """What the page holds under an id."""
+    found = re.search(f'id="{name}">([^<]*)<', text)
+    assert found
+    return gzip.decompress(base64.b64decode(found[1])) if found[1] else b""
+
+
+def test_everything_is_in_the_page(litert):
+    model = b"flatbuffer" + made("classification", files(SMALL["wordpiece"]())).to_zip()
+    text = page.page(litert, b"core", model)
+    assert {name: held(text, name) for name in ("core", "interpreter", "wasm", "model")} == {
+        "core": b"core",
+        "interpreter": b"var ModuleFactory;",
+        "wasm": b"\0asm",
+        "model": model,
+    }
+    imports = json.loads(re.search('type="importmap">(.*)</script>', text)[1])["imports"]
+    scripts = {name: base64.b64decode(address.partition(",")[2]) for name, address in imports.items()}
+    assert scripts["@litertjs/core"] == NAMES["core/dist/index.js"]
+    assert scripts["kerasbert"] == (page.FOLDER / "kerasbert.js").read_bytes()
+    asked = {
+        name for script in scripts.values() for name in re.findall(rb'^import .* from "(.*)";', script, re.MULTILINE)
+    }
+    assert {name.decode() for name in asked} <= imports.keys()
+    assert "/*" not in re.sub(r'base64,[^"]*|[ (]/\*.*?\*/', "", text)
+    assert re.findall(r'(?:src|href)="', text) == []
+    assert held(page.page(litert, b"core"), "model") == b""
+    assert text == page.page(litert, b"core", model)
+
+
+def test_bad_input_is_one_line(litert, tmp_path, monkeypatch, capsys):
+    with pytest.raises(InputError, match="Expected a .tflite file written by kerasbert-mobile compress"):
+        page.page(litert, b"core", b"no model")
+    with pytest.raises(InputError, match="index.js is not there, expected LiteRT.js: npm install --prefix"):
+        page.page(tmp_path / "none", b"core")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(InputError, match="no emcc: install emscripten"):
+        build.build(tmp_path / "x.wasm")
+    arguments = ["page", "--litert", str(litert), "--out", str(tmp_path / "x.html")]
+    for more, said in (([], "no emcc"), (["--model", str(tmp_path / "none")], "none: No such file or directory")):
+        monkeypatch.setattr("sys.argv", arguments + more)
+        assert page.main() == 2
+        assert said in capsys.readouterr().err
+
+
+def test_every_function_of_the_header_is_exported():
+    """Those that ctypes calls, and what tells an app the names of the signatures."""
+    assert set(build.exported()) == {*native._SIGNATURES, "kb_model_settings"}
+    assert "-sEXPORTED_FUNCTIONS" not in " ".join(build.command("x.so"))
