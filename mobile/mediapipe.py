@@ -1,13 +1,15 @@
-"""TFLite model metadata, as MediaPipe's text tasks read it: a FlatBuffer in the model and its files in a zip behind it.
+"""TFLite model metadata, as the text tasks of MediaPipe and of the Task Library read it, and how these tokenize.
+
+The metadata is a FlatBuffer in the model, its files are in a zip behind it.
 
 Source: tflite-support's metadata_schema.fbs (file identifier M001); the numbers below are its field order and enums.
-Only the tables that a BERT classifier or embedder needs.
+Only the tables that a BERT classifier, embedder or question answerer needs.
 """
 
 import functools
 import string
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -25,6 +27,9 @@ REGEX_PARSER_VERSION = "1.2.1"  # RegexTokenizerOptions
 REGEX_LENGTH = 256  # tokens of a text, where nothing is said: Model Maker's averaged vectors have as many
 DELIMITERS = r"[^\w\']+"  # what parts words, in RE2
 PROBABILITY = "probability"  # the name of a classifier's output: the Task Library's BertNLClassifier looks for it
+# The Task Library's BertQuestionAnswerer (bert_question_answerer.h, .cc) finds its outputs, the columns of a span's logits, by
+# these names.
+SPAN_OUTPUTS = ("start_logits", "end_logits")
 VOCABULARY_FILE, LABELS_FILE = "vocab.txt", "labels.txt"
 # MediaPipe finds the inputs by these metadata names, whatever the tensors are called.
 INPUTS = dict(zip(NAMES, ("ids", "mask", "segment_ids"), strict=True))
@@ -57,15 +62,37 @@ class Tokenizer(WordPiece):
 
     def encode(self, text: str | bytes) -> list[int]:
         """Ids of a text, without special tokens."""
-        text = to_text(text).partition("\0")[0].translate(ASCII_CAPITALS)  # a C string ends at a null character
-        spaced = "".join(f" {c} " if _alone(c) else " " if c in BLANKS else c for c in text)
+        return self.tokenize_plain(to_text(text), True)[0]
+
+    def tokenize_plain(self, text, first):
+        text = text.partition("\0")[0].translate(ASCII_CAPITALS)  # a C string ends at a null character
         ids: list[int] = []
-        for word in spaced.split(" "):
-            if len(word.encode()) > MAX_BYTES:
-                ids.append(self.unk_id)
-            elif word:
-                ids += [i for i, _ in self._pieces(word)]
-        return ids
+        starts: list[int] = []
+        ends: list[int] = []
+        for begin, end in _words(text):
+            word, start = text[begin:end], begin
+            pieces = self._pieces(word) if len(word.encode()) <= MAX_BYTES else [(self.unk_id, len(word))]
+            for number, length in pieces:
+                ids.append(number)
+                starts.append(start)
+                start = begin + length
+                ends.append(start)
+        return ids, starts, ends
+
+
+def _words(text: str) -> Iterator[tuple[int, int]]:
+    """Where each word begins and ends."""
+    begin = 0
+    for place, c in enumerate(text):
+        alone = _alone(c)
+        if alone or c in BLANKS:
+            if begin < place:
+                yield begin, place
+            if alone:
+                yield place, place + 1
+            begin = place + 1
+    if begin < len(text):
+        yield begin, len(text)
 
 
 @functools.lru_cache(4096)
@@ -148,14 +175,16 @@ def _tensor(name: str, description: str, files: list[Table] | None = None, units
     return Table(7, {0: name, 1: description, 3: content, 4: units, 6: files})
 
 
-def build(inputs: list[str], output: str, labels: bool, name: str, description: str, words: bool = False) -> bytes:
+def build(
+    inputs: Sequence[str], outputs: Sequence[str], labels: bool, name: str, description: str, words: bool = False
+) -> bytes:
     """The metadata FlatBuffer of a one-subgraph BERT, or of a model that reads words.
 
     Args:
         inputs: the metadata names (`ids`, `mask`, `segment_ids`) in the order of the subgraph's inputs.
-        output: name of the output.
+        outputs: the names of the outputs, in the order of the subgraph's.
         words: whether the `regex` tokenizer gives the one input.
-        labels: whether a labels file names the output's columns.
+        labels: whether a labels file names the columns of the one output.
         name: shown by viewers.
         description: shown by viewers.
     """
@@ -173,7 +202,7 @@ def build(inputs: list[str], output: str, labels: bool, name: str, description: 
         10,
         {
             2: [_tensor(part, READ_WORDS if words else DESCRIPTIONS[part], units=own) for part in inputs],
-            3: [_tensor(output, "What the model says.", files)],
+            3: [_tensor(output, "What the model says.", files) for output in outputs],
             5: of_all,
         },
     )
@@ -183,20 +212,27 @@ def build(inputs: list[str], output: str, labels: bool, name: str, description: 
     return bytes(builder.Output())
 
 
-def attach(data: bytes, output: str, labels: bool, name: str, description: str, words: bool = False) -> bytes:
-    """A .tflite of one subgraph, with metadata for MediaPipe; its zip of files must follow it.
+def attach(
+    data: bytes, called: Mapping[str, str], labels: bool, name: str, description: str, words: bool = False
+) -> bytes:
+    """A .tflite of one subgraph, with metadata for MediaPipe or the Task Library; its zip of files must follow it.
 
-    The signature's inputs must be called `ids`, `mask` and `segment_ids`; the file's own order of inputs is kept. Arguments as
-    of `build`.
+    The signature's inputs must be called `ids`, `mask` and `segment_ids`; the file's own order of inputs and outputs is kept.
+
+    Args:
+        called: the signature's names of outputs -> those of the metadata, where they are others. The other arguments are those
+            of `build`.
     """
     s = repack.schema()
     model = repack.read(data)
     if len(model.subgraphs) != 1:
         raise ValueError(f"the model has {len(model.subgraphs)} subgraphs, expected 1: MediaPipe reads no others")
     signature = model.signatureDefs[0]
-    named = {entry.tensorIndex: entry.name.decode() for entry in signature.inputs}
-    inputs = [named[int(index)] for index in model.subgraphs[0].inputs]
-    content = build(inputs, output, labels, name, description, words)
+    named = {entry.tensorIndex: entry.name.decode() for entry in (*signature.inputs, *signature.outputs)}
+    inputs, outputs = (
+        [named[int(i)] for i in side] for side in (model.subgraphs[0].inputs, model.subgraphs[0].outputs)
+    )
+    content = build(inputs, [called.get(each, each) for each in outputs], labels, name, description, words)
     buffer, entry = s.BufferT(), s.MetadataT()
     buffer.data = np.frombuffer(content, np.uint8)
     entry.name, entry.buffer = BUFFER_NAME, len(model.buffers)

@@ -61,6 +61,7 @@ def about(
     signatures: Mapping[int, str] | Sequence[Signature],
     any_length: bool = False,
     target: str = "kerasbert",
+    columns: Sequence[str] = (),
     **said: Any,
 ) -> Bundle:
     """The bundle of a file to be, all but its digest.
@@ -68,6 +69,7 @@ def about(
     Args:
         built: the model.
         signatures: length -> name of those that answer; or all of them.
+        columns: names of outputs beside the kind's own, in files of lengths.
         said: further fields of the Bundle.
     Raises:
         InputError: an input that a phone cannot fill, or a maker that is not registered.
@@ -77,7 +79,7 @@ def about(
     if words := target == "mediapipe" and mediapipe.reads_words(built.tokenizer):
         declared = [each for each in declared if each.name == "token_ids"]
     for each in declared:
-        theirs = mediapipe.INPUTS[each.name] if target == "mediapipe" else each.name
+        theirs = each.name if target == "kerasbert" else mediapipe.INPUTS[each.name]
         choices = dict(each.choices(built.tokenizer) or {}) if each.choices else {}
         default = task.settings[each.setting] if task is not None and each.filled_by == "setting" else ""
         # what is padded is masked: 0 as ever, and so the same files
@@ -88,7 +90,7 @@ def about(
     makers = [each.make for each in declared if each.filled_by == "maker"]
     plugins = (registry.plugin_of(brought) for brought in (kind, *makers))
     if isinstance(signatures, Mapping):
-        outputs = {kind.output: kind.output}
+        outputs = {each: each for each in (kind.output, *columns)}
         signatures = [Signature("answer", name, {"S": length}, outputs) for length, name in signatures.items()]
     return Bundle(
         kind=kind.name,

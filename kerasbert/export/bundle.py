@@ -106,7 +106,7 @@ class Bundle:
         labels: tuple of str, the names of the outputs' columns, in their order, where the kind has labels.
         pair: bool, whether an input is two texts.
         model: str, such as "bert/base".
-        target: str, the reader that the file is for: "kerasbert" (our runtime) or "mediapipe" (one length).
+        target: str, the reader that the file is for: "kerasbert" (our runtime), "mediapipe" or "task_library" (one length).
         quantization: str, such as "float32" or "dynamic_int8".
         litert: str, the least version of ai-edge-litert that computes the file rightly; empty: any does. What files of
             formats 1 and 2 need is in LITERT.

@@ -14,6 +14,12 @@ from kerasbert.errors import InputError
 from kerasbert.family import Family
 from kerasbert.inputs import Input, Row
 
+# target of `compress` -> who reads its files, and the answers that it has
+READERS = {
+    "mediapipe": ("MediaPipe", "a classification or vectors of one text"),
+    "task_library": ("the Task Library", "a classification or vectors of one text, or spans"),
+}
+
 T = TypeVar("T")  # a Task, whose file imports this one
 
 
@@ -171,8 +177,7 @@ class Exported:
         """Refuse a reader of .tflite files that has no such answers.
 
         Args:
-            target: "mediapipe".
+            target: a name in READERS.
         """
-        raise InputError(
-            f"the model answers with {self.name}, expected a classification or vectors of one text: MediaPipe has no other"
-        )
+        reader, answers = READERS[target]
+        raise InputError(f"the model answers with {self.name}, expected {answers}: {reader} has no other")

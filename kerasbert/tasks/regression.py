@@ -10,6 +10,7 @@ from kerasbert.errors import InputError
 from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import label_head, one_number
+from kerasbert.tasks.exported import READERS
 
 
 class Regression(TaskKind):
@@ -85,9 +86,8 @@ class Regression(TaskKind):
         return "`value` [B] float32"
 
     def check_target(self, target):
-        raise InputError(
-            "the model is for a regression, expected a classification or vectors of one text: MediaPipe has no other"
-        )
+        reader, answers = READERS[target]
+        raise InputError(f"the model is for a regression, expected {answers}: {reader} has no other")
 
 
 def number(value, source, line):

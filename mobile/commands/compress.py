@@ -32,7 +32,7 @@ def add(declare: Declare) -> None:
         help="default: dynamic_int8",
     )
     part.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask")
-    part.add_argument("--target", **missing, metavar="kerasbert|mediapipe")
+    part.add_argument("--target", **missing, metavar="kerasbert|mediapipe|task_library")
     part.add_argument(
         "--length", type=int, **missing, metavar="TOKENS", help="longest text; longer texts are truncated"
     )

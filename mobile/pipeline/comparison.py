@@ -17,6 +17,7 @@ from kerasbert.mobile.subject import MADE, Texts
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded
+from kerasbert.tasks.exported import READERS
 from kerasbert.tasks.task import Task
 from kerasbert.text import Tokenizer
 
@@ -66,7 +67,8 @@ def reading(kind: Kind, tokenizer: Tokenizer, reader: Any, texts: Texts, length:
         reader: the one that gives the file its ids, None for the model's.
         length: int, the most tokens that the file takes.
     Returns:
-        cut: how many texts have more tokens and are truncated; with a reader other_ids: how many get other ids.
+        cut: how many texts have more tokens and are truncated; with a reader other_ids: how many get other ids, and windows:
+        how many take more than one row.
     """
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
     fed = [kind.rows(reader or tokenizer, some, length) for some in parts]
@@ -74,6 +76,7 @@ def reading(kind: Kind, tokenizer: Tokenizer, reader: Any, texts: Texts, length:
     if reader:
         own = ([row.token_ids for row in kind.rows(tokenizer, some, length)] for some in parts)
         lost["other_ids"] = sum(ids != [row.token_ids for row in others] for ids, others in zip(own, fed))
+        lost["windows"] = sum(len(rows) > 1 for rows in fed)
     return lost
 
 
@@ -173,8 +176,13 @@ def losses(report: Mapping[str, Any]) -> list[str]:
         found.append(f"{count} of these texts have more than {longest} tokens and lose their end (--length, --lengths)")
     if count := report.get("other_ids"):
         found.append(
-            f"{count} of these texts ({count / report['texts']:.1%}) get other ids from MediaPipe, which lower-cases ASCII "
-            "alone and keeps accents (without --target they get the model's)"
+            f"{count} of these texts ({count / report['texts']:.1%}) get other ids from {READERS[report['target']][0]}, which "
+            "lower-cases ASCII alone and keeps accents (without --target they get the model's)"
+        )
+    if count := report.get("windows"):
+        found.append(
+            f"{count} of these texts take more than one row of {max(report['lengths'])} tokens, of which "
+            f"{READERS[report['target']][0]} reads the first; they are compared whole"
         )
     return found
 
@@ -188,7 +196,7 @@ def remarks(report: Mapping[str, Any]) -> list[str]:
         )
     if report.get("other_ids") == 0 and report["texts_from"] == MADE:
         found.append(
-            "these texts have no accents and no capitals, of which MediaPipe keeps what the model's tokenizer drops: whether "
-            "that matters only real texts can show (--texts, --data)"
+            f"these texts have no accents and no capitals, of which {READERS[report['target']][0]} keeps what the model's "
+            "tokenizer drops: whether that matters only real texts can show (--texts, --data)"
         )
     return found

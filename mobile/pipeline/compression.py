@@ -16,7 +16,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.export.bundle import Bundle
 from kerasbert.layers.naming import names as weight_names
 from kerasbert.layers.recurrent import Recurrent
-from kerasbert.mobile import mediapipe
+from kerasbert.mobile import mediapipe, targets
 from kerasbert.mobile.generation.compression import compress as compress_writer
 from kerasbert.mobile.golden import written
 from kerasbert.mobile.pipeline import comparison
@@ -30,7 +30,6 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.training.runs import data_of
 
-TARGETS = ("kerasbert", "mediapipe")
 ANY_LENGTH = "any_length"
 
 
@@ -69,7 +68,8 @@ def compress(
         out: path of the file.
         task: what a pretrained model answers without fine-tuning: "fill-mask".
         target: "kerasbert" (default: buckets of several lengths for `kerasbert.mobile.runtime`) or "mediapipe" (one
-            length, for MediaPipe's TextClassifier and TextEmbedder; our runtime reads it too).
+            length, for MediaPipe's TextClassifier and TextEmbedder) or "task_library" (likewise, for the Task Library's
+            BertNLClassifier, TextEmbedder and BertQuestionAnswerer, which reads 384 tokens); our runtime reads these too.
         length: int, tokens of the longest text, [CLS] and [SEP] included; longer texts are truncated. By default what the
             task was trained with, else 128 at most.
         lengths: the buckets; by default those that suit the rows that it was trained with, or 100 `texts` or more, and where
@@ -102,9 +102,9 @@ def compress(
     Returns:
         report: dict of out, bytes, quantize, target, lengths, any_length (whether all below too), model_length (what the
             model reads), texts, cut (how many of them are longer than the longest length and are truncated), agreement,
-            max_difference, mean_difference, seconds, accuracy and metrics of both where the data has labels. For mediapipe
-            other_ids (how many texts get other ids from it). For static_int8 and full_int8 float_operators and dynamic
-            (`quantize.forms`), with max_drop budget (`quantize.budget`).
+            max_difference, mean_difference, seconds, accuracy and metrics of both where the data has labels. For other readers
+            other_ids (how many texts get other ids from them) and windows (how many take more rows than the one they read). For
+            static_int8 and full_int8 float_operators and dynamic (`quantize.forms`), with max_drop budget (`quantize.budget`).
 
     Raises:
         InputError: the file exists, the model cannot be converted, or the file disagrees with the model; in each case
@@ -113,15 +113,15 @@ def compress(
     started = time.perf_counter()
     out, quantize, target = Path(out), convert.quantization(quantize), target or "kerasbert"
     scheme = SCHEMES[quantize]
-    if target not in TARGETS:
-        raise unknown("target", target, TARGETS, ", ".join(TARGETS))
+    if target not in targets.TARGETS:
+        raise unknown("target", target, targets.TARGETS, ", ".join(targets.TARGETS))
     for option, path in (("out", out), ("golden", Path(golden) if golden is not None else None)):
         if path is not None and (path.is_dir() or (path.exists() and not overwrite)):
             raise InputError(f"{path} exists already. Choose another --{option} or pass --overwrite")
     model, name = opened(run, task)
     kind, pair = kind_of(model), is_pair(model)
     if kind.answers.reader != "answer":
-        _check_target(model, target)
+        targets.check(model, target)
         refused = {"calibration": calibration, "calibration_size": calibration_size}
         refused |= {"embedding_codes": embedding_codes, "max_drop": max_drop}
         settings = {"length": length, "lengths": lengths, "min_agreement": min_agreement, "texts": texts, "data": data}
@@ -134,48 +134,47 @@ def compress(
             "with. Leave lengths out, or give numbers"
         )
     trained = getattr(getattr(model, "task", None), "length", None)
-    _check_target(model, target)
+    targets.check(model, target)
+    ours, length = target == targets.OURS, targets.length_of(model, target, length)
 
     rows: Any = data
     if max_drop is not None and texts is None and data is None:
         rows = data_of(run) if isinstance(run, str | os.PathLike) else None
-    words = target == "mediapipe" and mediapipe.reads_words(model.tokenizer)
-    positions = predict.positions(model)
-    if words and length is None:
-        length = min(mediapipe.REGEX_LENGTH, positions or mediapipe.REGEX_LENGTH)
-    bounds = positions, target, length, lengths, trained
+    bounds = predict.positions(model), target, length, lengths, trained
     longest = buckets.choose(*bounds)[-1]
-    cases, targets, source = cases_of(model, pair, texts, rows or None, longest)
+    cases, golds, source = cases_of(model, pair, texts, rows or None, longest)
     seen, told = token_lengths(run, model, cases, source, longest)
     sizes = buckets.choose(*bounds, seen)
     wanted = calibration, calibration_size, embedding_codes, max_drop
     learned, drawn, frequencies = real_texts(run, model, pair, quantize, *wanted)
     if max_drop is not None:
-        budget.check(quantize, max_drop, targets)
+        budget.check(quantize, max_drop, golds)
         if learned:
             raise InputError(f"max_drop and ranges that were learned ({aware_training.FILE}): give --calibration")
 
-    only = ANY_LENGTH if any_length else "serving_default" if target == "mediapipe" else None
+    only = ANY_LENGTH if any_length else None if ours else "serving_default"
     signatures = {size: only or f"length_{size}" for size in sizes}
     begun = about(
         model,
         signatures,
         any_length,
         target,
+        targets.columns(target, model),
         model=name,
         quantization=quantize,
         litert=scheme.runtimes.get(LITERT, ""),
         recipe=dict(recipe or {}),
     )
     converted: dict[int | None, str] = {None: ANY_LENGTH} if any_length else {**signatures}
-    own, reader = predict.longest(model), mediapipe.tokenizer(model.tokenizer) if target == "mediapipe" else None
+    own, reader = predict.longest(model), None if ours else mediapipe.tokenizer(model.tokenizer)
     lost, expected, said, compared = _references(model, cases, own, sizes[-1], reader)
 
     def finish(blob: bytes) -> bytes:
-        if target == "mediapipe":
-            described = (name or "kerasbert", "A text model, exported by kerasbert.", words)
-            told = mediapipe.PROBABILITY if begun.labels else begun.output(kind.answers.output)
-            blob = mediapipe.attach(blob, told, bool(begun.labels), *described)
+        if not ours:
+            described = (name or "kerasbert", "A text model, exported by kerasbert.")
+            called = {begun.output(kind.answers.output): mediapipe.PROBABILITY} if begun.labels else {}
+            words = mediapipe.reads_words(model.tokenizer)
+            blob = mediapipe.attach(blob, called, bool(begun.labels), *described, words)
         return blob + dataclasses.replace(begun, digest=hashlib.sha256(blob).hexdigest()).to_zip()
 
     def read(texts: Texts) -> tuple[Any, Any]:
@@ -188,14 +187,14 @@ def compress(
     report |= {"texts": len(cases), "texts_from": source, **lost}
     judge, declared = None, getattr(model, "task", None)
     if max_drop is not None:
-        judge = budget.Judge(finish, declared, cases, expected, targets, comparison.run, reader, read)
+        judge = budget.Judge(finish, declared, cases, expected, golds, comparison.run, reader, read)
         judge.check_reading(said, max_drop, comparison.losses(report))
     feeds = functools.partial(forms.feeds, reader or model.tokenizer, drawn, begun)
     coding = embedding_codes, frequencies
     blob, record = _file(model, begun, converted, quantize, finish, learned, feeds, coding, judge, max_drop)
     received = comparison.run(blob, cases, reader)
     comparison.check_converted(quantize, received, said, kind.name, declared)
-    compared_as = comparison.compare(expected, received, kind, targets, declared, read(cases))
+    compared_as = comparison.compare(expected, received, kind, golds, declared, read(cases))
     report |= {"bytes": len(blob)} | compared_as | record
     if said is not expected or scheme.tolerance is None:
         comparison.check_agreement(report, kind.name, min_agreement)
@@ -254,39 +253,6 @@ def _file(
     return finish(blob), record
 
 
-def _check_target(model: Any, target: str) -> None:
-    """Refuse what no file for a phone reads yet, and what MediaPipe would open and compute wrongly."""
-    for each in inputs.used(predict.declared(model), predict.settings_of(model)):
-        each.shape(1)
-    if target != "mediapipe":
-        return
-    kind_of(model).check_target(target)
-    if is_pair(model):
-        raise InputError(
-            "the model is for pairs of texts, expected a classification or vectors of one text: MediaPipe has no other"
-        )
-    reads = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
-    if more := [name for name in reads if name not in mediapipe.INPUTS]:
-        raise InputError(
-            f"the model reads {', '.join(more)}, expected {', '.join(mediapipe.INPUTS)} alone: MediaPipe gives no other. "
-            "Compress without --target, for kerasbert.mobile.runtime"
-        )
-    wrong = next(
-        (label for label in getattr(model, "labels", None) or () if not label or set("\n\r\0") & set(label)), None
-    )
-    if wrong is not None:
-        raise InputError(
-            f"label {wrong!r} is empty or holds a line break or a null character, expected a line of text: MediaPipe reads "
-            "labels from a file, one a line. Name the label otherwise"
-        )
-    own = model.tokenizer
-    if not mediapipe.reads_words(own) and (getattr(own, "kind", "") != "wordpiece" or not own.lowercase):
-        raise InputError(
-            "the model's tokenizer is not an uncased WordPiece, which comes nearest to what MediaPipe applies to every BERT, "
-            "and no regex: it would see other ids. Compress without --target, for kerasbert.mobile.runtime"
-        )
-
-
 def inputs_of(bundle: Bundle) -> list[inputs.Input]:
     """What a file's signatures read, by their names."""
     return [dataclasses.replace(each.declared(), name=each.signature) for each in bundle.inputs]
@@ -297,11 +263,13 @@ def program(model: Any, bundle: Bundle) -> Callable[[dict], dict]:
     kind = kind_of(model)
     answering = model if getattr(model, "task", None) is not None else getattr(model, "encoder", model)
     names, output = {each.name: each.signature for each in bundle.inputs}, bundle.output(kind.answers.output)
+    columns = targets.columns(bundle.target, model)
     wanted = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
 
     def call(batch: dict) -> dict:
         read = {ours: batch[theirs] for ours, theirs in names.items()}
         read |= mediapipe.completed(read, wanted, model.tokenizer)
-        return {output: kind.device(answering(read), read)}
+        values = kind.device(answering(read), read)
+        return {output: values} | {theirs: values[..., i] for i, theirs in enumerate(columns)}
 
     return call

@@ -141,7 +141,7 @@ def _answers(path: Path, task: Task, rows: Rows) -> tuple[Any, Encoded, Any]:
         how = how.configured(runner.kind.options)
     if runner.kind.name != how.answers.name or list(runner.labels) != list(task.labels.values()):
         raise InputError(f"{path} answers with {', '.join(runner.labels) or runner.kind.name}, expected {task.name}")
-    if runner.bundle.target == "mediapipe":  # which does not read as our runtime does
+    if runner.bundle.target != "kerasbert":  # which does not read as our runtime does
         runner.tokenizer = mediapipe.tokenizer(runner.tokenizer) or runner.tokenizer
     encoded = encode_texts(runner.tokenizer, rows.texts, runner.bundle.longest, kind=how)
     return how.from_exported(runner.outputs(_asked(task, rows))), encoded, dict(how.options)

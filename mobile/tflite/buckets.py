@@ -59,10 +59,10 @@ def choose(
         if value < 3 or (most and value > most):
             wanted = f"3 to {most}: the model has {most} positions" if most else "at least 3"
             raise InputError(f"length is {value}, expected {wanted}")
-    if target == "mediapipe" and lengths:
-        raise InputError("target mediapipe takes one --length, expected no --lengths: MediaPipe reads one subgraph")
+    if target != "kerasbert" and lengths:
+        raise InputError(f"target {target} takes one --length, expected no --lengths: it reads one subgraph")
     longest = length or max(fixed or (min(trained or LENGTHS[-1], most or trained or LENGTHS[-1]),))
-    if target == "mediapipe" or lengths == ANY:
+    if target != "kerasbert" or lengths == ANY:
         return (longest,)
     base = (*(COARSE if seen else LENGTHS), *LONGER)
     sizes = tuple(sorted({size for size in fixed or base if size < longest} | {longest}))
@@ -71,7 +71,7 @@ def choose(
 
 def depend_on_texts(target: str, lengths: Any) -> bool:
     """Whether `choose` asks how long texts are."""
-    return target != "mediapipe" and not lengths
+    return target == "kerasbert" and not lengths
 
 
 def denser(sizes: Sequence[int], seen: Sequence[int], more: int) -> tuple[int, ...]:

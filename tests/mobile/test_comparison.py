@@ -138,13 +138,13 @@ def test_a_file_for_mediapipe_is_judged_by_mediapipes_ids(tmp_path):
 @pytest.mark.parametrize("label", ["so\nso", "so\r", "", "so\0so"])
 def test_a_label_that_mediapipe_cannot_read_is_refused(label, tmp_path):
     """It reads labels.txt line by line: one line too many, and it fails at the first text."""
-    from kerasbert.mobile.pipeline.compression import _check_target
+    from kerasbert.mobile.targets import check
     from kerasbert.tasks.load import load
 
     model = load(make_run(tmp_path / "run", labels={"0": "good", "1": label, "2": "bad"}))
     with pytest.raises(InputError, match="is empty or holds a line break or a null character, expected a line of text"):
-        _check_target(model, "mediapipe")
-    _check_target(model, "kerasbert")
+        check(model, "mediapipe")
+    check(model, "kerasbert")
 
 
 def test_agreement_of_numbers_that_are_not_finite_is_none():

@@ -35,7 +35,7 @@ class Reader:
 
 
 def test_names_tokenizer_and_labels():
-    data = mediapipe.build(["segment_ids", "ids", "mask"], "probabilities", True, "bert/tiny", "a model")
+    data = mediapipe.build(["segment_ids", "ids", "mask"], ["probabilities"], True, "bert/tiny", "a model")
     assert data[4:8] == b"M001"
     model = Reader(data)
     assert model.text(0) == "bert/tiny"
@@ -51,12 +51,12 @@ def test_names_tokenizer_and_labels():
 
 
 def test_vectors_have_no_labels_file():
-    graph = Reader(mediapipe.build(["ids"], "vector", False, "n", "d")).children(3)[0]
+    graph = Reader(mediapipe.build(["ids"], ["vector"], False, "n", "d")).children(3)[0]
     assert graph.children(3)[0].children(6) == []
 
 
 def test_words_are_read_by_a_process_unit_of_the_one_input():
-    graph = Reader(mediapipe.build(["ids"], "probability", True, "n", "d", words=True)).children(3)[0]
+    graph = Reader(mediapipe.build(["ids"], ["probability"], True, "n", "d", words=True)).children(3)[0]
     assert graph.children(5) == []
     (unit,) = graph.children(2)[0].children(4)
     assert unit.byte(0) == mediapipe.REGEX_TOKENIZER_OPTIONS

@@ -1,0 +1,96 @@
+"""The readers that a .tflite may be for (`--target`): what each of them cannot read, and what its files are like."""
+
+from typing import Any
+
+from kerasbert import inputs
+from kerasbert.errors import InputError
+from kerasbert.mobile import mediapipe
+from kerasbert.mobile.subject import is_pair
+from kerasbert.tasks import predict
+from kerasbert.tasks.base import kind_of
+from kerasbert.tasks.exported import READERS
+
+OURS = "kerasbert"
+TARGETS = (OURS, *READERS)
+# BertQuestionAnswerer (bert_question_answerer.h of tflite-support 0.4.4) reads a row of so many tokens, so many of the question.
+ROW, QUESTION = 384, 64
+
+
+def check(model: Any, target: str) -> None:
+    """Refuse what no file for a phone reads yet, and what the reader would open and compute wrongly.
+
+    Raises:
+        InputError: another kind of answer, other inputs, labels that are no lines, or a tokenizer that the reader lacks.
+    """
+    for each in inputs.used(predict.declared(model), predict.settings_of(model)):
+        each.shape(1)
+    if target == OURS:
+        return
+    reader, others = READERS[target][0], "Compress without --target, for kerasbert.mobile.runtime"
+    kind_of(model).check_target(target)
+    spans = is_span(model)
+    if is_pair(model) and not spans:
+        raise InputError(f"the model is for pairs of texts, expected {READERS[target][1]}: {reader} has no other")
+    reads = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
+    if more := [name for name in reads if name not in mediapipe.INPUTS]:
+        raise InputError(
+            f"the model reads {', '.join(more)}, expected {', '.join(mediapipe.INPUTS)} alone: {reader} gives no other. {others}"
+        )
+    wrong = next(
+        (label for label in getattr(model, "labels", None) or () if not label or set("\n\r\0") & set(label)), None
+    )
+    if wrong is not None:
+        raise InputError(
+            f"label {wrong!r} is empty or holds a line break or a null character, expected a line of text: {reader} reads "
+            "labels from a file, one a line. Name the label otherwise"
+        )
+    own = model.tokenizer
+    if target == "mediapipe" and mediapipe.reads_words(own):
+        return
+    if getattr(own, "kind", "") != "wordpiece" or not own.lowercase:
+        regex = ", and no regex" if target == "mediapipe" else ""
+        raise InputError(
+            f"the model's tokenizer is not an uncased WordPiece, which comes nearest to what {reader} applies to every BERT"
+            f"{regex}: it would see other ids. {others}"
+        )
+    asked = kind_of(model).options["question"] if spans else QUESTION
+    if asked != QUESTION:
+        raise InputError(
+            f"the model reads {asked} tokens of a question, expected {QUESTION}: {reader} reads as many, whatever a model was "
+            f"trained with (finetune --set task.question={QUESTION}). {others}"
+        )
+
+
+def is_span(model: Any) -> bool:
+    """Whether the model answers with spans."""
+    return kind_of(model).name == "span"
+
+
+def length_of(model: Any, target: str, length: int | None) -> int | None:
+    """Tokens of the one row that a reader gives, where it does not leave them to the file.
+
+    Args:
+        length: int, what the caller asked for, or None.
+    Raises:
+        InputError: the reader or the model reads another number.
+    """
+    positions = predict.positions(model)
+    if target == "mediapipe" and mediapipe.reads_words(model.tokenizer):
+        return min(mediapipe.REGEX_LENGTH, positions or mediapipe.REGEX_LENGTH) if length is None else length
+    if target != "task_library" or not is_span(model):
+        return length
+    if length not in (None, ROW):
+        raise InputError(
+            f"length is {length}, expected {ROW}: the Task Library's BertQuestionAnswerer reads as many (leave --length out)"
+        )
+    if positions and positions < ROW:
+        raise InputError(
+            f"the model has {positions} positions, expected at least {ROW}: the Task Library's BertQuestionAnswerer gives as "
+            "many tokens. Compress without --target, for kerasbert.mobile.runtime"
+        )
+    return ROW
+
+
+def columns(target: str, model: Any) -> tuple[str, ...]:
+    """Names of further outputs that the reader looks for: the columns of the kind's own output, each [1, S]."""
+    return mediapipe.SPAN_OUTPUTS if target == "task_library" and is_span(model) else ()
