@@ -27,9 +27,6 @@ REGEX_PARSER_VERSION = "1.2.1"  # RegexTokenizerOptions
 REGEX_LENGTH = 256  # tokens of a text, where nothing is said: Model Maker's averaged vectors have as many
 DELIMITERS = r"[^\w\']+"  # what parts words, in RE2
 PROBABILITY = "probability"  # the name of a classifier's output: the Task Library's BertNLClassifier looks for it
-# The Task Library's BertQuestionAnswerer (bert_question_answerer.h, .cc) finds its outputs, the columns of a span's logits, by
-# these names.
-SPAN_OUTPUTS = ("start_logits", "end_logits")
 VOCABULARY_FILE, LABELS_FILE = "vocab.txt", "labels.txt"
 # MediaPipe finds the inputs by these metadata names, whatever the tensors are called.
 INPUTS = dict(zip(NAMES, ("ids", "mask", "segment_ids"), strict=True))

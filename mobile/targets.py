@@ -28,7 +28,7 @@ def check(model: Any, target: str) -> None:
         return
     reader, others = READERS[target][0], "Compress without --target, for kerasbert.mobile.runtime"
     kind_of(model).check_target(target)
-    spans = is_span(model)
+    spans = bool(kind_of(model).reader_outputs(target))
     if is_pair(model) and not spans:
         raise InputError(f"the model is for pairs of texts, expected {READERS[target][1]}: {reader} has no other")
     reads = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
@@ -61,11 +61,6 @@ def check(model: Any, target: str) -> None:
         )
 
 
-def is_span(model: Any) -> bool:
-    """Whether the model answers with spans."""
-    return kind_of(model).name == "span"
-
-
 def length_of(model: Any, target: str, length: int | None) -> int | None:
     """Tokens of the one row that a reader gives, where it does not leave them to the file.
 
@@ -77,7 +72,7 @@ def length_of(model: Any, target: str, length: int | None) -> int | None:
     positions = predict.positions(model)
     if target == "mediapipe" and mediapipe.reads_words(model.tokenizer):
         return min(mediapipe.REGEX_LENGTH, positions or mediapipe.REGEX_LENGTH) if length is None else length
-    if target != "task_library" or not is_span(model):
+    if not kind_of(model).reader_outputs(target):
         return length
     if length not in (None, ROW):
         raise InputError(
@@ -89,8 +84,3 @@ def length_of(model: Any, target: str, length: int | None) -> int | None:
             "many tokens. Compress without --target, for kerasbert.mobile.runtime"
         )
     return ROW
-
-
-def columns(target: str, model: Any) -> tuple[str, ...]:
-    """Names of further outputs that the reader looks for: the columns of the kind's own output, each [1, S]."""
-    return mediapipe.SPAN_OUTPUTS if target == "task_library" and is_span(model) else ()

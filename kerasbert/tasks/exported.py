@@ -181,3 +181,11 @@ class Exported:
         """
         reader, answers = READERS[target]
         raise InputError(f"the model answers with {self.name}, expected {answers}: {reader} has no other")
+
+    def reader_outputs(self, target: str) -> tuple[str, ...]:
+        """Names of the outputs that a reader looks for beside the kind's own, each a column of it, [1, S].
+
+        Args:
+            target: a name in READERS, or "kerasbert".
+        """
+        return ()

@@ -46,6 +46,10 @@ class Span(TaskKind):
         if target != "task_library":
             super().check_target(target)
 
+    def reader_outputs(self, target):
+        # BertQuestionAnswerer (bert_question_answerer.h, .cc) finds its outputs by these names
+        return ("start_logits", "end_logits") if target == "task_library" else ()
+
     # Rows of a file
 
     def targets(self, task, source, lines, values, texts):

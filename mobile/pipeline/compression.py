@@ -159,7 +159,7 @@ def compress(
         signatures,
         any_length,
         target,
-        targets.columns(target, model),
+        kind.reader_outputs(target),
         model=name,
         quantization=quantize,
         litert=scheme.runtimes.get(LITERT, ""),
@@ -263,7 +263,7 @@ def program(model: Any, bundle: Bundle) -> Callable[[dict], dict]:
     kind = kind_of(model)
     answering = model if getattr(model, "task", None) is not None else getattr(model, "encoder", model)
     names, output = {each.name: each.signature for each in bundle.inputs}, bundle.output(kind.answers.output)
-    columns = targets.columns(bundle.target, model)
+    columns = kind.reader_outputs(bundle.target)
     wanted = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
 
     def call(batch: dict) -> dict:
