@@ -374,7 +374,7 @@ class _Loop:
             total = [one + ops.cast(other, "float32") for one, other in zip(total, found[count:], strict=True)]
             return [of_x, of_product], [*of_before, *total]
 
-        zeros = [ops.zeros(each.shape, "float32") for each in weights]
+        zeros = [ops.zeros_like(each, dtype="float32") for each in weights]  # of a source the shape is not known
         (of_x, of_product), carried = scan(
             body,
             [x, product, of_y, *before, *self._masks()],

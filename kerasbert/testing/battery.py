@@ -203,7 +203,7 @@ def check_model(name: str, folder: Path, compiled: bool = True) -> None:
     if subject.family.one_stack:
         check_relations(subject, encoder)
     else:
-        layers = specs.maybe(subject.spec, "decoder.layers") or subject.spec.blocks.layers
+        layers = specs.maybe(subject.spec, "decoder.layers") or specs.maybe(subject.spec, "blocks.layers")
         check_two_stacks(encoder, subject.inputs(), layers, relative)
     if subject.family.kind != "encoder":
         check_steps(encoder, subject.inputs(), relative)
@@ -271,7 +271,7 @@ def check_relations(subject: Subject, encoder, positions: bool = True) -> None:
 def check_adapted(subject: Subject, encoder) -> None:
     """Every block hands what its sublayers give to `Block.adapted`, and goes on with what it gets back."""
     stacks = [encoder] if subject.family.has_blocks else []
-    if not subject.family.one_stack:
+    if not subject.family.one_stack and hasattr(encoder, "encoder_stack"):
         stacks = [encoder.encoder_stack, encoder.decoder_stack]
     if not stacks:
         return

@@ -65,17 +65,17 @@ def target(ids: np.ndarray, mask: np.ndarray) -> dict[str, np.ndarray]:
     return {"decoder_token_ids": ids[::-1, 2:].copy(), "decoder_padding_mask": mask[::-1, 2:].copy()}
 
 
-def check_two_stacks(model: Any, inputs: Mapping[str, np.ndarray], layers: int, relative: Any) -> None:
+def check_two_stacks(model: Any, inputs: Mapping[str, np.ndarray], layers: int | None, relative: Any) -> None:
     """Padding of neither side is seen, nor what a target's token comes before; single queries are as among all.
 
     Args:
         inputs: of three rows; the last target row has no padding.
-        layers: int, of the decoder.
+        layers: int, of the decoder; None where it has no blocks.
         relative: (one, other) -> largest difference as a share.
     """
     outputs = model(inputs)
     whole, length = np.asarray(outputs["sequence"]), inputs["decoder_token_ids"].shape[1]
-    assert len(outputs["hidden"]) == layers + 1
+    assert layers is None or len(outputs["hidden"]) == layers + 1
     for queries, picked in (("first", [[0]] * 3), (np.array([[2, 1], [0, 0], [1, 3]], "int32"), None)):
         single = np.asarray(model(inputs, queries=queries)["sequence"])
         assert relative(single, np.take_along_axis(whole, np.array(picked or queries)[..., None], axis=1)) < 1e-5

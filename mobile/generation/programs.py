@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert import registry
+from kerasbert.errors import InputError
 from kerasbert.export.bundle import LOGITS, ROLES, STEP, Signature
 from kerasbert.inputs import Input
 from kerasbert.layers.cache import FIXED
@@ -79,6 +81,12 @@ def programs(
     state = body.start(zeros, places[0] if source else lengths[-1])
     fixed = {name: (tuple(value.shape), "float32") for name, value in state.items() if name.startswith(FIXED)}
     moving = {name: tuple(value.shape) for name, value in state.items() if name not in fixed}
+    if any(len(shape) != 4 for shape in moving.values()):
+        name = registry.family_of(body).name
+        raise InputError(
+            f"{name} carries a recurrent state, with which no .tflite writes yet: export a SavedModel, which does, or compress "
+            "another task of its encoder"
+        )
 
     def read(length: int) -> Callable[[dict], dict]:
         def call(batch: dict) -> dict:

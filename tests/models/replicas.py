@@ -1,4 +1,4 @@
-"""Two updates of families' own objectives under one strategy: python -m tests.models.replicas STRATEGY FOLDER OUT.npz FAMILY ...
+"""Two updates of families' objectives under one strategy: python -m tests.models.replicas STRATEGY FOLDER OUT.npz FAMILY ...
 
 One process for all of them, another for another number of replicas: they do not mix in one. Plain gradient descent, which hides
 no difference and has a tenth of AdamW's tracing: tests/training/test_step.py asks the same of every optimizer.
@@ -29,8 +29,11 @@ def main(name: str, folder: Path, out: str, families: list[str]) -> None:
             program = subject.program(subject.encoder())
             optimizer = keras.optimizers.SGD(0.1)
         core = StepCore(program, optimizer, strategy)
-        data = iter(subject.records().dataset(BATCH, seed=0))
-        batches = [program.prepare(next(data)) for _ in range(2)]
+        if subject.family.objective:
+            data = iter(subject.records().dataset(BATCH, seed=0))
+            batches = [program.prepare(next(data)) for _ in range(2)]
+        else:  # the next token of random ones
+            batches = [subject.batch(program)] * 2
         for batch in batches:
             core.step(distribute({key: value.numpy() for key, value in batch.items()}, strategy))
         found |= {f"{family} {name}": value for name, value in values(program.model).items()}

@@ -20,11 +20,14 @@ def test_every_recipe_is_read(name, monkeypatch):
     monkeypatch.setenv("BUCKET", "gs://bucket")
     monkeypatch.setenv("TPU_NAME", "mine")
     found = kb.read_recipe(SCRIPTS / "recipes" / f"{name}.yaml")
-    inspect.signature(kb.pretrain).bind(**found.pretrain)
     if found.finetune:
         inspect.signature(kb.finetune).bind("run", **found.finetune)
     if found.export:
         inspect.signature(kb.export).bind("run", **found.export)
+    if not found.pretrain:  # CoVe begins with word vectors
+        assert name == "cove"
+        return
+    inspect.signature(kb.pretrain).bind(**found.pretrain)
     read = dict.fromkeys(
         phase["data"].replace("gs://bucket", found.prepare["out"]) for phase in found.pretrain["phases"]
     )
