@@ -1,4 +1,4 @@
-"""Python = SavedModel = phone, of every kind with every tokenizer, and of every family: random weights, long and odd texts."""
+"""Python = SavedModel = phone, of every kind with every tokenizer, of every family: random weights; long, odd and real texts."""
 
 import dataclasses
 
@@ -16,6 +16,8 @@ from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery
+from kerasbert.text import Tokenizer
+from tests.tasks import real_inputs
 
 TEXTS = ["the happy cat sees a dog", "", "Ünïcode Old River, 一二 !", "old stone " * 30, "x"]
 LONG = "the new house . " * 15 + "A very old dog runs , the cat sees it ."
@@ -35,9 +37,8 @@ KINDS = {
 TOKENIZERS = ("wordpiece", "bpe", "unigram")
 
 
-def made(family: str, kind: str, tokenizer: str, folder):
+def made(family: str, kind: str, pieces: Tokenizer, folder):
     """A tiny model with random weights, its head's too."""
-    pieces = battery.tokenizer(tokenizer)
     encoder = battery.Subject(family, folder, **{"embeddings.vocabulary": pieces.size}).encoder()
     encoder.tokenizer = pieces
     name, labels, _ = KINDS[kind]
@@ -54,8 +55,8 @@ def made(family: str, kind: str, tokenizer: str, folder):
     return model
 
 
-def agrees(family: str, kind: str, tokenizer: str, folder) -> None:
-    model, inputs = made(family, kind, tokenizer, folder), KINDS[kind][2]
+def agrees(family: str, kind: str, pieces: Tokenizer, folder, inputs: list) -> None:
+    model = made(family, kind, pieces, folder)
     if KINDS[kind][0] is None:
         wanted = [{"values": row.tolist()} for row in kb.encode(model, inputs)]
     else:
@@ -114,11 +115,23 @@ def _trimmed(answered: list, wanted: list) -> list:
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_with_every_tokenizer(kind, tokenizer, family, tmp_path):
-    agrees(family, kind, tokenizer, tmp_path)
+    agrees(family, kind, battery.tokenizer(tokenizer), tmp_path, KINDS[kind][2])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert"])
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_on_200_real_inputs(kind, tokenizer, family, tmp_path):
+    """By published tokenizers: offsets and texts exactly, numbers within 1e-4."""
+    pieces, inputs = real_inputs.tokenizer(tokenizer), real_inputs.inputs(kind)
+    assert len(inputs) == 200
+    assert len(pieces.encode(real_inputs.document())) >= 2000
+    agrees(family, kind, pieces, tmp_path, inputs)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["classification", "tags"])
 @pytest.mark.parametrize("family", sorted(name for name, family in registry.families().items() if family.one_stack))
 def test_every_family(family, kind, tmp_path):
-    agrees(family, kind, registry.family(family).tokenizer, tmp_path)
+    agrees(family, kind, battery.tokenizer(registry.family(family).tokenizer), tmp_path, KINDS[kind][2])
