@@ -137,6 +137,10 @@ def _write(model: Any, folder: Path, longest: int) -> None:
         def some(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             return answers(model, with_makers(reads, packed))
 
+        def one_or_more(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            one = tf.equal(tf.shape(packed["token_ids"])[0], 1)
+            return tf.cond(one, lambda: some(_of_one_row(packed)), lambda: some(packed))
+
         def run(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             owners = packed.pop("owners", None)
             for table in choices:
@@ -147,7 +151,7 @@ def _write(model: Any, folder: Path, longest: int) -> None:
             packed = _trimmed(packed)
             numbers = tf.range(tf.shape(packed["token_ids"])[0])
             packed |= {each.name: numbers for each in reads if each.axes == "B"}  # which text of the call it is
-            outputs = some(packed) if one_row else _in_chunks(some, packed)
+            outputs = one_or_more(packed) if one_row else _in_chunks(some, packed)
             return {name: value[:count] for name, value in outputs.items()}
 
         texts = {name: strings[name] for name in names}
@@ -172,6 +176,11 @@ def _trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         name: tf.pad(each, added + [[0, 0]] * (len(each.shape) - 2), constant_values=filling.get(name, 0))[:, :width]
         for name, each in packed.items()
     }
+
+
+def _of_one_row(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The same with shapes that say B = 1: with the length alone unknown, no operator computes the shapes of reshapes."""
+    return {name: tf.ensure_shape(each, (1, *each.shape[1:])) for name, each in packed.items()}
 
 
 def _in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -264,7 +273,8 @@ def _compare(model: Any, folder: Path, longest: int) -> None:
         encoded = predict.encoded_for(model, texts, longest)
         expected = predict.outputs_of(model, encoded, longest)
         expected = [kind.answers.probabilities(row) for row in expected]
-    received = served[name].numpy()
+    alone = serve(**{name: value[:1] for name, value in strings.items()})  # a graph of its own, see `_of_one_row`
+    received, expected = [*served[name].numpy(), *alone[name].numpy()], [*expected, expected[0]]
     if kind.per_token:
         received = [row[: len(wanted)] for row, wanted in zip(received, expected)]
     difference = max(float(np.abs(row - wanted).max(initial=0.0)) for row, wanted in zip(received, expected))

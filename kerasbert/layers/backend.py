@@ -185,13 +185,13 @@ def affine(x: Any, kernel: Any, bias: Any, activation: Callable[[Any], Any] | No
     """
     if not _serving:
         return None
-    shape, half = tf.shape(x), tf.cast(0.5, x.dtype)
+    half = tf.cast(0.5, x.dtype)
     y = tf.nn.bias_add(tf.matmul(tf.reshape(x, (-1, x.shape[-1])), tf.convert_to_tensor(kernel)), bias)
     if gelu:
         y = (tf.math.erf(y * tf.cast(0.5**0.5, x.dtype)) + tf.cast(1.0, x.dtype)) * half * y
     elif activation is not None:
         y = activation(y)
-    return tf.reshape(y, tf.concat([shape[:-1], [kernel.shape[-1]]], axis=0))
+    return reshape(y, (*ops.shape(x)[:-1], kernel.shape[-1]))
 
 
 def softmax(scores: Any, dtype: str) -> Any:

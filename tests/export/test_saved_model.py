@@ -55,6 +55,27 @@ def test_an_empty_batch_gives_empty_answers(served, pretrained, tmp_path):
         assert {name: found[name].shape for name in shapes} == shapes
 
 
+def test_one_text_has_a_graph_of_its_own_with_the_same_answers(served):
+    import tensorflow as tf
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    model = tf.saved_model.load(str(served)).signatures["serving_default"]
+    together = model(text=tf.constant(TEXTS))["probabilities"].numpy()
+    for text, expected in zip(TEXTS, together):
+        alone = model(text=tf.constant([text]))["probabilities"].numpy()
+        np.testing.assert_allclose(alone, [expected], atol=1e-6)
+    assert np.abs(together - together[0]).max() > 1e-3
+    file = saved_model_pb2.SavedModel.FromString((served / "saved_model.pb").read_bytes())
+    sizes = {  # of shapes that are worked out while it runs
+        kind: sum(node.op in ("Pack", "ConcatV2") for node in function.node_def)
+        for function in file.meta_graphs[0].graph_def.library.function
+        for kind in ("true", "false")
+        if f"cond_{kind}" in function.signature.name or f"_{kind}_" in function.signature.name
+        if any(node.op == "MatMul" for node in function.node_def)
+    }
+    assert sizes["true"] <= 4 < sizes["false"]
+
+
 def test_a_card_lies_beside_it_that_names_the_import(classifier, served):
     """Without tensorflow_text the loader's traceback has 45 lines."""
     text = (served / "README.md").read_text()
