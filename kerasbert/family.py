@@ -55,11 +55,12 @@ class Family:
         for_kind: (settings, `answers.Kind`) -> what of them a task of that kind changes, at dotted paths; no weight may
             change its shape by it.
         made_of: name of another family -> what makes a model of this one of its models (with `named` settings, those of
-            the size that was asked for, or None). `import_checkpoint` does so where a size of this family is asked for.
+            the size that was asked for, or None). `import_checkpoint` does so where a size of this family is asked for, of
+            others' checkpoints and of model directories.
         memory: (settings, rows, length, predictions per token) -> numbers that the backward pass keeps, as
             `training.preflight.kept_numbers`, which counts those of blocks. None elsewhere: not known.
         of_vectors: (word vectors, what they were learned with) -> (settings, weights by name, tokenizer) of a model that
-            begins with them; None: it does not.
+            begins with them, weights that are not among them begin as new; None: it does not.
     """
 
     name: str

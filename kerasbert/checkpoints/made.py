@@ -21,7 +21,7 @@ def is_ours(path: str | os.PathLike, model: str) -> bool:
 
 
 def of_ours(path: str | os.PathLike, model: str, out: str | os.PathLike | None, overwrite: bool = False) -> Any:
-    """A model made of a directory of ours (`Family.made_of`, `Family.of_vectors`), written where `out` is given.
+    """A model made of a directory of ours (`Family.made_of`, `Family.of_vectors`), written where `out` is given; without a head.
 
     Args:
         path: a model directory, word vectors.

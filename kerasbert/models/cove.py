@@ -157,7 +157,9 @@ class CoVe(SpecModel):
         _, states, ends = self.encode(inputs)
         state = self.decoder.start(states, inputs.get("padding_mask"), ends, places)
         ids = inputs.get("decoder_token_ids")
-        for place in range(0 if ids is None else ids.shape[1] - 1):
+        if ids is None:
+            return state
+        for place in range(ids.shape[1] - 1):
             _, state = self._advanced(ids[:, place], place, state)
         return state
 
