@@ -1,6 +1,7 @@
 """Axial positions: vectors of a * b positions from a + b (Kitaev et al., 2020, section 5, and the released code)."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import keras
@@ -43,9 +44,10 @@ class AxialPositions(keras.layers.Layer):
 
     def build(self, shape=None):
         (a, b), widths = self.spec.axial.shape, self.spec.axial_widths
-        normal = keras.initializers.RandomNormal(stddev=self.spec.axial.initializer)
-        self.row_table = self.add_weight(shape=(a, 1, widths[0]), initializer=normal, name="row_table")
-        self.column_table = self.add_weight(shape=(1, b, widths[1]), initializer=normal, name="column_table")
+        # one for each: an initializer gives the same numbers again
+        normal = functools.partial(keras.initializers.RandomNormal, stddev=self.spec.axial.initializer)
+        self.row_table = self.add_weight(shape=(a, 1, widths[0]), initializer=normal(), name="row_table")
+        self.column_table = self.add_weight(shape=(1, b, widths[1]), initializer=normal(), name="column_table")
         self.dropout = Dropout(self.spec.dropout, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
 

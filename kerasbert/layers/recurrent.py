@@ -9,6 +9,7 @@
 Not keras.layers.LSTM: its dropout is Keras' (the same mask on every replica), and its `use_cudnn` and `unroll` are two graphs.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,12 +50,12 @@ class Recurrent(keras.layers.Layer):
         raise NotImplementedError
 
     def build(self, shape):
-        limit = self.widths[0] ** -0.5
-        uniform = keras.initializers.RandomUniform(-limit, limit)
-        size = self.gates * self.units
-        self.kernel = self.add_weight(shape=(shape[-1], size), initializer=uniform, name="kernel")
+        limit, size = self.widths[0] ** -0.5, self.gates * self.units
+        # one for each: an initializer gives the same numbers again
+        uniform = functools.partial(keras.initializers.RandomUniform, -limit, limit)
+        self.kernel = self.add_weight(shape=(shape[-1], size), initializer=uniform(), name="kernel")
         self.recurrent_kernel = self.add_weight(
-            shape=(self.widths[0], size), initializer=uniform, name="recurrent_kernel"
+            shape=(self.widths[0], size), initializer=uniform(), name="recurrent_kernel"
         )
         self.bias = self.add_weight(shape=(size,), initializer="zeros", name="bias", autocast=False)
         self.dropout.build()

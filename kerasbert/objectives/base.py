@@ -186,6 +186,11 @@ class Objective:
         return 1
 
     @classmethod
+    def tokens_read(cls, settings: Any, length: int, tokens: float) -> float:
+        """Useful tokens that the network reads of a row of records of that length which holds `tokens`, on average."""
+        return cls.sequences(settings) * tokens * cls.lengths(settings, length)[0] / length
+
+    @classmethod
     def record_length(cls, settings: Any, length: int) -> int:
         """The length of the longest records of which each stack reads at most so many tokens: for `kerasbert data --length`."""
         records = length

@@ -74,6 +74,10 @@ class Sentences(Objective):
     def sequences(cls, settings):
         return settings.sentences
 
+    @classmethod
+    def tokens_read(cls, settings, length, tokens):
+        return tokens  # places are twice as long as what stands in them
+
     def heads(self, encoder):
         if not hasattr(encoder, "sentences"):
             raise InputError(

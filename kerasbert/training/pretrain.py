@@ -112,9 +112,10 @@ class Pretraining(Job):
         self.program = program = self.source.program(self.first, self.tokenizer, self.settings, config)
         for phase, held in zip(self.phases, self.records):
             rows = phase.batch // (self.devices.num_replicas_in_sync * phase.accumulate)
-            sequences = program.sequences(phase.settings(self.settings))
-            size = program.model.count_params(), rows * sequences, held.length // sequences
-            predicted = program.predictions(phase.settings(self.settings), held.length) / held.length
+            settings = phase.settings(self.settings)
+            read = program.lengths(settings, held.length)[0]
+            size = program.model.count_params(), rows * program.sequences(settings), read
+            predicted = program.predictions(settings, held.length) / held.length
             half, kept = config.precision != "float32", kept_by(self.source.family)
             warn_of_memory(self.place, spec, *size, half, predicted, kept)
         return program
@@ -231,8 +232,7 @@ def _flops(source: "_Source", phase: Phase, records: Records, settings: Any) -> 
     predicted = phase.batch * source.objective.predictions(settings, records.length, mean)
     networks = source.objective.networks(source.spec, predicted)
     rows = phase.batch * source.objective.sequences(settings)
-    read = source.objective.lengths(settings, records.length)[0] / records.length
-    size = rows * mean * read, rows
+    size = phase.batch * source.objective.tokens_read(settings, records.length, mean), rows
     return sum(flops.family_flops(source.family, spec, *size, count) for spec, count in networks)
 
 

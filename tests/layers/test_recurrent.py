@@ -186,6 +186,15 @@ def test_the_graph_has_no_length():
     np.testing.assert_allclose(unknown(text()), layer(text())[0], atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [LSTM, GRU, ResetBeforeGRU])
+def test_matrices_begin_with_numbers_of_their_own(kind):
+    """One initializer for two weights would give both the same."""
+    layer = kind(6)
+    layer.build((None, None, 6))
+    kernel, matrix = layer.kernel.numpy(), layer.recurrent_kernel.numpy()
+    assert len(np.unique(np.concatenate([kernel, matrix]))) == kernel.size + matrix.size
+
+
 def test_a_gru_that_resets_before_its_product_begins_as_its_paper_says():
     layer = ResetBeforeGRU(6)
     layer.build((None, None, 200))

@@ -59,6 +59,13 @@ def test_a_position_is_its_row_and_its_column():
     np.testing.assert_array_equal(found, expected)
 
 
+def test_tables_of_rows_and_columns_begin_with_numbers_of_their_own():
+    encoder = FAMILY.encoder(FAMILY.spec.derive(TINY))
+    encoder.build()
+    tables = [getattr(encoder.embeddings.positions, f"{axis}_table").numpy() for axis in ("row", "column")]
+    assert not np.intersect1d(*tables).size
+
+
 def gradients(encoder, keeps, ids=IDS, rows=range(3)):
     encoder.keeps_hidden = keeps
     with random.scope(tf.constant([3, 4], tf.uint32), tf.constant(list(rows))), tf.GradientTape() as tape:

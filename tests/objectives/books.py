@@ -48,5 +48,6 @@ def records(
     for author in AUTHORS:
         files.append(folder / f"{author}.txt")
         files[-1].write_text("\n\n".join("\n".join(chapter) for chapter in books.chapters(author)[:chapters]) + "\n")
-    out = folder / "-".join(["records", packing, *kind, *[str(sentinels)] * bool(sentinels), *settings])
+    sizes = [str(length)] * (length != 64) + [str(sentinels)] * bool(sentinels)
+    out = folder / "-".join(["records", packing, *kind, *sizes, *settings])
     return write_records(files, known, out, length=length, packing=packing, **settings)

@@ -8,6 +8,7 @@ OBJECTIVE may be a family's name, which is trained with its own objective.
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,9 @@ import kerasbert as kb
 from kerasbert import registry, text
 from kerasbert import spec as specs
 from kerasbert.data import Records
+from kerasbert.models.quick_thoughts import Neighbours
 from kerasbert.objectives.base import Objective
+from kerasbert.objectives.sentences import Sentences
 from kerasbert.training.strategy import strategy as make_strategy
 from tests.objectives import books
 
@@ -50,7 +53,10 @@ OWN = {
         "reversible.chunk": 16,
     }
 }
-TOKENS = ("mlm", "sbo", "wso", "lm", "forward", "backward")  # losses whose targets are tokens of the text
+# a choice among a row's sentences wants more of them than 64 tokens hold
+LENGTHS, SETTINGS = {"quick_thoughts": 256}, {"quick_thoughts": {"sentences": 16}}
+# losses whose targets are tokens of the text, or sentences of a row
+TOKENS = ("mlm", "sbo", "wso", "lm", "forward", "backward", "next", "previous", "context")
 
 
 def family_of(objective: str) -> registry.Family | None:
@@ -66,7 +72,7 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
     sentinels = 0 if family.one_stack else 8
     known = books.words() if family.tokenizer == "word_characters" else None
     about = {"chapters": CHAPTERS, "sentinels": sentinels, "known": known}
-    records = books.records(folder, kind.packing, **about, **kind.records)
+    records = books.records(folder, kind.packing, LENGTHS.get(objective, 64), **about, **kind.records)
     changes = SIZE | {"embeddings.positions": records.length + specs.maybe(family.spec, "embeddings.offset", 0)}
     if specs.maybe(family.spec, "embeddings.width"):
         changes["embeddings.width"] = 32
@@ -80,7 +86,7 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
         records.directory,
         out=folder / name,
         changes=changes,
-        objective=objective,
+        objective={"name": objective, **SETTINGS.get(objective, {})},
         strategy=strategy,
         save_every=steps,
         quiet=True,
@@ -89,8 +95,29 @@ def run(objective: str, strategy: str, folder: Path) -> dict:
     logs = [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]
     logs = [log for log in logs if log["step"] > steps - last]
     losses = {name: float(np.mean([log[name] for log in logs])) for name in TOKENS if name in logs[0]}
-    entropy = Objective.baseline(records)["entropy"] if family.kind == "encoder" else of_written(kind, family, records)
+    if issubclass(kind, Sentences):
+        entropy = of_sentences(kind, kind.settings_for(family.spec, SETTINGS.get(objective, {})), records)
+    else:
+        entropy = (
+            Objective.baseline(records)["entropy"] if family.kind == "encoder" else of_written(kind, family, records)
+        )
     return {"entropy": entropy, "losses": losses}
+
+
+def of_sentences(kind: type[Sentences], settings: Any, records: Records) -> float:
+    """Entropy of the tokens of sentences, or of an even choice among a row's other sentences."""
+    tokenizer = text.load_tokenizer(Path(records.directory) / "tokenizer")
+    made = kind.without_model(tokenizer, settings)
+    counts, nats = np.zeros(tokenizer.size), []
+    for batch in records.dataset(32, seed=0, prepare=made.prepare).take(50):
+        ids, mask = batch["token_ids"].numpy(), batch["padding_mask"].numpy()
+        np.add.at(counts, ids[:, :, 1:], mask[:, :, 1:])
+        found = mask[:, :, 0].sum(1)
+        nats += [np.log(n - 1) for n in found if n > 1 for _ in range(2 * (n - 1))]  # of each pair of neighbours
+    if kind is Neighbours:
+        return float(np.mean(nats))
+    share = counts[counts > 0] / counts.sum()
+    return float(-(share * np.log(share)).sum())
 
 
 def of_written(kind: type[Objective], family: registry.Family, records: Records) -> float:

@@ -196,6 +196,7 @@ def test_rows_are_as_long_as_their_sentences_need():
     assert SkipThoughts.lengths(Settings(16), 256) == (32,)
     assert SkipThoughts.record_length(Settings(16), 32) == 256
     assert Neighbours.lengths(Choice(400), 6400) == (32,)
+    assert SkipThoughts.tokens_read(Settings(16), 256, 200.0) == 200
 
 
 @pytest.mark.slow
