@@ -24,6 +24,7 @@ KB_API void kb_tokens_free(kb_tokens *tokens) {
   free(w->parts.data);
   free(w->inner.data);
   free(w->slots);
+  free(w->memos);
   free(w->heap);
   free(w->lattice);
   free(w);

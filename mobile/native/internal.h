@@ -234,7 +234,8 @@ typedef struct kb_work {
   kb_ints sources;
   kb_parts parts, inner;
   struct kb_slot *slots; /* of BPE's word cache */
-  uint64_t stamp; /* of the tokenizer that filled the cache */
+  struct kb_memo *memos; /* of unigram's */
+  uint64_t stamp, memo_stamp; /* of the tokenizer that filled the cache */
   void *heap; size_t heap_room;
   void *lattice; size_t lattice_room;
 } kb_work;

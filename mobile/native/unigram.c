@@ -1,8 +1,17 @@
 /* SentencePiece's unigram model: its normalisation and the best path. The rules are text/unigram.py's, which are
    sentencepiece's: scores are summed up in float32, candidates are compared before they are rounded. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "unigram.h"
+
+/* The bytes up to the next U+2581 behind the first character. */
+static size_t word_length(const uint8_t *s, size_t size) {
+  size_t i;
+  for (i = 1; i < size; i++)
+    if (s[i] == 0xE2 && size - i >= 3 && s[i + 1] == 0x96 && s[i + 2] == 0x81) return i;
+  return size;
+}
 
 /* Scores of what a path may take: normal and user-defined pieces, in a trie. */
 static kb_status prepare(kb_tokenizer *t, kb_message *message) {
@@ -19,7 +28,7 @@ static kb_status prepare(kb_tokenizer *t, kb_message *message) {
     if (!any || u->scores[i] > highest) highest = u->scores[i];
     any = 1;
   }
-  u->unknown = (double)(float)(lowest - 10.0);
+  u->unknown = (double)(float)(lowest - 10.0), u->separable = 1;
   for (i = 0; i < t->size && status == KB_OK; i++) {
     kb_word word;
     word.text = t->pieces[i], word.value = (int32_t)i;
@@ -28,13 +37,16 @@ static kb_status prepare(kb_tokenizer *t, kb_message *message) {
       user[user_count++] = word;
     }
     if (u->types[i] == BYTE) t->bytes[kb_piece_byte(t->pieces[i])] = (int32_t)i;
-    if (u->types[i] == NORMAL || u->types[i] == USER_DEFINED) words[count++] = word;
+    if (u->types[i] != NORMAL && u->types[i] != USER_DEFINED) continue;
+    words[count++] = word;
+    if (word_length((const uint8_t *)word.text.data, word.text.size) < word.text.size) u->separable = 0;
   }
   for (i = 0; i < 256; i++) bytes += t->bytes[i] >= 0;
   if (status == KB_OK && u->byte_fallback && bytes < 256)
     status = kb_fail(message, KB_DAMAGED, "a model with byte fallback has %lu of the 256 byte pieces", (unsigned long)bytes);
   if (status == KB_OK) status = kb_trie_open(&t->trie, words, count, message);
   u->has_user = user_count > 0;
+  if (u->has_user || highest > 0) u->separable = 0;
   if (status == KB_OK && u->has_user) status = kb_trie_open(&u->user, user, user_count, message);
   for (i = 0; i < user_count && status == KB_OK; i++) /* a user's piece is no character of its own */
     if ((uint8_t)user[i].text.data[0] < 128) u->plain[(uint8_t)user[i].text.data[0]] = 0;
@@ -248,19 +260,106 @@ static kb_status segment(const kb_tokenizer *t, kb_work *w, int offsets, kb_mess
   return KB_OK;
 }
 
+/* ---- words of which the path is known ---- */
+
+enum { LONGEST = 30, MOST_IDS = 8, MEMOS = 4096 };
+
+/* A word, its pieces and where they end, its score, and how low the text's score may be for them to hold. */
+struct kb_memo { double score, limit; int32_t ids[MOST_IDS]; uint8_t size, count, ends[MOST_IDS], word[LONGEST]; };
+
+/* A place in a word: the best way to it, and by how much it beat another. */
+typedef struct place { double best, gap; size_t begin; int32_t id; } place;
+
+static void reach(place *to, double score, size_t begin, int32_t id) {
+  if (score > to->best) to->gap = score - to->best, to->best = score, to->begin = begin, to->id = id;
+  else if (to->best - score < to->gap) to->gap = to->best - score;
+}
+
+/* text/viterbi.py's `best` of a word, in double precision. 0: too many pieces, or unknown ones that may go on outside of it. */
+static int remember(const kb_tokenizer *t, const uint8_t *s, size_t n, struct kb_memo *memo) {
+  place at[LONGEST + 1];
+  const kb_node *nodes = t->trie.nodes;
+  int32_t unknown = t->parts[KB_UNK];
+  double gap = HUGE_VAL;
+  size_t begin, i, end;
+  for (i = 0; i <= n; i++) at[i].best = -HUGE_VAL, at[i].gap = HUGE_VAL, at[i].begin = 0, at[i].id = -1;
+  at[0].best = 0;
+  for (begin = 0; begin < n; begin += width(s[begin])) {
+    size_t one = begin + width(s[begin]);
+    uint32_t node = KB_ROOT;
+    int single = 0;
+    for (i = begin; i < n; i++) {
+      node = kb_step(&t->trie, node, s[i]);
+      if (node == KB_NOWHERE) break;
+      if (nodes[node].value < 0) continue;
+      single |= i + 1 == one;
+      reach(at + i + 1, t->unigram->scores[nodes[node].value] + at[begin].best, begin, nodes[node].value);
+    }
+    if (single) continue;
+    if (begin == 0 || one > n || t->unigram->byte_fallback) return 0;
+    reach(at + one, t->unigram->unknown + at[begin].best, begin, unknown);
+  }
+  memo->count = 0;
+  for (end = n; end > 0; end = at[end].begin) { /* from the last piece on */
+    if (at[end].id < 0 || memo->count == MOST_IDS) return 0;
+    if (at[end].gap < gap) gap = at[end].gap;
+    if (at[end].id == unknown && memo->count > 0 && memo->ids[memo->count - 1] == unknown) continue; /* a run is one */
+    memo->ids[memo->count] = at[end].id, memo->ends[memo->count++] = (uint8_t)end;
+  }
+  /* each of at most n + 1 additions on both paths is off by at most 2^-24 of the sum; four times as much to be safe */
+  memo->score = at[n].best, memo->limit = -gap * 2097152.0 / (double)(n + 1), memo->size = (uint8_t)n;
+  memcpy(memo->word, s, n);
+  return 1;
+}
+
+/* The pieces of w->word, word by word. 0: only the whole text tells them, and nothing was pushed. */
+static int by_words(const kb_tokenizer *t, kb_work *w, int offsets) {
+  size_t ids = w->ids.count, places = w->starts.count, at = 0, n, i;
+  double total = 0;
+  if (!t->unigram->separable) return 0;
+  if (w->memos == NULL) w->memos = calloc(MEMOS, sizeof *w->memos), w->memo_stamp = t->stamp;
+  if (w->memos == NULL) return 0;
+  if (w->memo_stamp != t->stamp) memset(w->memos, 0, MEMOS * sizeof *w->memos), w->memo_stamp = t->stamp;
+  for (; at < w->word.count; at += n) {
+    const uint8_t *s = w->word.data + at;
+    uint64_t key = 0xcbf29ce484222325u;
+    struct kb_memo *memo;
+    n = word_length(s, w->word.count - at < LONGEST + 3 ? w->word.count - at : LONGEST + 3);
+    if (n > LONGEST) break;
+    for (i = 0; i < n; i++) key = (key ^ s[i]) * 0x100000001b3u;
+    memo = w->memos + ((size_t)(key ^ key >> 32) & (MEMOS - 1));
+    if ((memo->size != n || memcmp(memo->word, s, n) != 0) && !remember(t, s, n, memo)) {
+      memo->size = 0;
+      break;
+    }
+    total += memo->score;
+    if (total < memo->limit) break;
+    for (i = memo->count; i-- > 0;) {
+      kb_push_int(&w->ids, memo->ids[i]);
+      if (!offsets) continue;
+      kb_push_int(&w->starts, w->sources.data[at + (i + 1 < memo->count ? memo->ends[i + 1] : 0)]);
+      kb_push_int(&w->ends, w->sources.data[at + memo->ends[i]]);
+    }
+  }
+  if (at >= w->word.count) return 1;
+  w->ids.count = ids;
+  w->starts.count = w->ends.count = places;
+  return 0;
+}
+
 /* kb_plain of a text, and of one by the character map. */
 kb_status kb_unigram_text(const kb_tokenizer *t, kb_work *w, const uint32_t *codes, size_t count, int first, int offsets,
                           kb_message *message) {
   kb_status status = normalize(t, w, codes, count, 1, offsets, message);
   (void)first;
-  return status == KB_OK ? segment(t, w, offsets, message) : status;
+  return status == KB_OK && !by_words(t, w, offsets) ? segment(t, w, offsets, message) : status;
 }
 
 kb_status kb_unigram_formed(const kb_tokenizer *t, kb_work *w, const uint32_t *codes, size_t count, int first, int offsets,
                             kb_message *message) {
   kb_status status = normalize(t, w, codes, count, 0, offsets, message);
   (void)first;
-  return status == KB_OK ? segment(t, w, offsets, message) : status;
+  return status == KB_OK && !by_words(t, w, offsets) ? segment(t, w, offsets, message) : status;
 }
 
 /* The text by the character map -> work->form. */

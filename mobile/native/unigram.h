@@ -16,6 +16,7 @@ struct kb_unigram {
   size_t values_size;
   uint32_t root;
   uint8_t dummy_prefix, remove_extra, escape, byte_fallback, has_user;
+  uint8_t separable; /* no piece holds U+2581 but as its first character, so that every word's path is its own */
   uint8_t plain[128]; /* a character that stays as it is where ASCII or nothing follows */
   kb_trie user; /* user-defined pieces */
 };

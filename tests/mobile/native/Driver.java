@@ -88,7 +88,13 @@ final class Driver {
                 String units = new String(characters);
                 return json(tokenizer.tokenize(units), tokenizer.encode(units));
             case "pack":
-                int[][] packed = tokenizer.pack(text(words[2]), words.length > 3 ? text(words[3]) : null, Integer.parseInt(words[1]));
+                byte[] first = bytes(words[2]);
+                byte[] second = words.length > 3 ? bytes(words[3]) : null;
+                int length = Integer.parseInt(words[1]);
+                int[][] packed =
+                        valid(first) && (second == null || valid(second))
+                                ? tokenizer.pack(text(words[2]), second == null ? null : text(words[3]), length)
+                                : tokenizer.pack(first, second, length); // Java's decoder has rules of its own for what is invalid
                 return "[" + Arrays.toString(packed[0]) + "," + Arrays.toString(packed[1]) + "," + (packed[2][0] != 0) + "]";
             case "model":
                 if (rows != null) rows.close();

@@ -202,3 +202,17 @@ def test_every_c_file_is_in_the_package():
     assert "kerasbert.mobile.native = *.c, *.h" in listed
     assert {path.suffix for path in Path(build.FOLDER).iterdir() if path.is_file()} <= {".c", ".h", ".py", ".md", ".so"}
     assert small_unigram().kind == "unigram"
+
+
+def test_words_that_unigram_remembers():
+    """Long texts, whose sum of scores leaves near ties to float32; unknown characters at each end of a word; long words."""
+    for make in (small_unigram, lambda: small_unigram(True)):
+        tokenizer = make()
+        for words in ("the unaffable embeddings", "☃a a☃ ☃☃ a☃☃b ☃", "ab" * 12 + " " + "ab" * 15 + " " + "é" * 16):
+            assert differences(tokenizer, [words, f"{words} " * 3, f" {words} " * 800, words.replace(" ", "  ")]) == []
+    one, two = small_unigram(), small_unigram(True)
+    first, second = NativeTokenizer(files(one)), NativeTokenizer(files(two))
+    second._tokens, second._view = first._tokens, first._view
+    for text in ("The Unaffable", "The embeddings", "The Unaffable"):
+        assert first.encode(text) == one.encode(text)
+        assert second.encode(text) == two.encode(text)

@@ -58,7 +58,12 @@ public final class Tokenizer implements AutoCloseable {
      * @param length the most tokens; 0 for any
      */
     public int[][] pack(String first, String second, int length) {
-        return call(Core.PACK, Core.bytes(first), second == null ? null : Core.bytes(second), length);
+        return pack(Core.bytes(first), second == null ? null : Core.bytes(second), length);
+    }
+
+    /** The same of UTF-8; what is invalid counts as U+FFFD. */
+    public int[][] pack(byte[] first, byte[] second, int length) {
+        return call(Core.PACK, first, second, length);
     }
 
     private synchronized int[][] call(int call, byte[] first, byte[] second, int length) {
