@@ -1,6 +1,7 @@
 """What is installed is what is in the tree, and every way to install or run it finds kerasbert.mobile."""
 
 import configparser
+import json
 import os
 import shutil
 import subprocess
@@ -191,3 +192,36 @@ def test_the_readme_in_a_fresh_environment(version, source, copy, built, tmp_pat
 def test_this_python_is_supported():
     """The range that setup.cfg names."""
     assert (3, 11) <= sys.version_info < (3, 14)
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory) -> tuple[Path, Path]:
+    """An int8 .tflite and what it tests itself by."""
+    from kerasbert.mobile import compress
+    from tests.mobile.conftest import make_run
+
+    folder = tmp_path_factory.mktemp("classifier")
+    paths = folder / "x.tflite", folder / "x.golden"
+    compress(make_run(folder / "run"), out=paths[0], golden=paths[1], lengths=[8, 24], min_agreement=0.9)
+    return paths
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_the_device_extra_installs_alone_and_answers(version, built, classifier, tmp_path):
+    """`kerasbert[device]` on a device: no TensorFlow, the same answers; `verify` ends with status 0."""
+    from kerasbert.mobile.runtime import load
+
+    call(interpreter(version), "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    python = tmp_path / "venv" / "bin" / "python"
+    call(python, "-m", "pip", "install", "-q", f"{built[1]}[device]", cwd=tmp_path)
+    installed = call(python, "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).lower()
+    assert "ai-edge-litert" in installed or "ai_edge_litert" in installed
+    assert not {"tensorflow", "keras", "torch"} & {line.partition("==")[0] for line in installed.splitlines()}
+    command = python.with_name("kerasbert-mobile")
+    texts = ("a good film", "very bad")
+    told = call(command, "run", classifier[0], *texts, "--json", "--no-cache", cwd=tmp_path).splitlines()
+    assert [json.loads(line)["label"] for line in told] == [a.label for a in load(classifier[0], cache=False)(texts)]
+    assert "the same ids, outputs and answers" in call(command, "verify", *classifier, "--no-cache", cwd=tmp_path)
+    timed = call(command, "benchmark", classifier[0], "--rounds", "1", "--no-cache", "--json", cwd=tmp_path)
+    assert json.loads(timed)["p50_ms"] > 0
