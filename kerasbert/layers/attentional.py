@@ -39,11 +39,12 @@ class AttentionalDecoder(keras.layers.Layer):
 
     def build(self, shape):
         """Args: shape: (E, C)."""
-        units = self.units
-        uniform = keras.initializers.RandomUniform(-(units**-0.5), units**-0.5)
+        units, limit = self.units, self.units**-0.5
 
         def add(name, *sizes):
-            return self.add_weight(shape=sizes, initializer=uniform if len(sizes) > 1 else "zeros", name=name)
+            # one for each: an initializer gives the same numbers again
+            begin = keras.initializers.RandomUniform(-limit, limit) if len(sizes) > 1 else "zeros"
+            return self.add_weight(shape=sizes, initializer=begin, name=name)
 
         self.kernel = add("kernel", shape[0], 4 * units)
         self.feed_kernel = add("feed_kernel", units, 4 * units)

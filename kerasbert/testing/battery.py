@@ -29,6 +29,7 @@ from kerasbert.layers.backend import fusion
 from kerasbert.layers.naming import names
 from kerasbert.testing import world
 from kerasbert.testing.generating import NextToken, RowLabel, check_steps, check_two_stacks, target
+from kerasbert.testing.weights import check_names, check_start
 from kerasbert.text.base import SENTINEL
 from kerasbert.text.tree import with_knowledge
 
@@ -199,7 +200,8 @@ def check_model(name: str, folder: Path, compiled: bool = True) -> None:
     encoder = subject.encoder()
     program = subject.program(encoder)
     check_spec(subject)
-    check_names(subject, program)
+    check_names(program)
+    check_start(subject.family.encoder(subject.spec), program)
     if subject.family.one_stack:
         check_relations(subject, encoder)
     else:
@@ -224,14 +226,6 @@ def check_spec(subject: Subject) -> None:
     assert models.parameters(subject.family.encoder, subject.spec) == sum(
         int(np.prod(weight.shape)) for weight in subject.encoder().weights
     )
-
-
-def check_names(subject: Subject, program) -> None:
-    """Every weight has one name and is there once, the heads' too."""
-    for model in (program.model.encoder, program.model):
-        found = names(model)
-        assert len(found) == len(model.weights) == len({id(weight) for weight in model.weights})
-        assert {id(weight) for weight in found.values()} == {id(weight) for weight in model.weights}
 
 
 def relative(one, other) -> float:

@@ -12,6 +12,7 @@ from kerasbert.layers.naming import names
 from kerasbert.models.transformer_xl import Recurrence, flops, kept
 from kerasbert.testing import battery
 from kerasbert.testing.generating import check_steps
+from kerasbert.testing.weights import check_names
 from tests.models.test_generating import of_attention, tiny
 
 WORDS = 267735
@@ -184,7 +185,7 @@ def test_clusters_are_trained_saved_and_computed_in_half_precision(tmp_path):
     program = subject.program(encoder)
     batch = subject.batch(program)
     battery.check_spec(subject)
-    battery.check_names(subject, program)
+    check_names(program)
     battery.check_bfloat16(subject, encoder, program, batch, compiled=False)
     battery.check_gradients(subject, program, batch, compiled=False)  # compiled: tests/objectives/test_segments.py
     battery.check_saved(subject, encoder, program)
