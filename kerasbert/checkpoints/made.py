@@ -9,7 +9,6 @@ from kerasbert.checkpoints.directory import built, load_encoder, read_model_json
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.vectors import ABOUT, read_vectors
 from kerasbert.errors import InputError
-from kerasbert.layers.naming import names
 
 MODEL = "model.json"  # of a model directory
 
@@ -48,6 +47,8 @@ def of_ours(path: str | os.PathLike, model: str, out: str | os.PathLike | None, 
 
 def _of_vectors(path: Path, family: registry.Family, name: str) -> Any:
     """A model that begins with word vectors; what is none of theirs begins as new."""
+    from kerasbert.layers.naming import names  # imports Keras; mistakes are told before that
+
     assert family.of_vectors is not None  # `is_ours` has asked
     about = read_json(path / ABOUT).get("settings") if (path / ABOUT).is_file() else None
     spec, arrays, tokenizer = family.of_vectors(read_vectors(path), about if isinstance(about, dict) else {})

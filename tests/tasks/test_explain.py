@@ -59,7 +59,7 @@ def test_integrated_gradients_by_hand():
 
 def check_family(family: str, folder) -> None:
     """Attributions add up to within 1% at 64 steps; `embedded` stands in for the ids; words are those of the text."""
-    model = made(family, "classification", registry.family(family).tokenizer, folder)
+    model = made(family, "classification", battery.tokenizer(registry.family(family).tokenizer), folder)
     batch = {name: tf.constant(value) for name, value in model.tokenizer(TEXTS, 32).items()}
     other = {**batch, "token_ids": tf.zeros_like(batch["token_ids"]), "embedded": model.encoder.embed(batch, False)}
     np.testing.assert_array_equal(model.encoder(other)["sequence"], model.encoder(batch)["sequence"])
@@ -110,7 +110,7 @@ def test_attributions_add_up_for_every_family(tmp_path):
 
 
 def test_words_and_their_characters(tmp_path):
-    model = made("bert", "classification", "wordpiece", tmp_path)
+    model = made("bert", "classification", battery.tokenizer("wordpiece"), tmp_path)
     with battery.eagerly():
         (told,) = kb.explain(model, ["the happyx cat, "], steps=4)
     assert [(word.text, word.part, word.start, word.end, len(word.tokens), word.special) for word in told.words] == [
@@ -126,7 +126,7 @@ def test_words_and_their_characters(tmp_path):
 
 @pytest.mark.parametrize("kind", [name for name in KINDS if name not in ("classification", "vector")])
 def test_every_kind_with_a_number(kind, tmp_path):
-    model = made("bert", kind, "wordpiece", tmp_path)
+    model = made("bert", kind, battery.tokenizer("wordpiece"), tmp_path)
     texts = [each for each in KINDS[kind][2] if each and each[-1]][:3]
     with battery.eagerly():
         found = kb.explain(model, texts)
@@ -146,7 +146,10 @@ def test_every_kind_with_a_number(kind, tmp_path):
 
 
 def test_another_label_and_another_word(tmp_path):
-    model, tags = made("bert", "classification", "wordpiece", tmp_path), made("bert", "tags", "wordpiece", tmp_path)
+    model, tags = (
+        made("bert", "classification", battery.tokenizer("wordpiece"), tmp_path),
+        made("bert", "tags", battery.tokenizer("wordpiece"), tmp_path),
+    )
     with battery.eagerly():
         whole = [kb.explain(model, ["the cat"], target=label, steps=8)[0] for label in model.labels]
         odds = np.array([told.score for told in whole])
@@ -160,13 +163,13 @@ def test_another_label_and_another_word(tmp_path):
     with pytest.raises(InputError, match="the target of tags is the number of a word, from 0"):
         kb.explain(tags, ["the cat"], target="PER")
     with pytest.raises(InputError, match="a regression is explained by its answer alone, received the target 'yes'"):
-        kb.explain(made("bert", "regression", "wordpiece", tmp_path), [("a", "b")], target="yes")
+        kb.explain(made("bert", "regression", battery.tokenizer("wordpiece"), tmp_path), [("a", "b")], target="yes")
     with pytest.raises(InputError, match="steps must be a whole number from 1 to 1000. Received: 0"):
         kb.explain(model, ["the cat"], steps=0)
 
 
 def test_what_has_no_number_is_refused(tmp_path):
-    model = made("bert", "classification", "wordpiece", tmp_path)
+    model = made("bert", "classification", battery.tokenizer("wordpiece"), tmp_path)
     vectors = dataclasses.replace(model.task, kind="vector", labels={})
     with pytest.raises(InputError, match="the model has no task"):
         kb.explain(model.encoder, ["the cat"])
