@@ -11,7 +11,7 @@ from tests.support import ROOT, python
 LAYERS = (
     {"__init__", "errors", "inputs", "lazy", "storage"},
     {"answers"},
-    {"spec", "family", "registry", "text"},
+    {"adaptation", "spec", "family", "registry", "text"},
     {"data", "layers", "checkpoints", "export.bundle", "report"},
     {"objectives"},
     {"models"},
@@ -25,6 +25,7 @@ LAYERS = (
 )
 FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/__init__.py",
+    "kerasbert/adaptation.py",
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "kerasbert/cli").glob("*.py"))),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "kerasbert/answers").glob("*.py"))),
     "kerasbert/errors.py",

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from kerasbert.adaptation import Adapters
 from kerasbert.errors import InputError
 from kerasbert.layers.adapter import Adapter
 from kerasbert.layers.attention import Attention
@@ -14,7 +15,7 @@ from kerasbert.layers.feedforward import FeedForward
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.pals import ProjectedAttention
 from kerasbert.layers.random import Dropout
-from kerasbert.spec import Adapters, Spec, get
+from kerasbert.spec import Spec, get
 
 
 class Block(keras.layers.Layer):

@@ -4,8 +4,8 @@ import contextlib
 import re
 from collections.abc import Iterator
 
+from kerasbert.adaptation import Lora
 from kerasbert.errors import InputError, nearest
-from kerasbert.spec import Lora
 
 _asked: list["_Asked"] = []
 

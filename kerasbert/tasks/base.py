@@ -15,6 +15,7 @@ from kerasbert import answers, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row
 from kerasbert.tasks.exported import Exported
+from kerasbert.tasks.rows import Rows
 
 if TYPE_CHECKING:  # plug-ins' kinds load on a phone
     from kerasbert.layers.encoder import Encoder
@@ -142,28 +143,6 @@ class Task:
     def rounding(self, tolerance: float) -> float:
         """A tolerance of answers of size 1, in the unit of the task's answers; float32 rounds a large mean."""
         return tolerance * self.std + 1e-6 * abs(self.mean)
-
-
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """Texts and targets.
-
-    Args:
-        texts: str, pairs, or tuples of what the kind's parts are.
-        targets: what the task's kind makes of the labels, [n] or a list; None where they were not read.
-        labels: the labels as they stand in the file, or None.
-    """
-
-    texts: list[Any]
-    targets: Any
-    labels: list[Any] | None = None
-
-    def take(self, indices: Any) -> "Rows":
-        """Some of the rows."""
-        raw = None if self.labels is None else [self.labels[i] for i in indices]
-        whole = isinstance(self.targets, np.ndarray)
-        targets = self.targets[indices] if whole else [self.targets[i] for i in indices]
-        return Rows([self.texts[i] for i in indices], targets, raw)
 
 
 class TaskKind(Exported):

@@ -8,12 +8,12 @@ import pytest
 
 import kerasbert as kb
 from kerasbert import registry
+from kerasbert.adaptation import Lora
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.layers import lora
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names, unallocated
-from kerasbert.spec import Lora
 from kerasbert.testing.battery import tiny
 
 TOKENS = {"token_ids": np.array([[1, 2, 3, 4]], "int32"), "padding_mask": np.array([[1, 1, 1, 0]], "int32")}
