@@ -24,6 +24,7 @@ from kerasbert.checkpoints import load_encoder, save_model
 from kerasbert.data import write_records
 from kerasbert.data.packing import PACKINGS
 from kerasbert.data.records import Records
+from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
 from kerasbert.layers.naming import names
@@ -60,8 +61,13 @@ def tiny(spec: specs.Spec, vocabulary: int, hidden: int = 16) -> dict:
 
 
 def shallow(spec: Any) -> dict[str, int]:
-    """Changes that leave one layer of a Spec, whatever its layers are."""
-    return {path: 1 for path in ("blocks.layers", "recurrence.layers") if path in specs.paths(type(spec))}
+    """Changes that leave one layer of a Spec, whatever its layers are; none where it needs more."""
+    changes = {path: 1 for path in ("blocks.layers", "recurrence.layers") if path in specs.paths(type(spec))}
+    try:
+        specs.derive(spec, changes)
+    except InputError:
+        return {}
+    return changes
 
 
 @functools.cache
