@@ -48,7 +48,8 @@ class Dialect:
         spec: what the family's Spec is in these files where it is not the usual one.
         implied: (their key, its value) -> changes of the Spec that come with it.
         silent: their key -> what holds where a configuration lacks it, or a function of the configuration that tells.
-        untied: their name of a copy in `tied` -> changes of the Spec where the file's differs: a weight of its own.
+        untied: their name of a copy in `tied` -> changes of the Spec where the file's differs: a weight of its own; {} where
+            nothing of theirs computes with it.
         activations: their name of an activation -> ours, all that there are; empty for `config.ACTIVATIONS`.
         present: their tensor -> changes of the Spec where a file holds it.
         shift: their key -> what ours is more than theirs.

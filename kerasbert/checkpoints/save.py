@@ -75,17 +75,11 @@ def _export(run: Path, path: str | os.PathLike, target: str, overwrite: bool) ->
     kind = _class(dialect, info, tensors) if target == "hf" else None
     dialect = dialect.of(kind)
     _check_heads(dialect, info, family, tensors, kind or "the released code")
-    sources, shapes = {}, {}
     left_out = tuple(f"heads/{head}/" for head in dialect.own_heads)
     unpooled = bool(info.task) and kind in dialect.without_pooler
     if unpooled:
         left_out += ("pooler/",)  # their head reads every token: the pooler that the training left alone has no place
-    for name in tensors.names():
-        if name.startswith(left_out):
-            continue
-        theirs, transpose = dialect.theirs(name)
-        sources[theirs] = name, transpose
-        shapes[theirs] = tuple(reversed(tensors.shape(name))) if transpose else tensors.shape(name)
+    sources, shapes = _tensors(dialect, tensors, left_out)
 
     config = configs.to_config(info.spec, dialect, family.spec)
     tokenizer = text.held_tokenizer(run)
@@ -140,6 +134,24 @@ def _read(run: Path) -> tuple[ModelInfo, Safetensors]:
             f"their classes read the last layer, the head of {run} reads layers {layers!r}: export a SavedModel or a .tflite"
         )
     return info, read_tensors(run)
+
+
+def _tensors(
+    dialect: Dialect, tensors: Safetensors, left_out: tuple[str, ...]
+) -> tuple[dict[str, tuple[str, bool]], dict[str, tuple[int, ...]]]:
+    """Their name -> (ours, whether it is transposed), and their name -> shape, of all tensors but those with such beginnings."""
+    sources, shapes = {}, {}
+    for name in tensors.names():
+        if name.startswith(left_out):
+            continue
+        theirs, transpose = dialect.theirs(name)
+        sources[theirs] = name, transpose
+        shapes[theirs] = tuple(reversed(tensors.shape(name))) if transpose else tensors.shape(name)
+    for copy, changes in dialect.untied.items():
+        original = dialect.originals(copy)[0]
+        if not changes and original in sources:  # they store it, and compute nothing with it
+            sources[copy], shapes[copy] = sources[original], shapes[original]
+    return sources, shapes
 
 
 def _special_ids(tokenizer: Tokenizer, keys: Mapping[str, str]) -> dict[str, int]:

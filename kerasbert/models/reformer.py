@@ -242,7 +242,7 @@ HF = Dialect(
         ("block_{i}/feedforward/outer", f"{_LAYER}.feed_forward.output.dense"),
         ("norm", "reformer.encoder.layer_norm"),
         ("heads/mlm/table", "lm_head.decoder.weight"),
-        ("heads/mlm/bias", "lm_head.bias"),
+        ("heads/mlm/bias", "lm_head.decoder.bias"),
         ("heads/classifier/inner", "classifier.dense"),
         ("heads/classifier", "classifier.out_proj"),
         ("heads/span", "qa_outputs"),
@@ -311,6 +311,9 @@ HF = Dialect(
         "ReformerForSequenceClassification": ("classifier",),
         "ReformerForQuestionAnswering": ("span",),
     },
+    # transformers before 5 tied both, 5.0 to 5.23 stored the bias alone and added it to nothing, 5.24 has two and adds the first
+    tied={"lm_head.bias": "lm_head.decoder.bias"},
+    untied={"lm_head.bias": {}},
     prefix="reformer.",
     special={"eos_token_id": "sep"},
     ignore=("*.mask_value_float*", "*.self_mask_value_float*"),

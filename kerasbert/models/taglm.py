@@ -19,6 +19,7 @@ recurrent layer and before the scores, not on the characters' numbers.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from keras import ops
@@ -96,8 +97,8 @@ class TagLM(SpecModel):
     Args:
         spec: TagLMSpec.
     Call: dict of token_ids [B, S] int, char_ids [B, S, 50] int (`text.characters`), padding_mask [B, S] (all real by default),
-        packed_ids [B, S] (pieces of one number see each other alone; instead of padding_mask, padding is 0) -> dict of sequence
-        [B, S, H]; `queries` are rows of it, as of `Encoder`.
+        packed_ids [B, S] (pieces of one number see each other alone; instead of padding_mask, padding is 0), embedded [B, S, C]
+        (instead of what `embed` makes of the ids) -> dict of sequence [B, S, H]; `queries` are rows of it, as of `Encoder`.
     Weights: `characters/...`, `embeddings/table`, `block_i/forward/...` and `block_i/backward/...` of layer i, and `lm/...`.
     """
 
@@ -126,12 +127,18 @@ class TagLM(SpecModel):
             width = 2 * units + (0 if i else spec.lm.hidden)
         self.built = True
 
+    def embed(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
+        """A token's characters and word, and the language model's state: [B, S, C], side by side."""
+        parts = self.characters(inputs["char_ids"]), self.table(inputs["token_ids"]), self.lm(inputs)["sequence"]
+        return ops.concatenate([ops.cast(each, self.compute_dtype) for each in parts], axis=-1)
+
     def call(self, inputs, training=False, queries: Queries = None):
         if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
             raise TypeError(f"TagLM is called on a dict of arrays. Received: {type(inputs).__name__}")
-        told = self.lm(inputs)["sequence"]
-        (real, begins), x = borders(inputs), self.table(inputs["token_ids"])
-        x = ops.concatenate([self.characters(inputs["char_ids"]), ops.cast(x, self.compute_dtype)], axis=-1)
+        about: Any = self.spec.embeddings
+        own, (real, begins) = sum(about.filters) + about.width, borders(inputs)
+        x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
+        x, told = ops.cast(x[..., :own], self.compute_dtype), ops.cast(x[..., own:], self.compute_dtype)
         for i, (layer, dropout) in enumerate(zip(self.recurrent, self.dropouts, strict=True)):
             x = layer(dropout(x, training=training), real, begins)
             x = x if i else ops.concatenate([x, told], axis=-1)
