@@ -76,6 +76,7 @@ def theirs(precision: str, order: str, epochs: int, work: Path) -> tuple[Step, i
     from kerasbert.training.splits import split
 
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     torch.manual_seed(0)
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm())
     auto: Any = transformers.AutoModelForSequenceClassification
@@ -104,7 +105,7 @@ def theirs(precision: str, order: str, epochs: int, work: Path) -> tuple[Step, i
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        return float(loss)
+        return loss.item()
 
     return step, len(numbers), [0, 1]
 
