@@ -80,6 +80,11 @@ def import_checkpoint(
         about: dict[str, Any] = {"tokenizer": tokenizer, "ignore": ignore, "dry_run": dry_run, "build": build}
         return allennlp.read(path, model, out, overwrite=overwrite, **about)
     if source == "hf" and model and made.is_ours(path, model):
+        if tokenizer is not None or ignore or pair is not None or graph is not None or dry_run:
+            raise InputError(
+                f"{path} is a directory of ours or word vectors, of which {model} takes weights and words as they are: leave "
+                "tokenizer, ignore, pair, graph and dry_run out"
+            )
         return made.of_ours(path, model, out, overwrite)
     around = Path(path)
     path = sentence_transformers.transformer(around) if source == "hf" and around.is_dir() else path
