@@ -67,8 +67,13 @@ class Encoded:
         return np.quantile([row.length for row in self.rows], np.linspace(0, 1, count), method="nearest").tolist()
 
     def shapes(self) -> int:
-        """How many lengths batches of them may have."""
+        """How many lengths batches of them may have, as multiples of LENGTH_STEP."""
         return len({-(-row.length // LENGTH_STEP) for row in self.rows})
+
+    def longest_of_batches(self, batch: int, seed: int, together: bool = False) -> list[int]:
+        """Tokens of the longest row of each batch of the first epoch."""
+        units, lengths = self.units(together), np.array([row.length for row in self.rows])
+        return [int(lengths[units[numbers]].max()) for numbers in epoch_order(self, batch, seed, 0, together)]
 
     def units(self, together: bool = False) -> np.ndarray:
         """What batches are made of: int [n, k], numbers of the rows that are trained together.
@@ -88,10 +93,14 @@ class Encoded:
         lines = [self.kind.cut(count, self.texts, longest)] if count else []
         return [what + line for line in (*lines, *self.kind.told(self.rows))]
 
-    def arrays(self, indices: Iterable[int], longest: int, rows: int | None = None) -> dict[str, np.ndarray]:
-        """Inputs [rows, S] of some rows, padded to a multiple of LENGTH_STEP and to `rows` rows."""
+    def arrays(
+        self, indices: Iterable[int], longest: int, rows: int | None = None, lengths: Sequence[int] = ()
+    ) -> dict[str, np.ndarray]:
+        """Inputs [rows, S] of some rows, padded to `rows` rows and to the next of `lengths`, else of LENGTH_STEP's multiples."""
         chosen = [self.rows[i] for i in indices]
-        length = min(longest, -(-max(row.length for row in chosen) // LENGTH_STEP) * LENGTH_STEP)
+        length = max(row.length for row in chosen)
+        length = next((each for each in lengths if each >= length), -(-length // LENGTH_STEP) * LENGTH_STEP)
+        length = min(longest, length)
         settings: dict[str, Any] = {"pad_id": self.pad_id, "count": rows, "settings": self.settings}
         return inputs.arrays(self.declared, chosen, length, target=self.kind.target_length, **settings)
 
@@ -177,6 +186,7 @@ def training_batches(
     start: int = 0,
     task: Task | None = None,
     numbered: bool = False,
+    lengths: Sequence[int] = (),
 ) -> Iterator[dict[str, np.ndarray]]:
     """Endless batches from update `start` on, of exactly `batch` rows, or of `batch` texts with k rows each.
 
@@ -184,6 +194,7 @@ def training_batches(
 
     Args:
         targets: of the texts, as the task's kind has scaled them. task: by default a classification.
+        lengths: int, ascending, those that batches are padded to; by default multiples of LENGTH_STEP.
         numbered: bool, with `owner` int [rows], the text of each row, -1 where a row fills up.
     """
     kind = find("classification") if task is None else task.how
@@ -194,7 +205,7 @@ def training_batches(
         order = epoch_order(encoded, batch, seed, step // per_epoch, kind.together)
         for numbers in order[step % per_epoch :]:
             indices = units[numbers].ravel()
-            arrays = encoded.arrays(indices, longest, rows=batch * rows_each)
+            arrays = encoded.arrays(indices, longest, batch * rows_each, lengths)
             rows, owners = [encoded.rows[i] for i in indices], encoded.owners[indices]
             # of an array all at once: one by one costs a sixth of the batch
             wanted = list(targets[owners]) if isinstance(targets, np.ndarray) else [targets[i] for i in owners]

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from kerasbert.layers.naming import values
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
+from kerasbert.tasks.lengths import chosen
 from kerasbert.tasks.load import held_task, task_of
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.tables import Source
@@ -117,6 +118,7 @@ class FineTuning(Job):
     def build(self):
         self.load()
         self.config = self.config.settled(self.encode())
+        self.updates = self.config.updates
         keras.utils.set_random_seed(self.config.seed)
         return self.program()
 
@@ -158,6 +160,21 @@ class FineTuning(Job):
         epoch = len(self.train.units(self.task.how.together))
         return -(-epoch // config.batch)
 
+    def lengths(self) -> tuple[int, ...] | None:
+        """The lengths that batches are padded to; None for every multiple of 16: of older runs, and but on a CPU.
+
+        They are kept with the run: a weight's dropout depends on the length of its row.
+        """
+        if self.old is not None:
+            kept = self.old["settings"].get("lengths")
+            return kept and tuple(kept)
+        if not self.strategy.startswith("cpu"):  # where compiling takes longest
+            return None
+        batch, together = self.config.batch, self.task.how.together
+        longest = self.train.longest_of_batches(batch, self.config.seed, together)
+        rows = batch * self.train.units(together).shape[1] * self.updates / len(longest)
+        return chosen(longest, rows=rows, weights=self.encoder.count_params(), most=self.longest)
+
     def program(self) -> TaskObjective:
         """The task's losses, with a new head or the one that is kept."""
         with precision(self.config.precision):
@@ -181,6 +198,7 @@ class FineTuning(Job):
             "task": dataclasses.replace(self.task, length=None).to_json(),
             "data": self.split.digests,
             "length": self.longest,
+            "lengths": self.lengths(),
             "patience": config.patience,
             "changes": self.changes,
         }
@@ -211,7 +229,8 @@ class FineTuning(Job):
     def feed(self, program, run):
         self.cache.write()
         source = self.split.sources["train"]
-        return Texts(self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source)
+        about = self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source
+        return Texts(*about, lengths=self.lengths() or ())
 
     def evaluation(self, program, run):
         held = self.dev, self.dev_rows, self.longest, Path(run.directory), self.config.patience, self.constraint
@@ -319,10 +338,12 @@ class Texts(Feed):
         longest: int,
         devices: Any,
         path: Source,
+        lengths: Sequence[int] = (),
     ):
         self.encoded, self.devices, self.path = encoded, devices, path
-        self.targets, self.shapes = task.how.scaled(task, targets), encoded.shapes()
-        self.arguments = {"batch": config.batch, "longest": longest, "seed": config.seed, "task": task}
+        self.targets, self.shapes = task.how.scaled(task, targets), len(lengths) or encoded.shapes()
+        self.arguments: dict[str, Any] = {"batch": config.batch, "longest": longest, "seed": config.seed}
+        self.arguments |= {"task": task, "lengths": lengths}
         self.together = task.how.together
         mean = sum(row.length for row in encoded.rows) / len(encoded.units(self.together))
         self.parts = [Part(config.updates, config.batch, config.accumulate, tokens=config.batch * mean)]

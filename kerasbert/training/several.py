@@ -103,8 +103,8 @@ class SeveralTasks(Job):
         rows = [len(part.train.units(part.task.how.together)) for part in parts]
         self.order = task_order(rows, batches, config.updates, config.sampling, config.seed, **config.mixture)
         keras.utils.set_random_seed(config.seed)
-        for part in parts:
-            part.config = config
+        for number, part in enumerate(parts):
+            part.config, part.updates = config, int((self.order == number).sum())
             if self.own:
                 part.encoder = self._beside()
         self.programs = {name: part.program() for name, part in self.parts.items()}
@@ -193,12 +193,14 @@ class OneOfSeveral(FineTuning):
         if told is None:
             return None
         shared = {name: settings[name] for name in ("length", "pooler", "seed") if name in settings}
-        return {"settings": {**shared, "task": told["task"], "data": told["data"]}, "held_out": told["held_out"]}
+        own = {name: told[name] for name in ("task", "data", "lengths") if name in told}
+        return {"settings": {**shared, **own}, "held_out": told["held_out"]}
 
     def told(self) -> dict[str, Any]:
         """What run.json of the run holds of the task."""
         about = self.description()
-        return {"task": about["task"], "data": about["data"], "held_out": self.split.held_out}
+        told = {name: about[name] for name in ("task", "data", "lengths")}
+        return told | {"held_out": self.split.held_out}
 
     def described(self) -> dict[str, Any]:
         """run.json of the task's own directory: which rows it has learnt from, as `runs.rows_of` takes them."""
