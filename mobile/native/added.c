@@ -23,6 +23,7 @@ kb_status kb_matcher_open(kb_matcher *matcher, const kb_added *tokens, const kb_
       if (kb_map_put(&seen, forms[i], (int32_t)i) >= 0) continue;
       words[kept].text = forms[i];
       words[kept++].value = (int32_t)i;
+      if ((uint8_t)forms[i].data[0] < 128) matcher->begins[(uint8_t)forms[i].data[0]] = 1;
     }
   matcher->count = kept;
   if (status == KB_OK && kept > 0) status = kb_trie_open(&matcher->trie, words, kept, message);
@@ -63,12 +64,13 @@ void kb_matcher_split(const kb_matcher *matcher, const uint32_t *codes, size_t c
   }
   while (at < count) {
     size_t begin = at, end = at;
-    int32_t number = longest(matcher, codes, at, count, &end);
-    const kb_added *token = matcher->tokens + number;
+    int32_t number = codes[at] < 128 && !matcher->begins[codes[at]] ? -1 : longest(matcher, codes, at, count, &end);
+    const kb_added *token;
     if (number < 0) {
       at++;
       continue;
     }
+    token = matcher->tokens + number;
     at = end;
     if (token->single_word && ((begin > 0 && kb_flags(codes[begin - 1]) & KB_F_WORD) ||
                                (end < count && kb_flags(codes[end]) & KB_F_WORD)))

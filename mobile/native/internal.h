@@ -159,6 +159,7 @@ typedef struct kb_matcher {
   kb_trie trie; /* their forms -> number of `tokens` */
   const kb_added *tokens;
   size_t count; /* of forms */
+  uint8_t begins[128]; /* whether a form begins with this ASCII character */
 } kb_matcher;
 
 /* A part of a text: a token, or (id -1) what lies between tokens. */
@@ -234,7 +235,7 @@ typedef struct kb_work {
   kb_ints sources;
   kb_parts parts, inner;
   struct kb_slot *slots; /* of BPE's word cache */
-  struct kb_memo *memos; /* of unigram's */
+  struct kb_memos *memos; /* of unigram's */
   uint64_t stamp, memo_stamp; /* of the tokenizer that filled the cache */
   void *heap; size_t heap_room;
   void *lattice; size_t lattice_room;

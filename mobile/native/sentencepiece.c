@@ -119,9 +119,10 @@ static kb_status map_open(struct kb_unigram *u, kb_text map, kb_message *message
     int leaf;
     uint32_t other, node = map_step(u, u->root, code, &leaf);
     kb_text value;
-    u->plain[code] = code != ' ' && (!leaf || (map_value(u, node, &value) && value.size == 1 && (uint8_t)value.data[0] == code));
+    int itself = !leaf || (map_value(u, node, &value) && value.size == 1 && (uint8_t)value.data[0] == code);
+    u->plain[code] = !itself ? PART : code == ' ' ? BLANK : PLAIN;
     for (other = 0; other < 128 && node != NO_NODE; other++)
-      if (map_step(u, node, other, &leaf) != NO_NODE) u->plain[code] = 0;
+      if (map_step(u, node, other, &leaf) != NO_NODE) u->plain[code] = PART;
   }
   return KB_OK;
 }

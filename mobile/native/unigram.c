@@ -49,7 +49,7 @@ static kb_status prepare(kb_tokenizer *t, kb_message *message) {
   if (u->has_user || highest > 0) u->separable = 0;
   if (status == KB_OK && u->has_user) status = kb_trie_open(&u->user, user, user_count, message);
   for (i = 0; i < user_count && status == KB_OK; i++) /* a user's piece is no character of its own */
-    if ((uint8_t)user[i].text.data[0] < 128) u->plain[(uint8_t)user[i].text.data[0]] = 0;
+    if ((uint8_t)user[i].text.data[0] < 128) u->plain[(uint8_t)user[i].text.data[0]] = PART;
   free(words);
   free(user);
   return status;
@@ -129,6 +129,11 @@ static void put(kb_work *w, kb_text part, int escape, size_t source, int offsets
   for (i = was; offsets && i < w->word.count; i++) kb_push_int(&w->sources, (int32_t)source);
 }
 
+/* What the character map makes of codes[at]: itself, a blank, or what `part_of` tells. */
+static int kind_of(const struct kb_unigram *u, const uint32_t *codes, size_t at, size_t count) {
+  return codes[at] < 128 && (at + 1 == count || codes[at + 1] < 128) ? u->plain[codes[at]] : PART;
+}
+
 /* sentencepiece's Normalizer::Normalize -> w->word and, with offsets, w->sources and the end of what was read behind them.
    mapped: 0 of a text that went through the character map already. */
 static kb_status normalize(const kb_tokenizer *t, kb_work *w, const uint32_t *codes, size_t count, int mapped, int offsets, kb_message *message) {
@@ -141,11 +146,19 @@ static kb_status normalize(const kb_tokenizer *t, kb_work *w, const uint32_t *co
     uint8_t one[4];
     kb_text part;
     size_t read;
-    if (begun && codes[at] < 128 && u->plain[codes[at]] && (at + 1 == count || codes[at + 1] < 128)) {
-      kb_push_byte(&w->word, (uint8_t)codes[at]); /* most of English */
-      if (offsets) kb_push_int(&w->sources, (int32_t)at);
-      at++, previous = 0;
-      continue;
+    if (begun) { /* most of English */
+      size_t was = at;
+      for (; at < count && kind_of(u, codes, at, count) == PLAIN; at++) {
+        kb_push_byte(&w->word, (uint8_t)codes[at]);
+        if (offsets) kb_push_int(&w->sources, (int32_t)at);
+      }
+      if (at > was) previous = 0;
+      if (at == count) break;
+      if (kind_of(u, codes, at, count) == BLANK) {
+        if (!previous) put(w, blank, u->escape, at, offsets);
+        at++, previous = u->remove_extra;
+        continue;
+      }
     }
     read = part_of(t, codes, at, count, mapped, one, &part);
     if (read == 0) return kb_fail(message, KB_DAMAGED, "the character map of the SentencePiece model is cut off or changed");
@@ -262,10 +275,16 @@ static kb_status segment(const kb_tokenizer *t, kb_work *w, int offsets, kb_mess
 
 /* ---- words of which the path is known ---- */
 
-enum { LONGEST = 30, MOST_IDS = 8, MEMOS = 4096 };
+#ifndef KB_MEMOS
+#define KB_MEMOS 32768 /* a power of 2; 3 MB, of which a text takes what its words need. The fuzzer has fewer, so that they run out */
+#endif
+enum { LONGEST = 30, MOST_IDS = 8, WAYS = 4, MEMOS = KB_MEMOS };
 
 /* A word, its pieces and where they end, its score, and how low the text's score may be for them to hold. */
-struct kb_memo { double score, limit; int32_t ids[MOST_IDS]; uint8_t size, count, ends[MOST_IDS], word[LONGEST]; };
+typedef struct memo { double score, limit; int32_t ids[MOST_IDS]; uint8_t size, count, ends[MOST_IDS], word[LONGEST]; } memo;
+
+/* They lie in sets of WAYS, by a hash of the word; a tag, 0 of none, is another part of it. */
+struct kb_memos { uint32_t tags[MEMOS], turn; memo memos[MEMOS]; };
 
 /* A place in a word: the best way to it, and by how much it beat another. */
 typedef struct place { double best, gap; size_t begin; int32_t id; } place;
@@ -276,7 +295,7 @@ static void reach(place *to, double score, size_t begin, int32_t id) {
 }
 
 /* text/viterbi.py's `best` of a word, in double precision. 0: too many pieces, or unknown ones that may go on outside of it. */
-static int remember(const kb_tokenizer *t, const uint8_t *s, size_t n, struct kb_memo *memo) {
+static int remember(const kb_tokenizer *t, const uint8_t *s, size_t n, memo *made) {
   place at[LONGEST + 1];
   const kb_node *nodes = t->trie.nodes;
   int32_t unknown = t->parts[KB_UNK];
@@ -299,17 +318,33 @@ static int remember(const kb_tokenizer *t, const uint8_t *s, size_t n, struct kb
     if (begin == 0 || one > n || t->unigram->byte_fallback) return 0;
     reach(at + one, t->unigram->unknown + at[begin].best, begin, unknown);
   }
-  memo->count = 0;
+  made->count = 0;
   for (end = n; end > 0; end = at[end].begin) { /* from the last piece on */
-    if (at[end].id < 0 || memo->count == MOST_IDS) return 0;
+    if (at[end].id < 0 || made->count == MOST_IDS) return 0;
     if (at[end].gap < gap) gap = at[end].gap;
-    if (at[end].id == unknown && memo->count > 0 && memo->ids[memo->count - 1] == unknown) continue; /* a run is one */
-    memo->ids[memo->count] = at[end].id, memo->ends[memo->count++] = (uint8_t)end;
+    if (at[end].id == unknown && made->count > 0 && made->ids[made->count - 1] == unknown) continue; /* a run is one */
+    made->ids[made->count] = at[end].id, made->ends[made->count++] = (uint8_t)end;
   }
   /* each of at most n + 1 additions on both paths is off by at most 2^-24 of the sum; four times as much to be safe */
-  memo->score = at[n].best, memo->limit = -gap * 2097152.0 / (double)(n + 1), memo->size = (uint8_t)n;
-  memcpy(memo->word, s, n);
+  made->score = at[n].best, made->limit = -gap * 2097152.0 / (double)(n + 1), made->size = (uint8_t)n;
+  memcpy(made->word, s, n);
   return 1;
+}
+
+/* What is remembered of the word of n bytes with that hash; NULL where nothing can be. */
+static const memo *known(const kb_tokenizer *t, struct kb_memos *m, const uint8_t *s, size_t n, uint64_t hash) {
+  size_t first = (size_t)(hash >> 32) & (MEMOS / WAYS - 1) * WAYS, i, last = first + WAYS;
+  uint32_t tag = (uint32_t)hash | 1;
+  for (i = first; i < last && m->tags[i] != 0; i++)
+    if (m->tags[i] == tag && m->memos[i].size == n && memcmp(m->memos[i].word, s, n) == 0) return m->memos + i;
+  if (i == last) i = first + m->turn++ % WAYS; /* no place is free */
+  m->tags[i] = 0;
+  if (!remember(t, s, n, m->memos + i)) {
+    m->tags[i] = m->tags[last - 1], m->memos[i] = m->memos[last - 1], m->tags[last - 1] = 0;
+    return NULL;
+  }
+  m->tags[i] = tag;
+  return m->memos + i;
 }
 
 /* The pieces of w->word, word by word. 0: only the whole text tells them, and nothing was pushed. */
@@ -317,28 +352,25 @@ static int by_words(const kb_tokenizer *t, kb_work *w, int offsets) {
   size_t ids = w->ids.count, places = w->starts.count, at = 0, n, i;
   double total = 0;
   if (!t->unigram->separable) return 0;
-  if (w->memos == NULL) w->memos = calloc(MEMOS, sizeof *w->memos), w->memo_stamp = t->stamp;
+  if (w->memos == NULL) w->memos = calloc(1, sizeof *w->memos), w->memo_stamp = t->stamp;
   if (w->memos == NULL) return 0;
-  if (w->memo_stamp != t->stamp) memset(w->memos, 0, MEMOS * sizeof *w->memos), w->memo_stamp = t->stamp;
+  if (w->memo_stamp != t->stamp) memset(w->memos->tags, 0, sizeof w->memos->tags), w->memo_stamp = t->stamp;
   for (; at < w->word.count; at += n) {
     const uint8_t *s = w->word.data + at;
-    uint64_t key = 0xcbf29ce484222325u;
-    struct kb_memo *memo;
+    uint64_t hash = s[0];
+    const memo *found;
     n = word_length(s, w->word.count - at < LONGEST + 3 ? w->word.count - at : LONGEST + 3);
     if (n > LONGEST) break;
-    for (i = 0; i < n; i++) key = (key ^ s[i]) * 0x100000001b3u;
-    memo = w->memos + ((size_t)(key ^ key >> 32) & (MEMOS - 1));
-    if ((memo->size != n || memcmp(memo->word, s, n) != 0) && !remember(t, s, n, memo)) {
-      memo->size = 0;
-      break;
-    }
-    total += memo->score;
-    if (total < memo->limit) break;
-    for (i = memo->count; i-- > 0;) {
-      kb_push_int(&w->ids, memo->ids[i]);
+    for (i = 1; i < n; i++) hash = (hash ^ s[i]) * 0x9e3779b97f4a7c15u;
+    found = known(t, w->memos, s, n, hash);
+    if (found == NULL) break;
+    total += found->score;
+    if (total < found->limit) break;
+    for (i = found->count; i-- > 0;) {
+      kb_push_int(&w->ids, found->ids[i]);
       if (!offsets) continue;
-      kb_push_int(&w->starts, w->sources.data[at + (i + 1 < memo->count ? memo->ends[i + 1] : 0)]);
-      kb_push_int(&w->ends, w->sources.data[at + memo->ends[i]]);
+      kb_push_int(&w->starts, w->sources.data[at + (i + 1 < found->count ? found->ends[i + 1] : 0)]);
+      kb_push_int(&w->ends, w->sources.data[at + found->ends[i]]);
     }
   }
   if (at >= w->word.count) return 1;

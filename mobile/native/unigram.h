@@ -6,6 +6,8 @@
 
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 
+enum { PART, PLAIN, BLANK }; /* the character map's rules tell; the character itself; a blank, itself too */
+
 struct kb_unigram {
   double *scores; /* of each piece; of a node's value the id is the piece */
   uint8_t *types;
@@ -17,7 +19,7 @@ struct kb_unigram {
   uint32_t root;
   uint8_t dummy_prefix, remove_extra, escape, byte_fallback, has_user;
   uint8_t separable; /* no piece holds U+2581 but as its first character, so that every word's path is its own */
-  uint8_t plain[128]; /* a character that stays as it is where ASCII or nothing follows */
+  uint8_t plain[128]; /* PART, PLAIN, BLANK: what becomes of a character where ASCII or nothing follows */
   kb_trie user; /* user-defined pieces */
 };
 

@@ -34,6 +34,13 @@ def test_c_gives_the_ids_and_offsets_of_python(name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SMALL if name.startswith("unigram")])
+def test_words_are_forgotten_where_no_place_is_free(name, tmp_path, monkeypatch):
+    monkeypatch.setenv(native.VARIABLE, str(build.build(tmp_path / build.NAME, ["-DKB_MEMOS=8"])))
+    assert differences(SMALL[name](), texts(200, seed=11)) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHARED)
 def test_shared_vocabularies(name):
     assert differences(SHARED[name](), texts(120, seed=7)) == []
