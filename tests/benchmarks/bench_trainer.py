@@ -7,7 +7,7 @@ epoch, AdamW with decay 0.01, clipping at 1, a linear schedule with a tenth of w
 as many dev rows, and 2 threads. Both are whole: loading the weights, tokenization, training, evaluation, writing the model.
 Reading the files and importing the packages is in neither. transformers is used as its examples do: a fast tokenizer,
 DataCollators that pad to the longest of a batch, rows in random order, no checkpoints. Ours: `kb.finetune(quiet=True)`, which
-also writes checkpoints, and compiles its graphs for lengths in steps of 16.
+also writes checkpoints, and compiles a graph for each of a few lengths.
 
 A round is a process of its own, in which both sides run, the other one first each time. Rows of choices are made of SST-2's
 sentences, rows of multi_label are SST-2's with a second label for long ones; questions are those whose context fits into one row.
