@@ -42,4 +42,7 @@ model.signatures["serving_default"]({call})
 `serving_default` returns {outputs or kind_of(model).described()}.
 The signature `ids` takes {listed}, {axes}, instead of text.
 {kind_of(model).longer(longest)}
+
+Calls of one text are answered soonest with one thread an operator (`tf.config.threading.set_intra_op_parallelism_threads(1)`
+before loading, `--tensorflow_intra_op_parallelism=1` of TF Serving), calls of many texts with all cores.
 {labels}"""
