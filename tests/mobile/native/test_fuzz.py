@@ -41,5 +41,6 @@ def test_a_few_seconds_of_fuzzing(tmp_path):
 
 
 @pytest.mark.full
-def test_ten_minutes_of_fuzzing(tmp_path):
-    print(fuzz(tmp_path, 600, seed=2))
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_ten_minutes_of_fuzzing(tmp_path, seed):
+    print(fuzz(tmp_path, 600, seed))
