@@ -1,17 +1,8 @@
 /* SentencePiece's unigram model: its normalisation and the best path. The rules are text/unigram.py's, which are
    sentencepiece's: scores are summed up in float32, candidates are compared before they are rounded. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "unigram.h"
-
-/* The bytes up to the next U+2581 behind the first character. */
-static size_t word_length(const uint8_t *s, size_t size) {
-  size_t i;
-  for (i = 1; i < size; i++)
-    if (s[i] == 0xE2 && size - i >= 3 && s[i + 1] == 0x96 && s[i + 2] == 0x81) return i;
-  return size;
-}
 
 /* Scores of what a path may take: normal and user-defined pieces, in a trie. */
 static kb_status prepare(kb_tokenizer *t, kb_message *message) {
@@ -39,7 +30,7 @@ static kb_status prepare(kb_tokenizer *t, kb_message *message) {
     if (u->types[i] == BYTE) t->bytes[kb_piece_byte(t->pieces[i])] = (int32_t)i;
     if (u->types[i] != NORMAL && u->types[i] != USER_DEFINED) continue;
     words[count++] = word;
-    if (word_length((const uint8_t *)word.text.data, word.text.size) < word.text.size) u->separable = 0;
+    if (kb_word_length((const uint8_t *)word.text.data, word.text.size) < word.text.size) u->separable = 0;
   }
   for (i = 0; i < 256; i++) bytes += t->bytes[i] >= 0;
   if (status == KB_OK && u->byte_fallback && bytes < 256)
@@ -197,8 +188,6 @@ static kb_status normalize(const kb_tokenizer *t, kb_work *w, const uint32_t *co
 
 typedef struct cell { float best; int32_t id; uint32_t begin; } cell; /* id -2: not reached */
 
-static size_t width(uint8_t lead) { return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4; }
-
 /* The best way to each place of w->word -> cells, by byte; NULL: no memory. */
 static cell *best_path(const kb_tokenizer *t, kb_work *w) {
   const struct kb_unigram *u = t->unigram;
@@ -210,9 +199,9 @@ static cell *best_path(const kb_tokenizer *t, kb_work *w) {
   cells = w->lattice;
   for (i = 0; i <= n; i++) cells[i].id = -2;
   cells[0].best = 0, cells[0].id = -1;
-  for (begin = 0; begin < n; begin += width(s[begin])) {
+  for (begin = 0; begin < n; begin += kb_width(s[begin])) {
     double here = (double)cells[begin].best;
-    size_t one = begin + width(s[begin]);
+    size_t one = begin + kb_width(s[begin]);
     uint32_t node = KB_ROOT;
     int single = 0;
     for (i = begin; i < n; i++) {
@@ -273,125 +262,19 @@ static kb_status segment(const kb_tokenizer *t, kb_work *w, int offsets, kb_mess
   return KB_OK;
 }
 
-/* ---- words of which the path is known ---- */
-
-#ifndef KB_MEMOS
-#define KB_MEMOS 32768 /* a power of 2; 3 MB, of which a text takes what its words need. The fuzzer has fewer, so that they run out */
-#endif
-enum { LONGEST = 30, MOST_IDS = 8, WAYS = 4, MEMOS = KB_MEMOS };
-
-/* A word, its pieces and where they end, its score, and how low the text's score may be for them to hold. */
-typedef struct memo { double score, limit; int32_t ids[MOST_IDS]; uint8_t size, count, ends[MOST_IDS], word[LONGEST]; } memo;
-
-/* They lie in sets of WAYS, by a hash of the word; a tag, 0 of none, is another part of it. */
-struct kb_memos { uint32_t tags[MEMOS], turn; memo memos[MEMOS]; };
-
-/* A place in a word: the best way to it, and by how much it beat another. */
-typedef struct place { double best, gap; size_t begin; int32_t id; } place;
-
-static void reach(place *to, double score, size_t begin, int32_t id) {
-  if (score > to->best) to->gap = score - to->best, to->best = score, to->begin = begin, to->id = id;
-  else if (to->best - score < to->gap) to->gap = to->best - score;
-}
-
-/* text/viterbi.py's `best` of a word, in double precision. 0: too many pieces, or unknown ones that may go on outside of it. */
-static int remember(const kb_tokenizer *t, const uint8_t *s, size_t n, memo *made) {
-  place at[LONGEST + 1];
-  const kb_node *nodes = t->trie.nodes;
-  int32_t unknown = t->parts[KB_UNK];
-  double gap = HUGE_VAL;
-  size_t begin, i, end;
-  for (i = 0; i <= n; i++) at[i].best = -HUGE_VAL, at[i].gap = HUGE_VAL, at[i].begin = 0, at[i].id = -1;
-  at[0].best = 0;
-  for (begin = 0; begin < n; begin += width(s[begin])) {
-    size_t one = begin + width(s[begin]);
-    uint32_t node = KB_ROOT;
-    int single = 0;
-    for (i = begin; i < n; i++) {
-      node = kb_step(&t->trie, node, s[i]);
-      if (node == KB_NOWHERE) break;
-      if (nodes[node].value < 0) continue;
-      single |= i + 1 == one;
-      reach(at + i + 1, t->unigram->scores[nodes[node].value] + at[begin].best, begin, nodes[node].value);
-    }
-    if (single) continue;
-    if (begin == 0 || one > n || t->unigram->byte_fallback) return 0;
-    reach(at + one, t->unigram->unknown + at[begin].best, begin, unknown);
-  }
-  made->count = 0;
-  for (end = n; end > 0; end = at[end].begin) { /* from the last piece on */
-    if (at[end].id < 0 || made->count == MOST_IDS) return 0;
-    if (at[end].gap < gap) gap = at[end].gap;
-    if (at[end].id == unknown && made->count > 0 && made->ids[made->count - 1] == unknown) continue; /* a run is one */
-    made->ids[made->count] = at[end].id, made->ends[made->count++] = (uint8_t)end;
-  }
-  /* each of at most n + 1 additions on both paths is off by at most 2^-24 of the sum; four times as much to be safe */
-  made->score = at[n].best, made->limit = -gap * 2097152.0 / (double)(n + 1), made->size = (uint8_t)n;
-  memcpy(made->word, s, n);
-  return 1;
-}
-
-/* What is remembered of the word of n bytes with that hash; NULL where nothing can be. */
-static const memo *known(const kb_tokenizer *t, struct kb_memos *m, const uint8_t *s, size_t n, uint64_t hash) {
-  size_t first = (size_t)(hash >> 32) & (MEMOS / WAYS - 1) * WAYS, i, last = first + WAYS;
-  uint32_t tag = (uint32_t)hash | 1;
-  for (i = first; i < last && m->tags[i] != 0; i++)
-    if (m->tags[i] == tag && m->memos[i].size == n && memcmp(m->memos[i].word, s, n) == 0) return m->memos + i;
-  if (i == last) i = first + m->turn++ % WAYS; /* no place is free */
-  m->tags[i] = 0;
-  if (!remember(t, s, n, m->memos + i)) {
-    m->tags[i] = m->tags[last - 1], m->memos[i] = m->memos[last - 1], m->tags[last - 1] = 0;
-    return NULL;
-  }
-  m->tags[i] = tag;
-  return m->memos + i;
-}
-
-/* The pieces of w->word, word by word. 0: only the whole text tells them, and nothing was pushed. */
-static int by_words(const kb_tokenizer *t, kb_work *w, int offsets) {
-  size_t ids = w->ids.count, places = w->starts.count, at = 0, n, i;
-  double total = 0;
-  if (!t->unigram->separable) return 0;
-  if (w->memos == NULL) w->memos = calloc(1, sizeof *w->memos), w->memo_stamp = t->stamp;
-  if (w->memos == NULL) return 0;
-  if (w->memo_stamp != t->stamp) memset(w->memos->tags, 0, sizeof w->memos->tags), w->memo_stamp = t->stamp;
-  for (; at < w->word.count; at += n) {
-    const uint8_t *s = w->word.data + at;
-    uint64_t hash = s[0];
-    const memo *found;
-    n = word_length(s, w->word.count - at < LONGEST + 3 ? w->word.count - at : LONGEST + 3);
-    if (n > LONGEST) break;
-    for (i = 1; i < n; i++) hash = (hash ^ s[i]) * 0x9e3779b97f4a7c15u;
-    found = known(t, w->memos, s, n, hash);
-    if (found == NULL) break;
-    total += found->score;
-    if (total < found->limit) break;
-    for (i = found->count; i-- > 0;) {
-      kb_push_int(&w->ids, found->ids[i]);
-      if (!offsets) continue;
-      kb_push_int(&w->starts, w->sources.data[at + (i + 1 < found->count ? found->ends[i + 1] : 0)]);
-      kb_push_int(&w->ends, w->sources.data[at + found->ends[i]]);
-    }
-  }
-  if (at >= w->word.count) return 1;
-  w->ids.count = ids;
-  w->starts.count = w->ends.count = places;
-  return 0;
-}
-
 /* kb_plain of a text, and of one by the character map. */
 kb_status kb_unigram_text(const kb_tokenizer *t, kb_work *w, const uint32_t *codes, size_t count, int first, int offsets,
                           kb_message *message) {
   kb_status status = normalize(t, w, codes, count, 1, offsets, message);
   (void)first;
-  return status == KB_OK && !by_words(t, w, offsets) ? segment(t, w, offsets, message) : status;
+  return status == KB_OK && !kb_unigram_by_words(t, w, offsets) ? segment(t, w, offsets, message) : status;
 }
 
 kb_status kb_unigram_formed(const kb_tokenizer *t, kb_work *w, const uint32_t *codes, size_t count, int first, int offsets,
                             kb_message *message) {
   kb_status status = normalize(t, w, codes, count, 0, offsets, message);
   (void)first;
-  return status == KB_OK && !by_words(t, w, offsets) ? segment(t, w, offsets, message) : status;
+  return status == KB_OK && !kb_unigram_by_words(t, w, offsets) ? segment(t, w, offsets, message) : status;
 }
 
 /* The text by the character map -> work->form. */

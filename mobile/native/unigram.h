@@ -29,4 +29,9 @@ struct kb_unigram {
 size_t kb_map_longest(const struct kb_unigram *u, const uint32_t *codes, size_t at, size_t count, kb_text *value, int *found);
 int kb_piece_byte(kb_text piece); /* the byte of a piece such as <0x0A>; -1 of another */
 
+size_t kb_word_length(const uint8_t *s, size_t size); /* the bytes up to the next U+2581 behind the first character */
+static inline size_t kb_width(uint8_t lead) { return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4; }
+/* Pushes the pieces of w->word, word by word. 0: only the whole text tells them, and nothing was pushed. */
+int kb_unigram_by_words(const kb_tokenizer *t, kb_work *w, int offsets);
+
 #endif

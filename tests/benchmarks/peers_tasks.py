@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 import kerasbert as kb
+from kerasbert.data import processes
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.batches import Encoded, encode_texts, training_batches
@@ -85,7 +86,7 @@ def trained(
 
     transformers.logging.set_verbosity_error()  # the head is new
     transformers.logging.disable_progress_bar()
-    torch.set_num_threads(2)
+    torch.set_num_threads(processes.available())
     torch.manual_seed(seed)
     assert known.train is not None
     task, peer = known.task.how.fitted(known.task, "train", known.train.targets), PEERS[known.task.kind]

@@ -1,0 +1,78 @@
+"""Interpreters other than the usual one: without CompiledModel, tflite-runtime, and versions that compute wrongly."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from kerasbert.errors import InputError
+from tests.mobile.conftest import TEXTS
+from tests.support import python
+
+
+def test_plain_interpreter_gives_the_same(float_file):
+    from ai_edge_litert.interpreter import Interpreter
+
+    from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.runtime.interpreters import Plain
+
+    runner = load(float_file[0], cache=False)
+    plain = Plain(Interpreter, "plain", float_file[0], runner.bundle, 1)
+    expected = runner.outputs(TEXTS)
+    runner.model = plain
+    np.testing.assert_allclose(runner.outputs(TEXTS), expected, atol=1e-6)
+
+
+STAND_IN = """
+import numpy as np
+class Interpreter:
+    def __init__(self, **k): pass
+    def get_signature_list(self): return {f"length_{n}": None for n in (8, 12, 24)}
+    def get_signature_runner(self, name): return Runner(int(name.split("_")[1]))
+class Runner:
+    def __init__(self, length): self.length = length
+    def get_input_details(self):
+        names = ("token_ids", "padding_mask", "segment_ids")
+        return {name: {"shape_signature": np.array([1, self.length]), "dtype": np.int32} for name in names}
+    def get_output_details(self):
+        return {"probabilities": {"shape_signature": np.array([1, 3]), "dtype": np.float32}}
+"""
+
+
+def test_tflite_runtime_is_refused_for_int8(float_file, int8_file, tmp_path):
+    """With only tflite-runtime installed (here: a stand-in), dynamic int8 is an error and float32 runs."""
+    (tmp_path / "ai_edge_litert").mkdir()
+    (tmp_path / "ai_edge_litert/__init__.py").write_text("raise ImportError('not here')")
+    (tmp_path / "tflite_runtime").mkdir()
+    (tmp_path / "tflite_runtime/__init__.py").write_text("")
+    (tmp_path / "tflite_runtime/interpreter.py").write_text(STAND_IN)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from kerasbert.mobile.runtime import load\n"
+        f"print(load({str(float_file[0])!r}).model.name)\n"
+        f"load({str(int8_file[0])!r})\n"
+    )
+    done = python("-c", code, check=False)
+    assert done.stdout == "tflite-runtime Interpreter\n"
+    assert "only tflite-runtime is installed" in done.stderr
+
+
+@pytest.mark.parametrize("installed", ["2.0.2", "2.1.2", "unknown"])
+def test_a_litert_that_computes_int8_activations_wrongly_is_refused(float_file, tmp_path, monkeypatch, installed):
+    """2.0.2 to 2.1.2 give other labels to a third of the texts or more; test_litert_versions.py runs 2.1.2."""
+    import ai_edge_litert
+
+    from kerasbert.export import bundle
+    from kerasbert.mobile.runtime import load
+
+    data, found = float_file[0].read_bytes(), bundle.read(float_file[0])
+    front, path = data[: -len(found.to_zip())], tmp_path / "x.tflite"
+    monkeypatch.setattr(ai_edge_litert, "__version__", installed)
+    for kind, written in (("static_int8", ""), ("full_int8", "2.1.3")):  # "": files written before the field was
+        path.write_bytes(front + dataclasses.replace(found, quantization=kind, litert=written).to_zip())
+        text = f"is {kind}, which ai-edge-litert {installed} computes wrongly, expected at least 2.1.3"
+        with pytest.raises(InputError, match=text):
+            load(path, cache=False)
+    assert load(float_file[0], cache=False)(["a good film"])
+    monkeypatch.setattr(ai_edge_litert, "__version__", "2.1.3")
+    assert load(path, cache=False)(["a good film"])
