@@ -1,6 +1,5 @@
 """Documents -> entries of a shard: tokenized in batches, with long lines split where a packing pairs sentences."""
 
-import functools
 import hashlib
 import importlib.util
 import itertools
@@ -138,7 +137,6 @@ def _one_by_one(tokenizer: Tokenizer, offsets: bool) -> Callable[[list[str]], tu
     return tokenize
 
 
-@functools.lru_cache(maxsize=1)  # to build and trace it takes .35 s: records are often written one after the other
 def _in_graph(tokenizer: Tokenizer, offsets: bool) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray, Any]]:
     """As `_one_by_one`, with tensorflow-text."""
     import tensorflow as tf
