@@ -15,7 +15,8 @@ from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery, world
 from tests.layers.test_bidirectional import both
-from tests.tasks.test_tags import NAMES, agree_everywhere, columns, handed_on, labelled, random_model, texts_of
+from tests.tasks.test_crf import handed_on
+from tests.tasks.test_tags import NAMES, agree_everywhere, columns, labelled, random_model, texts_of
 
 NER = find_task("ner")
 
