@@ -1,6 +1,7 @@
 """Fine-tuning and evaluation of a text task."""
 
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -160,6 +161,7 @@ class FineTuning(Job):
         epoch = len(self.train.units(self.task.how.together))
         return -(-epoch // config.batch)
 
+    @functools.cached_property
     def lengths(self) -> tuple[int, ...] | None:
         """The lengths that batches are padded to; None for every multiple of 16: of older runs, and but on a CPU.
 
@@ -198,7 +200,7 @@ class FineTuning(Job):
             "task": dataclasses.replace(self.task, length=None).to_json(),
             "data": self.split.digests,
             "length": self.longest,
-            "lengths": self.lengths(),
+            "lengths": self.lengths,
             "patience": config.patience,
             "changes": self.changes,
         }
@@ -230,7 +232,7 @@ class FineTuning(Job):
         self.cache.write()
         source = self.split.sources["train"]
         about = self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source
-        return Texts(*about, lengths=self.lengths() or ())
+        return Texts(*about, lengths=self.lengths or ())
 
     def evaluation(self, program, run):
         held = self.dev, self.dev_rows, self.longest, Path(run.directory), self.config.patience, self.constraint

@@ -53,13 +53,13 @@ def settings_of(run) -> dict:
     return json.loads((run / "run.json").read_text())["settings"]
 
 
-def texts(tmp_path):
+def texts() -> dict:
     rows = [(" ".join(["cat"] * count), "01"[count % 2]) for count in (3, 5, 6, 9, 10, 15, 17, 20) * 4]
     return {"train": rows, "dev": rows[:8]}
 
 
 def test_a_run_keeps_its_lengths(pretrained, tmp_path, monkeypatch):
-    data, how = texts(tmp_path), {"batch": 4, "length": 24, "quiet": True, "strategy": "cpu"}
+    data, how = texts(), {"batch": 4, "length": 24, "quiet": True, "strategy": "cpu"}
     monkeypatch.setattr(lengths, "GRAPH", 0.0)
     kb.finetune(pretrained, "classification", data, out=tmp_path / "run", epochs=1, **how)
     kept = settings_of(tmp_path / "run")["lengths"]
@@ -83,7 +83,7 @@ def widths(pretrained, data, config) -> set[int]:
 
 def test_older_runs_and_other_devices_pad_to_multiples_of_16(pretrained, tmp_path, monkeypatch):
     monkeypatch.setattr(lengths, "GRAPH", 0.0)
-    data, run = texts(tmp_path), tmp_path / "run"
+    data, run = texts(), tmp_path / "run"
     config = FinetuneConfig(out=run, batch=4, length=24, epochs=2, quiet=True, strategy="cpu")
     assert len(widths(pretrained, data, config)) == 4
     monkeypatch.setattr(finetune, "on_one_machine", lambda kind, strategy: "gpu:1")
@@ -101,7 +101,7 @@ def test_older_runs_and_other_devices_pad_to_multiples_of_16(pretrained, tmp_pat
 
 def test_each_of_several_tasks_has_its_own(pretrained, tmp_path, monkeypatch):
     monkeypatch.setattr(lengths, "GRAPH", 0.0)
-    data = texts(tmp_path)
+    data = texts()
     short = {part: [(text[:20], label) for text, label in rows] for part, rows in data.items()}
     how = {"batch": 4, "length": 24, "quiet": True, "strategy": "cpu", "out": tmp_path / "run"}
     kb.finetune_tasks(pretrained, {"classification": data, "glue/sst2": short}, epochs=1, **how)
