@@ -359,5 +359,8 @@ def add(command: Declare) -> None:
     add = command("encode", _encode, "vectors of texts, one json list a line")
     add.add_argument("model", metavar="RUN")
     add.add_argument("texts", nargs="*", metavar="TEXT")
-    add.add_argument("--pooling", default="mean", help="mean, first, last or pooled")
+    add.add_argument(
+        "--pooling",
+        help="mean, first, last or pooled; default: what the model learned to give (Skip-Thought, Quick-Thoughts), else mean",
+    )
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)

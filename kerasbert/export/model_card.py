@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasbert.inputs import used
+from kerasbert.layers.sentence_encoder import SentenceEncoder
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 
@@ -27,6 +28,9 @@ def card(model: Any, longest: int, strings: Sequence[str], outputs: str | None =
     *before, last = [f"`{each.name}`" for each in reads]
     listed = f"{', '.join(before)} and {last}"
     axes = "int32 [B, S]" if {each.axes for each in reads} == {"BS"} else "by their axes"
+    gives = outputs or kind_of(model).described()
+    if task is None and isinstance(model, SentenceEncoder):
+        gives = "`vector` [B, H] float32: the sentence's, as it was learned"
     return f"""# {task.name if task is not None else "Encoder"}
 
 A TensorFlow SavedModel written by kerasbert. It takes text: the tokenizer is part of the graph.
@@ -39,7 +43,7 @@ model = tf.saved_model.load("DIR")
 model.signatures["serving_default"]({call})
 ```
 
-`serving_default` returns {outputs or kind_of(model).described()}.
+`serving_default` returns {gives}.
 The signature `ids` takes {listed}, {axes}, instead of text.
 {kind_of(model).longer(longest)}
 

@@ -46,7 +46,7 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
     another kind names, such as `question` and `context` (a list of texts is [B, C]), and the settings that the model was
     trained with, such as `language` (string [B]); signature `ids` takes what the network reads: token_ids, padding_mask,
     segment_ids (int32 [B, S]). A classification returns `probabilities` [B, L] float32, `label_ids` [B] int32 and
-    `labels` [B] string, a regression `value` [B], an encoder `vector` [B, H] (mean over the tokens); other kinds what the
+    `labels` [B] string, a regression `value` [B], an encoder `vector` [B, H] (as `kb.encode` gives it); other kinds what the
     README.md beside it says. Loads with `tf.saved_model.load` after `import tensorflow_text`; for TF Serving put it at
     NAME/1.
 

@@ -11,7 +11,7 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
-from kerasbert.layers.readout import Queries
+from kerasbert.layers.readout import Queries, readout
 from kerasbert.layers.recurrent import ResetBeforeGRU, reversed_rows
 from kerasbert.layers.recurrent_encoder import Recurrence, RecurrentSpec, picked
 
@@ -128,8 +128,8 @@ class SentenceEncoder(SpecModel):
         spec: SentenceSpec.
     Call: dict of token_ids [B, S] int, padding_mask [B, S] (all real by default), packed_ids [B, S] (pieces of one number see
         each other alone; instead of padding_mask, padding is 0), embedded [B, S, R E] (instead of what `embed` makes of the
-        ids) -> dict of sequence [B, S, H]; `queries` are rows of it, as of `Encoder`. The last token's row is the sentence's
-        vector; a row before it is what each direction knows after as many tokens of its own.
+        ids) -> dict of sequence [B, S, H] and, but of packed_ids, vector [B, H], the sentence's: its last token's row. A row
+        before it is what each direction knows after as many tokens of its own. `queries` are rows of sequence, as of `Encoder`.
     Weights: `embeddings/READER/table`, `block_0/READER_forward/...` and, where it reads both ways, `READER_backward`.
     """
 
@@ -161,7 +161,8 @@ class SentenceEncoder(SpecModel):
             real, begins, turned = _pieces(inputs["packed_ids"])
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
         y, _ = self.readers(ops.cast(x, self.compute_dtype), real, begins, turned, training=training)
-        return {"sequence": picked(y, queries)}
+        found = {"sequence": picked(y, queries)}
+        return found if turned is not None else found | {"vector": readout(y, real, "last")}
 
 
 def _pieces(pieces: Any) -> tuple[Any, Any, Any]:

@@ -52,9 +52,9 @@ def check_batch(batch: Any) -> None:
         raise InputError(f"batch must be a whole number of at least 1. Received: {batch!r}")
 
 
-def check_pooling(pooling: str) -> None:
-    """Refuse an unknown pooling."""
-    if pooling not in POOLINGS:
+def check_pooling(pooling: str | None) -> None:
+    """Refuse an unknown pooling; None is the model's own."""
+    if pooling is not None and pooling not in POOLINGS:
         raise InputError(f"no pooling {pooling!r}. Expected one of: {', '.join(POOLINGS)}")
 
 

@@ -306,14 +306,15 @@ def _one_row(model: Any, encoded: Encoded, longest: int, row: Row) -> np.ndarray
 
 
 def encode(
-    model: Any, texts: Texts, *, pooling: str = "mean", length: int | None = None, language: str | None = None
+    model: Any, texts: Texts, *, pooling: str | None = None, length: int | None = None, language: str | None = None
 ) -> np.ndarray:
     """Vectors of texts: float32 [n, H].
 
     Args:
         model: a directory or a loaded model; a task's model lends its encoder.
         pooling: "mean" over the real tokens (specials included, as sentence-transformers has it), "first" for [CLS], "last" for
-            the last real token (of what reads from left to right), "pooled" for the pooler's output.
+            the last real token (of what reads from left to right), "pooled" for the pooler's output. None: the vector that the
+            model was trained to give of a text (Skip-Thought, Quick-Thoughts), else "mean"; as in `kb.export`.
         language: str, of the texts, for a model that reads it (XLM).
     """
     early.check_pooling(pooling)
@@ -322,18 +323,22 @@ def encode(
     if pooling == "pooled" and not specs.maybe(model.spec, "pooler"):
         raise InputError("pooling='pooled' needs a model with a pooler; use 'mean' or 'first'")
 
-    def mean(model, inputs):
+    def own(model, inputs):
         return find("vector").device(model(inputs), inputs)
+
+    def mean(model, inputs):
+        return readout(model(inputs)["sequence"], inputs["padding_mask"], "mean")
 
     def last(model, inputs):
         queries = queries_of("last", inputs["padding_mask"])
         return readout(model(inputs, queries=queries)["sequence"], inputs["padding_mask"], "last")
 
     kinds = {
+        None: own,
         "mean": mean,
         "first": lambda model, inputs: readout(model(inputs, queries="first")["sequence"], None, "first"),
         "last": last,
         "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
     }
-    vectors = forward(model, texts, pooling, kinds[pooling], length, {"language": language})
+    vectors = forward(model, texts, pooling or "vector", kinds[pooling], length, {"language": language})
     return vectors.reshape(len(texts), model.spec.hidden)

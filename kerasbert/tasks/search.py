@@ -30,7 +30,7 @@ class Hit:
 
 
 def vectors(model: Any, texts: Sequence[str], *, length: int | None = None, language: str | None = None) -> np.ndarray:
-    """A vector of each text, float32 [n, H]: as its task pools and normalizes; of another model the mean over the tokens.
+    """A vector of each text, float32 [n, H]: as its task pools and normalizes; of another model as `kb.encode`.
 
     Args:
         model: a directory or a loaded model. length: int, tokens a text may have. language: str, for XLM.
@@ -49,7 +49,7 @@ def similarity(
 
     Args:
         model: a run's directory or a loaded model: a vector's (`--task sts`, an import from sentence-transformers), or one
-            whose encoder's mean over the tokens is taken.
+            whose encoder's are taken, as by `kb.encode`.
         texts, others: lists of str, as long as each other.
         length: int, tokens a text may have; that of the task's training by default.
         language: str, of the texts, for a model that reads it (XLM).

@@ -34,7 +34,7 @@ def reference(model: Any, texts: Texts, length: int, tokenizer: Tokenizer | None
     kind = kind_of(model).answers
     with _reading(model, tokenizer or model.tokenizer):
         if getattr(model, "task", None) is None:
-            return predict.encode(model, texts, pooling="mean", length=length)
+            return predict.encode(model, texts, length=length)
         rows = [np.atleast_1d(kind.probabilities(row)) for row in predict.outputs(model, texts, length)]
     return rows if kind.per_token else np.stack(rows)
 

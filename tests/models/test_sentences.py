@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import kerasbert as kb
-from kerasbert import models, registry
+from kerasbert import mobile, models, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints.vectors import WordVectors
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
+from kerasbert.mobile.runtime import load
 from kerasbert.models.skip_thought import expanded, expansion
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
@@ -176,6 +178,15 @@ def test_a_run_gives_vectors_of_texts(folder, tmp_path):
     last = inputs["padding_mask"].sum(1) - 1
     expected = np.asarray(model(inputs)["sequence"])[range(2), last]
     np.testing.assert_allclose(kb.encode(run, texts, pooling="last"), expected, atol=1e-6)
+    np.testing.assert_allclose(kb.encode(run, texts), expected, atol=1e-6)
+    mean = [np.asarray(model(inputs)["sequence"])[i, : last[i] + 1].mean(0) for i in range(2)]
+    np.testing.assert_allclose(kb.encode(run, texts, pooling="mean"), mean, atol=1e-6)
+    kb.export(model, tmp_path / "serving")
+    served = tf.saved_model.load(str(tmp_path / "serving")).signatures["serving_default"](text=tf.constant(texts))
+    np.testing.assert_allclose(served["vector"], expected, atol=1e-5)
+    assert "float32: the sentence's, as it was learned." in (tmp_path / "serving/README.md").read_text()
+    mobile.compress(run, "none", tmp_path / "vectors.tflite", texts=texts, lengths=[16])
+    np.testing.assert_allclose(load(tmp_path / "vectors.tflite").outputs(texts), expected, atol=1e-5)
     rows = ["anchor\tpositive", *(f"{text}\t{text}" for text in world.sentences(16, 3))]
     (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n")
     options = {"task.pooling": "last"}
