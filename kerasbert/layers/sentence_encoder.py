@@ -128,7 +128,7 @@ class SentenceEncoder(SpecModel):
         spec: SentenceSpec.
     Call: dict of token_ids [B, S] int, padding_mask [B, S] (all real by default), packed_ids [B, S] (pieces of one number see
         each other alone; instead of padding_mask, padding is 0), embedded [B, S, R E] (instead of what `embed` makes of the
-        ids) -> dict of sequence [B, S, H] and, but of packed_ids, vector [B, H], the sentence's: its last token's row. A row
+        ids) -> dict of sequence [B, S, H] and, but of packed_ids, text_vector [B, H], the sentence's: its last token's row. A row
         before it is what each direction knows after as many tokens of its own. `queries` are rows of sequence, as of `Encoder`.
     Weights: `embeddings/READER/table`, `block_0/READER_forward/...` and, where it reads both ways, `READER_backward`.
     """
@@ -162,7 +162,7 @@ class SentenceEncoder(SpecModel):
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
         y, _ = self.readers(ops.cast(x, self.compute_dtype), real, begins, turned, training=training)
         found = {"sequence": picked(y, queries)}
-        return found if turned is not None else found | {"vector": readout(y, real, "last")}
+        return found if turned is not None else found | {"text_vector": readout(y, real, "last")}
 
 
 def _pieces(pieces: Any) -> tuple[Any, Any, Any]:

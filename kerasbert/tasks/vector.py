@@ -1,5 +1,8 @@
 """A text as a vector: what an encoder alone answers, and what it is fine-tuned to on pairs (Reimers and Gurevych, 2019)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -159,14 +162,14 @@ class Vector(TaskKind):
     # Export, in the graph
 
     def device(self, outputs, inputs):
-        if "vector" in outputs:
-            return outputs["vector"]
+        if (own := _own(outputs)) is not None:
+            return own
         mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
         return ops.sum(outputs["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
 
     def exported(self, model, outputs, inputs):
-        if "vector" in outputs:
-            return {"vector": outputs["vector"]}
+        if (own := _own(outputs)) is not None:
+            return {"vector": own}
         return {"vector": readout(outputs["sequence"], inputs["padding_mask"], "mean")}  # finite without a token too
 
     def described(self):
@@ -175,6 +178,11 @@ class Vector(TaskKind):
 
     def check_target(self, target):
         pass
+
+
+def _own(outputs: Mapping[str, Any]) -> Any:
+    """What a model of vectors gives, or an encoder that learned one of a text; None of any other."""
+    return outputs.get("vector", outputs.get("text_vector"))
 
 
 TOLD = {
