@@ -7,8 +7,7 @@ bench_tasks, whose results.json is --single; the settings are its too: 3 epochs 
 0.01. MT-DNN merges the batches of all tasks; PALs are of width 204 with 12 heads, and the tasks are drawn by annealed sampling.
 What is printed is the last evaluation's, so that nothing is selected on dev. The margin of a difference of means is two
 standard errors: those of both means over the seeds, and the dev set's as bench_tasks has it. all-MiniLM has seen SQuAD's pairs,
-and so QNLI's. A killed run goes on with the same --work, which holds results.json;
-measured/multi.json is that of 2026-11-25.
+and so QNLI's. A killed run goes on with the same --work, which holds results.json; measured/multi.json is that of 2026-11-25.
 """
 
 import argparse
