@@ -1,6 +1,8 @@
 """Errors that a user can act on: what, received, expected, what to do, in one line."""
 
-from collections.abc import Iterable
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Iterator
 
 EXTRAS = {  # library -> the extra of setup.cfg that brings it
     "tensorflow": "tensorflow",
@@ -28,22 +30,51 @@ class InputError(ValueError):
     status = 2
 
 
+class TextError(InputError):
+    """A mistake in one text of a call; the others can be answered.
+
+    Attributes:
+        number: int, of the text, from 0. reason: str, the line without the text's name.
+    """
+
+    def __init__(self, number: int, error: object):
+        name, said = f"text {number}", str(error)
+        self.number, self.reason = number, said.removeprefix(name).lstrip(": ")
+        super().__init__(said if said.startswith(name) else f"{name}: {said}")
+
+    def __reduce__(self) -> tuple[type["TextError"], tuple[int, str]]:  # from one process to another
+        return type(self), (self.number, str(self))
+
+
+@contextlib.contextmanager
+def of_text(number: int) -> Iterator[None]:
+    """An InputError about one text of a call becomes a TextError with its number, from 0."""
+    try:
+        yield
+    except TextError:
+        raise
+    except InputError as error:
+        raise TextError(number, error) from error
+
+
 class NonFinite(InputError):
     """A loss or gradient that is not finite; the command line exits with status 3: restart scripts must not retry it."""
 
     status = 3
 
 
-Exploded = NonFinite  # its old name
-
-
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to `name`, or None where nothing is known."""
     import difflib  # here: a phone that makes no mistake does without
 
-    known = list(known)
-    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
-    return close[0] if close else None
+    lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.0)
+    return lower[close[0]] if close else None
+
+
+def of_entry(kind: str, name: str, error: InputError) -> InputError:
+    """The error about an entry of a plug-in, with the entry's name before it: raise it from where it is registered."""
+    return InputError(f"the {kind} {name!r}: {error}")
 
 
 def unknown(kind: str, name: str, known: Iterable[str], where: str) -> InputError:
@@ -55,6 +86,16 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str) -> InputErro
     best = nearest(str(name), known)
     hint = f" Nearest: {best!r}." if best else ""
     return InputError(f"no {kind} {str(name)!r}.{hint} All: {where}")
+
+
+def check_known(kind: str, entry: str, what: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name in an entry of a plug-in that nothing has.
+
+    Raises:
+        InputError: the entry, the nearest name and all of them.
+    """
+    if name not in known:
+        raise of_entry(kind, entry, unknown(what, name, known, ", ".join(known)))
 
 
 def install(extra: str) -> str:
@@ -80,3 +121,26 @@ def missing(library: str | None, extra: str | None = None) -> str | None:
     if top not in EXTRAS and not (extra and top == "numpy"):
         return None
     return f"{top}, which is not installed. Do, {install(extra or EXTRAS[top])}"
+
+
+def of_plugin(path: str | os.PathLike, error: BaseException) -> BaseException:
+    """What running a plug-in's file raised, as its author's or user's mistake: which line, and what.
+
+    An InputError, and the lack of a package that an extra of ours brings, stay as they are.
+
+    >>> of_plugin("mine.py", ModuleNotFoundError("No module named 'spam'", name="spam"))
+    InputError('the plug-in mine.py needs spam, which is not installed: install it, or leave the plug-in out')
+    """
+    if isinstance(error, InputError) or not isinstance(error, Exception):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        needs = f"the plug-in {path} needs {error.name}, which is not installed: install it, or leave the plug-in out"
+        return error if missing(error.name) else InputError(needs)
+    frame, line = error.__traceback__, 1
+    while frame is not None:
+        line = frame.tb_lineno if frame.tb_frame.f_code.co_filename == str(path) else line
+        frame = frame.tb_next
+    said = str(error)
+    if isinstance(error, SyntaxError):
+        line, said = error.lineno or 1, error.msg
+    return InputError(f"the plug-in {path}, line {line}: {type(error).__name__}: {' '.join(said.split())}")

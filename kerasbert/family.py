@@ -1,10 +1,11 @@
 """What a model family says of itself. Standard library only."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError, check_known, unknown
 from kerasbert.inputs import TEXT, Input
 
 if TYPE_CHECKING:  # a phone, which comes here by way of the registry, needs no Spec
@@ -12,6 +13,16 @@ if TYPE_CHECKING:  # a phone, which comes here by way of the registry, needs no 
 
 
 KINDS = ("encoder", "decoder", "seq2seq")
+READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "concat", "none")  # of `layers.readout`
+# what a head reads (`layers.mix`) -> the layers: the embeddings are layer 0
+LAYERS = {
+    "last": slice(-1, None),
+    "embeddings": slice(0, 1),
+    "sum4": slice(-4, None),
+    "concat4": slice(-4, None),
+    "mix": slice(0, None),
+}
+PARTS = ("blocks",)  # of `Family.has`
 
 
 def _longest(spec: Any) -> int | None:
@@ -23,6 +34,16 @@ def _derived(spec: Any, changes: Mapping[str, Any]) -> Any:
     from kerasbert.spec import derive  # a phone, which looks up a tokenizer here, needs no Spec
 
     return derive(spec, changes)
+
+
+def check_function(name: str, function: Any) -> None:
+    """The rule of tables of functions.
+
+    Raises:
+        InputError: what is not callable.
+    """
+    if not callable(function):
+        raise InputError(f"{name!r} is registered with {function!r:.80}, expected a function")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +60,7 @@ class Family:
         tokenizer: str, kind of tokenizer.
         layout: str, special tokens and their places in a vocabulary that is learned for it (`text.train`); "" for the kind's.
         objective: str, name of the pretraining objective; "" where none is here yet.
-        names: checkpoint names by dialect ("hf", "tf1", "keras_hub"), rows of `checkpoints.names`.
+        names: checkpoint format -> a `checkpoints.names.Dialect`: what its weights and settings are called there.
         aliases: other size name -> size name.
         inputs: what the network reads (`kerasbert.inputs`).
         kind: "encoder", "decoder" (a token sees itself and those before it) or "seq2seq" (an encoder, and a decoder that
@@ -88,6 +109,35 @@ class Family:
     def __post_init__(self):
         if self.kind not in KINDS:
             raise InputError(f"kind of the family {self.name} is {self.kind!r}, expected one of {', '.join(KINDS)}")
+
+    def check(self) -> None:
+        """Refuse sizes that do not derive, aliases of none, parts and a readout that nothing knows, an encoder that is
+        not made of the settings.
+
+        Raises:
+            InputError: with the nearest name.
+        """
+        for size in self.sizes:
+            try:
+                self.size(size)
+            except InputError as error:
+                raise InputError(f"the size {self.name}/{size}: {error}") from error
+        for kind, given, known in (
+            ("size", self.aliases.values(), self.sizes),
+            ("part", self.has or (), PARTS),
+            ("readout", (self.readout,), READOUTS),
+        ):
+            for name in given:
+                check_known("family", self.name, kind, name, known)
+        if not callable(self.encoder):
+            raise InputError(f"the encoder of the family {self.name} is {self.encoder!r:.80}, expected its class")
+        try:
+            inspect.signature(self.encoder).bind(self.spec, dtype="float32")
+        except TypeError as error:
+            made = getattr(self.encoder, "__name__", self.encoder)
+            raise InputError(
+                f"the encoder of the family {self.name} is not called as {made}(spec, dtype=...): {error}"
+            ) from error
 
     def derive(self, name: str, *, spec: Mapping[str, Any], **changes: Any) -> "Family":
         """Another paper as a difference from this one."""

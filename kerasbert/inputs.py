@@ -5,6 +5,7 @@ W characters of a word.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,19 @@ PAD = "pad"  # the tokenizer's padding id
 WORD = 50  # W
 FILLED_BY = ("packing", "setting", "maker", "objective", "kind", "tree")
 _ALWAYS = ("packing", "maker", "kind", "tree")
+Tensor = (
+    Any  # a numpy array, a TensorFlow tensor, or one of Keras without numbers: no checker knows what the latter two can
+)
 Values = Mapping[str, Any]
+
+
+def listed(given: Any) -> Any:
+    """What a caller gave for a list of texts or of paths: one of them by itself is a list of one, never of its characters.
+
+    >>> listed("a text"), listed(("a", "b"))
+    (['a text'], ('a', 'b'))
+    """
+    return [given] if isinstance(given, str | bytes | os.PathLike) else given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +49,9 @@ class Input:
         setting: str, the name of the setting, such as "language".
         choices: tokenizer -> {value of the setting: number}.
         make: values of one row {name: [S] or a number} -> its array, with numpy; the phone runs it.
-        graph: inputs {name: [B, S] int32 tensor} -> the same for a batch, with `keras.ops`; SavedModels hold it.
+        graph: inputs {name: [B, S] int32 tensor} -> the same for a batch, with `keras.ops`; SavedModels hold it. Of an input
+            that a kind fills (inputs, tokenizer) -> it, where the kind's `served` does not pack it.
+        places: int, P of a row wherever a file for a phone or a SavedModel reads it.
         focus: str, the `answers.Kind.focus` of the tasks that it is read for; empty: of all, and without a task.
     """
 
@@ -49,8 +64,9 @@ class Input:
     setting: str = ""
     choices: Callable[[Any], Mapping[str, int]] | None = None
     make: Callable[[Values], Any] | None = None
-    graph: Callable[[Mapping[str, Any]], Any] | None = None
+    graph: Callable[..., Any] | None = None
     focus: str = ""
+    places: int = 1
 
     def __post_init__(self):
         if self.filled_by not in FILLED_BY:
@@ -72,7 +88,7 @@ class Input:
         return tuple(size_of(axis, None) if axis in "SW" else None for axis in self.axes)
 
     def shape(self, length: int | None) -> tuple[int | None, ...]:
-        """Its shape for one row of `length` tokens, B = 1 and P = 1.
+        """Its shape for one row of `length` tokens, B = 1 and P = `places`.
 
         Raises:
             InputError: an axis that no file for a phone has yet.
@@ -81,12 +97,12 @@ class Input:
             raise InputError(
                 f"input {self.name!r} has the axes {self.axes}, expected B, S, P and W alone: no .tflite reads others yet"
             )
-        return tuple(size_of(axis, length) for axis in self.axes)
+        return tuple(size_of(axis, length, self.places) for axis in self.axes)
 
 
-def size_of(axis: str, length: Any) -> Any:
-    """The size of an axis for one row of `length` tokens, B = 1 and P = 1."""
-    return {"S": length, "W": WORD}.get(axis, 1)
+def size_of(axis: str, length: Any, places: int = 1) -> Any:
+    """The size of an axis for one row of `length` tokens, B = 1 and P = `places`."""
+    return {"S": length, "W": WORD, "P": places}.get(axis, 1)
 
 
 TEXT = (Input("token_ids", pad=PAD), Input("padding_mask"), Input("segment_ids"))
@@ -195,7 +211,7 @@ class Row:
         length: int, tokens.
         truncated: bool, whether tokens of its text are missing.
         about: what the decoding of its outputs needs, such as the characters of each token.
-        triples: of a sentence tree those that its branches say.
+        triples: of a sentence tree those that its branches say. lost: int, how many more found no room.
     """
 
     values: Values
@@ -203,6 +219,7 @@ class Row:
     truncated: bool = False
     about: Any = None
     triples: tuple[Any, ...] = ()
+    lost: int = 0
 
     @property
     def token_ids(self) -> Sequence[int]:
@@ -315,7 +332,7 @@ def arrays(
 
 def _places(each: Input, rows: Sequence[Row], most: int | None) -> int:
     """As many places as the row with the most has; of T one of few lengths, each a program of its own."""
-    longest = max([1, *(len(packed.values[each.name]) for packed in rows)])
+    longest = max([each.places, *(len(packed.values[each.name]) for packed in rows)])
     return longest if each.axes == "BP" else target_places(longest, most)
 
 
@@ -329,11 +346,17 @@ def target_places(longest: int, most: int | None) -> int:
     return places if most is None else max(longest, min(places, most))
 
 
-def with_makers(declared: Iterable[Input], packed: Mapping[str, Any]) -> dict[str, Any]:
-    """A batch that a graph packed, and what its makers add."""
+def with_makers(declared: Iterable[Input], packed: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+    """A batch that a graph packed, with what its makers add, and what a kind reads and its `served` did not pack.
+
+    Args:
+        tokenizer: of the model.
+    """
     result = dict(packed)
     for each in declared:
         if each.filled_by == "maker":
             assert each.graph is not None
             result[each.name] = each.graph(packed)
+        elif each.filled_by == "kind" and each.graph is not None and each.name not in packed:
+            result[each.name] = each.graph(packed, tokenizer)
     return result

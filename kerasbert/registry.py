@@ -1,168 +1,68 @@
 """Names -> families, sizes, and what a third party plugs in. Standard library only."""
 
-import functools
 import hashlib
-import importlib
 import importlib.util
-import json
 import os
-import pkgutil
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError, check_known, of_plugin, unknown
 from kerasbert.family import Family
+from kerasbert.table import PLUGINS, Table, entry_points, shipped
 
 if TYPE_CHECKING:  # a phone, which looks up a tokenizer here, needs no Spec
     from kerasbert.spec import Spec
 
-T = TypeVar("T")
-
-
-_plugins: dict[str, dict[str, str]] = {}  # module or entry point that was loaded -> {"file", "sha256"} of a file
 _paths: dict[str, str] = {}  # module of a plug-in file -> where it was read
 _loading: list[str] = []  # modules of plug-in files that are being run
 _brought: dict[str, str] = {}  # family -> module of the plug-in file that registered it
 
 
-@functools.cache
-def _load(home: str) -> None:
-    """Import a module of ours, or every module of a package, so that it registers what it holds."""
-    package = importlib.import_module(home)
-    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
-        importlib.import_module(f"{home}.{module.name}")
-
-
-@functools.cache
-def _entry_points() -> None:
-    import importlib.metadata  # here: it costs as much as everything else at the start of a small program
-
-    for point in importlib.metadata.entry_points(group="kerasbert.plugins"):
-        point.load()
-        _plugins[point.name] = {}
-
-
-class Table(MutableMapping[str, T]):
-    """Names -> values of one kind: what ships and what plug-ins add.
-
-    A table is a mapping. Its homes are imported on first use; the entry points of other packages are imported where all
-    names are asked for, or one that is not among ours.
-
-    Args:
-        kind: str, what one entry is, for errors.
-        homes: modules, or packages of which every module, that fill the table.
-        everything: str, where all the names are told; None: the error lists them.
-        index: str, the part of `shipped` that names the module of each entry, in their order: one that is asked for by its
-            name is imported alone.
-
-    >>> breads = Table("bread")
-    >>> breads.add("rye", 1, "roggen")
-    1
-    >>> breads.find("roggen"), breads.name("roggen"), list(breads)
-    (1, 'rye', ['rye'])
-    >>> breads.find("rey")
-    Traceback (most recent call last):
-    kerasbert.errors.InputError: no bread 'rey'. Nearest: 'rye'. All: rye
-    """
-
-    def __init__(self, kind: str, *homes: str, everything: str | None = None, index: str = ""):
-        self.kind, self.homes, self.everything, self.index = kind, homes, everything, index
-        self.rows: dict[str, T] = {}
-        self.aliases: dict[str, str] = {}  # other name -> name
-
-    def add(self, name: str, value: T, *aliases: str) -> T:
-        """Enter a value by its name and other names of it.
-
-        Raises:
-            InputError: a name is taken by another value.
-        """
-        for taken in (name, *aliases):
-            self._load_one(taken)  # ours of that name; in its own module nothing is left to import
-            if self.rows.get(self.aliases.get(taken, taken), value) is not value:
-                raise InputError(f"{taken!r} is registered already: choose another name")
-        self.rows[name] = value
-        self.aliases |= dict.fromkeys(aliases, name)
-        return value
-
-    def find(self, name: str) -> T:
-        """The value of a name or alias.
-
-        Raises:
-            InputError: no such name; the nearest is given.
-        """
-        return self[self.name(name)]
-
-    def name(self, name: str) -> str:
-        """The name that an entry has in files: an alias is replaced. Raises as `find`."""
-        if name in self:
-            return self.aliases.get(name, name)
-        raise unknown(self.kind, name, [*self, *self.aliases], self.everything or ", ".join(self))
-
-    def _load(self) -> None:
-        for home in self.homes:
-            _load(home)
-
-    def _modules(self) -> dict[str, str]:
-        """Entry of ours -> its module, as far as the index tells."""
-        return shipped().get(self.index, {})
-
-    def _load_one(self, name: str) -> None:
-        """Import the module of an entry of ours that the index knows."""
-        if name not in self.rows and (module := self._modules().get(name)):
-            importlib.import_module(module)
-
-    def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        self._load_one(name)
-        if name in self.rows:
-            return True
-        self._load()
-        if name not in self.rows and name not in self.aliases:
-            _entry_points()
-        return name in self.rows or name in self.aliases
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self:
-            raise KeyError(name)
-        return self.rows[self.aliases.get(name, name)]
-
-    def __setitem__(self, name: str, value: T) -> None:
-        self.rows[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self.rows[name]
-        self.aliases = {alias: of for alias, of in self.aliases.items() if of != name}
-
-    def __iter__(self) -> Iterator[str]:
-        self._load()
-        _entry_points()
-        known = self._modules()
-        return iter(
-            [*(name for name in known if name in self.rows), *(name for name in self.rows if name not in known)]
-        )
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
+FUNCTION = "kerasbert.family:check_function"
 FAMILIES: Table[Family] = Table(
-    "model family", "kerasbert.models", everything="kerasbert list models", index="families"
+    "model family",
+    "kerasbert.models",
+    everything="kerasbert list models",
+    index="families",
+    rules="kerasbert.registry:check_family",
 )
 OBJECTIVES: Table[Any] = Table(  # some stand in their paper's file
-    "objective", "kerasbert.objectives", "kerasbert.models", everything="kerasbert list objectives"
+    "objective",
+    "kerasbert.objectives",
+    "kerasbert.models",
+    everything="kerasbert list objectives",
+    rules="kerasbert.objectives.rules:check",
 )
-TASKS: Table[Any] = Table("task", "kerasbert.tasks", everything="kerasbert list tasks")
-READERS: Table[Callable] = Table("reader of a task's files", "kerasbert.tasks")
-METRICS: Table[Callable] = Table("metric of a plug-in")
-TOKENIZERS: Table[Any] = Table("tokenizer kind", "kerasbert.text.files", everything="kerasbert list tokenizers")
-SEGMENTERS: Table[Callable] = Table("segmenter")
-PACKINGS: Table[Any] = Table("packing", "kerasbert.data.packing", everything="kerasbert data --help")
-SELECTIONS: Table[Callable] = Table("select function", "kerasbert.objectives.select")
-SCHEDULES: Table[Any] = Table("schedule", "kerasbert.training.schedules")
-OPTIMIZERS: Table[Any] = Table("optimizer", "kerasbert.training.optimizers")
+TASKS: Table[Any] = Table(
+    "task", "kerasbert.tasks", everything="kerasbert list tasks", rules="kerasbert.tasks.rules:check"
+)
+READERS: Table[Callable] = Table("reader of a task's files", "kerasbert.tasks", rules=FUNCTION)
+METRICS: Table[Callable] = Table("metric of a plug-in", rules=FUNCTION)
+TOKENIZERS: Table[Any] = Table(
+    "tokenizer kind", "kerasbert.text.files", everything="kerasbert list tokenizers", rules="kerasbert.text.kinds:check"
+)
+SEGMENTERS: Table[Callable] = Table("segmenter", rules=FUNCTION)
+PACKINGS: Table[Any] = Table(
+    "packing", "kerasbert.data.packing", everything="kerasbert data --help", rules="kerasbert.data.packing:check"
+)
+SELECTIONS: Table[Callable] = Table("select function", "kerasbert.objectives.select", rules=FUNCTION)
+SCHEDULES: Table[Any] = Table(
+    "schedule", "kerasbert.training.schedules", rules="kerasbert.training.schedules:check_class"
+)
+FORMATS: Table[Any] = Table(
+    "checkpoint format",
+    *(
+        f"kerasbert.checkpoints.{home}"  # in this order a path is asked what it looks like
+        for home in ("hf", "keras_hub", "tf1", "allennlp", "own", "peft")
+    ),
+    index="formats",
+    rules="kerasbert.checkpoints.formats:check_format",
+)
+OPTIMIZERS: Table[Any] = Table(
+    "optimizer", "kerasbert.training.optimizers", rules="kerasbert.training.optimizers:check_class"
+)
 # quantization schemes stand in kerasbert.mobile.quantize.schemes: nothing here knows mobile
 _TABLES: dict[str, Table] = {  # those of which `check_name` knows more than the index
     "objective": OBJECTIVES,
@@ -173,8 +73,32 @@ _TABLES: dict[str, Table] = {  # those of which `check_name` knows more than the
 }
 
 
+def check_family(name: str, family: Family) -> None:
+    """The rules of FAMILIES: every size derives; objective, tokenizer, readout and dialects exist.
+
+    A plug-in registers its objective and its tokenizer before the family that names them.
+
+    Raises:
+        InputError: what the family names does not exist; the nearest name is given.
+    """
+    if not isinstance(family, Family):
+        raise InputError(f"the model family {name!r} is {family!r:.80}, expected a kerasbert.registry.Family")
+    family.check()
+    for format in family.names:
+        if format not in shipped()["formats"]:
+            check_known("family", name, FORMATS.kind, format, FORMATS)
+    if family.objective and family.objective not in shipped()["objectives"]:  # ours may not be imported yet
+        check_known("family", name, OBJECTIVES.kind, family.objective, OBJECTIVES)
+    if family.tokenizer:
+        check_known("family", name, TOKENIZERS.kind, family.tokenizer, TOKENIZERS)
+
+
 def register(family: Family) -> Family:
-    """Make a family known by its name."""
+    """Make a family known by its name.
+
+    Raises:
+        InputError: the name is taken, or as `check_family`.
+    """
     if _loading:
         _brought[family.name] = _loading[-1]
     return FAMILIES.add(family.name, family)
@@ -225,6 +149,7 @@ register_tokenizer = TOKENIZERS.add  # (kind, `kerasbert.text.kinds.Kind`)
 register_packing = PACKINGS.add  # (name, `kerasbert.data.packing.Packing`)
 register_selection = SELECTIONS.add  # (name, a select function as of `kerasbert.objectives.select`)
 register_schedule = SCHEDULES.add  # (name, a subclass of `kerasbert.training.schedules.Schedule`)
+register_format = FORMATS.add  # (name, an instance of a subclass of `kerasbert.checkpoints.formats.Format`)
 register_optimizer = (
     OPTIMIZERS.add
 )  # (name, a Keras optimizer's class, such as one of `kerasbert.training.optimizers.ByPath`)
@@ -264,19 +189,10 @@ def tasks() -> Table[Any]:
     return TASKS
 
 
-@functools.cache
-def shipped() -> dict[str, Any]:
-    """The index of what ships with the package: models with parameters and Spec, names.
-
-    Nothing is imported for it; `python -m tests.make_index` writes it anew.
-    """
-    return json.loads(Path(__file__).with_name("shipped.json").read_text())
-
-
 def plugged() -> bool:
     """Whether a plug-in file or an entry point brought something, which no index knows."""
-    _entry_points()
-    return bool(_plugins)
+    entry_points()
+    return bool(PLUGINS)
 
 
 def check_name(kind: str, name: str) -> None:
@@ -382,13 +298,13 @@ def load_plugin(path: str | os.PathLike) -> dict[str, str]:
         _loading.append(name)
         try:
             module_spec.loader.exec_module(module)
-        except BaseException:
+        except BaseException as error:
             del sys.modules[name]
-            raise
+            raise of_plugin(path, error) from error
         finally:
             _loading.pop()
-    _plugins[name], _paths[name] = {"file": path.name, "sha256": digest}, str(path.absolute())
-    return _plugins[name]
+    PLUGINS[name], _paths[name] = {"file": path.name, "sha256": digest}, str(path.absolute())
+    return PLUGINS[name]
 
 
 def plugin_of(brought: Any) -> dict[str, str] | None:
@@ -397,4 +313,4 @@ def plugin_of(brought: Any) -> dict[str, str] | None:
     None for one of ours.
     """
     family = str(getattr(brought, "model_name", None)).partition("/")[0]
-    return _plugins.get(brought.__module__) or _plugins.get(_brought.get(family, ""))
+    return PLUGINS.get(brought.__module__) or PLUGINS.get(_brought.get(family, ""))

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
-from kerasbert.storage import files
+from kerasbert.storage import files, places
+from kerasbert.storage.places import PAGE
 
 BAR = 20  # characters
 MARKERS = "osDv^"  # matplotlib has ten colours
@@ -56,21 +58,32 @@ def curves(run: str | os.PathLike) -> Mapping[str, Curve]:
     """What a run logged: name -> (step, value) pairs, from metrics.jsonl.
 
     Raises:
-        InputError: no run there.
+        InputError: no run there, or a line that no run of ours writes; one that a kill cut off is passed over.
     """
     path = Path(run) / "metrics.jsonl"
     if not path.is_file():
         raise InputError(f"{run} has no metrics.jsonl, expected the directory of a run: kerasbert pretrain makes one")
     found: dict[str, list[tuple[float, float]]] = {}
-    for line in path.read_text().splitlines():
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
             record = json.loads(line)
-        except ValueError:  # the line that was being written when the process was killed
+        except json.JSONDecodeError:  # the line that was being written when the process was killed
             continue
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{path}, line {number}: no json of a run ({type(error).__name__}): it is damaged"
+            ) from None
+        values = list(record.values()) if isinstance(record, dict) else []
+        if not values or "step" not in record or not all(map(_is_number, values)):
+            raise InputError(f"{path}, line {number}: expected an object of numbers with a step: it is damaged")
         for name, value in record.items():
             if name != "step":
                 found.setdefault(name, []).append((record["step"], value))
     return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def label_tables(found: Mapping[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
@@ -119,9 +132,9 @@ def plot(
     """
     figure, axes = _axes(x, y, title)
     for label, points in lines.items():
-        axes.plot(*zip(*points), label=label)
+        axes.plot(*zip(*points), label=_said(label))
     for i, (label, height) in enumerate((levels or {}).items()):
-        axes.axhline(height, label=label, linestyle="--", color=str(0.3 + 0.25 * i))
+        axes.axhline(height, label=_said(label), linestyle="--", color=str(0.3 + 0.25 * i))
     axes.legend(frameon=False)
     return _svg(figure)
 
@@ -130,12 +143,19 @@ def scatter(points: Mapping[str, tuple[float, float]], x: str, y: str, *, title:
     """Named points as an svg; both axes begin at 0."""
     figure, axes = _axes(x, y, title)
     for i, (label, (across, up)) in enumerate(points.items()):
-        axes.plot([across], [up], marker=MARKERS[i // 10 % len(MARKERS)], markersize=9, linestyle="none", label=label)
+        axes.plot(
+            [across], [up], marker=MARKERS[i // 10 % len(MARKERS)], markersize=9, linestyle="none", label=_said(label)
+        )
     # beside the plot: labels at the points print over each other where two files are alike
     figure.legend(loc="outside right upper", frameon=False)
     axes.set_xlim(0, 1.1 * max(across for across, _ in points.values()))
     axes.set_ylim(0, 1.1 * max(up for _, up in points.values()))
     return _svg(figure)
+
+
+def _said(label: str) -> str:
+    """A label as it is: dollars are no formulas."""
+    return label.replace("$", r"\$")
 
 
 def _axes(x: str, y: str, title: str) -> tuple[Any, Any]:
@@ -161,16 +181,20 @@ def _svg(figure: Any) -> str:
 
 def page(title: str, parts: Sequence[str]) -> str:
     """A whole html document of parts that are html themselves; it loads nothing from elsewhere."""
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
+    head = f'{PAGE}<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
     body = "\n".join([f"<h1>{html.escape(title)}</h1>", *parts])
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
 
 def write(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Path:
     """The report of one run: its curves and its settings; `report.html` in its directory by default."""
+    path = Path(out) if out else Path(run) / "report.html"
+    places.check_file(path, True, "page", [run])
     found = curves(run)
     description = Path(run) / "run.json"
-    settings = json.loads(description.read_text())["settings"] if description.is_file() else {}
+    settings = read_json(description).get("settings") if description.is_file() else {}
+    if not isinstance(settings, dict):
+        raise InputError(f"{description} has no settings: it is damaged")
     rows = [[name, json.dumps(value)] for name, value in settings.items() if not isinstance(value, dict)]
     parts = []
     for heading, wanted in (("Loss", "loss"), ("Accuracy", "accuracy")):
@@ -180,9 +204,8 @@ def write(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Path:
         if lines:
             parts += [f"<h2>{heading}</h2>", plot(lines, "step", wanted)]
     told = Path(run) / "dev.json"
-    for title, header, cells in label_tables(json.loads(told.read_text()) if told.is_file() else {}):
+    for title, header, cells in label_tables(read_json(told) if told.is_file() else {}):
         parts += [f"<h2>{title}, dev rows</h2>", html_table(header, cells)]
     parts += ["<h2>Settings</h2>", html_table(["setting", "value"], rows)]
-    path = Path(out) if out else Path(run) / "report.html"
     files.write_atomic(path, page(Path(run).name, parts))
     return path

@@ -13,13 +13,6 @@ from typing import Any, Self
 from kerasbert.adaptation import Adapters, Lora, Pals
 from kerasbert.errors import InputError, nearest
 
-LATER = types.MappingProxyType({"later": True})  # of a field that files of the first versions lack
-
-
-def _later(default: Any) -> Any:
-    """Such a field: it is written where it is not at its default."""
-    return dataclasses.field(default=default, metadata=LATER)
-
 
 @dataclasses.dataclass(frozen=True)
 class Embeddings:
@@ -39,7 +32,7 @@ class Embeddings:
     positions: int = 512
     offset: int = 0
     segments: int = 2
-    kind: str = _later("learned")
+    kind: str = "learned"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +49,7 @@ class Attention:
     heads: int | tuple[int, ...] = 12
     head_size: int | None = None
     dropout: float | None = None
-    causal: bool = _later(False)
+    causal: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +79,7 @@ class Blocks:
     layers: int = 12
     norm: str = "post"
     share: str = "none"
-    bias: bool = _later(True)
+    bias: bool = True
 
 
 # fields with few values
@@ -107,7 +100,7 @@ class Spec:
         epsilon: float, of the layer norms.
         initializer: float, standard deviation of the truncated normal.
         pooler: bool, a tanh layer over the first token.
-        lora, adapters: what adapts a trained model; nothing at their defaults, and then no file says so.
+        lora, adapters: what adapts a trained model; nothing at their defaults.
         pals: what a task has of its own beside every block; likewise.
     """
 
@@ -120,9 +113,9 @@ class Spec:
     attention: Attention = Attention()
     feedforward: FeedForward = FeedForward()
     blocks: Blocks = Blocks()
-    lora: Lora = dataclasses.field(default=Lora(), metadata=LATER)
-    adapters: Adapters = dataclasses.field(default=Adapters(), metadata=LATER)
-    pals: Pals = dataclasses.field(default=Pals(), metadata=LATER)
+    lora: Lora = dataclasses.field(default=Lora())
+    adapters: Adapters = dataclasses.field(default=Adapters())
+    pals: Pals = dataclasses.field(default=Pals())
 
     attended = "hidden"  # no field: the path of the width that the heads divide among themselves
 
@@ -143,6 +136,13 @@ class Spec:
 
     def validate(self) -> "Spec":
         """Check what no single field can tell; returns self."""
+        self._check_numbers()
+        self._check_layers()
+        self._check_head_size()
+        return self
+
+    def _check_numbers(self) -> None:
+        """Ranges of numbers, and names among those known."""
         for path in ("hidden", "embeddings.vocabulary", "embeddings.positions", "blocks.layers"):
             if get(self, path) < 1:
                 raise InputError(f"{path} must be at least 1. Received: {get(self, path)}")
@@ -154,26 +154,6 @@ class Spec:
                 f"embeddings.offset must be in [0, embeddings.positions = {self.embeddings.positions}). "
                 f"Received: {self.embeddings.offset}"
             )
-        for path in ("attention.heads", "feedforward.width"):
-            value = get(self, path)
-            if isinstance(value, tuple) and self.blocks.share != "none":
-                raise InputError(
-                    f"{path} must be one number where layers share weights (blocks.share). Received: {value}"
-                )
-            if isinstance(value, tuple) and len(value) != self.blocks.layers:
-                raise InputError(f"{path} has {len(value)} values, expected one per layer: {self.blocks.layers}")
-            if min(value if isinstance(value, tuple) else (value,)) < 1:
-                raise InputError(f"{path} must be at least 1. Received: {value}")
-        if self.attention.head_size is None:
-            heads = self.attention.heads
-            if isinstance(heads, tuple) and len(set(heads)) > 1:
-                raise InputError("attention.head_size must be given when attention.heads differs per layer")
-            width = get(self, self.attended)
-            if width % (heads[0] if isinstance(heads, tuple) else heads):
-                raise InputError(
-                    f"{self.attended} {width} is not a multiple of attention.heads {heads}: "
-                    "change one or set attention.head_size"
-                )
         for path in ("epsilon", "initializer", "adapters.width", "pals.width"):
             if get(self, path) < 0:
                 raise InputError(f"{path} must be at least 0. Received: {get(self, path)}")
@@ -185,7 +165,33 @@ class Spec:
             rate = get(self, path)
             if rate is not None and not 0 <= rate < 1:
                 raise InputError(f"{path} must be in [0, 1). Received: {rate}")
-        return self
+
+    def _check_layers(self) -> None:
+        """What may differ per layer."""
+        for path in ("attention.heads", "feedforward.width"):
+            value = get(self, path)
+            if isinstance(value, tuple) and self.blocks.share != "none":
+                raise InputError(
+                    f"{path} must be one number where layers share weights (blocks.share). Received: {value}"
+                )
+            if isinstance(value, tuple) and len(value) != self.blocks.layers:
+                raise InputError(f"{path} has {len(value)} values, expected one per layer: {self.blocks.layers}")
+            if min(value if isinstance(value, tuple) else (value,)) < 1:
+                raise InputError(f"{path} must be at least 1. Received: {value}")
+
+    def _check_head_size(self) -> None:
+        """The size of a head: said, or one that follows from the width."""
+        if self.attention.head_size is not None:
+            return
+        heads = self.attention.heads
+        if isinstance(heads, tuple) and len(set(heads)) > 1:
+            raise InputError("attention.head_size must be given when attention.heads differs per layer")
+        width = get(self, self.attended)
+        if width % (heads[0] if isinstance(heads, tuple) else heads):
+            raise InputError(
+                f"{self.attended} {width} is not a multiple of attention.heads {heads}: "
+                "change one or set attention.head_size"
+            )
 
     @property
     def base(self) -> Self:
@@ -227,7 +233,7 @@ def derive(spec: Any, changes: Mapping[str, Any]) -> Any:
     Raises:
         InputError: an unknown path (the nearest is named) or a value of another type.
     """
-    tree, known = to_dict(spec, whole=True), paths(type(spec))
+    tree, known = to_dict(spec), paths(type(spec))
     for path, value in changes.items():
         check_path(path, known)
         node, *rest = path.split(".")
@@ -285,21 +291,13 @@ def check(path: str, value: Any, hint: Any) -> Any:
     raise InputError(f"{path} must be {names}. Received: {value!r:.200}")
 
 
-def to_dict(spec: Any, whole: bool = False) -> dict[str, Any]:
-    """A Spec as nested plain values, for json.
-
-    Args:
-        spec: Spec, or a part of one.
-        whole: bool, write the fields too that were added after the first version and are at their defaults. Files leave
-            them out: a model that does not use them has the same file, and digest, as before.
-    """
+def to_dict(spec: Any) -> dict[str, Any]:
+    """A Spec, or a part of one, as nested plain values, for json."""
     tree: dict[str, Any] = {}
     for field in dataclasses.fields(spec):
         value = getattr(spec, field.name)
-        if not whole and field.metadata.get("later") and value == field.default:
-            continue
         if dataclasses.is_dataclass(value):
-            tree[field.name] = to_dict(value, whole)
+            tree[field.name] = to_dict(value)
         else:
             tree[field.name] = list(value) if isinstance(value, tuple) else value
     return tree

@@ -1,12 +1,18 @@
 """`kerasbert-mobile COMMAND`; run, benchmark and inspect of a .tflite need no TensorFlow."""
 
 import argparse
+import functools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kerasbert import __version__
+from kerasbert.blanks import blank, nothing_to_read
+from kerasbert.cli import tables
+from kerasbert.cli.given import check_read
+from kerasbert.cli.lines import standard_input
 from kerasbert.cli.parser import (
     Declare,
     Parser,
@@ -17,10 +23,13 @@ from kerasbert.cli.parser import (
     encoding_option,
     run,
 )
-from kerasbert.errors import InputError
-from kerasbert.mobile import samples
-from kerasbert.mobile.commands import compress, distill, prune
-from kerasbert.mobile.commands import quantize_aware as aware
+from kerasbert.errors import InputError, TextError
+from . import samples
+from .commands import compress, distill, prune
+from .commands import quantize_aware as aware
+
+if TYPE_CHECKING:
+    from .runtime import Runner
 
 EXAMPLES = {
     "distill": "kerasbert-mobile distill runs/reviews --student half --data reviews --out runs/small",
@@ -59,7 +68,7 @@ def parser() -> Parser:
     top = command_line("kerasbert-mobile", description, EXAMPLES, modules, json_option=True)
     for name, command in commands_of(top).items():
         command.set_defaults(extra="device" if name in DEVICE else "mobile")
-        if name not in DEVICE:  # these read files of texts and labels as training does
+        if name not in ("verify", "inspect"):  # these read no texts of a user
             encoding_option(command)
     return top
 
@@ -72,6 +81,7 @@ def add(declare: Declare) -> None:
     command.add_argument(
         "texts", nargs="*", metavar="TEXT", help="without one each line of the standard input is answered as it comes"
     )
+    tables.table_options(command)
     command.add_argument("--language", help="of the texts, for a model that reads it; that of its training by default")
 
     command.add_argument(
@@ -83,7 +93,8 @@ def add(declare: Declare) -> None:
     _runtime_options(command)
     command.add_argument("file", metavar="FILE")
     command.add_argument("texts", nargs="+", metavar="TEXT")
-    command.add_argument("--among", required=True, metavar="FILE", help="texts, one a line")
+    command.add_argument("--among", required=True, metavar="FILE", help="a text a line, or a table")
+    command.add_argument("--text-column", metavar="NAME", help="column of the texts; `text` or the task's by default")
     command.add_argument("--top", type=int, default=5, metavar="K", help="how many of them (default: 5)")
 
     command = declare("verify", _verify, "replay what `compress --golden` wrote; status 1 where an answer differs")
@@ -97,7 +108,9 @@ def add(declare: Declare) -> None:
     command = declare("benchmark", _benchmark, "times, memory and size; of a model directory too")
     _runtime_options(command)
     command.add_argument("file", metavar="FILE")
-    command.add_argument("--texts", metavar="FILE", help="one text a line; by default texts made of the vocabulary")
+    command.add_argument(
+        "--texts", metavar="FILE", help="a text a line, or a table; by default texts made of the vocabulary"
+    )
     command.add_argument("--rounds", type=int, default=3, metavar="N", help="times that every text is run")
 
     command = declare("inspect", _inspect, "what a .tflite is")
@@ -115,15 +128,19 @@ def _runtime_options(command: argparse.ArgumentParser) -> None:
 
 
 def _load(options: argparse.Namespace) -> Any:
-    from kerasbert.mobile.runtime import load
+    from .runtime import load
 
     cache = False if options.no_cache else options.cache
     return load(options.file, cache=cache, threads=options.threads, plugin=options.plugin, windows=options.windows)
 
 
 def _nearest(options: argparse.Namespace) -> None:
+    tables.check_texts(options.texts, "--among {file} names the texts to search in")
+    from kerasbert.data.sources import check_files
+
+    check_files([options.among])
     model = _load(options)
-    index = model.index(samples.read(options.among))
+    index = model.index(samples.opened(options.among, model.bundle, model.kind, options.text_column).texts())
     for text in options.texts:
         for hit in index.nearest(text, options.top):
             found = {"query": text, "index": hit.index, "text": hit.text, "score": hit.score}
@@ -132,7 +149,7 @@ def _nearest(options: argparse.Namespace) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from kerasbert.mobile.golden import verify
+    from .golden import verify
 
     count, found = verify(_load(options), options.golden, options.tolerance)
     if options.json:
@@ -142,59 +159,145 @@ def _verify(options: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
-def _run(options: argparse.Namespace) -> None:
-    model = _load(options)
+def _run(options: argparse.Namespace) -> int:
+    tables.check_table(options)
+    if options.data and options.texts:
+        raise InputError("texts come as arguments or from --data, expected one of them")
+    if options.out:
+        tables.check_out(options.out)
+    model, said = _load(options), _Said(options)
+    if options.data:
+        said.count, said.cut = _table(options, model)
+    else:
+        _show(options, model, said)
+    return said.tell(model.bundle.longest)
+
+
+class _Said:
+    """What `run` says beside the answers. The n-th line of its output is the n-th text's, whatever became of it."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.json, self.count, self.cut, self.wrong = options.json, 0, 0, 0
+        self.blank: list[int] = []
+
+    def answered(self, truncated: bool) -> None:
+        """Count a text that has an answer."""
+        self.count, self.cut = self.count + 1, self.cut + truncated
+
+    def nothing(self, number: int) -> None:
+        """The line of a text that holds nothing to read."""
+        self.count += 1
+        self.blank.append(number)
+        print("null" if self.json else "", flush=True)
+
+    def refused(self, line: str) -> None:
+        """The line of a text that the model cannot read; the mistake goes to stderr."""
+        self.count, self.wrong = self.count + 1, self.wrong + 1
+        print(json.dumps({"error": line}, ensure_ascii=False) if self.json else "", flush=True)
+        print(f"error: {line}", file=sys.stderr, flush=True)
+
+    def tell(self, longest: int) -> int:
+        """Say it; the status."""
+        if self.cut:
+            print(
+                f"{self.cut} of {self.count} texts have more than {longest} tokens and are truncated", file=sys.stderr
+            )
+        if self.blank:
+            print(nothing_to_read(self.blank, self.count), file=sys.stderr)
+        return 2 if self.wrong else 0
+
+
+def _inputs(options: argparse.Namespace, model: "Runner", lines: Iterable[str]) -> Iterator[Callable[[], Any]]:
+    """What makes each input of the command line, or of the standard input as its lines come."""
     names, pair = model.bundle.parts, options.pair or model.bundle.pair
-    if len(names) > 1:
-        given = enumerate(options.texts, 1) if options.texts else enumerate(_lines(False), 1)
-        texts: Any = (model.kind.from_line(text, names, f"text {i}") for i, text in given)
-    elif not options.texts:
-        texts = _lines(pair)
-    elif pair:
+    if options.texts and pair and len(names) < 2:
         if len(options.texts) % 2:
             raise InputError(f"received {len(options.texts)} texts, expected pairs: an even number")
-        texts = zip(options.texts[::2], options.texts[1::2])
-    else:
-        texts = options.texts
-    count = cut = 0
-    for text in texts:
-        found = model([text], language=options.language, top=options.top, threshold=options.threshold)[0]
-        count, cut = count + 1, cut + found.truncated
+        yield from (functools.partial(tuple, each) for each in zip(options.texts[::2], options.texts[1::2]))
+        return
+    from kerasbert.data.texts import as_pair
+
+    for text in lines:
+        if len(names) > 1:
+            yield functools.partial(_parsed, model.kind.from_line, text, names, "the input")
+        elif pair:
+            yield functools.partial(_parsed, as_pair, text, "the input")
+        else:
+            yield functools.partial(_parsed, _plain, text, "the input")
+
+
+def _plain(text: str, where: str) -> str:
+    tables.check_json(text, where)
+    return text
+
+
+def _parsed(parse: Callable[..., Any], text: str, *how: Any) -> Any:
+    """The parts of an input from a line; an empty line is an empty input."""
+    if blank(text):
+        return ""
+    try:
+        return parse(text, *how)
+    except InputError as error:
+        raise TextError(0, error) from error
+
+
+def _table(options: argparse.Namespace, model: "Runner") -> tuple[int, int]:
+    """Answer a table as `kerasbert predict` does: how many texts, and how many of them were truncated."""
+    rows = samples.opened(options.data, model.bundle, model.kind, options.text_column, options.text_b_column)
+    asked = tables.asked(rows, options)
+    fields, names = model.kind.columns, ("language", "top", "threshold", "windows", "encoding")
+    settings = {name: getattr(options, name) for name in names[:3]}
+
+    def answer(texts: list[Any]) -> list[tuple[bool, list[Any]]]:
+        found = ((answer, answer.to_json()) for answer in model(texts, **settings))
+        return [(bool(answer.truncated), [value[name] for name in fields]) for answer, value in found]
+
+    about = {"model": tables.digest(options.file), "plugin": tables.digest(*options.plugin), "version": __version__}
+    about |= {name: getattr(options, name) for name in names}
+    writing = {"out": options.out, "batch": options.batch, "name": "run"}
+    check_read(options)
+    cut = tables.write(asked, answer, fields, about=about, **writing)
+    return asked.survey.count - asked.survey.absent, cut
+
+
+def _show(options: argparse.Namespace, model: "Runner", said: _Said) -> None:
+    """Answer the texts of the command, or the lines of the standard input as they come; one that cannot be is told."""
+    check_read(options, "language", "top", "threshold", *(["pair"] if len(model.bundle.parts) < 2 else []))
+    stream = None if options.texts else standard_input(options)
+    where = "text" if stream is None else "line"
+    for number, given in enumerate(_inputs(options, model, stream or options.texts), 1):
+        try:
+            text = given()
+            if blank(text):
+                said.nothing(number)
+                continue
+            found = model([text], language=options.language, top=options.top, threshold=options.threshold)[0]
+        except TextError as error:
+            said.refused(f"{where} {number}: {error.reason}")
+            continue
+        said.answered(found.truncated)
         answer = found.to_json()
         if options.json and model.tokenizer.knowledge is not None:
             answer["triples"] = model.triples(text)
-        flat = (each for part in ((text,) if isinstance(text, str) else text) for each in _texts(part))
+        flat = (each for part in ((text,) if isinstance(text, str) else text) for each in _several(part))
         shown = "\t".join(flat)
-        if options.json:
-            line = json.dumps(answer, ensure_ascii=False)
-        else:
-            line = model.kind.line(answer, shown)
+        line = json.dumps(answer, ensure_ascii=False) if options.json else model.kind.line(answer, shown)
         print(line, flush=True)  # who writes line by line waits for it
-    if cut:
-        longest = model.bundle.longest
-        print(f"{cut} of {count} texts have more than {longest} tokens and are truncated", file=sys.stderr)
+    tables.tell(stream.told() if stream else ())
 
 
-def _texts(part: str | Sequence[str]) -> Sequence[str]:
+def _several(part: str | Sequence[str]) -> Sequence[str]:
     return (part,) if isinstance(part, str) else part
 
 
-def _lines(pair: bool) -> Iterator[Any]:
-    """The lines of the standard input as they come, an empty one too: the n-th answer is the n-th line's."""
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        # what is not UTF-8 becomes replacement characters, as everywhere
-        text = line.decode("utf-8", "replace").rstrip("\r\n")
-        yield samples.as_pair(text, f"line {number}") if pair else text
-
-
 def _benchmark(options: argparse.Namespace) -> None:
-    from kerasbert.mobile.pipeline.benchmark import benchmark
+    from .pipeline.benchmark import benchmark
 
     texts = None
     if options.texts:
-        pair = options.pair or _pairs(Path(options.file))
-        texts = samples.read(options.texts, pair)
+        texts = _timed(Path(options.file), options)
     cache = False if options.no_cache else options.cache
+    check_read(options, "rounds", "threads")
     result = benchmark(
         options.file, texts, rounds=options.rounds, threads=options.threads, cache=cache, plugin=options.plugin
     )
@@ -210,17 +313,18 @@ def _benchmark(options: argparse.Namespace) -> None:
             print(f"{name:18} {shown}")
 
 
-def _pairs(path: Path) -> bool:
-    """Whether a .tflite or a model directory reads pairs."""
+def _timed(path: Path, options: argparse.Namespace) -> list[Any]:
+    """The texts of --texts, as a .tflite or the model of a directory reads them."""
     if not path.is_dir():
+        from kerasbert import answers
         from kerasbert.export import bundle
 
-        return bundle.read(path).pair
+        found = bundle.read(path)
+        return samples.opened(options.texts, found, answers.find(found.kind).configured(found.options)).texts()
     from kerasbert import checkpoints
     from kerasbert.tasks.load import task_of
 
-    task = task_of(checkpoints.read_model_json(path))
-    return bool(task and task.pair)
+    return samples.read(options.texts, task_of(checkpoints.read_model_json(path)), options.pair)
 
 
 def _inspect(options: argparse.Namespace) -> None:
@@ -232,7 +336,7 @@ def _inspect(options: argparse.Namespace) -> None:
         "bytes": Path(options.file).stat().st_size,
         "model": bundle.model,
         "target": bundle.target,
-        "kind": bundle.to_json()["kind"],
+        "kind": bundle.kind,
         "inputs": "pair" if bundle.pair else "text",
         "labels": list(bundle.labels),
         "lengths": list(bundle.lengths),
@@ -243,7 +347,7 @@ def _inspect(options: argparse.Namespace) -> None:
         "attached": sorted(bundle.tokenizer),
     }
     try:
-        from kerasbert.mobile.tflite import repack
+        from .tflite import repack
 
         result["operators"] = repack.operators(Path(options.file).read_bytes())
     except ImportError:  # the schema comes with ai-edge-litert

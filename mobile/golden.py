@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import samples
-from kerasbert.mobile.runtime import Runner, load
 from kerasbert.storage.files import write_atomic
+from . import samples
+from .runtime import Runner, load
 
 FORMAT = 1
 LARGEST = 4096  # numbers of a row's outputs that are kept
@@ -181,7 +181,7 @@ def verify(runner: Runner, path: str | os.PathLike, tolerance: float | None = No
         try:
             trace = runner.trace(_input(case["text"]))
         except InputError as error:
-            raise InputError(f"{path}, line {number}: {error}") from error
+            raise InputError(f"{path}, line {number}: {getattr(error, 'reason', error)}") from error
         received = {"ids": trace.ids, "outputs": [_told(output) for output in trace.outputs]}
         received["answer"] = json.loads(_line(trace.answer.to_json()))
         for part in ("ids", "outputs", "answer"):

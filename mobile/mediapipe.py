@@ -16,9 +16,9 @@ import flatbuffers
 import numpy as np
 
 from kerasbert.inputs import NAMES
-from kerasbert.mobile.tflite import repack
 from kerasbert.text import WordPiece, base
 from kerasbert.text.base import to_text
+from .tflite import repack
 
 IDENTIFIER = b"M001"
 BUFFER_NAME = b"TFLITE_METADATA"
@@ -61,7 +61,7 @@ class Tokenizer(WordPiece):
         """Ids of a text, without special tokens."""
         return self.tokenize_plain(to_text(text), True)[0]
 
-    def tokenize_plain(self, text, first):
+    def tokenize_plain(self, text, first) -> tuple[list[int], list[int], list[int]]:
         text = text.partition("\0")[0].translate(ASCII_CAPITALS)  # a C string ends at a null character
         ids: list[int] = []
         starts: list[int] = []
@@ -133,7 +133,7 @@ class Table:
     A value is a str, a Table, a list of them, or an int (one byte: an enum).
     """
 
-    def __init__(self, size: int, fields: dict[int, Any]):
+    def __init__(self, size: int, fields: dict[int, Any]) -> None:
         self.size, self.fields = size, {number: value for number, value in fields.items() if value not in (None, [])}
 
     def write(self, builder: flatbuffers.Builder) -> int:

@@ -1,42 +1,54 @@
-"""Texts for a comparison, a calibration or a timing: of a file, one a line, or made of a vocabulary where nobody gave any."""
+"""Texts for a comparison or a timing, made of a vocabulary where nobody gave any; those of files `data.texts` reads."""
 
 import os
 import random
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kerasbert.errors import InputError
+if TYPE_CHECKING:  # a launch on a phone does without
+    from kerasbert.answers.base import Kind
+    from kerasbert.data.texts import Texts
+    from kerasbert.export.bundle import Bundle
+    from kerasbert.tasks.base import Task
 
 
-def read(path: str | os.PathLike, pair: bool = False) -> list:
-    """The texts of a file, see `split`; what is not UTF-8 becomes replacement characters.
+def read(path: str | os.PathLike, task: "Task | None" = None, pair: bool = False) -> list[Any]:
+    """The texts of a file of any format: what a model of the task is asked, or without a task its lines or columns.
 
-    Raises:
-        InputError: a file that cannot be read, a line that is not a pair.
+    Args:
+        task: Task of the model; None for an encoder. pair: bool, without a task whether a text is two.
     """
-    try:
-        content = Path(path).read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}. Expected a file with one text a line") from error
-    return split(content, pair, f"{path}: ")
+    from kerasbert.data import texts
+
+    if task is None:
+        return texts.read(path, texts.PAIR if pair else texts.TEXT)
+    from kerasbert.tasks.answer_tables import inputs_of
+    from kerasbert.tasks.task import answerable
+
+    return answerable(task, inputs_of(task, path))
 
 
-def split(content: str, pair: bool = False, where: str = "") -> list:
-    """The lines that are not empty; with `pair`, each as (text_a, text_b), split at its tab.
+def corpus(path: str | os.PathLike, task: "Task | None" = None) -> list[Any]:
+    """The texts of a file for their words alone: each line, or of a table the columns of the task, else `text`."""
+    from kerasbert.data import texts
 
-    Raises:
-        InputError: a line that is not a pair; begins with `where`.
+    opened = texts.opened(path)
+    if task is None or opened.kind == "text":
+        return opened.texts()
+    return texts.read(path, task.parts, default=texts.TEXT, lists=task.answer_kind.lists)
+
+
+def opened(path: str | os.PathLike, bundle: "Bundle", kind: "Kind", *named: str | None) -> "Texts":
+    """The rows of a file that an exported model is to answer.
+
+    Args:
+        bundle: of the model, whose columns are read. kind: `answers.Kind`. named: other names of the columns; None for its own.
     """
-    lines = [line for line in content.split("\n") if line.strip()]
-    return [as_pair(line, f"{where}text {i + 1}") for i, line in enumerate(lines)] if pair else lines
+    from kerasbert.data import texts
+    from kerasbert.tasks.answer_tables import line_of
 
-
-def as_pair(line: str, what: str) -> tuple[str, str]:
-    """text_a, tab, text_b -> both, and an empty line -> two empty texts; `what` is the line's name in an error."""
-    row = line.split("\t") if line else ["", ""]
-    if len(row) != 2:
-        raise InputError(f"{what} has {len(row) - 1} tabs, expected 1: text_a, tab, text_b")
-    return row[0], row[1]
+    own = bundle.parts or bundle.columns or (texts.PAIR if bundle.pair else texts.TEXT)
+    columns = [chosen or name for chosen, name in zip((*named, *[None] * len(own)), own)]
+    return texts.opened(path, columns, lists=kind.lists, line=line_of(kind, columns))
 
 
 def generated(tokenizer: Any, count: int, pair: bool = False, seed: int = 1, longest: int | None = None) -> list:

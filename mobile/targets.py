@@ -4,16 +4,18 @@ from typing import Any
 
 from kerasbert import inputs
 from kerasbert.errors import InputError
-from kerasbert.mobile import mediapipe
-from kerasbert.mobile.subject import is_pair
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
-from kerasbert.tasks.exported import READERS
+from kerasbert.tasks.exported_kind import READERS
+from kerasbert.text.wordpiece import TEMPLATE
+from . import mediapipe
+from .model_and_texts import is_pair
 
 OURS = "kerasbert"
 TARGETS = (OURS, *READERS)
 # BertQuestionAnswerer (bert_question_answerer.h of tflite-support 0.4.4) reads a row of so many tokens, so many of the question.
 ROW, QUESTION = 384, 64
+OTHERS = "Compress without --target, for kerasbert.mobile.runtime"
 
 
 def check(model: Any, target: str) -> None:
@@ -26,38 +28,57 @@ def check(model: Any, target: str) -> None:
         each.shape(1)
     if target == OURS:
         return
-    reader, others = READERS[target][0], "Compress without --target, for kerasbert.mobile.runtime"
     kind_of(model).check_target(target)
     spans = bool(kind_of(model).reader_outputs(target))
     if is_pair(model) and not spans:
-        raise InputError(f"the model is for pairs of texts, expected {READERS[target][1]}: {reader} has no other")
+        reader, answers = READERS[target]
+        raise InputError(f"the model is for pairs of texts, expected {answers}: {reader} has no other")
+    _check_inputs(model, target)
+    _check_labels(model, target)
+    if target == "mediapipe" and mediapipe.reads_words(model.tokenizer):
+        return
+    _check_tokenizer(model.tokenizer, target)
+    asked = kind_of(model).options["question"] if spans else QUESTION
+    if asked != QUESTION:
+        raise InputError(
+            f"the model reads {asked} tokens of a question, expected {QUESTION}: {READERS[target][0]} reads as many, whatever a "
+            f"model was trained with (finetune --set task.question={QUESTION}). {OTHERS}"
+        )
+
+
+def _check_inputs(model: Any, target: str) -> None:
+    """Refuse inputs that the reader does not fill."""
     reads = [each.name for each in inputs.used(predict.declared(model), predict.settings_of(model))]
     if more := [name for name in reads if name not in mediapipe.INPUTS]:
         raise InputError(
-            f"the model reads {', '.join(more)}, expected {', '.join(mediapipe.INPUTS)} alone: {reader} gives no other. {others}"
+            f"the model reads {', '.join(more)}, expected {', '.join(mediapipe.INPUTS)} alone: {READERS[target][0]} gives no "
+            f"other. {OTHERS}"
         )
-    wrong = next(
-        (label for label in getattr(model, "labels", None) or () if not label or set("\n\r\0") & set(label)), None
-    )
-    if wrong is not None:
-        raise InputError(
-            f"label {wrong!r} is empty or holds a line break or a null character, expected a line of text: {reader} reads "
-            "labels from a file, one a line. Name the label otherwise"
-        )
-    own = model.tokenizer
-    if target == "mediapipe" and mediapipe.reads_words(own):
-        return
+
+
+def _check_labels(model: Any, target: str) -> None:
+    """Refuse labels that are no lines of a file."""
+    for label in getattr(model, "labels", None) or ():
+        if not label or set("\n\r\0") & set(label):
+            raise InputError(
+                f"label {label!r} is empty or holds a line break or a null character, expected a line of text: "
+                f"{READERS[target][0]} reads labels from a file, one a line. Name the label otherwise"
+            )
+
+
+def _check_tokenizer(own: Any, target: str) -> None:
+    """Refuse a tokenizer that gives other ids than the reader's WordPiece."""
+    reader = READERS[target][0]
     if getattr(own, "kind", "") != "wordpiece" or not own.lowercase:
         regex = ", and no regex" if target == "mediapipe" else ""
         raise InputError(
             f"the model's tokenizer is not an uncased WordPiece, which comes nearest to what {reader} applies to every BERT"
-            f"{regex}: it would see other ids. {others}"
+            f"{regex}: it would see other ids. {OTHERS}"
         )
-    asked = kind_of(model).options["question"] if spans else QUESTION
-    if asked != QUESTION:
+    if own.template != TEMPLATE:
         raise InputError(
-            f"the model reads {asked} tokens of a question, expected {QUESTION}: {reader} reads as many, whatever a model was "
-            f"trained with (finetune --set task.question={QUESTION}). {others}"
+            f"the model's tokenizer packs texts as {' | '.join(own.template)}, expected {' | '.join(TEMPLATE)}: {reader} puts "
+            f"[CLS] and [SEP] around every BERT's. {OTHERS}"
         )
 
 
@@ -81,6 +102,6 @@ def length_of(model: Any, target: str, length: int | None) -> int | None:
     if positions and positions < ROW:
         raise InputError(
             f"the model has {positions} positions, expected at least {ROW}: the Task Library's BertQuestionAnswerer gives as "
-            "many tokens. Compress without --target, for kerasbert.mobile.runtime"
+            f"many tokens. {OTHERS}"
         )
     return ROW

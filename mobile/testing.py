@@ -1,10 +1,11 @@
-"""The battery's last part, which goes all the way to the phone: fine-tuning, a SavedModel, an int8 .tflite.
+"""The battery's last part, which goes all the way to the phone: fine-tuning, a SavedModel, a .tflite.
 
 registry.load_plugin("mine.py")
-check_journey("mine", tmp_path)  # a minute
+check_journey("mine", tmp_path)  # a family: a minute
+check_kind_journey("mine", tmp_path)  # a Task over a kind: half a minute
+check_scheme("mine", tmp_path)  # a quantization scheme: half a minute
 """
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,17 @@ import tensorflow as tf
 
 import kerasbert as kb
 from kerasbert import spec as specs
-from kerasbert.mobile import compress
-from kerasbert.mobile.runtime import load
 from kerasbert.tasks import predict
 from kerasbert.testing import world
 from kerasbert.testing.battery import BATCH, LENGTH, Subject, shallow
+from kerasbert.testing.world import first_column
 from kerasbert.tpu_check.lower import Step
+from . import compress
+from .kind_journey import check_kind_journey
+from .runtime import load
+from .scheme_check import check_scheme
+
+__all__ = ["check_journey", "check_kind_journey", "check_scheme"]
 
 DEVICE = 32  # tokens: of the training too, for a text that one of them truncates has another answer
 
@@ -72,12 +78,6 @@ def check_journey(name: str, folder: Path, data: Path | None = None) -> dict[str
     expected = [list(answer.scores.values()) for answer in kb.predict(model, texts)]
     np.testing.assert_allclose(probabilities, expected, atol=1e-5)
     return {"int8": share}
-
-
-def first_column(path: Path) -> list[str]:
-    """64 texts of a tsv with a header."""
-    with open(path, encoding="utf-8", newline="") as rows:
-        return [row[0] for row in csv.reader(rows, delimiter="\t", quoting=csv.QUOTE_NONE)][1:65]
 
 
 def margins(probabilities) -> np.ndarray:

@@ -6,7 +6,8 @@ from typing import Any
 
 from kerasbert import models, registry
 from kerasbert import spec as specs
-from kerasbert.registry import OPTIMIZERS, SCHEDULES, SELECTIONS
+from kerasbert.registry import FORMATS, OPTIMIZERS, SCHEDULES, SELECTIONS
+from kerasbert.tasks import base
 from kerasbert.training.config import PRECISIONS
 from tests.support import ROOT
 
@@ -24,7 +25,7 @@ def rows(counted: bool = True) -> list[dict[str, Any]]:
             about = {"name": f"{family.name}/{size}", "kind": family.kind, "paper": family.paper}
             about |= {"tokenizer": family.tokenizer, "objective": family.objective}
             about["parameters"] = models.parameters(family.encoder, spec) if counted else None
-            found.append(about | {"spec": specs.to_dict(spec, whole=True)})
+            found.append(about | {"spec": specs.to_dict(spec)})
     return found
 
 
@@ -38,9 +39,11 @@ def content(counted: bool = True) -> dict[str, Any]:
         "aliases": {f"{f.name}/{alias}": f"{f.name}/{size}" for f in families for alias, size in f.aliases.items()},
         "objectives": sorted(n for n, o in registry.objectives().items() if _ours(o)),
         "tasks": sorted(n for n, task in registry.tasks().items() if _ours(task)),
+        "metrics": {kind: list(base.find(kind).metrics_known) for kind in base.OURS},
         "optimizers": [name for name, value in OPTIMIZERS.items() if _ours(value)],
         "schedules": [name for name, value in SCHEDULES.items() if _ours(value)],
         "precisions": list(PRECISIONS),
+        "formats": {name: type(value).__module__ for name, value in FORMATS.items() if _ours(value)},
         "selects": [name for name, value in SELECTIONS.items() if _ours(value)],
     }
 

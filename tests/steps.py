@@ -1,4 +1,4 @@
-"""A Keras model as what `answers.search` steps: the part that a phone's runtime plays."""
+"""A Keras model as what `answers.beam_search` steps: the part that a phone's runtime plays."""
 
 import numpy as np
 import tensorflow as tf

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,12 @@ import pytest
 from tests import forks
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def often(values: Iterable[Any], *kept: Any) -> list[Any]:
+    """Parameters of a test: CI (slow) runs it for those that are kept, one of each sort; the others run by hand (full)."""
+    marks = {True: pytest.mark.slow, False: pytest.mark.full}
+    return [pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=marks[each in kept]) for each in values]
 
 
 def shared(path: str) -> Path:

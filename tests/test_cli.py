@@ -71,7 +71,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_one_line_and_leave_nothing(capsys, place, name, monkeypatch):
-    monkeypatch.setattr(registry, "_plugins", {})  # of other tests: a name may then be a plug-in's
+    monkeypatch.setattr(registry, "PLUGINS", {})  # of other tests: a name may then be a plug-in's
     make, text = MISTAKES[name]
     before = sorted(place.rglob("*"))
     status, out, err = run(capsys, *make(place))

@@ -31,7 +31,7 @@ def test_two_blocks_never_write_the_same_place():
     assert sorted(set(written)) == sorted(written)
 
 
-@pytest.mark.slow
+@pytest.mark.full  # by hand before a README lands: a quarter of an hour on 2 cores; .ci/run makes the quickstart
 def test_readme_runs_block_after_block(tmp_path):
     """All of them in one folder; what is replaced or only parsed is printed."""
     done = python("tests/readme.py", tmp_path / "readme", timeout=1800)

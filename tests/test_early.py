@@ -41,6 +41,13 @@ CASES = {
     "evaluate model --data column.tsv": "has no column 'text'",
     "evaluate model --data rows.tsv --label-column no": "has no column 'no'",
     "evaluate model --data rows.tsv --set task.beams=3": "no option of a classification 'beams'",
+    "finetune model --task classification --data rows.tsv --out run --batch 0": "batch must be a whole number of at least 1",
+    "finetune model --task classification --data rows.tsv --out run --epochs 0": "epochs must be a whole number of at least 1",
+    "finetune model --task classification --data rows.tsv --out run --learning-rate nan": "must be a number of at least 0",
+    "finetune model --task classification --data rows.tsv --out run --warmup -3": "warmup must be a whole number of at least 0",
+    "finetune model --task classification --data rows.tsv --out run --length 2": "length must be a whole number of at least 3",
+    "pretrain bert/tiny --data rows.tsv --out run --steps 3 --accumulate 0": "must be a whole number of at least 1",
+    "pretrain bert/tiny --data rows.tsv --out run --steps 3 --save-every -1": "must be a whole number of at least 0",
     "encode none x": "no model directory",
     "encode model x --pooling max": "no pooling 'max'. Expected one of: mean, first, last, pooled",
 }

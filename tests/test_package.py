@@ -33,7 +33,7 @@ def tree() -> set[str]:
     native = ROOT / "mobile" / "native"
     for pattern in ("*.[ch]", "browser/*", "java/*.c", "java/org/kerasbert/*.java"):
         found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in native.glob(pattern)}
-    found.add("kerasbert/shipped.json")
+    found |= {"kerasbert/shipped.json", "kerasbert/py.typed", "kerasbert/mobile/py.typed"}
     return found | {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert/quickstart/books").iterdir()}
 
 
@@ -43,6 +43,14 @@ def test_setup_cfg_lists_every_package():
     assert sorted({os.path.dirname(name).replace("/", ".") for name in tree() if name.endswith(".py")}) == sorted(
         listed
     )
+
+
+def test_a_checker_finds_the_types():
+    """PEP 561: without `py.typed` in the wheel a user's checker takes everything for Any."""
+    data = config()["options.package_data"]
+    for folder, package in (("kerasbert", "kerasbert"), ("mobile", "kerasbert.mobile")):
+        assert (ROOT / folder / "py.typed").read_text() == ""
+        assert "py.typed" in data[package].split(", ")
 
 
 def test_base_install_needs_numpy_alone():

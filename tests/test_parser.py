@@ -137,3 +137,30 @@ def test_options_of_the_parser_reach_the_parsers_below():
     """A command's own parser is of the same class, so its errors are one line too."""
     top = Parser(prog="x")
     assert isinstance(top.add_subparsers().add_parser("y"), Parser)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def f(:\n", "line 1: SyntaxError: invalid syntax"),
+        ("x = 1\n\n  y = 2\n", "line 3: IndentationError: unexpected indent"),
+        ("import no_such_module_of_mine\n", "needs no_such_module_of_mine, which is not installed"),
+        ("from kerasbert import no_such_name\n", "line 1: ImportError: cannot import name 'no_such_name'"),
+        ("def f():\n    return {}['a\\nb']\n\nf()\n", r"line 2: KeyError: 'a\nb'"),
+        ("x = 1\nNAME\n", "line 2: NameError: name 'NAME' is not defined"),
+        ("import json\njson.loads('{')\n", "line 2: JSONDecodeError: Expecting property name"),
+        ("raise SystemError('a\\n\\x1b[2Jb')\n", "line 1: SystemError: a \\u001b[2Jb"),
+        ("\x00", "source code string cannot contain null bytes"),
+    ],
+)
+def test_a_mistake_in_a_plugin_is_one_line(text, said, tmp_path, capsys):
+    """Its file, its line, what it is; status 2, for it is the user's."""
+    from kerasbert.cli import main
+
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    assert main(["list", "models", "--plugin", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: the plug-in {path}")
+    assert said in err
+    assert err.count("\n") == 1

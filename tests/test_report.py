@@ -6,6 +6,7 @@ import xml.etree.ElementTree as xml
 import pytest
 
 from kerasbert import report
+from kerasbert.cli import main
 from kerasbert.errors import InputError
 
 CURVES = {"a & b": [(1, 2.0), (2, 1.5)], "second": [(1, 1.0), (2, 0.5)]}
@@ -68,3 +69,39 @@ def test_report_of_a_run(tmp_path):
     assert all(
         word in page for word in ("<h2>Loss</h2>", "<h2>Accuracy</h2>", "<td>steps</td><td>2</td>", "mlm/accuracy")
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("metrics.jsonl", b"[1, 2]\n", "metrics.jsonl, line 1: expected an object of numbers with a step"),
+        (
+            "metrics.jsonl",
+            b'{"step": 1, "loss": 2}\n{"loss": 3}\n',
+            "metrics.jsonl, line 2: expected an object of numbers",
+        ),
+        ("metrics.jsonl", b'{"step": 1, "loss": "x"}\n', "metrics.jsonl, line 1: expected an object of numbers"),
+        ("metrics.jsonl", b'{"step": 1, "loss": {}}\n', "metrics.jsonl, line 1: expected an object of numbers"),
+        ("metrics.jsonl", b'{"st\xe9p": 1}\n', "metrics.jsonl, line 1: no json of a run (UnicodeDecodeError)"),
+        ("metrics.jsonl", b"[" * 100_000 + b"\n", "metrics.jsonl, line 1: no json of a run (RecursionError)"),
+        ("run.json", b"{", "run.json is no json"),
+        ("run.json", b"[]", "run.json holds list, expected a json object"),
+        ("run.json", b"{}", "run.json has no settings: it is damaged"),
+        ("run.json", b'{"settings": {"a": "\xff"}}', "run.json"),
+        ("dev.json", b"\x00\x01", "dev.json"),
+        ("dev.json", b"[" * 100_000, "dev.json"),
+    ],
+)
+def test_damaged_files_of_a_run_are_one_line(tmp_path, name, content, said, capsys):
+    """Each was an unexpected error with status 1."""
+    (tmp_path / "metrics.jsonl").write_bytes(
+        b'{"step": 1, "$\\\\frac$/loss": 2.5}\n{"step": 2, "$/loss": 2.0}\n{"step": 3, "lo'
+    )
+    assert main(["report", str(tmp_path)]) == 0
+    assert "$\\frac$/loss" in (tmp_path / "report.html").read_text("utf-8")
+    (tmp_path / name).write_bytes(content)
+    capsys.readouterr()
+    assert main(["report", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1

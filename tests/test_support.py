@@ -8,6 +8,7 @@ import pytest
 from tests.support import forked, once, start
 
 
+@pytest.mark.slow
 def test_a_fork_is_a_process_of_its_own(tmp_path):
     code = """
 import os, sys, tensorflow as tf

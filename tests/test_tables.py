@@ -8,7 +8,7 @@ import pytest
 from kerasbert import registry
 from kerasbert.errors import InputError
 from tests import tiny
-from tests.support import python
+from tests.support import forgotten, python
 
 PLUGIN = str(Path(__file__).parent / "plugin_tables.py")
 
@@ -16,13 +16,8 @@ PLUGIN = str(Path(__file__).parent / "plugin_tables.py")
 @pytest.fixture(scope="module")
 def plugin():
     """The file is loaded; what it registered is forgotten afterwards."""
-    tables = [value for value in vars(registry).values() if isinstance(value, registry.Table)]
-    kept = [(table, dict(table.items()), dict(table.aliases)) for table in tables]
-    loaded = dict(registry._plugins), dict(registry._paths)
-    yield registry.load_plugin(PLUGIN)
-    for table, rows, aliases in kept:
-        table.rows, table.aliases = rows, aliases
-    registry._plugins, registry._paths = loaded
+    with forgotten():
+        yield registry.load_plugin(PLUGIN)
 
 
 def test_a_name_has_one_value():

@@ -56,7 +56,7 @@ __getattr__, _, _ = lazy.public(__name__, _HOMES)
 
 
 class _Kinds(MutableMapping[str, Kind]):
-    """Names and older names -> kinds. Ours enter when their name is asked for; all of them when another name or every name is."""
+    """Names -> kinds. Ours enter when their name is asked for; all of them when another name or every name is."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Kind] = {}
@@ -64,8 +64,7 @@ class _Kinds(MutableMapping[str, Kind]):
 
     def _load(self, name: str) -> None:
         kind = importlib.import_module(f"{__name__}.{name}").KIND
-        for known in (kind.name, *kind.aliases):
-            self.rows.setdefault(known, kind)
+        self.rows.setdefault(kind.name, kind)
         self.waiting.pop(name, None)
 
     def _load_all(self) -> None:
@@ -103,22 +102,27 @@ KINDS = _Kinds()
 
 
 def register(kind: Kind) -> Kind:
-    """Make a kind known by its name and its older names."""
-    for name in (kind.name, *kind.aliases):
-        if name in KINDS and type(KINDS[name]) is not type(kind):
-            raise InputError(f"the kind {name!r} is registered already: choose another name")
-        KINDS[name] = kind
+    """Make a kind known by its name.
+
+    Raises:
+        InputError: no instance of a subclass of Kind, no name, or one that another kind has.
+    """
+    if not isinstance(kind, Kind) or not kind.name:
+        raise InputError(
+            f"a kind of answer is an instance of a subclass of answers.Kind with a name. Received: {kind!r:.80}"
+        )
+    if kind.name in KINDS and type(KINDS[kind.name]) is not type(kind):
+        raise InputError(f"the kind {kind.name!r} is registered already: choose another name")
+    KINDS[kind.name] = kind
     return kind
 
 
 def find(name: str) -> Kind:
-    """The kind of that name, or of an older name.
+    """The kind of that name.
 
     Raises:
-        InputError: no such kind: a file of a later kerasbert, or of a plug-in that is not loaded.
+        InputError: no such kind: a file of another kerasbert, or of a plug-in that is not loaded.
     """
     if name not in KINDS:
-        raise unknown(
-            "kind of answer", name, sorted({kind.name for kind in KINDS.values()}), "a plug-in: --plugin FILE"
-        )
+        raise unknown("kind of answer", name, sorted(KINDS), "a plug-in: --plugin FILE")
     return KINDS[name]

@@ -4,34 +4,52 @@ A *kind* has two files: this side, `answers/KIND.py`, and the side of training, 
 """
 
 import copy
+import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from kerasbert import inputs
+from kerasbert.answers import nearness
+from kerasbert.blanks import absent
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Input, Row
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
 
 Text = str | bytes
 Outputs = np.ndarray | Sequence[np.ndarray]  # of rows: [rows, C], or of tokens [S, C] a row
 Parts = tuple[Text | tuple[Text, ...], ...]  # of one input: a text, a pair, a text and its choices
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What answers have in common.
+
+    Attributes:
+        triples: (subject, predicate, object) of each that a knowledge graph added to the text, once.
+    """
+
+    triples: tuple[tuple[str, str, str], ...] = dataclasses.field(default=(), repr=False)
+
+
 class Kind:
     """What an answer is.
 
     Attributes:
-        name: str. aliases: older names, which files may hold.
+        name: str.
         output: str, name of the output in exported files.
         per_token: bool, whether a row's output is [S, C]; else it is [C].
         labelled: bool, whether the numbers stand for labels, in their order.
         agrees_by: str, what `agreement` is a share of, in a word.
+        noise: float, by how much more of their variance the scores of a good file may differ than a label's do.
         columns: the fields of an answer that a table gets.
         inputs: what the network reads beside the family's inputs; `rows` fills them.
-        since: int, the first format of bundles that knows it; new kinds leave it at 3.
+        named: bool, whether the parts of an input have names in a file; else it is a text, or a pair.
         reader: str, the role of the signatures that read a text (`export.bundle.ROLES`): "answer", which is all; else what it
             gives goes into the steps by which a text is written.
         lists: numbers of the parts of an input that may be a list of texts, such as words or choices.
@@ -44,14 +62,14 @@ class Kind:
     """
 
     name = ""
-    aliases: tuple[str, ...] = ()
     output = "output"
     per_token = False
     labelled = False
     agrees_by = "answers"
+    noise = 1.0
     columns: tuple[str, ...] = ("labels",)
     inputs: tuple[Input, ...] = ()
-    since = 3
+    named: bool = True
     reader = "answer"
     lists: tuple[int, ...] = ()
     trees: bool = True
@@ -80,6 +98,11 @@ class Kind:
         other = copy.copy(self)
         other.__dict__["_options"] = {**self.options, **options}
         return other
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        """Options that a file must hold for its answers to be right, where parts have no names; the others' files hold all."""
+        return {}
 
     def parts(self, value: Any, names: Sequence[str], where: str) -> Parts:
         """One input as a caller gives it -> its parts.
@@ -135,7 +158,14 @@ class Kind:
             if all(isinstance(each, Text) for each in value):
                 return value
         expected = "str or a list of str" if number in self.lists else "str"
-        raise InputError(f"{where}: {name} is a {type(value).__name__}, expected {expected}")
+        if absent(value):
+            raise InputError(f"{where}: {name} is {value!r}, expected {expected}. Drop the row or fill it")
+        held = (
+            next((f": it holds {each!r:.40}" for each in value if not isinstance(each, Text)), "")
+            if type(value) is tuple
+            else ""
+        )
+        raise InputError(f"{where}: {name} is a {type(value).__name__}, expected {expected}{held}")
 
     def example(self, made: Any) -> Any:
         """An input of the kind, of a made text, or of a pair where inputs have two parts: for timings and comparisons."""
@@ -145,7 +175,7 @@ class Kind:
         """C of an output; None where the model alone knows it."""
         return len(labels) if self.labelled else None
 
-    def rows(self, tokenizer: Any, parts: Parts, length: int) -> list[Row]:
+    def rows(self, tokenizer: "Tokenizer", parts: Parts, length: int) -> list[Row]:
         """One input -> its packed rows, here one, truncated to `length` tokens.
 
         Args:
@@ -153,9 +183,10 @@ class Kind:
         """
         if tokenizer.knowledge is not None:
             return [tokenizer.knowledge.row(tokenizer, parts, length)]
-        token_ids, segment_ids = tokenizer.pack(*parts, length=length)
+        texts: Any = parts  # kinds that know lists of texts have `rows` of their own
+        token_ids, segment_ids = tokenizer.pack(*texts, length=length)
         # a row that is not full has lost nothing
-        truncated = len(token_ids) == length and len(tokenizer.pack(*parts)[0]) > length
+        truncated = len(token_ids) == length and len(tokenizer.pack(*texts)[0]) > length
         return [inputs.row(token_ids, segment_ids, truncated)]
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
@@ -174,7 +205,7 @@ class Kind:
     def answer(
         self,
         run: Callable[[Row], np.ndarray],
-        tokenizer: Any,
+        tokenizer: "Tokenizer",
         parts: Parts,
         length: int,
         labels: Sequence[str],
@@ -208,24 +239,39 @@ class Kind:
         """
         return answer
 
+    def signal(self, outputs: Outputs, owners: np.ndarray | None = None, rows: Sequence[Row] = ()) -> np.ndarray:
+        """What its answers are decided by, a row for each decision: float [n, C], here logs of probabilities, or the numbers.
+
+        A file is judged by how near its scores are to the model's (`nearness.fidelity`), a constant answer too.
+
+        Args:
+            outputs: of each row, [C] or [S, C] of its real tokens, as exported files give them.
+            owners: int [rows], the input of each row; None: a row each. rows: as `rows` packed them. Kinds whose inputs
+                have several rows ask both.
+        """
+        if not len(outputs):
+            return np.zeros((0, 1))
+        values = np.concatenate(list(outputs)) if self.per_token else np.stack(list(outputs))
+        return nearness.logs(values) if self.labelled else np.reshape(values, (len(values), -1))
+
     def agreement(
         self,
         expected: Outputs,
         received: Outputs,
         owners: np.ndarray | None = None,
         rows: Sequence[Row] = (),
+        ties: bool = False,
     ) -> float:
-        """How far two sets of outputs mean the same, 1.0 = fully: the share of equal best labels.
+        """How far two sets of outputs mean the same, 1.0 = fully: the share of equal best scores.
 
         Args:
-            expected, received: of each row, [C] or [S, C] of its real tokens, the same rows in the same order.
-            owners: int [rows], the input of each row; None: a row each. rows: as `rows` packed them. Kinds whose inputs
-                have several rows ask both.
+            expected, received: the same rows in the same order. owners, rows: as of `signal`.
+            ties: bool, whether answers count as the same whose scores tie within the file's own rounding (`nearness`).
         """
         if not all(np.isfinite(row).all() for row in received):
             return 0.0
-        same = [np.mean(a.argmax(-1) == b.argmax(-1)) for a, b in zip(expected, received)]
-        return float(np.mean(same)) if same else 1.0
+        own, other = (self.signal(each, owners, rows) for each in (expected, received))
+        return nearness.same_best(own, other, ties)
 
     def differences(self, expected: Outputs, received: Outputs) -> np.ndarray:
         """|received - expected| of all numbers; of tokens those that both have.
@@ -297,6 +343,13 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Probabilities along the last axis."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)
+
+
+def with_triples(answer: Any, rows: Sequence[Row], tokenizer: "Tokenizer") -> Any:
+    """An answer with what a knowledge graph added to its rows; as it is where there is no graph."""
+    if tokenizer.knowledge is None or not isinstance(answer, Answer):
+        return answer
+    return dataclasses.replace(answer, triples=tuple(inputs.triples_of(rows)))
 
 
 def truncated_json(answer: Any) -> dict[str, bool]:

@@ -2,15 +2,18 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 
-from kerasbert.answers.base import Kind, softmax, truncated_json
+from kerasbert.answers import nearness
+from kerasbert.answers.base import Answer, Kind, softmax, truncated_json
 from kerasbert.errors import InputError
+from kerasbert.inputs import Row
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class Choice(Answer):
     """The best choice: its number from 0, its text, its probability, and the probability of each in their order.
 
     `truncated` as of a Classification: of any of the choices' rows.
@@ -45,34 +48,36 @@ class ChoiceKind(Kind):
     columns = ("index", "text", "score")
     lists = (1,)
 
-    def example(self, made):
+    def example(self, made) -> Any:
         return made[0], (made[1] or "a", made[0] or "b")
 
-    def width(self, labels):
+    def width(self, labels) -> int | None:
         return 1
 
-    def rows(self, tokenizer, parts, length):
+    def rows(self, tokenizer, parts, length) -> list[Row]:
         context, choices = parts
         choices = listed(choices)
         packed = [super(ChoiceKind, self).rows(tokenizer, (context, choice), length)[0] for choice in choices]
         return [dataclasses.replace(row, about=number) for number, row in enumerate(packed)]
 
-    def decode(self, parts, rows, outputs, labels):
+    def decode(self, parts, rows, outputs, labels) -> Any:
         scores = softmax(np.concatenate([np.ravel(output) for output in outputs]).astype("float64")).tolist()
         best = max(range(len(scores)), key=scores.__getitem__)
         text = listed(parts[1])[best]
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
         return Choice(best, text, scores[best], tuple(scores), any(row.truncated for row in rows))
 
-    def agreement(self, expected, received, owners=None, rows=()):
-        if not np.isfinite(np.concatenate([*received, [0.0]])).all():
-            return 0.0
-        one, other = (np.array([np.ravel(row)[0] for row in values]) for values in (expected, received))
-        owners = np.zeros(len(one), int) if owners is None else np.asarray(owners)
-        same = [one[at].argmax() == other[at].argmax() for at in (owners == owner for owner in np.unique(owners))]
-        return float(np.mean(same)) if same else 1.0
+    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+        """Log-probabilities of the choices of an input; one that has fewer than another is filled up."""
+        values = np.array([np.ravel(row)[0] for row in outputs], "float64")
+        owners = np.zeros(len(values), int) if owners is None else np.asarray(owners)
+        each = [nearness.log_softmax(values[owners == owner]) for owner in np.unique(owners)]
+        found = np.full((len(each), max(map(len, each), default=1)), nearness.LEAST)
+        for row, logs in zip(found, each):
+            row[: len(logs)] = logs
+        return found
 
-    def text(self, answer):
+    def text(self, answer) -> str:
         return f"{answer['index']}\t{answer['score']:.4f}\t{answer['text']}"
 
 

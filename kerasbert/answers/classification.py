@@ -2,12 +2,13 @@
 
 import dataclasses
 from types import MappingProxyType
+from typing import Any
 
-from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.answers.base import Answer, Kind, truncated_json
 
 
 @dataclasses.dataclass(frozen=True)
-class Classification:
+class Classification(Answer):
     """A label: the best one, its probability, and the probability of each.
 
     `truncated`: bool, whether the text had more tokens than are read; in `to_json` only where it is true.
@@ -40,17 +41,17 @@ class ClassificationKind(Kind):
     agrees_by = "labels"
     columns = ("label", "score")
     defaults = MappingProxyType({"class_weights": None, "label_smoothing": 0.0})
-    since = 1
+    named = False
 
-    def decode(self, parts, rows, outputs, labels):
+    def decode(self, parts, rows, outputs, labels) -> Any:
         values = [float(value) for value in outputs[0]]
         best = max(range(len(values)), key=values.__getitem__)
         return Classification(labels[best], values[best], dict(zip(labels, values, strict=True)), rows[0].truncated)
 
-    def limited(self, answer, top, threshold):
+    def limited(self, answer, top, threshold) -> Any:
         return dataclasses.replace(answer, scores=best(answer.scores, top, threshold))
 
-    def text(self, answer):
+    def text(self, answer) -> str:
         return f"{answer['label']}\t{answer['score']:.4f}"
 
 

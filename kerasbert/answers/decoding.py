@@ -1,10 +1,10 @@
-"""How a model writes: greedily, by beams, or by drawing tokens. Settings alone; the search itself is `answers.search` (numpy, for
-one text) and `layers.search` (a graph, for a batch), which give the same tokens.
+"""How a model writes: greedily, by beams, or by drawing tokens. Settings alone; the search itself is `answers.beam_search`
+(numpy, for one text) and `layers.beam_search` (a graph, for a batch), which give the same tokens.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasbert.errors import InputError
@@ -17,7 +17,9 @@ _NUMBERS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("top_p", lambda x: 0 < x <= 1, "a number above 0 and at most 1"),
 )
 _WHOLE = {"max_new_tokens": 1, "min_new_tokens": 0, "beams": 1, "top_k": 1, "seed": 0}
+_WHOLE |= {"no_repeat_ngram_size": 0, "num_return_sequences": 1}
 _WHOLE |= {"forced_bos_token_id": 0, "forced_eos_token_id": 0}
+_TOKENS = ("suppress_tokens", "begin_suppress_tokens")
 _NOT_NEEDED = ("top_k", "forced_bos_token_id", "forced_eos_token_id")
 
 
@@ -46,6 +48,14 @@ class Decoding:
         forced_bos_token_id: int, what the first new token must be, as a checkpoint's config.json has it (0 of
             facebook/bart-large-cnn; the language of mBART).
         forced_eos_token_id: int, what token number `max_new_tokens` must be, where a text comes so far.
+        early_stopping: of beams, when a text is done. None or False: when its best unfinished text would score less than its
+            worst finished one if it ended here. True: also when there are as many finished texts as beams. "never": when no
+            longer text could score more (as transformers).
+        no_repeat_ngram_size: int n, no n tokens in a row occur twice (Paulus et al., 2017, section 2.5); 0 for any. The prompt
+            and the start token count.
+        suppress_tokens: ids that are never written. begin_suppress_tokens: that are not written first (not after a forced one).
+        bad_words_ids: lists of ids, none of which is written as a whole; one of the end alone does not count.
+        num_return_sequences: int, texts that an answer has, best first: as many as `beams` at most, or that many are drawn.
 
     Forced tokens count nothing in the score of beams, as in transformers.
 
@@ -65,8 +75,14 @@ class Decoding:
     seed: int = 0
     forced_bos_token_id: int | None = None
     forced_eos_token_id: int | None = None
+    early_stopping: bool | str | None = None
+    no_repeat_ngram_size: int = 0
+    suppress_tokens: Sequence[int] = ()
+    begin_suppress_tokens: Sequence[int] = ()
+    bad_words_ids: Sequence[Sequence[int]] = ()
+    num_return_sequences: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, least in _WHOLE.items():
             value = getattr(self, name)
             if (type(value) is not int or value < least) and not (name in _NOT_NEEDED and value is None):
@@ -78,6 +94,14 @@ class Decoding:
             )
             if not known and not (name in ("temperature", "top_p") and value is None):
                 raise InputError(f"{name} must be {expected}. Received: {value!r}")
+        self._check_tokens()
+        if self.early_stopping not in (None, False, True, "never"):
+            raise InputError(f"early_stopping must be true, false or never. Received: {self.early_stopping!r}")
+        if self.num_return_sequences > (1 if self.beams == 1 else self.beams) and not self.draws:
+            raise InputError(
+                f"num_return_sequences is {self.num_return_sequences}, expected at most beams, {self.beams}, or tokens that are "
+                "drawn (temperature, top_k or top_p)"
+            )
         if self.min_new_tokens >= self.max_new_tokens:
             raise InputError(
                 f"min_new_tokens is {self.min_new_tokens}, expected less than max_new_tokens, {self.max_new_tokens}"
@@ -87,6 +111,28 @@ class Decoding:
                 f"beams is {self.beams} and temperature, top_k or top_p is given: tokens are drawn for one text at a time, "
                 "leave out the one or the other"
             )
+
+    def _check_tokens(self) -> None:
+        """Refuse lists that are none of ids."""
+        lists = [(name, getattr(self, name)) for name in _TOKENS]
+        for name, value in [*lists, *(("bad_words_ids", each) for each in _lists(self.bad_words_ids))]:
+            if (
+                not isinstance(value, list | tuple)
+                or any(type(token) is not int or token < 0 for token in value)
+                or (name == "bad_words_ids" and not value)
+            ):
+                raise InputError(f"{name} must be of whole numbers of at least 0. Received: {value!r:.60}")
+
+    def banned(self, end_id: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """Tokens that are never written, and longer sequences of which the last token is not."""
+        words = [tuple(word) for word in self.bad_words_ids]
+        alone = {word[0] for word in words if len(word) == 1 and word[0] != end_id} | set(self.suppress_tokens)
+        return tuple(sorted(alone)), tuple(word for word in words if len(word) > 1)
+
+    @property
+    def begin(self) -> int:
+        """The step before which nothing is chosen freely."""
+        return int(self.forced_bos_token_id is not None)
 
     @property
     def draws(self) -> bool:
@@ -115,6 +161,13 @@ class Decoding:
         for token in self.forced.values():
             if token >= vocabulary:
                 raise InputError(f"the forced token {token} is none of the vocabulary's {vocabulary} tokens")
+        listed = [
+            *self.suppress_tokens,
+            *self.begin_suppress_tokens,
+            *(each for word in self.bad_words_ids for each in word),
+        ]
+        if listed and max(listed) >= vocabulary:
+            raise InputError(f"the suppressed token {max(listed)} is none of the vocabulary's {vocabulary} tokens")
         if prompt < 1:
             raise InputError("the prompt has no tokens, expected at least one: give a text to go on from")
         if longest is not None and prompt >= longest:
@@ -127,6 +180,12 @@ class Decoding:
                 f"{longest} positions and one more together: shorten the prompt, or set max_new_tokens to "
                 f"{longest + 1 - prompt}"
             )
+
+
+def _lists(value: Any) -> Sequence[Sequence[int]]:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, list | tuple) for each in value):
+        raise InputError(f"bad_words_ids must be a list of lists of ids. Received: {value!r:.60}")
+    return value
 
 
 def grown(state: dict[str, Any], places: int) -> dict[str, Any]:

@@ -3,15 +3,18 @@
 import dataclasses
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.answers.base import Kind, Text, truncated_json
 from kerasbert.answers.decoding import Decoding
 from kerasbert.errors import InputError
 from kerasbert.inputs import PAD, Input, Row
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
 
 WRITTEN = Input("decoder_token_ids", "BT", pad=PAD, filled_by="kind")
 """What the decoder has written before each token of a target: its start token, then the target without its end."""
@@ -27,16 +30,19 @@ class Generation:
     """A text that was written.
 
     `score`: its log-probability by the length penalty that ranked it. `truncated`: bool, whether a part of the source was not
-    read; in `to_json` only where it is true.
+    read; in `to_json` only where it is true. `sequences`: all texts that were asked for (`num_return_sequences`), this one
+    first; in `to_json` only where there are several.
     """
 
     text: str
     score: float
     truncated: bool = False
+    sequences: tuple["Generation", ...] = ()
 
     def to_json(self) -> dict:
         """A plain dict."""
-        return {"text": self.text, "score": self.score, **truncated_json(self)}
+        several = {"sequences": [{"text": each.text, "score": each.score} for each in self.sequences]}
+        return {"text": self.text, "score": self.score, **(several if self.sequences else {}), **truncated_json(self)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,11 +63,11 @@ class About:
 
 
 class GenerationKind(Kind):
-    """[score, ids] of a row, float32 [1 + T]: what is written ends at the tokenizer's `sep`.
+    """[score, ids] of a row, float32 [1 + T], of several texts one behind the other: a text ends at the tokenizer's `sep`.
 
     Options:
         prefix: str, in front of every source (Raffel et al., 2020, section 2.4), as "translate English to German: ".
-        separator: str, between source and target in one row, of a decoder alone.
+        separator: str, between source and target in one row, of a decoder alone; "" where it goes on from the source.
         target_length: int T, tokens of a target with its end; longer ones are cut, and no more are written.
         start: str, the special token that the decoder starts with, of `text.base.PARTS`; "" of a decoder alone, which reads
             source and target as one row. The family says it.
@@ -79,7 +85,7 @@ class GenerationKind(Kind):
         {"prefix": "", "separator": "\n", "target_length": 64, "start": "pad", "smoothing": 0.0, **DECODING}
     )
 
-    def configured(self, options):
+    def configured(self, options) -> Self:
         kind = super().configured(options)
         kind.decoding  # noqa: B018 (it checks them)
         return kind
@@ -107,14 +113,14 @@ class GenerationKind(Kind):
     def target_length(self) -> int:
         return self.options["target_length"]
 
-    def rows(self, tokenizer, parts, length):
-        source, *target = (tokenizer.to_text(part) for part in parts)
+    def rows(self, tokenizer, parts, length) -> list[Row]:
+        source, *target = (tokenizer.to_text(part) for part in cast(tuple[Text, ...], parts))
         if not source.strip():
             raise InputError("a source is empty, expected a text to write from")
         prompt = self._joined if self.one_row else self._packed
         return [prompt(tokenizer, self.options["prefix"] + source, target[0] if target else None, length)]
 
-    def _packed(self, tokenizer: Any, source: str, target: str | None, length: int) -> Row:
+    def _packed(self, tokenizer: "Tokenizer", source: str, target: str | None, length: int) -> Row:
         """The row of an encoder; its decoder reads the target with the special tokens around it."""
         token_ids, segment_ids = tokenizer.pack(source, length=length)
         truncated = len(token_ids) == length and len(tokenizer.pack(source)[0]) > length
@@ -127,13 +133,13 @@ class GenerationKind(Kind):
         values = {**row.values, WRITTEN.name: [self.start_of(tokenizer), *ids[:-1]]}
         return dataclasses.replace(row, values=values, about=About(tokenizer, ids, cut=cut))
 
-    def _joined(self, tokenizer: Any, source: str, target: str | None, length: int) -> Row:
+    def _joined(self, tokenizer: "Tokenizer", source: str, target: str | None, length: int) -> Row:
         """The row of a decoder alone: source, separator, target, end."""
         separator = tokenizer.encode(self.options["separator"])
-        if not separator:
+        if not separator and self.options["separator"]:
             raise InputError(
                 f"the separator {self.options['separator']!r} has no token, expected a text that the tokenizer reads "
-                "(option separator)"
+                "(option separator), or nothing, where a source is gone on from"
             )
         room, ids = length - self.target_length - len(separator), tokenizer.encode(source)
         if room < 1:
@@ -142,6 +148,8 @@ class GenerationKind(Kind):
                 "target_length (--set task.target_length=N)"
             )
         prompt, truncated = [*ids[:room], *separator], len(ids) > room
+        if not prompt:
+            raise InputError(f"a source has no tokens, expected a text to write from. Received: {source!r:.60}")
         if target is None:
             return inputs.row(prompt, [0] * len(prompt), truncated, About(tokenizer, None, len(prompt)))
         written = [*tokenizer.encode(target), tokenizer.sep_id]
@@ -152,7 +160,7 @@ class GenerationKind(Kind):
         about = About(tokenizer, written, len(prompt), cut)
         return inputs.row(token_ids, [0] * len(token_ids), truncated, about)
 
-    def start_of(self, tokenizer: Any) -> int:
+    def start_of(self, tokenizer: "Tokenizer") -> int:
         """The id that the decoder starts with."""
         return getattr(tokenizer, f"{self.options['start']}_id")
 
@@ -167,14 +175,17 @@ class GenerationKind(Kind):
         values = {name: row.values[name] if name == "padding_mask" else row.values[name][:length] for name in names}
         return Row({**values, NUMBER.name: number}, length, row.truncated, About(about.tokenizer, None, about.prompt))
 
-    def probabilities(self, outputs):
+    def probabilities(self, outputs) -> np.ndarray:
         return outputs
 
-    def decode(self, parts, rows, outputs, labels):
-        row, output = rows[0], outputs[0]
-        return Generation(text_of(row.about.tokenizer, output[1:]), float(output[0]), row.truncated)
+    def decode(self, parts, rows, outputs, labels) -> Any:
+        row, several = rows[0], np.reshape(outputs[0], (self.options["num_return_sequences"], -1))
+        written = [Generation(text_of(row.about.tokenizer, each[1:]), float(each[0])) for each in several]
+        return dataclasses.replace(
+            written[0], truncated=row.truncated, sequences=tuple(written) if len(written) > 1 else ()
+        )
 
-    def agreement(self, expected, received, owners=None, rows=()):
+    def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
         if not all(np.isfinite(row).all() for row in received):
             return 0.0
         same = [np.mean(np.equal(a[1:], b[1:])) for a, b in zip(expected, received)]
@@ -186,11 +197,11 @@ class GenerationKind(Kind):
         longest = f"{self.target_length} tokens"
         return [f"{share} have more than {longest} and are cut (--set task.target_length=N)"] if cut else []
 
-    def text(self, answer):
+    def text(self, answer) -> str:
         return answer["text"]
 
 
-def text_of(tokenizer: Any, ids: Any) -> str:
+def text_of(tokenizer: "Tokenizer", ids: Any) -> str:
     """The text of what was written: ids up to the end token, special tokens left out."""
     ids = [int(i) for i in ids]
     return tokenizer.decode(ids[: ids.index(tokenizer.sep_id)] if tokenizer.sep_id in ids else ids)

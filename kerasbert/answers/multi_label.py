@@ -2,16 +2,18 @@
 
 import dataclasses
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.answers import nearness
+from kerasbert.answers.base import Answer, Kind, truncated_json
 from kerasbert.answers.classification import best
 from kerasbert.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabel:
+class MultiLabel(Answer):
     """The labels whose probability reaches their threshold, in the order of the labels; and the probability of each.
 
     `truncated` as of a Classification.
@@ -38,7 +40,7 @@ class MultiLabelKind(Kind):
     focus = "text"
     output = "probabilities"
     labelled = True
-    agrees_by = "sets of labels"
+    agrees_by = "labels"
     columns = ("labels",)
     defaults = MappingProxyType({"thresholds": []})
 
@@ -57,27 +59,37 @@ class MultiLabelKind(Kind):
         """Which labels are answered: bool [..., C]."""
         return np.asarray(probabilities) >= self.thresholds(np.shape(probabilities)[-1])
 
-    def probabilities(self, outputs):
+    def probabilities(self, outputs) -> np.ndarray:
         return sigmoid(outputs)
 
-    def decode(self, parts, rows, outputs, labels):
+    def decode(self, parts, rows, outputs, labels) -> Any:
         scores = dict(zip(labels, map(float, outputs[0]), strict=True))
         chosen = tuple(label for label, there in zip(labels, self.chosen(outputs[0])) if there)
         return MultiLabel(chosen, scores, rows[0].truncated)
 
-    def agreement(self, expected, received, owners=None, rows=()):
+    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+        return nearness.log_odds(np.stack(list(outputs))) if len(outputs) else np.zeros((0, 1))
+
+    def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
+        """The share of labels, each of each text, that both answer or neither; a set has as many chances to differ as labels."""
         if not all(np.isfinite(row).all() for row in received):
             return 0.0
-        same = [bool((self.chosen(a) == self.chosen(b)).all()) for a, b in zip(expected, received)]
-        return float(np.mean(same)) if same else 1.0
+        if not len(expected):
+            return 1.0
+        differ = self.chosen(np.stack(list(expected))) != self.chosen(np.stack(list(received)))
+        if ties and differ.any():
+            own, theirs = self.signal(expected), self.signal(received)
+            margins = np.abs(own - nearness.log_odds(self.thresholds(own.shape[1])))
+            differ &= margins > nearness.rounding(theirs - own, own)
+        return float(1 - differ.mean())
 
-    def limited(self, answer, top, threshold):
+    def limited(self, answer, top, threshold) -> Any:
         """The labels too are those of `threshold` then, in the place of the task's own."""
         scores = best(answer.scores, top, threshold)
         labels = tuple(scores) if threshold is not None else tuple(name for name in answer.labels if name in scores)
         return dataclasses.replace(answer, labels=labels, scores=scores)
 
-    def text(self, answer):
+    def text(self, answer) -> str:
         return ", ".join(f"{label} {answer['scores'][label]:.4f}" for label in answer["labels"]) or "-"
 
 

@@ -1,14 +1,17 @@
 """A number for a text or a pair."""
 
 import dataclasses
+from types import MappingProxyType
+from typing import Any, Self
 
 import numpy as np
 
-from kerasbert.answers.base import Kind, truncated_json
+from kerasbert.answers.base import Answer, Kind, truncated_json
+from kerasbert.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
-class Regression:
+class Regression(Answer):
     """A number. `truncated` as of a Classification."""
 
     value: float
@@ -20,22 +23,32 @@ class Regression:
 
 
 class RegressionKind(Kind):
-    """One value [1] in the unit of the targets."""
+    """One value [1] in the unit of the targets.
+
+    Options: `activation`, "sigmoid" where the value is that of the head's number, as a CrossEncoder's score; "" for the number.
+    """
 
     name = "regression"
     focus = "text"
     output = "value"
     agrees_by = "correlation"
     columns = ("value",)
-    since = 1
+    named = False
+    defaults = MappingProxyType({"activation": ""})
 
-    def width(self, labels):
+    def configured(self, options) -> Self:
+        kind = super().configured(options)
+        if kind.options["activation"] not in ("", "sigmoid"):
+            raise InputError(f"activation must be sigmoid or empty. Received: {kind.options['activation']!r}")
+        return kind
+
+    def width(self, labels) -> int | None:
         return 1
 
-    def decode(self, parts, rows, outputs, labels):
+    def decode(self, parts, rows, outputs, labels) -> Any:
         return Regression(float(np.ravel(outputs[0])[0]), rows[0].truncated)
 
-    def agreement(self, expected, received, owners=None, rows=()):
+    def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
         one, other = (np.array([np.ravel(row)[0] for row in rows]) for rows in (expected, received))
         if not np.isfinite(other).all():
             return 0.0
@@ -43,10 +56,10 @@ class RegressionKind(Kind):
             return float(np.allclose(one, other, atol=1e-2))
         return float(np.corrcoef(one, other)[0, 1])
 
-    def text(self, answer):
+    def text(self, answer) -> str:
         return f"{answer['value']:.4f}"
 
-    def line(self, answer, text):
+    def line(self, answer, text) -> str:
         return f"{answer['value']:.6g}\t{text}"
 
 

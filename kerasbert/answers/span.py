@@ -6,13 +6,18 @@ import re
 import weakref
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers.base import Kind, Outputs, truncated_json
+from kerasbert.answers import nearness
+from kerasbert.answers.base import Kind, Outputs, Text, truncated_json
 from kerasbert.errors import InputError
+from kerasbert.inputs import Row
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
 
 BLANKS = (
     *(*range(0x9, 0xE), *range(0x1C, 0x21), 0x85, 0xA0, 0x1680),
@@ -21,6 +26,8 @@ BLANKS = (
 """The code points that str.strip() takes away; the graph has the same."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # no file can hold one
+
+RANKED = 20  # answers among which one that differs is looked for
 
 # tokenizer -> the context that it tokenized last: files ask several questions about one context after the other
 _last: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -127,22 +134,22 @@ class SpanKind(Kind):
         }
     )
 
-    def configured(self, options):
+    def configured(self, options) -> Self:
         kind = super().configured(options)
         for name in ("stride", "question", "max_answer", "n_best"):
             if kind.options[name] < 1:
                 raise InputError(f"{name} is {kind.options[name]}, expected at least 1")
         return kind
 
-    def cut(self, count, texts, longest, tense="are"):
+    def cut(self, count, texts, longest, tense="are") -> str:
         most, share = self.options["question"], f"{count} of {texts} questions ({count / max(1, texts):.1%})"
         return f"{share} have more than {most} tokens, or than half a row, and {tense} truncated (finetune --set task.question=N)"
 
-    def width(self, labels):
+    def width(self, labels) -> int | None:
         return 2
 
-    def rows(self, tokenizer, parts, length):
-        question, text = (_SURROGATE.sub("\ufffd", tokenizer.to_text(part)) for part in parts)
+    def rows(self, tokenizer, parts, length) -> list[Row]:
+        question, text = (_SURROGATE.sub("\ufffd", tokenizer.to_text(part)) for part in cast(tuple[Text, ...], parts))
         at, null = text_item(tokenizer.pair, "B"), null_item(tokenizer.pair, tokenizer.cls_id)
         asked, room = tokenizer.encode(question), self.room(tokenizer, length)
         kept = asked[: min(self.options["question"], room // 2)]
@@ -201,7 +208,7 @@ class SpanKind(Kind):
         null = min(float(output[row.about.null].sum()) for row, output in zip(rows, outputs))
         return result, null
 
-    def decode(self, parts, rows, outputs, labels):
+    def decode(self, parts, rows, outputs, labels) -> Any:
         scores, null = self.scores(rows, outputs)
         context, truncated = rows[0].about.context, rows[0].truncated
         best = _best(scores, context, self.options["n_best"])
@@ -221,32 +228,46 @@ class SpanKind(Kind):
         others = tuple(spans[: self.options["n_best"] - 1])
         return dataclasses.replace(answer, alternatives=others, truncated=truncated)
 
-    def agreement(self, expected, received, owners=None, rows=()):
+    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+        """Log-probabilities of each token to be the first and the last, among those of its row: [tokens, 2]."""
+        found = [nearness.log_softmax(np.asarray(output, "float64"), axis=0) for output in outputs]
+        return np.concatenate(found) if found else np.zeros((0, 2))
+
+    def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
         """How far the answers overlap: the mean F1 of their characters, 1.0 where they are the same."""
         if not all(np.isfinite(row).all() for row in received):
             return 0.0
-        owners = np.arange(len(rows)) if owners is None else np.asarray(owners)
-        shares = []
+        owners, kind = (
+            np.arange(len(rows)) if owners is None else np.asarray(owners),
+            self.configured({"n_best": RANKED}),
+        )
+        pairs = []
         for owner in np.unique(owners):
             places = np.flatnonzero(owners == owner).tolist()
             packed = [rows[i] for i in places]
-            answers = [self.decode((), packed, [each[i] for i in places], ()) for each in (expected, received)]
-            shares.append(_overlap(*answers))
-        return float(np.mean(shares)) if shares else 1.0
+            pairs.append([kind.decode((), packed, [each[i] for i in places], ()) for each in (expected, received)])
+        shares = np.array([_overlap(*pair) for pair in pairs])
+        if ties and (shares < 1).any():
+            null = self.options["null_threshold"]
+            margins = np.array([_margin(own, other, null) for own, other in pairs])
+            errors = [error for pair in pairs if (error := _error(*pair)) is not None]
+            if errors:
+                shares[margins <= nearness.rounding(np.array(errors), self.signal(expected))] = 1.0
+        return float(shares.mean()) if len(shares) else 1.0
 
-    def ranking(self, top, threshold):
+    def ranking(self, top, threshold) -> Self:
         kind = super().ranking(top, threshold)
         return kind if top is None else kind.configured({"n_best": top})
 
-    def limited(self, answer, top, threshold):
+    def limited(self, answer, top, threshold) -> Any:
         others = tuple(each for each in answer.alternatives if threshold is None or each.score >= threshold)
         return dataclasses.replace(answer, alternatives=others)
 
-    def text(self, answer):
+    def text(self, answer) -> str:
         return f"{' '.join(answer['text'].split())}\t{answer['score']:.4f}"
 
 
-def tokenized(tokenizer: Any, text: str) -> Context:
+def tokenized(tokenizer: "Tokenizer", text: str) -> Context:
     """A context's tokens; the last one of a tokenizer is remembered."""
     context = _last.get(tokenizer)
     if context is None or context.text != text:
@@ -322,6 +343,27 @@ def _best(scores: np.ndarray, context: Context, count: int) -> list[tuple[float,
             first, more = divmod(i, width)
             spans.setdefault((int(context.starts[first]), int(context.ends[first + more])), float(flat[i]))
     return [(score, *place) for place, score in spans.items()]
+
+
+def _ranked(span: Span, null: float = 0.0) -> dict[tuple[int, int], float]:
+    """Logs of the probabilities of an answer and of its alternatives, the empty one less its threshold."""
+    logs = {(each.start, each.end): float(np.log(max(each.score, 1e-30))) for each in (span, *span.alternatives)}
+    return {place: log - (null if place == (0, 0) else 0.0) for place, log in logs.items()}
+
+
+def _margin(one: Span, other: Span, null: float) -> float:
+    """How much more the first prefers its own answer to the second's; without end where that is none of its best."""
+    logs = _ranked(one, null)
+    return logs[one.start, one.end] - logs.get((other.start, other.end), -np.inf)
+
+
+def _error(one: Span, other: Span) -> float | None:
+    """How far apart both have the first's best two answers; None where the second has others."""
+    own, theirs = _ranked(one), _ranked(other)
+    best = list(own)[:2]
+    if len(best) < 2 or not all(place in theirs for place in best):
+        return None
+    return (theirs[best[0]] - theirs[best[1]]) - (own[best[0]] - own[best[1]])
 
 
 def _overlap(one: Span, other: Span) -> float:

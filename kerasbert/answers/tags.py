@@ -8,20 +8,21 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers import crf
-from kerasbert.answers.base import Kind, Outputs, truncated_json
+from kerasbert.answers import crf, nearness
+from kerasbert.answers.base import Answer, Kind, Outputs, truncated_json
+from kerasbert.answers.schemes import OUTSIDE, entities_of, has_spans
 from kerasbert.errors import InputError
 from kerasbert.inputs import Row
 
-OUTSIDE = "O"  # of no entity; also what a word gets that no token stands for
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
+
 SURROGATE = re.compile("[\ud800-\udfff]")
-TAG = re.compile(r"([BIESLUM])(?:-(.+))?")
-SAME = {"L": "E", "U": "S", "M": "I"}  # BILOU and BMES are IOBES by other letters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +36,13 @@ class Entity:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tags:
+class Tags(Answer):
     """A label for every word.
 
     Attributes:
         words, labels: of each word; `O` for a word that no token stands for.
         starts, ends: the characters where each begins and ends, in the text, or in the words joined by blanks.
-        entities: spans of labels in BIO or IOBES by the rules of conlleval, which mend sequences that are not legal.
+        entities: spans of labels in any scheme by the rules of conlleval, which mend sequences that are not legal.
         scores: probability of each label, under a CRF that of the word alone over all sequences (its marginal); 0 for a
             word that no token stands for.
         truncated: bool; never, for a long text is read in windows.
@@ -81,8 +82,8 @@ class About(NamedTuple):
 class TagsKind(Kind):
     """Probabilities [S, C] of the labels at each token; under a CRF its emissions, logits [S, C].
 
-    Of a tokenizer with a knowledge graph each window is a sentence tree; branches have what room its tokens leave, so that full
-    windows have none. Their tokens are no words and have no labels.
+    Of a tokenizer with a knowledge graph each window is a sentence tree. No word may be cut off, so that a quarter of each
+    window's room is kept for branches. Their tokens are no words and have no labels.
 
     Under a CRF the emissions of an input's words are joined over its windows, and one best path goes through them all; words
     that no token stands for take no part.
@@ -90,7 +91,8 @@ class TagsKind(Kind):
     Options:
         stride: tokens from the beginning of a window to that of the next, 0 for half a window.
         crf: bool, whether the labels of neighbours depend on each other (`layers.crf`).
-        legal: bool, under a CRF no label continues a span that is not there.
+        legal: bool, under a CRF no answer breaks the scheme of the training tags.
+        scheme: str, of `answers.schemes`; that which the training tags are in, where it is not given.
         transitions: the CRF's table (`answers.crf`); the model's weights say it (`TaskKind.settled`).
         lstm: int, units of each direction of bidirectional LSTMs between the vectors and the label scores
             (`layers.bidirectional`), 0 for none.
@@ -102,15 +104,15 @@ class TagsKind(Kind):
     columns = ("words", "labels", "entities")
     lists = (0,)
     defaults = MappingProxyType(
-        {"stride": 0, "crf": False, "legal": False, "transitions": (), "lstm": 0, "lstm_layers": 1}
+        {"stride": 0, "crf": False, "legal": False, "scheme": "", "transitions": (), "lstm": 0, "lstm_layers": 1}
     )
 
-    def ranking(self, top, threshold):
+    def ranking(self, top, threshold) -> Self:
         if top is not None:
             raise InputError(f"top is {top!r} and tags rank nothing: give a threshold, for entities, or leave it out")
         return super().ranking(top, threshold)
 
-    def limited(self, answer, top, threshold):
+    def limited(self, answer, top, threshold) -> Any:
         """Entities of which no word is less probable."""
         kept = tuple(
             each
@@ -124,7 +126,7 @@ class TagsKind(Kind):
         return dataclasses.replace(answer, entities=kept)
 
     @property
-    def output(self):  # pyright: ignore[reportIncompatibleVariableOverride]  # it depends on an option
+    def output(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # it depends on an option
         return "emissions" if self.options["crf"] else "probabilities"
 
     def table(self, labels: int) -> np.ndarray | None:
@@ -140,16 +142,16 @@ class TagsKind(Kind):
             raise InputError(f"transitions of shape {table.shape}, expected {(labels + 2, labels)}: {labels} labels")
         return table
 
-    def probabilities(self, outputs):
+    def probabilities(self, outputs) -> np.ndarray:
         return outputs if self.options["crf"] else super().probabilities(outputs)
 
-    def rows(self, tokenizer, parts, length):
+    def rows(self, tokenizer, parts, length) -> list[Row]:
         """Windows of a text: a raw text, or a list of its words."""
         sentence, joined = sentence_of(tokenizer, parts[0])
         given = None if isinstance(parts[0], str | bytes) else tokenizer.of_words(*joined[1:])
         tokens = given or tokenizer.tokenize(joined.text)
         first = first_tokens(joined, tokens.starts, tokens.ends)
-        lead, room = room_of(tokenizer.single, length)
+        lead, room = room_of(tokenizer.single, length, trees=tokenizer.knowledge is not None)
         count, stride = len(tokens.ids), self.options["stride"]
         begins, ends = windows(count, room, stride)
         words = np.flatnonzero(first >= 0)
@@ -172,7 +174,7 @@ class TagsKind(Kind):
             rows.append(row)
         return rows
 
-    def decode(self, parts, rows, outputs, labels):
+    def decode(self, parts, rows, outputs, labels) -> Any:
         sentence = rows[0].about.sentence
         numbers, scores = best_labels(rows, outputs, self.table(len(labels)))
         names: tuple[Any, ...] = tuple(labels[number] if number >= 0 else OUTSIDE for number in numbers.tolist())
@@ -181,28 +183,23 @@ class TagsKind(Kind):
         entities = [Entity(kind, starts[a], ends[b], text[starts[a] : ends[b]]) for kind, a, b in spans]
         return Tags(sentence.words, names, starts, ends, tuple(entities), tuple(scores.tolist()))
 
-    def agreement(self, expected, received, owners=None, rows=()):
-        """The share of words whose best label is the same; without `rows` of tokens, each for itself."""
-        if not all(np.isfinite(row).all() for row in received):
-            return 0.0
-        if self.options["crf"] and rows:
-            table, each = self.table(expected[0].shape[-1]), np.arange(len(rows)) if owners is None else owners
-            texts = [at.tolist() for at in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(each)) + 1)]
-            one, two = (
-                np.concatenate([best_labels([rows[i] for i in at], [of[i] for i in at], table)[0] for at in texts])
-                for of in (expected, received)
-            )
-            return float(np.mean((one == two)[one >= 0])) if (one >= 0).any() else 1.0
-        at = [row.about.tokens for row in rows] if rows else [slice(None)] * len(expected)
-        same = [one[where].argmax(-1) == two[where].argmax(-1) for one, two, where in zip(expected, received, at)]
-        same = np.concatenate(same) if same else np.zeros(0)
-        return float(same.mean()) if len(same) else 1.0
+    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+        """Of the words alone, at their first tokens; without `rows` of all tokens. Under a CRF of each word's marginal."""
+        if not len(rows):
+            return super().signal(outputs)
+        owners = np.arange(len(rows)) if owners is None else np.asarray(owners)
+        texts = [at.tolist() for at in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(owners)) + 1)]
+        words = [joined([rows[i] for i in at], [outputs[i] for i in at])[1] for at in texts]
+        table = self.table(words[0].shape[-1]) if self.options["crf"] else None
+        if table is not None:
+            words = [crf.marginals(each.astype("float64"), table) for each in words if len(each)] or words[:1]
+        return nearness.logs(np.concatenate(words))
 
-    def text(self, answer):
+    def text(self, answer) -> str:
         return " ".join(answer["labels"])
 
 
-def sentence_of(tokenizer: Any, part: str | bytes | Sequence[str | bytes]) -> tuple[Sentence, Sentence]:
+def sentence_of(tokenizer: "Tokenizer", part: str | bytes | Sequence[str | bytes]) -> tuple[Sentence, Sentence]:
     """A raw text or a list of words -> the sentence as it is answered, and as it is tokenized: words joined by blanks.
 
     In the second, white space at the edges of words is in none.
@@ -250,11 +247,11 @@ def first_tokens(joined: Sentence, starts: Sequence[int] | np.ndarray, ends: Seq
     return found
 
 
-def room_of(items: Iterable[Any], length: int) -> tuple[int, int]:
+def room_of(items: Iterable[Any], length: int, trees: bool = False) -> tuple[int, int]:
     """How many special tokens stand before a text, and how many tokens of it a row holds.
 
     Args:
-        items: of the tokenizer's template.
+        items: of the tokenizer's template. trees: whether a quarter of the room is kept for the branches of a graph.
     """
     texts = [bool(item.text) for item in items]
     room = length - texts.count(False)
@@ -262,7 +259,7 @@ def room_of(items: Iterable[Any], length: int) -> tuple[int, int]:
         raise InputError(
             f"length is {length}, expected at least {length - room + 1}: room for a token between the specials"
         )
-    return texts.index(True), room
+    return texts.index(True), room - room // 4 if trees else room
 
 
 def windows(count: int, room: int, stride: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -322,73 +319,6 @@ def best_labels(
         known = values if table is None else crf.marginals(values.astype("float64"), table)
         scores[words] = known[np.arange(len(words)), numbers[words]]
     return numbers, scores
-
-
-def has_spans(labels: Iterable[str]) -> bool:
-    """Whether labels are of BIO or IOBES (BILOU, BMES) and not names by themselves, such as parts of speech.
-
-    >>> has_spans(["O", "B-PER", "I-PER"]), has_spans(["DET", "NOUN"]), has_spans(["B", "I", "O"])
-    (True, False, True)
-    """
-    others = [label for label in labels if label != OUTSIDE]
-    return bool(others) and all(TAG.fullmatch(label) for label in others)
-
-
-def entities_of(labels: Iterable[str]) -> list[tuple[str, int, int]]:
-    """Type, first and last word of each span, by the rules of conlleval (Tjong Kim Sang and Buchholz, 2000).
-
-    They mend what is not legal: a span begins where its type changes or something inside follows nothing.
-
-    >>> entities_of(["I-PER", "I-PER", "O", "B-LOC", "I-ORG"])
-    [('PER', 0, 1), ('LOC', 3, 3), ('ORG', 4, 4)]
-    """
-    spans, begun, before, kind = [], 0, OUTSIDE, ""
-    for place, label in enumerate([*labels, OUTSIDE]):
-        now, new = split_tag(label)
-        if ends_span(before, now, kind == new):
-            spans.append((kind, begun, place - 1))
-        if begins_span(before, now, kind == new):
-            begun = place
-        before, kind = now, new
-    return spans
-
-
-def ends_span(before: str, now: str, same: bool) -> bool:
-    """Whether a span ends between two labels; `same`: they are of one type."""
-    return before != OUTSIDE and (before in "ES" or now in "BSO" or not same)
-
-
-def begins_span(before: str, now: str, same: bool) -> bool:
-    """Whether a span begins with the second of two labels."""
-    return now != OUTSIDE and (now in "BS" or before in "ESO" or not same)
-
-
-def mended(labels: Iterable[str]) -> int:
-    """How many labels continue a span that is not there.
-
-    >>> mended(["I-PER", "O", "B-LOC", "I-LOC", "I-ORG"])
-    2
-    """
-    count, before, kind = 0, OUTSIDE, ""
-    for label in labels:
-        now, new = split_tag(label)
-        count += now in "IE" and begins_span(before, now, kind == new)
-        before, kind = now, new
-    return count
-
-
-def illegal(labels: Sequence[str]) -> np.ndarray:
-    """bool [L + 1, L]: the pairs (before, now) of which the second continues a span that is not there; O is the last row."""
-    pairs = [[(split_tag(one), split_tag(two)) for two in labels] for one in (*labels, OUTSIDE)]
-    return np.array(
-        [[two[0] in "IE" and begins_span(one[0], two[0], one[1] == two[1]) for one, two in row] for row in pairs]
-    )
-
-
-def split_tag(label: str) -> tuple[str, str]:
-    """B, I, E, S or O, and the type."""
-    tag, kind = label[:1], label[1:].removeprefix("-")
-    return SAME.get(tag, tag), kind or "_"
 
 
 KIND = TagsKind()

@@ -3,14 +3,18 @@
 import dataclasses
 import re
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 
 from kerasbert import inputs
-from kerasbert.answers.base import Kind, softmax, truncated_json
+from kerasbert.answers import nearness
+from kerasbert.answers.base import Kind, Text, softmax, truncated_json
 from kerasbert.errors import InputError
-from kerasbert.inputs import Input
+from kerasbert.inputs import Input, Row
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
 
 SPELLINGS = ("[MASK]", "<mask>")  # of any tokenizer; its own mask token is read too
 BLANKS = r"[\t-\r\x1c-\x20\x{85}\p{Z}]"  # RE2's; Python's \s are the same characters
@@ -54,10 +58,10 @@ class TokensKind(Kind):
     inputs = (POSITIONS,)
     defaults = MappingProxyType({"top": 5})
 
-    def rows(self, tokenizer, parts, length):
+    def rows(self, tokenizer, parts, length) -> list[Row]:
         if tokenizer.mask_id is None:
             raise InputError("the tokenizer has no mask token, expected one: T5's and GPT-2's have none")
-        pieces = re.split(pattern(tokenizer), tokenizer.to_text(parts[0]))
+        pieces = re.split(pattern(tokenizer), tokenizer.to_text(cast(Text, parts[0])))
         if len(pieces) < 2:
             mask = tokenizer.specials["mask"]
             raise InputError(f"{parts[0]!r:.60} has no mask, expected {mask} where a token is to be filled in")
@@ -75,15 +79,18 @@ class TokensKind(Kind):
             raise InputError(f"length is {length}, expected at least {specials + 1}: a mask and the special tokens")
         return [_row(tokenizer, ids, place, budget) for place in places]
 
-    def example(self, made):
+    def example(self, made) -> Any:
         words = made.split() or [""]
         words[len(words) // 2] = SPELLINGS[0]
         return " ".join(words)
 
-    def probabilities(self, outputs):
+    def probabilities(self, outputs) -> np.ndarray:
         return softmax(outputs)
 
-    def decode(self, parts, rows, outputs, labels):
+    def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
+        return nearness.logs(np.stack(list(outputs))) if len(outputs) else np.zeros((0, 1))
+
+    def decode(self, parts, rows, outputs, labels) -> Any:
         tokenizer, masks = rows[0].about, []
         for scores in outputs:
             best = np.argsort(-scores[: tokenizer.size], kind="stable")[: self.options["top"]].tolist()
@@ -91,30 +98,30 @@ class TokensKind(Kind):
         text = _filled(tokenizer, tokenizer.to_text(parts[0]), [mask[0].id for mask in masks])
         return FillMask(text, tuple(masks), any(row.truncated for row in rows))
 
-    def ranking(self, top, threshold):
+    def ranking(self, top, threshold) -> Self:
         kind = super().ranking(top, threshold)
         return kind if top is None else kind.configured({"top": top})
 
-    def limited(self, answer, top, threshold):
+    def limited(self, answer, top, threshold) -> Any:
         if threshold is None:
             return answer
         kept = tuple(tuple(filling for filling in mask if filling.score >= threshold) for mask in answer.tokens)
         return dataclasses.replace(answer, tokens=kept)
 
-    def text(self, answer):
+    def text(self, answer) -> str:
         return answer["text"]
 
-    def line(self, answer, text):
+    def line(self, answer, text) -> str:
         return answer["text"]
 
 
-def pattern(tokenizer: Any) -> str:
+def pattern(tokenizer: "Tokenizer") -> str:
     """The masks of a text as a regular expression, for Python's and RE2."""
     spellings = dict.fromkeys((tokenizer.specials["mask"], *SPELLINGS))
     return "|".join(map(re.escape, spellings))
 
 
-def _row(tokenizer: Any, ids: list[int], place: int, budget: int) -> inputs.Row:
+def _row(tokenizer: "Tokenizer", ids: list[int], place: int, budget: int) -> inputs.Row:
     """The row of a mask: all tokens, or those around it."""
     start = max(0, min(place - budget // 2, len(ids) - budget))
     kept = ids[start : start + budget]
@@ -124,19 +131,19 @@ def _row(tokenizer: Any, ids: list[int], place: int, budget: int) -> inputs.Row:
     return dataclasses.replace(row, values={**row.values, POSITIONS.name: [first + place - start]})
 
 
-def spelled(tokenizer: Any, token_id: int) -> str:
+def spelled(tokenizer: "Tokenizer", token_id: int) -> str:
     """A token as text: a continuation of WordPiece with its ##, byte BPE with the blank that it holds."""
     special = token_id in tokenizer.special_ids
     return tokenizer.vocabulary[token_id] if special else tokenizer.decode([token_id])
 
 
-def filling(tokenizer: Any, token_id: int) -> str:
+def filling(tokenizer: "Tokenizer", token_id: int) -> str:
     """What a token puts in the place of a mask: its text without ## and the blanks around it."""
     token = spelled(tokenizer, token_id)
     return token.removeprefix("##") if tokenizer.kind == "wordpiece" else token.strip(" ")
 
 
-def _filled(tokenizer: Any, text: str, ids: list[int]) -> str:
+def _filled(tokenizer: "Tokenizer", text: str, ids: list[int]) -> str:
     """The text with tokens in the place of its masks; the blanks before one go where the token continues a word."""
     pieces = re.split(pattern(tokenizer), text)
     for i, token_id in enumerate(ids):

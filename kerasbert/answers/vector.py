@@ -3,16 +3,17 @@
 import dataclasses
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from kerasbert.answers.base import Kind, truncated_json
-from kerasbert.errors import InputError
+from kerasbert.answers.base import Answer, Kind, truncated_json
+from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import Row, listed
 
 
 @dataclasses.dataclass(frozen=True)
-class Vector:
+class Vector(Answer):
     """A text as a vector. `truncated` as of a Classification."""
 
     values: Sequence[float]
@@ -26,20 +27,65 @@ class Vector:
 class VectorKind(Kind):
     """A vector [H] of a text: its tokens' mean, or what else `pooling` says.
 
-    Options: `pooling`, one of `layers.readout`, "cls" for its "first"; `normalize`, to length 1; `loss`, what it is fine-tuned
-    by on rows of two or more texts, "cosine" or "ranking" (see tasks.vector), with `scale`, `negatives` and `highest` of these
-    losses. Where it has a loss each text is a row; without one the two of a pair are one row, as an encoder reads them.
+    Options: `pooling`, one of `layers.readout`, "cls" for its "first"; `normalize`, to length 1; `dimensions`, how many of the
+    first numbers a vector has, 0 for all (sentence-transformers' truncate_dim); `prompts`, texts by name, and `prompt_name`, of
+    the one that is put before each text, or "" for none; `include_prompt`, whether its tokens are pooled, which is all that is
+    computed; `loss`, what it is fine-tuned by on rows of two or more texts, "cosine" or "ranking" (see tasks.vector), with
+    `scale`, `negatives` and `highest` of these losses. Where it has a loss each text is a row; without one the two of a pair
+    are one row, as an encoder reads them.
     """
 
     name = "vector"
-    aliases = ("embedding",)
     output = "vector"
     agrees_by = "cosine"
+    noise = 5.0  # of hundreds of numbers, which a cosine takes together
     columns = ("values",)
-    since = 1
+    named = False
     defaults = MappingProxyType(
-        {"pooling": "mean", "normalize": False, "loss": "", "scale": 20.0, "negatives": 0, "highest": 1.0}
+        {
+            "pooling": "mean",
+            "normalize": False,
+            "dimensions": 0,
+            "prompts": {},
+            "prompt_name": "",
+            "include_prompt": True,
+            "loss": "",
+            "scale": 20.0,
+            "negatives": 0,
+            "highest": 1.0,
+        }
     )
+
+    def configured(self, options) -> Self:
+        kind = super().configured(options)
+        name, prompts = kind.options["prompt_name"], kind.options["prompts"]
+        if not all(isinstance(text, str) for text in prompts.values()):
+            raise InputError(
+                f"prompts must be texts by name, such as {{'query': 'query: '}}. Received: {prompts!r:.60}"
+            )
+        if name and name not in prompts:
+            known = ", ".join(prompts) or "none"
+            raise unknown(
+                "prompt", name, list(prompts), f"{known}; without one (prompt_name empty) texts are read as they are"
+            )
+        if name and not kind.options["include_prompt"]:
+            raise InputError(
+                f"the prompt {name!r} is to be left out of the pooling (include_prompt false), which is not computed here: "
+                "leave prompt_name out"
+            )
+        if kind.options["dimensions"] < 0:
+            raise InputError(f"dimensions must be at least 0. Received: {kind.options['dimensions']}")
+        return kind
+
+    @property
+    def prompt(self) -> str:
+        """The text that is put before each text."""
+        return self.options["prompts"].get(self.options["prompt_name"], "")
+
+    @property
+    def carried(self) -> dict[str, Any]:
+        name = self.options["prompt_name"]
+        return {"prompts": {name: self.prompt}, "prompt_name": name} if self.prompt else {}
 
     @property
     def lists(self):
@@ -49,23 +95,27 @@ class VectorKind(Kind):
     def asked(self):
         return 1 if self.options["loss"] else None
 
-    def rows(self, tokenizer, parts, length):
+    def rows(self, tokenizer, parts, length) -> list[Row]:
         if not self.options["loss"] or len(parts) == 1:
-            return super().rows(tokenizer, parts, length)
+            return super().rows(tokenizer, (self._prompted(parts[0]), *parts[1:]), length)
         texts = [text for part in parts for text in (part if isinstance(part, tuple) else (part,))]
-        rows = [super(VectorKind, self).rows(tokenizer, (text,), length)[0] for text in texts]
+        rows = [super(VectorKind, self).rows(tokenizer, (self._prompted(text),), length)[0] for text in texts]
         return [dataclasses.replace(row, about=number) for number, row in enumerate(rows)]
 
-    def decode(self, parts, rows, outputs, labels):
+    def _prompted(self, text):
+        prompt = self.prompt
+        return text if not prompt else prompt.encode() + text if isinstance(text, bytes) else prompt + text
+
+    def decode(self, parts, rows, outputs, labels) -> Any:
         return Vector([float(value) for value in outputs[0]], rows[0].truncated)
 
-    def agreement(self, expected, received, owners=None, rows=()):
+    def agreement(self, expected, received, owners=None, rows=(), ties=False) -> float:
         one, other = np.stack(list(expected)), np.stack(list(received))
         if not np.isfinite(other).all():
             return 0.0
         return float(cosines(one, other).mean())
 
-    def line(self, answer, text):
+    def line(self, answer, text) -> str:
         return "\t".join(f"{value:.6g}" for value in answer["values"])
 
 
@@ -101,11 +151,12 @@ class Index:
         InputError: the file gives no vectors, no texts, vectors of another shape.
     """
 
-    def __init__(self, runner: Any, texts: Sequence[Any], vectors: np.ndarray | None = None):
+    def __init__(self, runner: Any, texts: Sequence[Any], vectors: np.ndarray | None = None) -> None:
         if runner.kind.name != "vector":
             raise InputError(f"{runner.path} answers with a {runner.kind.name}, expected vectors: nearest needs them")
-        if isinstance(texts, str | bytes) or not len(texts):
-            raise InputError("texts is empty or one string, expected a list of texts")
+        texts = listed(texts)
+        if not len(texts):
+            raise InputError("texts is empty, expected at least one text")
         self.runner, self.texts = runner, tuple(texts)
         given = runner.outputs(self.texts) if vectors is None else np.asarray(vectors, np.float32)
         if given.ndim != 2 or len(given) != len(self.texts):

@@ -80,7 +80,7 @@ class Adapter:
             )
 
 
-def adapting(spec: Any, pooler: bool = False) -> str:
+def adapting(spec: Spec, pooler: bool = False) -> str:
     """The regular expression (of `re.match`) of the weights that adapt a model; those of heads are among them.
 
     Norms are trained beside adapters (Houlsby et al., 2019, section 2.1), and a pooler that is new.
@@ -89,7 +89,7 @@ def adapting(spec: Any, pooler: bool = False) -> str:
     return rf"heads/|{'pooler/|' if pooler else ''}.*(?:/lora_[ab]$|_adapter/{norms})"
 
 
-def adapts(spec: Any, name: str, pooler: bool = False) -> bool:
+def adapts(spec: Spec, name: str, pooler: bool = False) -> bool:
     """Whether the weight of that name is no longer the base's."""
     return re.match(adapting(spec, pooler), name) is not None
 

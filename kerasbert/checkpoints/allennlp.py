@@ -15,12 +15,18 @@ import numpy as np
 
 from kerasbert import registry, text
 from kerasbert import spec as specs
-from kerasbert.checkpoints.directory import ModelInfo, Weights, built, named_weights, save_model
+from kerasbert.checkpoints import source
+from kerasbert.checkpoints.coverage import Coverage, Pair
+from kerasbert.checkpoints.directory import ModelInfo, read_model_json, read_tensors
+from kerasbert.checkpoints.formats import Format, ImportOptions
 from kerasbert.checkpoints.json_files import read_json
-from kerasbert.checkpoints.names import Coverage, Pair, matches
+from kerasbert.checkpoints.names import matches
+from kerasbert.checkpoints.plans import Plan
 from kerasbert.errors import InputError
 from kerasbert.inputs import WORD
-from kerasbert.storage import files
+from kerasbert.storage import files, unused
+from kerasbert.storage.json_view import JsonView
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.characters import ORDER, ROWS, CharacterWords
 from kerasbert.text.files import tokenizer_file
 
@@ -38,6 +44,20 @@ FIELDS: Mapping[str, tuple[str, type]] = {
     "lstm.n_layers": ("recurrence.layers", int),
     "lstm.cell_clip": ("clips.cell", float),
     "lstm.proj_clip": ("clips.projection", float),
+}
+# what the released options say of the training, and what changes no number
+UNREAD: Mapping[str, str] = {
+    "all_clip_norm_val": "of the training",
+    "batch_size": "of the training",
+    "dropout": "of the training",
+    "learning_rate": "of the training",
+    "n_batches": "of the training",
+    "n_epochs": "of the training",
+    "n_negative_samples_batch": "of the training's softmax over words",
+    "n_tokens_vocab": "of the training's softmax over words",
+    "n_train_tokens": "of the training",
+    "sample_softmax": "of the training's softmax over words",
+    "unroll_steps": "of the training",
 }
 FIXED: Mapping[str, Any] = {
     "char_cnn.max_characters_per_token": WORD,
@@ -126,18 +146,9 @@ def read_options(path: Path) -> dict[str, Any]:
     Raises:
         InputError: a setting is missing, of another kind, or one that ELMo here has not.
     """
-    content, changes = read_json(path), {}
-
-    def said(name: str) -> Any:
-        node: Any = content
-        for part in name.split("."):
-            if not isinstance(node, Mapping) or part not in node:
-                raise InputError(f"{path} has no {name}, expected the options of an ELMo")
-            node = node[part]
-        return node
-
+    content, changes = JsonView(read_json(path)), {}
     for name, (ours, kind) in FIELDS.items():
-        value = said(name)
+        value = _said(content, name, path)
         value = float(value) if kind is float and type(value) is int else value
         if type(value) is not kind:
             raise InputError(f"{path}: {name} must be of type {kind.__name__}. Received: {str(value)[:60]!r}")
@@ -146,21 +157,44 @@ def read_options(path: Path) -> dict[str, Any]:
             raise InputError(f"{path}: {name} must be a size. Received: {value}")
         changes[ours] = value
     for name, wanted in FIXED.items():
-        if said(name) != wanted:
-            raise InputError(f"{path}: {name} must be {wanted}. Received: {str(said(name))[:60]!r}")
-    width, filters = said("lstm.projection_dim"), said("char_cnn.filters")
+        if (said := _said(content, name, path)) != wanted:
+            raise InputError(f"{path}: {name} must be {wanted}. Received: {str(said)[:60]!r}")
+    if content.get("bidirectional", True) is not True:
+        raise InputError(f"{path}: bidirectional must be True. Received: {str(content['bidirectional'])[:60]!r}")
+    characters = _said(content, "char_cnn", path).get("n_characters", ROWS)
+    if characters not in (ROWS, ROWS + 1):
+        raise InputError(
+            f"{path}: char_cnn.n_characters must be {ROWS} or {ROWS + 1}. Received: {str(characters)[:60]!r}"
+        )
+    width = _said(content, "lstm.projection_dim", path)
     if type(width) is not int or not 0 < width < 1 << 20:
         raise InputError(f"{path}: lstm.projection_dim must be a size. Received: {str(width)[:60]!r}")
-    if not isinstance(filters, list) or [each[:1] for each in filters if isinstance(each, list)] != [
-        [k] for k in range(1, len(filters) + 1)
-    ]:
+    filters = _filters(_said(content, "char_cnn.filters", path), path)
+    unused.leave(path, content.unread(UNREAD))
+    return changes | {"hidden": 2 * width, "embeddings.filters": filters}
+
+
+def _said(content: JsonView, name: str, path: Path) -> Any:
+    """A setting by its dotted name."""
+    node: Any = content
+    for part in name.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            raise InputError(f"{path} has no {name}, expected the options of an ELMo")
+        node = node[part]
+    return node
+
+
+def _filters(said: Any, path: Path) -> tuple[int, ...]:
+    """Numbers of filters of the widths 1, 2, ..."""
+    widths = [each[:1] for each in said if isinstance(each, list)] if isinstance(said, list) else None
+    if widths is None or widths != [[k] for k in range(1, len(said) + 1)]:
         raise InputError(
-            f"{path}: char_cnn.filters must be [width, number], widths 1, 2, ... Received: {str(filters)[:60]}"
+            f"{path}: char_cnn.filters must be [width, number], widths 1, 2, ... Received: {str(said)[:60]}"
         )
-    counts = tuple(each[1] if len(each) == 2 else None for each in filters)
+    counts = tuple(each[1] if len(each) == 2 else -1 for each in said)
     if any(type(each) is not int or not 0 < each < 1 << 20 for each in counts):
-        raise InputError(f"{path}: char_cnn.filters must have numbers of filters. Received: {str(filters)[:60]}")
-    return changes | {"hidden": 2 * width, "embeddings.filters": counts}
+        raise InputError(f"{path}: char_cnn.filters must have numbers of filters. Received: {str(said)[:60]}")
+    return counts
 
 
 def options_of(spec: Any) -> dict[str, Any]:
@@ -204,7 +238,7 @@ def place_of(path: str | os.PathLike) -> tuple[Path, Path]:
 class Datasets:
     """The datasets of an hdf5; what lies in other files is not followed."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         import h5py
 
         try:
@@ -226,14 +260,12 @@ class Datasets:
         """A dataset, whose shape was checked.
 
         Raises:
-            InputError: it cannot be read, or holds a number that is not finite.
+            InputError: it cannot be read.
         """
         try:
             array = self.sets[name][()]
         except (OSError, RuntimeError, ValueError) as error:
             raise InputError(f"{name} in {self.path} is damaged: download the file again") from error
-        if not np.isfinite(array).all():
-            raise InputError(f"{name} in {self.path} holds numbers that are not finite: take another file")
         return array if array.dtype == np.float64 else array.astype("float32")
 
 
@@ -252,72 +284,21 @@ def covered(spec: Any, sets: Mapping[str, Shape], ignore: Sequence[str]) -> Cove
     return Coverage(pairs, (), ignored, missing, extra, wrong)
 
 
-def read(
-    path: str | os.PathLike,
-    model: str | None = None,
-    out: str | os.PathLike | None = None,
-    *,
-    tokenizer: str | os.PathLike | None = None,
-    ignore: Sequence[str] = (),
-    dry_run: bool = False,
-    overwrite: bool = False,
-    build: bool = True,
-) -> Any:
-    """`load.import_checkpoint` of ELMo's files; arguments, result and errors are its.
-
-    The files hold no words: without a tokenizer beside them or a given one the model has one of no words, which reads all texts.
-    """
-    options, weights = place_of(path)
-    named = None
-    if model and "/" in model:
-        family, named = registry.find(model)
-    else:
-        family = registry.family(model or "elmo")
-    base = family.spec
-    if not hasattr(base, "clips"):
-        raise InputError(f"{path} holds an ELMo, and {family.name} is none: leave model out (--model)")
-    changes = read_options(options)
-    pieces = _tokenizer(tokenizer, weights.parent)
-    vocabulary = {"embeddings.vocabulary": len(ORDER) if pieces is None else pieces.size}
-    spec = specs.derive(base, changes | vocabulary)
-    if named and (differ := specs.differences(specs.derive(named, vocabulary), spec)):
-        sizes = ", ".join(f"{field} {theirs} instead of {ours}" for field, (ours, theirs) in differ.items())
-        raise InputError(f"{options} is not {model}: {sizes}. Leave model out: sizes come from there")
-    data = Datasets(weights)
-    coverage = covered(spec, {name: tuple(each.shape) for name, each in data.sets.items()}, ignore)
-    if dry_run:
-        return coverage
-    if not coverage.fits:
-        raise coverage.problems(weights)
-    arrays: dict[str, np.ndarray] = {}
-    for each in tensors(spec):
-        found = each.read(data.read(each.name))
-        arrays |= {ours: np.ascontiguousarray(array, "float32") for ours, array in zip(each.ours, found, strict=True)}
-    sizes = [size for size in family.sizes if specs.derive(family.size(size), vocabulary) == spec]
-    name = f"{family.name}/{sizes[0]}" if sizes else family.name
-    if out is not None:
-        save_model(out, replace=overwrite, encoder=Weights(spec, arrays), name=name, tokenizer=pieces)
-    if not build:
+def _tokenizer(asked: ImportOptions, folder: Path) -> Any:
+    if asked.without_tokenizer:
         return None
-    encoder = built(family, spec, name)
-    for weight, variable in named_weights(encoder).items():
-        variable.assign(arrays.pop(weight))
-    encoder.heads, encoder.labels, encoder.task, encoder.tokenizer, encoder.source = {}, None, None, pieces, None
-    return encoder
-
-
-def _tokenizer(asked: str | os.PathLike | None, folder: Path) -> Any:
-    if asked is not None and os.fspath(asked) == "none":
-        return None
-    if asked is None and not tokenizer_file(folder):
+    if asked.tokenizer is None and not tokenizer_file(folder):
         return CharacterWords(ORDER)
-    found = text.load_tokenizer(Path(asked or folder))
+    place = Path(asked.tokenizer or folder)
+    found = text.load_tokenizer(place)
     if found.kind != CharacterWords.kind:
-        raise InputError(f"the tokenizer in {asked or folder} is of kind {found.kind}, expected {CharacterWords.kind}")
+        raise InputError(f"the tokenizer in {place} is of kind {found.kind}, expected {CharacterWords.kind}")
     return found
 
 
-def write(path: str | os.PathLike, info: ModelInfo, weights: Any, tokenizer: Any, overwrite: bool = False) -> None:
+def write(
+    path: str | os.PathLike, info: ModelInfo, weights: Any, tokenizer: Tokenizer | None, overwrite: bool = False
+) -> None:
     """Write options.json, weights.hdf5 and the tokenizer's files.
 
     Args:
@@ -338,3 +319,64 @@ def write(path: str | os.PathLike, info: ModelInfo, weights: Any, tokenizer: Any
                 file.create_dataset(each.name, data=each.write(*map(weights.read, each.ours)))
         if tokenizer is not None:
             tokenizer.save(folder)
+
+
+def _sizes(options: Path, family: registry.Family, vocabulary: Mapping[str, int], model: str | None) -> Any:
+    """The Spec that options.json describes; of a size that was asked for."""
+    if not hasattr(family.spec, "clips"):
+        raise InputError(f"{options.parent} holds an ELMo, and {family.name} is none: leave model out (--model)")
+    spec = specs.derive(family.spec, {**read_options(options), **vocabulary})
+    named = registry.find(model)[1] if model and "/" in model else None
+    if named and (differ := specs.differences(specs.derive(named, vocabulary), spec)):
+        sizes = ", ".join(f"{field} {theirs} instead of {ours}" for field, (ours, theirs) in differ.items())
+        raise InputError(f"{options} is not {model}: {sizes}. Leave model out: sizes come from there")
+    return spec
+
+
+class AllenNLP(Format):
+    """A folder with an ELMo's options.json and .hdf5, or the .hdf5 beside its options.
+
+    The files hold no words: without a tokenizer beside them or a given one the model has one of no words, which reads all texts.
+    """
+
+    reads = ("tokenizer", "ignore")
+    title = "an ELMo of AllenNLP"
+
+    def looks_like(self, path: Path) -> bool:
+        """Whether there are an .hdf5 and options."""
+        folder = path if path.is_dir() else path.parent
+        return (path.suffix == ".hdf5" or any(path.glob("*.hdf5"))) and any(folder.glob("*options.json"))
+
+    def plan(self, path: Path, asked: ImportOptions) -> Plan:
+        """What goes where: a dataset holds one weight of ours or two."""
+        options, weights = place_of(path)
+        family = (
+            registry.find(asked.model)[0]
+            if asked.model and "/" in asked.model
+            else registry.family(asked.model or "elmo")
+        )
+        pieces = _tokenizer(asked, weights.parent)
+        vocabulary = {"embeddings.vocabulary": len(ORDER) if pieces is None else pieces.size}
+        spec = _sizes(options, family, vocabulary, asked.model)
+        data = Datasets(weights)
+        coverage = covered(spec, {name: tuple(each.shape) for name, each in data.sets.items()}, asked.ignore)
+        if not coverage.fits:
+            return Plan(coverage, coverage.problems(weights))
+        known = {each.name: each for each in tensors(spec)}
+
+        def tensor(pair: Pair, values: np.ndarray) -> np.ndarray:
+            each = known[pair.theirs]
+            return each.read(values)[each.ours.index(pair.ours)]
+
+        sizes = [size for size in family.sizes if specs.derive(family.size(size), vocabulary) == spec]
+        name = f"{family.name}/{sizes[0]}" if sizes else family.name
+        about = {"tensors": data, "family": family, "name": name, "spec": spec, "described": {"tokenizer": pieces}}
+        return Plan(coverage, tensor=tensor, **about)
+
+    def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
+        """Write options.json, weights.hdf5 and the tokenizer's files."""
+        run = source.directory(run)
+        write(path, read_model_json(run), read_tensors(run), text.held_tokenizer(run), overwrite)
+
+
+registry.register_format("allennlp", AllenNLP())

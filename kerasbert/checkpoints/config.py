@@ -6,8 +6,9 @@ from typing import Any
 
 from kerasbert import spec as specs
 from kerasbert.checkpoints.json_files import read_json
-from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints.names import LIST, Dialect
 from kerasbert.errors import InputError
+from kerasbert.storage.json_view import JsonView
 
 # Google's TF1 code calls the tanh approximation "gelu" since 2019, its checkpoints were trained with either; as in
 # Hugging Face's conversions of the same files, "gelu" is the exact one here.
@@ -42,12 +43,16 @@ _CLASSES = {
 _PAIRS = {"span", "choice"}  # kinds of two parts, whatever a checkpoint says
 
 
-def read_config(folder: Path) -> dict[str, Any] | None:
+def config_file(folder: Path) -> Path | None:
     """The configuration beside a checkpoint, or None where there is none."""
-    for name in ("config.json", "bert_config.json", "albert_config.json"):
-        if (folder / name).is_file():
-            return read_json(folder / name)
-    return None
+    names = ("config.json", "bert_config.json", "albert_config.json")
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def read_config(folder: Path) -> JsonView | None:
+    """Its content, which notes what is read of it."""
+    file = config_file(folder)
+    return None if file is None else JsonView(read_json(file))
 
 
 def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where: Any) -> specs.Spec:
@@ -62,39 +67,17 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
     Raises:
         InputError: a missing size, an unknown activation, or a setting this family cannot compute.
     """
-    for key, only in dialect.fixed.items():
-        if config.get(key, only) != only:
-            raise InputError(f"{where} has {key} {config[key]!r}, expected {only!r}: no such model here")
-    config = {
-        **config,
-        **{key: value for key, value in _told(dialect.silent, config).items() if config.get(key) is None},
-    }
-    kinds, changes, absent = specs.paths(type(base)), {}, []
-    nothing = _told(dialect.none, config)
-    for path, key, *factor in dialect.config:
-        if key in nothing and config.get(key) == nothing[key]:
-            changes.setdefault(path, None)
-        elif key in config:
-            value = config[key] * factor[0] if factor else config[key]
-            value = value + dialect.shift[key] if key in dialect.shift and isinstance(value, int) else value
-            value = _ours(value, dialect.values.get(key, {}))
-            if changes.setdefault(path, value) != value and isinstance(value, int):  # one size here, several of theirs
-                raise InputError(f"{where} has {key} {config[key]!r}, expected {changes[path]!r}: no such model here")
-            if isinstance(config[key], int) and config[key] < 0 and config[key] not in dialect.values.get(key, ()):
-                raise InputError(f"the configuration of {where} has {key} {config[key]}, expected at least 0")
-        elif int in (kinds[path], *getattr(kinds[path], "__args__", ())):
-            absent.append(key)
-    if absent:
-        raise InputError(f"the configuration of {where} lacks {', '.join(absent)}: add them")
-    activation = changes.get("feedforward.activation")
-    if activation is not None:
-        known = dialect.activations or ACTIVATIONS
-        if not isinstance(activation, str) or activation not in known:
-            raise InputError(f"{where} has the activation {activation!r}, expected one of {', '.join(known)}")
-        changes["feedforward.activation"] = known[activation]
-    for (key, value), more in dialect.implied.items():
-        if config.get(key) == value:
-            changes |= more
+    view = config if isinstance(config, JsonView) else JsonView(config)
+    for key, only in _told(dialect.fixed, view).items():
+        if view.get(key, only) != only:
+            raise InputError(f"{where} has {key} {view[key]!r}, expected {only!r}: no such model here")
+    usual = {key: value for key, value in _told(dialect.silent, view).items() if view.get(key) is None}
+    view.read(*(key for _, key, *_ in dialect.config))
+    said = dialect.read_config(view.plain() | usual)
+    changes = _changes(said, dialect, base, where)
+    if changes.get("feedforward.activation") is not None:
+        changes["feedforward.activation"] = _activation(said, dialect, where)
+    kinds = specs.paths(type(base))
     if changes.get("attention.dropout") == changes.get("dropout", base.dropout):
         changes["attention.dropout"] = None
     for path in ("attention.head_size", "decoder.layers"):
@@ -111,6 +94,53 @@ def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where
         raise InputError(f"the configuration of {where}: {error}") from None
 
 
+def _changes(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where: Any) -> dict[str, Any]:
+    """What a configuration says of the Spec, by path.
+
+    Raises:
+        InputError: a size that is missing, below 0, or said twice in two ways.
+    """
+    kinds, changes, absent = specs.paths(type(base)), {}, []
+    for path, key, *rule in dialect.config:
+        if key in config:
+            said, values = config[key], dialect.values.get(key, {})
+            times = rule[0] if rule and rule[0] is not LIST else None
+            value = _ours(said * times if times else said, values)
+            if changes.setdefault(path, value) != value and isinstance(value, int):  # one size here, several of theirs
+                raise InputError(f"{where} has {key} {said!r}, expected {changes[path]!r}: no such model here")
+            if isinstance(said, int) and said < 0 and said not in values:
+                raise InputError(f"the configuration of {where} has {key} {said}, expected at least 0")
+        elif int in (kinds[path], *getattr(kinds[path], "__args__", ())):
+            absent.append(key)
+    if absent:
+        raise InputError(f"the configuration of {where} lacks {', '.join(absent)}: add them")
+    return changes
+
+
+def _activation(config: Mapping[str, Any], dialect: Dialect, where: Any) -> str:
+    """The activation that a configuration names."""
+    key = _keys(dialect, "feedforward.activation")[0]
+    said, known = config[key], _activations(dialect, key)
+    if not isinstance(said, str) or said not in known:
+        raise InputError(f"{where} has the activation {said!r}, expected one of {', '.join(known)}")
+    return known[said]
+
+
+def _written(dialect: Dialect) -> list[tuple[str, str]]:
+    """(path of the Spec, their key) of what is written; where ours is n times theirs another row writes it."""
+    return [(path, key) for path, key, *rule in dialect.config if not rule or rule[0] is LIST]
+
+
+def _keys(dialect: Dialect, path: str) -> list[str]:
+    """Their keys for a path of the Spec."""
+    return [key for own, key, *_ in dialect.config if own == path]
+
+
+def _activations(dialect: Dialect, key: str) -> Mapping[str, str]:
+    """Their names of activations -> ours."""
+    return dialect.values.get(key, ACTIVATIONS)
+
+
 def _ours(value: Any, values: Mapping[Any, Any]) -> Any:
     """A value of theirs as we write it; `values` says of which that is another."""
     return values.get(value, value) if isinstance(value, str | int) else value
@@ -123,9 +153,9 @@ def _told(values: Mapping[str, Any], of: Any) -> dict[str, Any]:
 
 def _usual(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> specs.Spec:
     """The Spec with what `Dialect.written` would write anyway left to the rest, as in `base`."""
-    for path, tell in dialect.written.items():
+    for path in dialect.written(spec):
         usual = spec.derive({path: specs.get(base, path)})
-        spec = usual if tell(usual) == specs.get(spec, path) else spec
+        spec = usual if dialect.written(usual)[path] == specs.get(spec, path) else spec
     return spec
 
 
@@ -143,64 +173,72 @@ def to_config(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> dict[str,
     Raises:
         InputError: the Spec has something that their configuration cannot say.
     """
-    named = [(path, key) for path, key, *factor in dialect.config if not factor]
-    whole = spec.derive({path: tell(spec) for path, tell in dialect.written.items()})
-    config: dict[str, Any] = {key: specs.get(whole, path) for path, key in named}
-    config |= {
-        key: list(config[key]) for path, key in named if path in dialect.lists and isinstance(config[key], tuple)
-    }
-    # what the dialect leaves out follows from the rest in their models
-    projected = getattr(spec.embeddings, "projected", None)
-    implied = {"attention.dropout": spec.dropout} | ({} if projected else {"embeddings.width": spec.hidden})
-    if isinstance(spec.attention.heads, int):
-        implied["attention.head_size"] = specs.get(spec, spec.attended) // spec.attention.heads
-    if hasattr(spec, "decoder"):
-        implied["decoder.layers"] = spec.blocks.layers
-    plain = _usual(spec, dialect, base).derive(
-        {path: None for path, value in implied.items() if specs.get(spec, path) == value}
-    )
+    named = _written(dialect)
+    written = dict(named)
+    whole = spec.derive(dialect.written(spec))
+    config = _in_theirs({key: specs.get(whole, path) for path, key in named}, spec, dialect)
+    lists = {key for _, key, *rule in dialect.config if rule and rule[0] is LIST}
     kinds = specs.paths(type(spec))
-    for path, key in named:
-        if config[key] is None and bool in getattr(kinds[path], "__args__", ()):
-            config[key] = False
-        if path == "attention.dropout" and config[key] is None:
-            config[key] = spec.dropout
-        if path in ("attention.head_size", "decoder.layers") and config[key] is None:
-            config[key] = implied[path]
-        if path == "embeddings.width" and config[key] is None and dialect.unprojected:
-            config[key] = spec.hidden
-        if path == "feedforward.activation":
-            names = (dialect.activations or ACTIVATIONS).items()
-            config[key] = next((theirs for theirs, ours in names if ours == config[key]), config[key])
-    for key, values in dialect.values.items():
-        config[key] = next((theirs for theirs, ours in values.items() if ours == config[key]), config[key])
-    config |= {key: value for key, value in _told(dialect.none, config).items() if config[key] is None}
-    per_layer = [path for path, _ in named if int in getattr(kinds[path], "__args__", ())]
-    per_layer = {path: key for path, key in named if path in per_layer and key not in dialect.by_layer}
-    lost = {path: config[key] for path, key in per_layer.items() if isinstance(config[key], tuple)}
+    by_layer = [path for path in written if int in getattr(kinds[path], "__args__", ()) and written[path] not in lists]
+    lost = {path: config[written[path]] for path in by_layer if isinstance(config[written[path]], tuple)}
     config = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
-    unprojected = spec.embeddings.width in (None, spec.hidden) and not projected
-    if not dialect.unprojected and "embeddings.width" in dict(named) and unprojected:
-        lost["embeddings.width"] = spec.embeddings.width
-    lost |= {path: config[key] for path, key in named if dialect.fixed.get(key, config[key]) != config[key]}
+    projected = getattr(spec.embeddings, "projected", None)
+    if "embeddings.width" in written and not dialect.unprojected and not projected:
+        lost |= {"embeddings.width": spec.embeddings.width} if spec.embeddings.width in (None, spec.hidden) else {}
+    fixed = _told(dialect.fixed, config)
+    lost |= {path: config[key] for path, key in named if fixed.get(key, config[key]) != config[key]}
+    theirs = {} if lost else fixed | dialect.write_config(config, spec)
     if not lost:
-        theirs = config | {key: config[key] - more for key, more in dialect.shift.items()}
         back = to_spec(theirs, dialect, base, "the export").derive({"pooler": spec.pooler})
-        by_file = {path for changes in (*dialect.untied.values(), *dialect.present.values()) for path in changes}
-        by_file |= set(dialect.by_class)
-        lost = {path: pair[0] for path, pair in specs.differences(plain, back).items() if path not in by_file}
+        plain, unsaid = _plain(spec, dialect, base), (*dialect.by_file, *dialect.by_call)
+        lost = {path: pair[0] for path, pair in specs.differences(plain, back).items() if path not in unsaid}
     if lost:
         raise InputError(
             f"this checkpoint format cannot say {', '.join(f'{path}={value!r}' for path, value in lost.items())}: "
             "keep the model directory, or export a model without it"
         )
-    config |= {key: config[key] - more for key, more in dialect.shift.items()}
-    return dict(dialect.fixed) | _told(dialect.added, spec) | config
+    return theirs
+
+
+def _implied(spec: specs.Spec) -> dict[str, Any]:
+    """Paths that may be None, and what they are then."""
+    implied = {"attention.dropout": spec.dropout}
+    if not getattr(spec.embeddings, "projected", None):
+        implied["embeddings.width"] = spec.hidden
+    if isinstance(spec.attention.heads, int):
+        implied["attention.head_size"] = specs.get(spec, spec.attended) // spec.attention.heads
+    if hasattr(spec, "decoder"):
+        implied["decoder.layers"] = spec.blocks.layers
+    return implied
+
+
+def _plain(spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> specs.Spec:
+    """The Spec with None for what follows from the rest in their models."""
+    implied = {path: None for path, value in _implied(spec).items() if specs.get(spec, path) == value}
+    return _usual(spec, dialect, base).derive(implied)
+
+
+def _in_theirs(config: dict[str, Any], spec: specs.Spec, dialect: Dialect) -> dict[str, Any]:
+    """Values of ours by their key -> theirs."""
+    implied, kinds = _implied(spec), specs.paths(type(spec))
+    activations = _keys(dialect, "feedforward.activation")
+    for path, key in _written(dialect):
+        value = config[key]
+        if value is None and bool in getattr(kinds[path], "__args__", ()):
+            value = False
+        if value is None and (path != "embeddings.width" or dialect.unprojected):
+            value = implied.get(path)
+        values = _activations(dialect, key) if key in activations else dialect.values.get(key, {})
+        config[key] = next((theirs for theirs, ours in values.items() if ours == value), value)
+    return config
 
 
 def labels(config: Mapping[str, Any], count: int | None) -> tuple[str, ...]:
     """Names of the classes in order; `LABEL_0` and so on where the configuration leaves them out."""
     names = config.get("id2label")
+    for key in ("num_labels", "_num_labels"):
+        if type(said := config.get(key)) is int and count is not None and said != count:
+            raise InputError(f"the classifier has {count} outputs, and {key} says {said}: correct the configuration")
     if names is None:
         return tuple(f"LABEL_{i}" for i in range(2 if count is None else count))
     try:
@@ -210,6 +248,11 @@ def labels(config: Mapping[str, Any], count: int | None) -> tuple[str, ...]:
     if sorted(by_id) != list(range(len(by_id))) or len(set(by_id.values())) != len(by_id):
         raise InputError(
             f"id2label must number its classes 0 to {len(by_id) - 1} with one name each. Received: {names!r}"
+        )
+    if count is not None and len(by_id) != count:
+        raise InputError(
+            f"the classifier has {count} outputs, and id2label names {len(by_id)}: correct the configuration, whose labels "
+            "would be given to other outputs"
         )
     return tuple(by_id[i] for i in range(len(by_id)))
 
@@ -279,11 +322,23 @@ def task_of(
     if not isinstance(problem, str | None) or problem not in _PROBLEMS:
         known = ", ".join(name for name in _PROBLEMS if name)
         raise InputError(f"the checkpoint's problem_type is {problem!r}, expected one of {known}")
+    said = config.get(PAIR) is True
     if kind is None:
         kind = _PROBLEMS[problem] or ("regression" if classes == 1 else "classification")
-        pair = config.get(PAIR) is True if pair is None else pair
+        if kind == "regression" and classes != 1:
+            raise InputError(
+                f"the checkpoint's problem_type is regression with {classes} outputs, and one number for a text is computed "
+                "here: no such model here"
+            )
+        if kind == "classification" and classes == 1:
+            raise InputError(
+                "the checkpoint's problem_type is single_label_classification with one label, which every text has: "
+                "correct it to regression if the number is what it answers"
+            )
+        pair = said if pair is None else pair
     else:
         pair = kind in _PAIRS
     options = config.get(OPTIONS)
+    options = options.plain() if isinstance(options, JsonView) else options
     more = {"options": options} if options and isinstance(options, dict) else {}
     return {"kind": kind, "inputs": "pair" if pair else "text"} | more

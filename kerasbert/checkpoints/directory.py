@@ -43,6 +43,7 @@ class ModelInfo:
         labels: names of the classes in order, or None.
         plugin: {"file", "sha256"} of the file that brought the family, or None.
         source: {"hub", "revision"}, the name on the Hugging Face hub and the commit that it was imported from, or None.
+        generation: how the checkpoint that it was imported from writes, as `generation_config.read` gives it, or None.
     """
 
     family: str
@@ -52,6 +53,7 @@ class ModelInfo:
     labels: tuple[str, ...] | None = None
     plugin: dict[str, str] | None = None
     source: dict[str, str] | None = None
+    generation: dict[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +100,7 @@ def write_model(
     plugin: Mapping[str, str] | None = None,
     source: Mapping[str, str] | None = None,
     languages: Mapping[str, int] | None = None,
+    generation: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the files of a model directory into an existing folder.
 
@@ -112,6 +115,7 @@ def write_model(
         plugin: {"file", "sha256"}, as `registry.load_plugin` returns it.
         source: {"hub", "revision"} of an import by name.
         languages: language -> number, written beside the tokenizer's files.
+        generation: as of `ModelInfo`.
     """
     folder = Path(folder)
     weights = dict(named_weights(encoder))
@@ -130,6 +134,7 @@ def write_model(
     written = [path for path in sorted((folder / "tokenizer").rglob("*")) if path.is_file()] + [folder / WEIGHTS]
     content = describe(encoder.spec, name, task, labels, plugin) | {
         **({"source": dict(source)} if source else {}),
+        **({"generation": dict(generation)} if generation else {}),
         "files": {
             path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
             for path in written
@@ -189,38 +194,49 @@ def read_model_json(directory: str | os.PathLike) -> ModelInfo:
             f'{path} is not as it was written: copy it again, or, if you changed it yourself, remove "sha256" from it'
         )
     _check_files(directory, content, weights=False)
-    family, spec, plugin = content.get("family"), content.get("spec"), content.get("plugin")
-    task, labels, source = content.get("task"), content.get("labels"), content.get("source")
+    family, plugin, labels, source = (content.get(name) for name in ("family", "plugin", "labels", "source"))
     named = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
-    if not (
-        isinstance(family, str)
-        and isinstance(spec, dict)
-        and isinstance(task, dict | None)
-        and (labels is None or named)
-    ):
+    whole = isinstance(family, str) and isinstance(content.get("spec"), dict)
+    if not whole or not isinstance(content.get("task"), dict | None) or not (labels is None or named):
         raise InputError(
             f"{path} is damaged: expected family (text), spec (object), task (object), labels (list of text)"
         )
+    return ModelInfo(
+        family=family,
+        name=str(content.get("name", family)),
+        spec=_spec(content, path),
+        task=content.get("task"),
+        labels=tuple(labels) if labels else None,
+        plugin=plugin,
+        source=source if isinstance(source, dict) else None,
+        generation=_generation(content.get("generation"), path),
+    )
+
+
+def _spec(content: Mapping[str, Any], path: Path) -> Any:
+    """The settings of the family that a model.json names."""
+    family, plugin = content["family"], content.get("plugin")
     if family not in registry.families() and isinstance(plugin, dict):
         raise InputError(
             f"the family {family!r} of {path} comes with the plug-in {plugin.get('file')}: pass it as --plugin FILE"
         )
     kind = type(registry.family(family).spec)
     try:
-        made = specs.from_dict(spec, kind)
+        return specs.from_dict(content["spec"], kind)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except (AttributeError, TypeError) as error:
         raise InputError(f"{path} is damaged: its spec is not the nested object that was written") from error
-    return ModelInfo(
-        family=family,
-        name=str(content.get("name", family)),
-        spec=made,
-        task=task,
-        labels=tuple(labels) if labels else None,
-        plugin=plugin,
-        source=source if isinstance(source, dict) else None,
-    )
+
+
+def _generation(held: Any, path: Path) -> dict[str, Any] | None:
+    """How the checkpoint wrote, if what is held is that."""
+    if held is None:
+        return None
+    parts = [held.get("options", {}), held.get("tasks", {})] if isinstance(held, dict) else [None]
+    if not all(isinstance(part, dict) for part in (*parts, *(parts[-1] or {}).values())):
+        raise InputError(f"{path} is damaged: expected generation to be options by name")
+    return held
 
 
 def _check_files(directory: str | os.PathLike, content: Mapping[str, Any], weights: bool) -> None:
@@ -316,7 +332,7 @@ def load_encoder(directory: str | os.PathLike) -> tuple[Any, ModelInfo]:
     info = read_model_json(directory)
     encoder = built(registry.family(info.family), info.spec, info.name)
     load_weights(directory, encoder)
-    encoder.labels = info.labels
+    encoder.labels, encoder.generation = info.labels, info.generation
     from kerasbert import text
 
     if (tokenizer := text.held_tokenizer(directory)) is not None:

@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+from kerasbert.checkpoints.sentence_transformers import SETTINGS
 from kerasbert.errors import InputError
 
 FILES = (
@@ -23,8 +24,11 @@ FILES = (
     "sentencepiece.bpe.model",
     "model.safetensors.index.json",
     "modules.json",
-    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    *SETTINGS,
     "1_Pooling/config.json",
+    "2_Normalize/config.json",
+    "generation_config.json",
 )
 ENDINGS = (".safetensors", ".json", ".bin", ".index", ".ckpt", ".pt", ".h5")  # of files, which no repository is called
 

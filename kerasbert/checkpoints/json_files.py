@@ -1,20 +1,27 @@
 """Json files of checkpoints and model directories, which may come from anywhere."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
 
 LONGEST = 64_000_000  # bytes; the index of a sharded model names every tensor once
+DEEPEST = 64  # objects and lists within one another
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """A json object, or a value of another kind, from a file of bounded size, or an InputError."""
+    """A json object, or a value of another kind, from a file of bounded size, or an InputError.
+
+    A key twice in an object, NaN and infinite numbers are refused: of two values one would be lost, and json has no NaN.
+    """
     try:
         if path.stat().st_size > LONGEST:
             raise InputError(f"{path} has {path.stat().st_size} bytes, expected at most {LONGEST}")
-        value = json.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_number)
+        _check_depth(value)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -25,3 +32,32 @@ def read_json(path: Path, kind: type = dict) -> Any:
         expected = "a json object" if kind is dict else f"a json {kind.__name__}"
         raise InputError(f"{path} holds {type(value).__name__}, expected {expected}")
     return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)[:80]!r} is there twice")
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number there")
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {digits[:40]} is too large")
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"nested more than {DEEPEST} deep")
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [each for values in inner for each in values if isinstance(each, dict | list)]

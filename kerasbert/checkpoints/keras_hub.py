@@ -10,13 +10,40 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert import registry
+from kerasbert.checkpoints.fit import NamedFormat
+from kerasbert.checkpoints.formats import ImportOptions, Opened
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints.pieces import fitting
 from kerasbert.errors import InputError
+from kerasbert.spec import Spec
+from kerasbert.storage import unused
+from kerasbert.storage.json_view import JsonView
 from kerasbert.text import BytePairEncoding, WordPiece, hf, load_tokenizer
 from kerasbert.text.base import Tokenizer
 
+WEIGHTS = "model.weights.h5"
 UNPROJECTED = "E = H"  # a class of files of its own: ELECTRA has no projection there, and its layers other numbers
+_ABOUT = ("class_name", "module", "registered_name", "build_config", "compile_config", "weights", "assets", "version")
+_UNREAD = {
+    "name": "of the layer",
+    "trainable": "what training may change",
+    "dtype*": "how it is computed there",
+}
+# settings of its tokenizers: what is computed here, and what changes no id
+_TOKENIZER = {"split": True, "split_on_cjk": True, "suffix_indicator": "##", "sequence_length": None}
+_TOKENIZER_UNREAD = {
+    **_UNREAD,
+    "config_file": "its own name",
+    "vocabulary": "a file beside it",
+    "merges": "a file beside it",
+    "proto": "a file beside it",
+    "oov_token": "a piece of the vocabulary",
+    "unk_token": "a piece of the vocabulary",
+    "special_tokens*": "pieces of the vocabulary",
+    "unsplittable_tokens": "pieces of the vocabulary",
+}
 _BLOCK = "layers/transformer_encoder_{i}"
 _ROWS = (
     ("block_{i}/attention/query", f"{_BLOCK}/_self_attention_layer/query_dense"),
@@ -68,19 +95,20 @@ def dialect(
         config=(*config, *(row for row in _CONFIG if row[0] not in own)),
         fixed={"class_name": backbone},
         spec={path.replace("__", "."): value for path, value in spec.items()},
+        unread=_UNREAD,
     )
 
 
 class Preset:
     """The weights of a preset, read lazily; the heads of attention matrices are flattened, blocks numbered from 0."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path) -> None:
         import h5py
 
-        path = folder / "model.weights.h5"
+        path = folder / WEIGHTS
         if not path.is_file():
             raise InputError(
-                f"{folder} holds no model.weights.h5, expected the folder of a KerasHub preset with unsharded weights"
+                f"{folder} holds no {WEIGHTS}, expected the folder of a KerasHub preset with unsharded weights"
             )
         try:
             self._file = h5py.File(path, "r")
@@ -103,7 +131,11 @@ class Preset:
 
     def read(self, name: str) -> np.ndarray:
         """One tensor as float32."""
-        return np.asarray(self._file[self._paths[name]][()], np.float32).reshape(self.shape(name))
+        return self.stored(name).astype(np.float32, copy=False)
+
+    def stored(self, name: str) -> np.ndarray:
+        """One tensor as numbers of any type."""
+        return np.asarray(self._file[self._paths[name]][()]).reshape(self.shape(name))
 
 
 def _flat(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -115,7 +147,7 @@ def _flat(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def read_config(folder: Path) -> dict[str, Any] | None:
+def read_config(folder: Path) -> JsonView | None:
     """The backbone's settings and its class, flat; None where there is no configuration."""
     if not (folder / "config.json").is_file():
         return None
@@ -125,7 +157,10 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     config = content["config"] | {"class_name": content["class_name"]}
     if "embedding_dim" in config and config["embedding_dim"] == config.get("hidden_dim"):
         config["architectures"] = [UNPROJECTED]
-    return config
+    about = {f"{key} of the preset": value for key, value in content.items() if key not in ("config", *_ABOUT)}
+    if (folder / "task.json").is_file():
+        unused.leave(folder / "task.json", ["the head of its class"])
+    return JsonView(config | about)
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:
@@ -137,7 +172,14 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     assets = folder / "assets" / "tokenizer"
     if not assets.is_dir() or not (folder / "tokenizer.json").is_file():
         return None
-    settings = read_json(folder / "tokenizer.json").get("config", {})
+    settings = JsonView(read_json(folder / "tokenizer.json").get("config", {}))
+    for key, only in _TOKENIZER.items():
+        if settings.get(key, only) not in (only, None):
+            raise InputError(
+                f"{folder / 'tokenizer.json'} has {key} {settings[key]!r}, expected {only!r}: no such tokenizer here"
+            )
+    settings.read("lowercase", "strip_accents", "add_prefix_space")
+    unused.leave(folder / "tokenizer.json", settings.unread(_TOKENIZER_UNREAD))
     if (assets / "vocabulary.txt").is_file():
         pieces = (assets / "vocabulary.txt").read_text("utf-8").split("\n")
         flags: dict[str, Any] = {name: bool(settings.get(name, False)) for name in ("lowercase", "strip_accents")}
@@ -152,3 +194,44 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
         return tokenizer
     models = sorted(assets.glob("*.spm"))
     return load_tokenizer(models[0]) if models else None
+
+
+class OpenedPreset(Opened):
+    """A preset."""
+
+    def tokenizer(self, spec: Spec, asked: ImportOptions) -> Any:
+        """The tokenizer that was asked for, else the preset's."""
+        if asked.tokenizer:
+            return super().tokenizer(spec, asked)
+        return fitting(read_tokenizer(self.folder), self.folder, spec)
+
+
+class KerasHub(NamedFormat):
+    """The folder of a preset."""
+
+    names = "keras_hub"
+    title = "a preset of KerasHub"
+
+    def looks_like(self, path: Path) -> bool:
+        """Whether there are the weights of one."""
+        return (path / WEIGHTS).is_file()
+
+    def open(self, path: Path, asked: ImportOptions) -> Opened:
+        """Open it."""
+        return OpenedPreset(path, path, Preset(path), read_config(path))
+
+    def family_of(self, opened: Opened) -> str | None:
+        """The family of its class."""
+        if opened.config is None:
+            return None
+        known: dict[str, str] = {}
+        for family in registry.families().values():
+            if self.names in family.names:
+                known.setdefault(family.names[self.names].fixed["class_name"], family.name)
+        name = opened.config["class_name"]
+        if name not in known:
+            raise InputError(f"{opened.folder} holds a {name}, expected one of {', '.join(sorted(known))}")
+        return known[name]
+
+
+registry.register_format("keras_hub", KerasHub())

@@ -1,18 +1,15 @@
-"""Checkpoint names: rows that stand beside each model as data, and the rule that a file must fit them exactly.
-
-Every weight of ours is assigned once; every tensor of theirs is used, a checked copy, or named in `ignore`. Anything
-else is an error that lists all of it: a silent random initialisation is the worst bug an import can have.
-"""
+"""What others call the weights and settings of a family: rows that stand beside each model as data."""
 
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar, Self
 
+from kerasbert.checkpoints.buffers import Expected
+from kerasbert.checkpoints.forms import Form
 from kerasbert.errors import InputError
 
-Shape = tuple[int, ...]
 TORCH_LEAVES: Mapping[str, tuple[str, ...]] = {  # as torch calls the weights of its modules, a matrix [out, in]
     "kernel": (".weight", "T"),
     "bias": (".bias",),
@@ -22,92 +19,118 @@ TORCH_LEAVES: Mapping[str, tuple[str, ...]] = {  # as torch calls the weights of
 }
 
 
+LIST = "list"  # third item of a row of `Dialect.config`
+
+
+@dataclasses.dataclass(frozen=True)
+class Class:
+    """A class of theirs.
+
+    Args:
+        heads: names of those that it has.
+        pooler: whether it has one.
+        rows: (ours, theirs) that go before the others in its files.
+        shapes: its heads that are not as in `Dialect.heads`.
+        fixed: what is `Dialect.fixed` for it besides.
+        refused: why nothing here computes it; "" for a class that is computed.
+    """
+
+    heads: tuple[str, ...] = ()
+    pooler: bool = True
+    rows: tuple[tuple[str, ...], ...] = ()
+    shapes: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    refused: str = ""
+
+
+def of_family(classes: Mapping[str, Class], old: str, new: str) -> dict[str, Class]:
+    """The classes of another family that has the same, by its name in theirs: `Bert` -> `Ernie`."""
+    return {name.replace(old, new): each for name, each in classes.items()}
+
+
 @dataclasses.dataclass(frozen=True)
 class Dialect:
     """How others write down a family: the names of its weights and the keys of its configuration.
+
+    A paper whose files are read or written by a rule of its own has a subclass that overrides `read_config`, `write_config`,
+    `written` or `in_file`.
 
     Args:
         rows: (ours, theirs) of a layer or of one weight, (ours, theirs, "T") where theirs is transposed; `{i}` is the
             number of the block, `{j}` of a part in it.
         leaves: what the weights of a layer are called: our leaf -> (their suffix,) or (their suffix, "T").
-        heads: head name -> {weight: shape}, the shape in the letters E, H, R (H - E), V, L (labels) or numbers.
-        config: (path in the Spec, their key), or with a third item n where ours is n times theirs (and is not written).
-        fixed: their key -> the only value that this family can compute.
-        architectures: their class name -> heads it has (the first that fits is written on export).
-        without_pooler: class names of theirs that have no pooler.
+        heads: head name -> {weight: shape}, the shape in the letters E, H, R (H - E), V, L (labels) or numbers; None for a
+            head of ours that their format has no place for, which is left out on export.
+        config: (path in the Spec, their key), with a third item n where ours is n times theirs (and is not written), or
+            `LIST` where theirs may be one.
+        fixed: their key -> the only value that this family can compute, or a function of the configuration that tells.
+        silent: their key -> what holds where a configuration lacks it, or a function of the configuration that tells.
+        values: their key -> {their value: ours}, of those that are written otherwise; of an activation all that there are.
+        classes: their class name -> what it is (the first that fits is written on export).
         model_types: other families of theirs that compute the same under the same names (camembert is roberta).
         prefix: start of their names that a bare encoder's file leaves out.
         renames: (regular expression, replacement): other spellings of a part of their names -> today's.
         tied: their name -> the name it must be an equal copy of, or several of which the first that a model has.
-        ignore: patterns of tensors that are no weights (buffers, optimizer slots).
-        unprojected: whether E = H means in their files, as in ours, that embeddings are not projected.
-        own_heads: heads of ours that their format has no place for; they are left out on export.
-        rows_of: class name of theirs -> rows that go before the others in its files.
-        heads_of: class name of theirs -> its heads that are not as in `heads`.
-        refused: class name of theirs -> why nothing here computes it.
+        ignored: patterns of tensors that are no weights -> what belongs there (`buffers`), which is compared, or None where
+            nothing reads them (optimizer slots).
+        forms: patterns of tensors that are stored in another form than ours -> it (`forms`); rows name the parts of one that
+            holds several with `#0`, `#1` after the name of the layer.
         spec: what the family's Spec is in these files where it is not the usual one.
-        implied: (their key, its value) -> changes of the Spec that come with it.
-        silent: their key -> what holds where a configuration lacks it, or a function of the configuration that tells.
-        untied: their name of a copy in `tied` -> changes of the Spec where the file's differs: a weight of its own; {} where
-            nothing of theirs computes with it.
-        activations: their name of an activation -> ours, all that there are; empty for `config.ACTIVATIONS`.
-        present: their tensor -> changes of the Spec where a file holds it.
-        shift: their key -> what ours is more than theirs.
-        joined: patterns of their tensors -> how many of ours each holds side by side on its last axis; rows name the parts
-            with `#0`, `#1` after the name of the layer.
-        stacked: as `joined`, of tensors that hold ours on their first axis.
-        none: their key -> what stands there for None, or a function of the configuration that tells.
-        leading: patterns of their tensors with one axis of 1 more than ours, the first.
-        by_head: patterns of their tensors [H, N, D], ours [H, N*D].
-        values: their key -> {their value: ours}, of those that are written otherwise.
         special: their key -> the part of the tokenizer whose id an export writes there.
-        by_class: paths of the Spec that their files do not say: what computes them is told at each call.
-        by_layer: their keys that may have one value per layer.
-        added: their key -> what an export writes there besides, or a function of the Spec that tells; not read.
-        lists: paths in the Spec whose several values their format writes as a list.
-        written: path in the Spec -> function of the Spec: what an export writes there, where ours may leave it to the rest.
-        fixed_of: class name of theirs -> what is `fixed` for it besides.
+        unprojected: whether E = H means in their files, as in ours, that embeddings are not projected.
+        unread: patterns of their keys that change no number, beside those of all families (`closed`) -> why not; of a key of
+            training alone, the values at which an import says nothing of it.
     """
+
+    # what no configuration says, of the Spec: what computes it is told at each call; the tensors of a file say it (`in_file`)
+    by_call: ClassVar[tuple[str, ...]] = ()
+    by_file: ClassVar[tuple[str, ...]] = ()
+    # copies in `tied` that they store and compute nothing with
+    spare: ClassVar[tuple[str, ...]] = ()
 
     rows: tuple[tuple[str, ...], ...]
     leaves: Mapping[str, tuple[str, ...]]
-    heads: Mapping[str, Mapping[str, str]]
+    heads: Mapping[str, Mapping[str, str] | None]
     config: tuple[tuple, ...]
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    architectures: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    without_pooler: tuple[str, ...] = ()
+    silent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, Mapping[Any, Any]] = dataclasses.field(default_factory=dict)
+    classes: Mapping[str, Class] = dataclasses.field(default_factory=dict)
     model_types: tuple[str, ...] = ()
     prefix: str = ""
     renames: tuple[tuple[str, str], ...] = ()
     tied: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    ignore: tuple[str, ...] = ()
-    unprojected: bool = False
-    own_heads: tuple[str, ...] = ()
-    rows_of: Mapping[str, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict)
-    heads_of: Mapping[str, Mapping[str, Mapping[str, str]]] = dataclasses.field(default_factory=dict)
-    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    ignored: Mapping[str, Expected | None] = dataclasses.field(default_factory=dict)
+    forms: Mapping[str, Form] = dataclasses.field(default_factory=dict)
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    implied: Mapping[tuple[str, Any], Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    silent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    untied: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    present: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    activations: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    shift: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    joined: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    stacked: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    none: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    leading: tuple[str, ...] = ()
-    by_head: tuple[str, ...] = ()
-    values: Mapping[str, Mapping[Any, Any]] = dataclasses.field(default_factory=dict)
     special: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    added: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    by_class: tuple[str, ...] = ()
-    by_layer: tuple[str, ...] = ()
-    lists: tuple[str, ...] = ()
-    written: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    fixed_of: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    unprojected: bool = False
+    unread: Mapping[str, str | tuple[Any, ...]] = dataclasses.field(default_factory=dict)
 
-    def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> "Dialect":
+    @classmethod
+    def of_names(cls, other: "Dialect") -> Self:
+        """The names of another with the methods of this class."""
+        return cls(**{field.name: getattr(other, field.name) for field in dataclasses.fields(Dialect)})
+
+    # What one paper may override
+
+    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Their configuration as `config` reads it; what it is silent about was filled in."""
+        return config
+
+    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+        """What is written, of a configuration as `config` writes it: the inverse of `read_config`, and keys that are not read."""
+        return config
+
+    def written(self, spec: Any) -> Mapping[str, Any]:
+        """Paths of the Spec -> what an export writes there, where ours may leave it to the rest."""
+        return {}
+
+    def in_file(self, spec: Any, tensors: Any) -> Any:
+        """The Spec with what the tensors of a file say (paths in `by_file`); `tensors` is its Reader."""
+        return spec
+
+    def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> Self:
         """Another family's names as a difference: parts of their names replaced, rows that go before the others.
 
         >>> BERT = Dialect(rows=(("pooler", "bert.pooler.dense"),), leaves={"bias": (".bias",)}, heads={}, config=())
@@ -124,35 +147,55 @@ class Dialect:
             "rows": (*rows, *((ours, renamed(theirs), *rule) for ours, theirs, *rule in self.rows)),
             "tied": {renamed(copy): tuple(map(renamed, self.originals(copy))) for copy in self.tied},
             "prefix": renamed(self.prefix),
-            "ignore": tuple(map(renamed, self.ignore)),
+            "ignored": {renamed(pattern): expected for pattern, expected in self.ignored.items()},
         }
         return dataclasses.replace(self, **(names | changes))
 
     def class_of(self, architecture: str | None) -> str | None:
         """The class whose heads a class of theirs has: the known one that ends alike, such as `...ForMaskedLM`.
 
-        >>> ROBERTA = Dialect((), {}, {}, (), architectures={"RobertaModel": (), "RobertaForMaskedLM": ("mlm",)})
+        >>> ROBERTA = Dialect((), {}, {}, (), classes={"RobertaModel": Class(), "RobertaForMaskedLM": Class(("mlm",))})
         >>> ROBERTA.class_of("CamembertForMaskedLM"), ROBERTA.class_of("RobertaForCausalLM")
         ('RobertaForMaskedLM', 'RobertaForCausalLM')
         """
-        known = (*self.architectures, *self.without_pooler, *self.refused)
-        if architecture is None or architecture in known:
+        if architecture is None or architecture in self.classes:
             return architecture
         ending = _ending(architecture)
-        return next((name for name in known if ending and _ending(name) == ending), architecture)
+        return next((name for name in self.classes if ending and _ending(name) == ending), architecture)
 
-    def of(self, architecture: str | None) -> "Dialect":
+    @property
+    def architectures(self) -> dict[str, tuple[str, ...]]:
+        """Classes of theirs that are computed here -> their heads."""
+        return {name: each.heads for name, each in self.classes.items() if not each.refused}
+
+    def pooled(self, architecture: str | None) -> bool:
+        """Whether a class of theirs has a pooler."""
+        return self.classes.get(architecture or "", Class()).pooler
+
+    @property
+    def own_heads(self) -> tuple[str, ...]:
+        """Heads of ours that their format has no place for."""
+        return tuple(name for name, shapes in self.heads.items() if shapes is None)
+
+    def shapes(self, head: str) -> Mapping[str, str]:
+        """Shapes of a head that their format has, in letters."""
+        return self.heads[head] or {}
+
+    def of(self, architecture: str | None) -> Self:
         """The names and heads in files of one class of theirs.
 
         Raises:
             InputError: nothing here computes that class.
         """
-        name = architecture or ""
-        if name in self.refused:
-            raise InputError(f"{name} {self.refused[name]}: no such model here")
-        rows, heads = (*self.rows_of.get(name, ()), *self.rows), {**self.heads, **self.heads_of.get(name, {})}
-        fixed = {**self.fixed, **self.fixed_of.get(name, {})}
-        return dataclasses.replace(self, rows=rows, heads=heads, fixed=fixed, rows_of={}, heads_of={})
+        own = self.classes.get(architecture or "", Class())
+        if own.refused:
+            raise InputError(f"{architecture} {own.refused}: no such model here")
+        more = {
+            "rows": (*own.rows, *self.rows),
+            "heads": {**self.heads, **own.shapes},
+            "fixed": {**self.fixed, **own.fixed},
+        }
+        return dataclasses.replace(self, **more)
 
     def theirs(self, name: str) -> tuple[str, bool]:
         """Their name of our weight, and whether their matrix is ours transposed.
@@ -172,7 +215,7 @@ class Dialect:
                 return theirs + suffix, "T" in (*rule, *leaf_rule)
         raise InputError(f"the weight {name} has no name in this checkpoint format: it cannot be read or written there")
 
-    def spelled(self, name: str, known: Iterable[str]) -> str:
+    def spelled(self, name: str, known: Collection[str]) -> str:
         """Their name in today's spelling, with the prefix where only that makes it known."""
         for old, new in self.renames:
             name = re.sub(old, new, name)
@@ -195,7 +238,7 @@ class Dialect:
         names, ignore = set(names), tuple(ignore)
         whole = any(name.startswith(self.prefix) for name in names)
         declared = self.architectures.get(architecture or "", ()) if whole else ()
-        theirs = {head: self.tensors_of(head) for head in self.heads}
+        theirs = {head: self.tensors_of(head) for head in self.heads if head not in self.own_heads}
         return [
             head
             for head, tensors in theirs.items()
@@ -204,140 +247,12 @@ class Dialect:
 
     def tensors_of(self, head: str) -> set[str]:
         """Their names of a head's weights."""
-        return {self.theirs(f"heads/{head}/{weight}")[0] for weight in self.heads[head]}
-
-
-@dataclasses.dataclass(frozen=True)
-class Pair:
-    """A weight of ours and the tensor it is read from."""
-
-    ours: str
-    theirs: str
-    transpose: bool
-    shape: Shape
-
-
-@dataclasses.dataclass(frozen=True)
-class Coverage:
-    """What an import would do: str() is the table.
-
-    Args:
-        pairs: what is assigned.
-        copies: (their tensor, the tensor of theirs that it must equal).
-        ignored: their tensors that a pattern names.
-        missing, extra, misshaped: lines of text; all empty where the checkpoint fits.
-        headless: whether a head that the configuration declares is missing altogether.
-    """
-
-    pairs: tuple[Pair, ...]
-    copies: tuple[tuple[str, str], ...]
-    ignored: tuple[str, ...]
-    missing: tuple[str, ...]
-    extra: tuple[str, ...]
-    misshaped: tuple[str, ...]
-    headless: bool = False
-
-    @property
-    def fits(self) -> bool:
-        """Whether every weight is assigned and no tensor is left over."""
-        return not (self.missing or self.extra or self.misshaped)
-
-    def problems(self, where: Any) -> InputError:
-        """One line that lists everything that does not fit."""
-        found = [
-            f"{len(lines)} {kind}: {', '.join(lines)}"
-            for kind in ("missing", "extra", "misshaped")
-            if (lines := getattr(self, kind))
-        ]
-        hint = (
-            " A tensor that has no place here is dropped by ignore=[PATTERN] (--ignore PATTERN)." if self.extra else ""
-        )
-        if self.headless:
-            hint += " A head that the file was saved without is left out by the pattern of its names."
-        return InputError(f"{where} does not fit the model. {'; '.join(found)}.{hint}")
-
-    def __str__(self) -> str:
-        width = max((len(pair.ours) for pair in self.pairs), default=0)
-        lines = [
-            f"{pair.ours:{width}}  <- {pair.theirs} {list(pair.shape)}{' transposed' if pair.transpose else ''}"
-            for pair in self.pairs
-        ]
-        lines += [f"equal copy: {copy} = {original}" for copy, original in self.copies]
-        for kind in ("ignored", "missing", "extra", "misshaped"):
-            lines += [f"{kind}: {text}" for text in getattr(self, kind)]
-        counts = ", ".join(f"{len(getattr(self, kind))} {kind}" for kind in ("missing", "extra", "misshaped"))
-        return "\n".join([*lines, f"{len(self.pairs)} weights assigned, {counts}"])
+        return {self.theirs(f"heads/{head}/{weight}")[0] for weight in self.shapes(head)}
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
     """Whether a shell pattern (`*`, `?`) names the tensor."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def cover(
-    dialect: Dialect, expected: Mapping[str, Shape], found: Mapping[str, Shape], ignore: Iterable[str] = ()
-) -> Coverage:
-    """Which tensor of theirs goes where.
-
-    Args:
-        dialect: their names.
-        expected: our name -> shape of every weight.
-        found: their name -> shape of every tensor in the file.
-        ignore: patterns of further tensors that the user drops, or of a head that is not there.
-    """
-    wanted = {}
-    for ours, shape in expected.items():
-        theirs, transpose = dialect.theirs(ours)
-        if theirs in wanted:
-            raise InputError(f"{ours} and {wanted[theirs][0]} are both called {theirs} in this checkpoint format")
-        wanted[theirs] = ours, tuple(reversed(shape)) if transpose else tuple(shape), transpose
-    known = {*found, *(name for head in dialect.heads for name in dialect.tensors_of(head))}
-    for pattern in ignore:
-        if not any(matches(name, [pattern]) for name in known):
-            raise InputError(f"ignore {pattern!r} matches no tensor. Remove it or compare with the table of a dry run")
-
-    taken, copies, ignored, extra, misshaped = {}, {}, [], [], []
-    for name in sorted(found):
-        spelled = dialect.spelled(name, wanted)
-        if matches(name, (*dialect.ignore, *ignore)):
-            ignored.append(name)
-        elif spelled in wanted and spelled in taken:
-            extra.append(f"{name} {list(found[name])} (a second {taken[spelled]})")
-        elif spelled in wanted:
-            taken[spelled] = name
-        elif original := next((each for each in dialect.originals(spelled) if each in wanted), None):
-            copies[name] = original
-        else:
-            extra.append(f"{name} {list(found[name])}")
-    for copy, original in list(copies.items()):
-        # some writers keep only the copy
-        if original not in taken:
-            taken[original] = copy
-            del copies[copy]
-
-    pairs = []
-    for theirs, name in taken.items():
-        ours, shape, transpose = wanted[theirs]
-        if tuple(found[name]) == shape:
-            pairs.append(Pair(ours, name, transpose, shape))
-        else:
-            misshaped.append(f"{name} received {list(found[name])} expected {list(shape)}")
-    order = {ours: index for index, ours in enumerate(expected)}
-    return Coverage(
-        pairs=tuple(sorted(pairs, key=lambda pair: order[pair.ours])),
-        copies=tuple((copy, taken[original]) for copy, original in copies.items()),
-        ignored=tuple(ignored),
-        missing=tuple(f"{name} {list(shape)}" for name, (_, shape, _) in wanted.items() if name not in taken),
-        extra=tuple(extra),
-        misshaped=tuple(misshaped),
-        headless=_headless({ours for ours, *_ in wanted.values()}, {wanted[name][0] for name in taken}),
-    )
-
-
-def _headless(expected: set[str], found: set[str]) -> bool:
-    """Whether a head is expected of which nothing was found."""
-    heads = [{name.split("/")[1] for name in names if name.startswith("heads/")} for names in (expected, found)]
-    return bool(heads[0] - heads[1])
 
 
 def _ending(architecture: str) -> str | None:

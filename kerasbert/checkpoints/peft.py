@@ -5,6 +5,7 @@ beside A and B (modules_to_save) are heads of ours, or the pooler. Everything el
 """
 
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -14,15 +15,18 @@ from typing import Any
 import numpy as np
 
 from kerasbert import registry
-from kerasbert.checkpoints import load, source
+from kerasbert.checkpoints import fit, plans, source
 from kerasbert.checkpoints.adapters import Adapter
 from kerasbert.checkpoints.directory import ModelInfo
+from kerasbert.checkpoints.formats import Format, ImportOptions
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.checkpoints.write import class_of, in_units, read_model
 from kerasbert.errors import InputError
 from kerasbert.layers.lora import target_of
-from kerasbert.storage import files
+from kerasbert.storage import files, unused
+from kerasbert.storage.json_view import JsonView
 
 WEIGHTS = "adapter_model.safetensors"
 FRONT = "base_model.model."  # of every name of theirs
@@ -45,6 +49,37 @@ ONLY: Mapping[str, tuple[Any, ...]] = {
     "alpha_pattern": ({}, None),
     "layer_replication": (None,),
     "trainable_token_indices": (None,),
+    "target_parameters": (None, []),
+    "alora_invocation_tokens": (None,),
+    "arrow_config": (None,),
+    "use_qalora": (False, None),
+    "use_bdlora": (False, None),
+    "kasa_config": (None,),
+    # of others (pissa, olora, loftq) the base is changed too when training starts
+    "init_lora_weights": (True, False, "gaussian", "eva", "orthogonal", None),
+}
+# keys that change no number -> why
+UNREAD: Mapping[str, str] = {
+    "base_model_name_or_path": "the base is given",
+    "revision": "of the base",
+    "auto_mapping": "the base is given",
+    "inference_mode": "what training may change",
+    "target_modules": "the file's names say it",
+    "exclude_modules": "the file's names say it",
+    "layers_to_transform": "the file's names say it",
+    "layers_pattern": "the file's names say it",
+    "modules_to_save": "the file's names say it",
+    "loftq_config": "how training starts",
+    "eva_config": "how training starts",
+    "corda_config": "how training starts",
+    "lora_ga_config": "how training starts",
+    "monteclora_config": "how training samples",
+    "velora_config": "memory of training",
+    "megatron_*": "where it was trained",
+    "runtime_config": "where it is computed",
+    "qalora_group_size": "of use_qalora alone",
+    "peft_version": "who wrote it",
+    "ensure_weight_tying": "the file's names say it",
 }
 
 
@@ -54,31 +89,15 @@ def read(path: Path, base: ModelInfo) -> Adapter:
     Raises:
         InputError: a setting that cannot be computed here; tensors that nothing of ours takes.
     """
-    config = read_json(path / source.PEFT)
-    for key, known in ONLY.items():
-        if config.get(key, known[-1]) not in known:
-            raise InputError(f"{path} has {key} {config[key]!r}, expected {known[0]!r}: nothing here computes that")
-    rank, alpha = config.get("r"), config.get("lora_alpha")
-    if type(rank) is not int or rank < 1 or type(alpha) not in (int, float):
-        raise InputError(f"{path} has r {rank!r} and lora_alpha {alpha!r}, expected numbers above 0")
+    config = JsonView(read_json(path / source.PEFT))
+    rank, scale = _scale(path, config)
     if not (path / WEIGHTS).is_file():
         raise InputError(f"{path} holds no {WEIGHTS}: save the adapter as safetensors")
     dialect = dialect_of(base.family)
     kind = _kind(dialect, config.get("task_type"))
     dialect = dialect.of(kind)
     tensors = Safetensors(path / WEIGHTS)
-    layers = _layers(base, dialect)
-    bare = dialect.prefix if kind and kind.endswith("Model") else ""  # its names lack the prefix
-    modules = {dialect.spelled(bare + name.removeprefix(FRONT), ()): name for name in tensors.names()}
-    arrays, targets, rest = {}, set(), {}
-    for theirs, name in modules.items():
-        module, _, letter = theirs.rpartition(".lora_")
-        layer = layers.get(module)
-        if layer is None or f"lora_{letter}" not in LETTERS:
-            rest[theirs] = name
-            continue
-        targets.add(target_of(layer))
-        arrays[f"{layer}/{LETTERS[f'lora_{letter}']}"] = tensors.read(name).T
+    arrays, targets, rest = _pairs(base, dialect, kind, tensors)
     heads, labels, task = _heads(dialect, base, kind, {theirs: tensors.shape(name) for theirs, name in rest.items()})
     taken = _others(dialect, heads, rest)
     extra = [f"{name} {list(tensors.shape(name))}" for theirs, name in rest.items() if theirs not in taken]
@@ -90,13 +109,52 @@ def read(path: Path, base: ModelInfo) -> Adapter:
     for theirs, (ours, transposed) in taken.items():
         values = tensors.read(rest[theirs])
         arrays[ours] = values.T if transposed else values
-    scale = float(alpha) * (math.sqrt(rank) if config.get("use_rslora") else 1.0)
+    left = config.unread(UNREAD)
+    unused.leave(path / source.PEFT, [key for key in left if (key, left[key]) != ("lora_dropout", 0.0)])
     changes: dict[str, Any] = {"lora.rank": rank, "lora.alpha": scale, "lora.targets": sorted(targets)}
     if any(name.startswith("pooler/") for name in arrays):
         changes["pooler"] = True
     info = dataclasses.replace(base, spec=base.spec.derive(changes), task=task, labels=labels)
     held = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
     return Adapter(info=info, arrays=held, digest=None, path=path)
+
+
+def _scale(path: Path, config: JsonView) -> tuple[int, float]:
+    """The rank, and the alpha that stands for alpha / r of theirs.
+
+    Raises:
+        InputError: a setting that is not computed here.
+    """
+    for key, known in ONLY.items():
+        if _plain(config.get(key, known[-1])) not in known:
+            raise InputError(f"{path} has {key} {config[key]!r}, expected {known[0]!r}: nothing here computes that")
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if type(rank) is not int or rank < 1 or isinstance(alpha, bool) or not isinstance(alpha, int | float):
+        raise InputError(f"{path} has r {rank!r} and lora_alpha {alpha!r}, expected numbers above 0")
+    return rank, float(alpha) * (math.sqrt(rank) if config.get("use_rslora") else 1.0)
+
+
+def _pairs(
+    base: ModelInfo, dialect: Dialect, kind: str | None, tensors: Safetensors
+) -> tuple[dict[str, np.ndarray], set[str], dict[str, str]]:
+    """The pairs of LoRA by our names, the layers that they are of, and module -> name of what is saved whole."""
+    layers = _layers(base, dialect)
+    bare = dialect.prefix if kind and kind.endswith("Model") else ""  # its names lack the prefix
+    arrays, targets, rest = {}, set(), {}
+    for name in tensors.names():
+        theirs = dialect.spelled(bare + name.removeprefix(FRONT), ())
+        module, _, letter = theirs.rpartition(".lora_")
+        layer = layers.get(module)
+        if layer is None or f"lora_{letter}" not in LETTERS:
+            rest[theirs] = name
+            continue
+        targets.add(target_of(layer))
+        arrays[f"{layer}/{LETTERS[f'lora_{letter}']}"] = tensors.read(name).T
+    return arrays, targets, rest
+
+
+def _plain(value: Any) -> Any:
+    return value.plain() if isinstance(value, JsonView) else value
 
 
 def dialect_of(family: str) -> Dialect:
@@ -118,7 +176,7 @@ def _kind(dialect: Dialect, task: Any) -> str | None:
 def _layers(base: ModelInfo, dialect: Dialect) -> dict[str, str]:
     """Their module -> our layer, of every linear map of the encoder."""
     layers = {}
-    for name in load.shapes_of(registry.family(base.family), base.spec.derive({"pooler": True})):
+    for name in plans.shapes_of(registry.family(base.family), base.spec.derive({"pooler": True})):
         if name.endswith("/kernel"):
             layers[dialect.theirs(name)[0].removesuffix(".weight")] = name.removesuffix("/kernel")
     return layers
@@ -129,10 +187,10 @@ def _heads(
 ) -> tuple[dict[str, Any], tuple[str, ...] | None, dict[str, Any] | None]:
     """Shapes of the heads among what was saved whole, the labels and the task."""
     named = base.labels or ()
-    heads, labels, classes = load.heads_of(dialect, base.spec, {}, kind, found, ())
+    heads, labels, classes = fit.heads_of(dialect, base.spec, {}, kind, found, ())
     if named and len(named) == len(labels):
         labels = tuple(named)
-    task = load.task_of({}, kind, heads, classes, None) if heads else None
+    task = fit.task_of({}, kind, heads, classes, None) if heads else None
     return heads, labels if task and labels else None, task
 
 
@@ -225,10 +283,10 @@ def _low_rank(dialect: Dialect, tensors: Safetensors) -> tuple[set[str], dict[st
 def _saved_whole(run: Path, dialect: Dialect, kind: str, tensors: Safetensors) -> list[str]:
     """Our weights that are no longer the base's: the heads', and those of a pooler that is new or part of their head."""
     held = tensors.names()
-    found = [name for name in held if name.startswith("heads/") and name.split("/")[1] in dialect.heads]
+    found = [name for name in held if name.startswith("heads/") and dialect.heads.get(name.split("/")[1]) is not None]
     if "pooler/kernel" in held:
         of_head = not dialect.theirs("pooler/kernel")[0].startswith(dialect.prefix)  # RoBERTa's classifier
-        new = source.settings_of(run).get("pooler") == "new" and kind not in dialect.without_pooler
+        new = source.settings_of(run).get("pooler") == "new" and dialect.pooled(kind)
         found += ["pooler/bias", "pooler/kernel"] if of_head or new else []
     return found
 
@@ -236,3 +294,28 @@ def _saved_whole(run: Path, dialect: Dialect, kind: str, tensors: Safetensors) -
 def _first(module: str, dialect: Dialect) -> str:
     """The first part of a name behind the prefix: what modules_to_save has."""
     return module.removeprefix(dialect.prefix).partition(".")[0]
+
+
+class Peft(Format):
+    """The folder of an adapter alone."""
+
+    title = "an adapter alone"
+
+    def looks_like(self, path: Path) -> bool:
+        """Whether there is the configuration of one, or ours."""
+        return any((path / name).is_file() for name in (source.PEFT, source.ADAPTER))
+
+    def plan(self, path: Path, asked: ImportOptions) -> plans.Plan:
+        """None: an adapter is joined with its base (`tasks.load`)."""
+        source.check(path)  # which says what to do
+        raise InputError(f"{path} holds an adapter alone: give its base (--base DIR)")
+
+    def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
+        """Write the LoRA of a model directory and its head."""
+        run = source.directory(run)
+        info, tensors = read_model(run)
+        kind = class_of(dialect_of(info.family), info, tensors)
+        write(run, info, kind, tensors, functools.partial(in_units, tensors, info.task or {}), path, overwrite)
+
+
+registry.register_format("peft", Peft())

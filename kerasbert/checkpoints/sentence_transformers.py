@@ -1,18 +1,29 @@
-"""Directories of sentence-transformers: modules.json, 1_Pooling, 2_Normalize, sentence_bert_config.json <-> a vector's task.
+"""Directories of sentence-transformers <-> a vector's task, or that of a cross-encoder.
 
-They stand around a Hugging Face checkpoint; a model of theirs is a list of modules, of which Transformer, one Pooling and
-Normalize are known here.
+They stand around a Hugging Face checkpoint: modules.json lists the modules of a model, which have files of their own. Known are
+Transformer, Pooling and perhaps Normalize, which give vectors, and Transformer alone, a CrossEncoder of release 5.4 and later.
+What is read is what the loader of release 6.2 reads, in its order (base/modules/transformer.py, `load_config`, `__init__`).
 """
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kerasbert.checkpoints.cross_encoders import cross_encoder, tokenizer_length, within
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
-from kerasbert.storage import files
+from kerasbert.spec import Spec
+from kerasbert.storage import files, unused
+from kerasbert.storage.json_view import JsonView
 
 MODULES = "modules.json"
+MODEL = "config_sentence_transformers.json"
+SETTINGS = tuple(
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Where the settings of a Transformer stand, the first that is there: the others are names of before 2021."""
 POOLINGS = {
     "cls_token": "first",
     "mean_tokens": "mean",
@@ -23,75 +34,296 @@ POOLINGS = {
 }
 """Their `pooling_mode_...` -> the option `pooling` of vectors; None for what is not computed here."""
 TYPE = "sentence_transformers.models."
+# keys that change no number -> why
+_WITHOUT_EFFECT = {
+    MODULES: {"idx": "the order is that of the list", "name": "a name", "kwargs": "arguments that a call may give"},
+    MODEL: {
+        "__version__": "who wrote it",
+        "__version__.*": "who wrote it",
+        "requirements": "packages of theirs",
+        "requirements.*": "packages of theirs",
+        "keep_in_fp32_modules": "all is float32 here",
+    },
+    "settings": {
+        "unpad_inputs": "speed alone",
+        "model_args": "how torch loads and computes",
+        "model_kwargs": "how torch loads and computes",
+        "query_expansion.*": "told as a whole",
+        "*.trust_remote_code": "no code is run",
+        "*.use_fast": "both tokenizers give the same ids",
+        "processing_kwargs.chat_template": "of messages, which are refused",
+        "processing_kwargs.common.return_tensors": "the form of arrays",
+        "processing_kwargs.text.padding": "padding changes no answer",
+        "processing_kwargs.text.return_tensors": "the form of arrays",
+    },
+    "pooling": {},
+    "normalize": {},
+}
+_REFUSED = ("config_args", "config_kwargs", "tokenizer_args", "processor_kwargs", "processing_kwargs")
+"""Keys of a Transformer's settings inside which a key that is not known may change numbers."""
+_BY_CALL = ("query_length", "document_length", "query_expansion")  # of encode_query and encode_document alone
 
 
-def modules(folder: Path) -> list[tuple[str, Path]] | None:
-    """(name of the class, folder) of each module in their order; None where the folder is none of theirs.
+@dataclasses.dataclass
+class Theirs:
+    """A directory of theirs, opened.
+
+    Args:
+        folder: Path. names: of its modules. paths: of its modules.
+        views: what was read of each file -> its content; a name of ours for those whose name differs.
+        places: the same names -> their files.
+        told: lines that a user should read.
+    """
+
+    folder: Path
+    names: list[str]
+    paths: list[Path]
+    views: dict[str, list[JsonView]]
+    places: dict[str, Path]
+    told: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it is a CrossEncoder."""
+        return self.names == ["Transformer"]
+
+    @property
+    def transformer(self) -> Path:
+        """The folder with the weights: older models of theirs keep them in 0_Transformer."""
+        return self.paths[0]
+
+    def view(self, name: str) -> JsonView:
+        """The content of a file; an empty one where there is none."""
+        return self.views[name][0]
+
+    def leave(self) -> None:
+        """Note what nobody read of the files and what may change something (`storage.unused`)."""
+        for name, views in self.views.items():
+            for view in views:
+                unused.leave(self.places[name], view.unread([*_WITHOUT_EFFECT[name]]))
+
+    # What the Transformer does with a text
+
+    def tokenizer(self, tokenizer: Any) -> Any:
+        """The folder's tokenizer, with lower-cased texts where the settings ask for it."""
+        if (
+            not self.view("settings").get("do_lower_case")
+            or tokenizer is None
+            or getattr(tokenizer, "lowercase", False)
+        ):
+            return tokenizer
+        if tokenizer.kind != "wordpiece":
+            raise InputError(
+                f"{self.places['settings']} lower-cases texts before the tokenizer, which keeps case: no such model here"
+            )
+        return type(tokenizer)(tokenizer.vocabulary, **tokenizer.settings() | {"lowercase": True})
+
+    def length(self, spec: Spec) -> int | None:
+        """The most tokens of a text, as their loader gives it, within the model's positions; None for any number."""
+        settings, where = self.view("settings"), self.places["settings"]
+        longest = settings.get("max_seq_length")
+        for name in ("tokenizer_args", "processor_kwargs"):
+            longest = (settings.get(name) or {}).get("model_max_length", longest)
+        text = (settings.get("processing_kwargs") or {}).get("text") or {}
+        longest = text.get("max_length", longest)
+        if text.get("truncation", True) in (False, "do_not_truncate", "only_second"):
+            raise InputError(f"{where} does not truncate texts, expected that: no such model here")
+        return tokenizer_length(self.transformer, spec) if longest is None else within(longest, spec, where)
+
+    def check(self) -> None:
+        """Refuse settings by which other numbers come.
+
+        Raises:
+            InputError: of one line.
+        """
+        settings, where = self.view("settings"), self.places["settings"]
+        answers = "logits" if self.crosses else "last_hidden_state"
+        wanted = {
+            "transformer_task": "sequence-classification" if self.crosses else "feature-extraction",
+            "module_output_name": "scores" if self.crosses else "token_embeddings",
+            "tokenizer_name_or_path": None,
+        }
+        for key, value in wanted.items():
+            said = settings.get(key, value)
+            if said != value and not (said is None and key != "transformer_task"):
+                raise InputError(f"{where} has {key} {said!r}, expected {value!r}: no such model here")
+        modalities = settings.get("modality_config") or {}
+        for name in modalities:
+            how = modalities[name]
+            said = (how.get("method", "forward"), how.get("method_output_name", answers))
+            if name != "text" or said not in (("forward", answers), ("forward", [answers])):
+                raise InputError(
+                    f"{where} reads {name} by {said[0]} and {said[1]}, expected text by forward and {answers}: no such "
+                    "model here"
+                )
+        for name in _REFUSED:
+            settings.get(name)
+        if given := [name for name in _BY_CALL if settings.get(name) is not None]:
+            self.told.append(
+                f"{where.name}: {', '.join(given)} hold for encode_query and encode_document alone: not used"
+            )
+        for key in settings.unread([*_WITHOUT_EFFECT["settings"]]):
+            if key.partition(".")[0] in _REFUSED and settings[key.partition(".")[0]]:
+                raise InputError(f"{where} has {key}, which is not computed here: no such model here")
+
+    # Its task
+
+    def tasks(
+        self, spec: Spec, found: dict[str, Any] | None, classes: int
+    ) -> tuple[dict[str, Any] | None, dict[str, Any] | None, list[str]]:
+        """The task of the classifier or None, that of vectors or None, and lines to tell; arguments as of `task`."""
+        task = self.task(spec, found, classes)
+        return (task, None, self.told) if self.crosses else (None, task, self.told)
+
+    def task(self, spec: Spec, found: dict[str, Any] | None, classes: int) -> dict[str, Any]:
+        """Its task, as model.json records it.
+
+        Args:
+            spec: of the encoder. found: the task of the classifier that the checkpoint holds, or None. classes: int, its
+                outputs.
+
+        Raises:
+            InputError: a pooling, an activation or a setting that is not computed here.
+        """
+        try:
+            longest = self.length(spec)
+            task = self._cross_encoder(found, classes) if self.crosses else self._vector(spec)
+            self.check()
+        except (AttributeError, TypeError) as error:
+            raise InputError(f"{self.folder} holds a damaged json file of sentence-transformers: {error}") from error
+        return task | ({} if longest is None else {"length": longest})
+
+    def _vector(self, spec: Spec) -> dict[str, Any]:
+        options: dict[str, Any] = {"pooling": self._pooling(spec)}
+        if "Normalize" in self.names:
+            options["normalize"] = True
+            for key in ("module_input_name", "module_output_name"):
+                said = self.view("normalize").get(key) or "sentence_embedding"
+                if said != "sentence_embedding":
+                    raise InputError(f"{self.places['normalize']} has {key} {said!r}, expected 'sentence_embedding'")
+        model = self.view(MODEL)
+        options |= self._prompts()
+        if (count := model.get("truncate_dim")) is not None:
+            if type(count) is not int or count < 1:
+                raise InputError(f"{self.places[MODEL]} has truncate_dim {count!r}, expected a whole number above 0")
+            options |= {"dimensions": count} if count < spec.hidden else {}
+        similarity = model.get("similarity_fn_name") or "cosine"
+        if similarity != "cosine" and not (
+            similarity == "dot" and options.get("normalize") and "dimensions" not in options
+        ):
+            self.told.append(
+                f"{MODEL}: similarity_fn_name {similarity!r} is not used: search and similarity are by the cosine"
+            )
+        return {"kind": "vector", "inputs": "text", "options": options}
+
+    def _prompts(self) -> dict[str, Any]:
+        """The options by which texts get a prompt."""
+        model, where = self.view(MODEL), self.places[MODEL]
+        prompts = model.get("prompts") or {}
+        prompts, default = (
+            prompts.plain() if isinstance(prompts, JsonView) else prompts,
+            model.get("default_prompt_name"),
+        )
+        model.read("prompts")
+        if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+            raise InputError(f"{where} has prompts that are no texts by name, expected such as {{'query': 'query: '}}")
+        prompts = {name: text for name, text in prompts.items() if text}
+        included = self.view("pooling").get("include_prompt", True) if "pooling" in self.views else True
+        known = [*(model.get("prompts") or {}), "query", "document"]
+        if default is not None and default not in known:
+            raise InputError(f"{where} has default_prompt_name {default!r}, expected one of {', '.join(known)}")
+        if not prompts:
+            return {}
+        if default in prompts:
+            if not included:
+                raise InputError(
+                    f"{self.places['pooling']} leaves the prompt {prompts[default]!r} out of the pooling (include_prompt "
+                    "false): no such model here"
+                )
+            self.told.append(f"each text gets the prompt {prompts[default]!r} ({default!r}, {MODEL}'s default)")
+        else:
+            self.told.append(f"prompts that encode takes by --prompt-name: {', '.join(prompts)}; none by default")
+        return {
+            "prompts": prompts,
+            **({"prompt_name": default} if default in prompts else {}),
+            **({} if included else {"include_prompt": False}),
+        }
+
+    def _pooling(self, spec: Spec) -> str:
+        content, where = self.view("pooling"), self.places["pooling"]
+        legacy = [mode for mode in POOLINGS if content.get(f"pooling_mode_{mode}")] or ["mean_tokens"]
+        said = content.get("pooling_mode")
+        chosen = legacy if said is None else [str(each) for each in (said if isinstance(said, list) else [said])]
+        short = {mode.removesuffix("_tokens").removesuffix("_token"): mode for mode in POOLINGS}
+        ours = POOLINGS.get(short.get(chosen[0], chosen[0])) if len(chosen) == 1 else None
+        if ours is None:
+            known = ", ".join(mode for mode, name in POOLINGS.items() if name)
+            raise InputError(f"{where} pools by {' and '.join(chosen)}, expected one of {known}")
+        sizes = [content.get(key) for key in ("word_embedding_dimension", "embedding_dimension")]
+        for size in sizes:
+            if size not in (None, spec.hidden):
+                raise InputError(f"{where} is for vectors of {size}, the model's have {spec.hidden}")
+        return ours
+
+    def _cross_encoder(self, found: dict[str, Any] | None, classes: int) -> dict[str, Any]:
+        model = self.view(MODEL)
+        if found is None:
+            raise InputError(f"{self.folder} is a CrossEncoder whose checkpoint holds no classifier, expected one")
+        if (model.get("prompts") or {}).get(model.get("default_prompt_name")):
+            raise InputError(f"{self.places[MODEL]} puts a prompt before pairs of texts: no such model here")
+        said = model.get("activation_fn")
+        task, told = cross_encoder(found, classes, said, self.places[MODEL])
+        self.told += told
+        return task
+
+
+def opened(folder: Path) -> Theirs | None:
+    """A directory of theirs; None where the folder is none.
 
     Raises:
-        InputError: a damaged list, or another class.
+        InputError: a damaged list of modules, or modules that are not computed here.
     """
     if not (folder / MODULES).is_file():
         return None
     content = read_json(folder / MODULES, list)
     try:
-        found = [(str(each["type"]).rpartition(".")[2], folder / str(each["path"])) for each in content]
-    except (KeyError, TypeError) as error:
+        rows = [JsonView(each) for each in content]
+        types, paths = [str(each["type"]) for each in rows], [folder / str(each["path"]) for each in rows]
+    except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{folder / MODULES} is damaged, expected a list of objects with type and path") from error
-    names = [name for name, _ in found]
-    if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+    names = [name.rpartition(".")[2] for name in types]
+    settled = [name for name in names if name != "Dropout"]  # which is nothing but in training
+    if strange := next((name for name in types if not name.startswith("sentence_transformers.")), None):
+        raise InputError(f"{folder / MODULES} has the module {strange}, which is code of its own: no such model here")
+    if settled not in (["Transformer"], ["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise InputError(
             f"{folder / MODULES} has the modules {', '.join(names) or 'none'}, expected Transformer, Pooling and perhaps "
-            "Normalize: no other is computed here. Import its Transformer's folder without modules.json for the encoder alone"
+            "Normalize, or the Transformer of a CrossEncoder: no other is computed here. For the encoder alone import its "
+            "Transformer's folder without modules.json"
         )
-    if any(folder.resolve() not in (path.resolve(), *path.resolve().parents) for _, path in found):
+    if any(folder.resolve() not in (path.resolve(), *path.resolve().parents) for path in paths):
         raise InputError(f"{folder / MODULES} names a folder outside of {folder}")
-    return found
-
-
-def transformer(folder: Path) -> Path:
-    """The folder with the weights: older models of theirs keep them in 0_Transformer."""
-    found = modules(folder)
-    return folder if found is None else found[0][1]
-
-
-def task_of(folder: Path, spec: Any, tokenizer: Any) -> dict[str, Any] | None:
-    """The task of a folder of theirs, as model.json records it; None for another checkpoint.
-
-    Args:
-        spec: of the encoder. tokenizer: of the folder, or None.
-
-    Raises:
-        InputError: a pooling that is not computed here.
-    """
-    found = modules(folder)
-    if found is None:
-        return None
-    where = found[1][1] / "config.json"
-    pooling = read_json(where)
-    chosen = [mode for mode in POOLINGS if pooling.get(f"pooling_mode_{mode}")] or [str(pooling.get("pooling_mode"))]
-    short = {mode.removesuffix("_tokens").removesuffix("_token"): mode for mode in POOLINGS}
-    ours = POOLINGS.get(short.get(chosen[0], chosen[0])) if len(chosen) == 1 else None
-    if ours is None:
-        known = ", ".join(mode for mode, name in POOLINGS.items() if name)
-        raise InputError(f"{where} pools by {' and '.join(chosen)}, expected one of {known}")
-    if pooling.get("word_embedding_dimension", spec.hidden) != spec.hidden:
+    where = dict(zip(names, paths))
+    places = {MODULES: folder / MODULES, MODEL: folder / MODEL}
+    named = [where["Transformer"] / name for name in SETTINGS]
+    places["settings"] = next((path for path in named if path.is_file() and read_json(path)), named[0])
+    places |= {name.lower(): where[name] / "config.json" for name in ("Pooling", "Normalize") if name in where}
+    views = {
+        name: [JsonView(read_json(path) if path.is_file() else {})] for name, path in places.items() if name != MODULES
+    }
+    theirs = Theirs(folder, settled, [where[name] for name in settled], {MODULES: rows, **views}, places)
+    wanted = "CrossEncoder" if theirs.crosses else "SentenceTransformer"
+    asked = theirs.view("settings").get("transformer_task") == "sequence-classification"
+    kind = theirs.view(MODEL).get("model_type") or ("CrossEncoder" if asked else "SentenceTransformer")
+    if kind != wanted:
         raise InputError(
-            f"{where} is for vectors of {pooling['word_embedding_dimension']}, the model's have {spec.hidden}"
+            f"{folder} is a {kind} with the modules {', '.join(names)}, expected Transformer and Pooling of a "
+            "SentenceTransformer, or the Transformer of a CrossEncoder: no other is computed here"
         )
-    options = {"pooling": ours} | ({"normalize": True} if len(found) > 2 else {})
-    task: dict[str, Any] = {"kind": "vector", "inputs": "text", "options": options}
-    settings = found[0][1] / "sentence_bert_config.json"
-    content = read_json(settings) if settings.is_file() else {}
-    if content.get("do_lower_case") and tokenizer is not None and not getattr(tokenizer, "lowercase", False):
-        raise InputError(f"{settings} lower-cases texts before the tokenizer, which keeps case: no such model here")
-    longest = content.get("max_seq_length")
-    if type(longest) is int and longest > 2:
-        task["length"] = min(longest, spec.longest or longest)
-    return task
+    return theirs
 
 
-def write(folder: Path, task: Mapping[str, Any], spec: Any) -> None:
+def write(folder: Path, task: Mapping[str, Any], spec: Spec) -> None:
     """Their files around a checkpoint of Hugging Face.
 
     Args:
@@ -107,9 +339,12 @@ def write(folder: Path, task: Mapping[str, Any], spec: Any) -> None:
     ]
     files.write_json(folder / MODULES, rows)
     longest = task.get("length") or spec.longest
-    files.write_json(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
-    files.write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    files.write_json(folder / SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
+    model = {"prompts": options.get("prompts", {}), "default_prompt_name": options.get("prompt_name") or None}
+    model |= {"truncate_dim": options["dimensions"]} if options.get("dimensions") else {}
+    files.write_json(folder / MODEL, {"similarity_fn_name": "cosine", **model})
     for path in paths[1:]:
         (folder / path).mkdir()
     modes = {f"pooling_mode_{mode}": name == pooling for mode, name in POOLINGS.items()}
-    files.write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": spec.hidden} | modes)
+    more = {"word_embedding_dimension": spec.hidden, "include_prompt": options.get("include_prompt", True)}
+    files.write_json(folder / "1_Pooling" / "config.json", more | modes)

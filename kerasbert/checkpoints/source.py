@@ -14,7 +14,6 @@ from typing import Any
 
 from kerasbert import registry
 from kerasbert.checkpoints import hub
-from kerasbert.checkpoints.directory import FORMAT
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
@@ -80,6 +79,8 @@ def check(model: str | os.PathLike) -> str:
                 f"{path} holds an adapter alone{_of_base(path)}: give its base (base=DIR, --base DIR), or join "
                 f"them: kerasbert import {path} --base DIR --out RUN"
             )
+        if theirs := next((format.title for format in registry.FORMATS.values() if format.looks_like(path)), None):
+            raise InputError(f"{path} is {theirs}: kerasbert import {path} --out DIR makes a model directory of it")
         raise InputError(
             f"{path} is no model directory (no model.json), expected a folder that kerasbert wrote, or one of Hugging Face "
             "with config.json and model.safetensors"
@@ -159,14 +160,12 @@ def _converted(path: str, signature: tuple) -> Path:
 def _of_vectors(path: str, changed: int) -> Path:
     """The model directory made of word vectors, once in a process."""
     from kerasbert.checkpoints.directory import Weights, save_model
-    from kerasbert.checkpoints.vectors import read_vectors
+    from kerasbert.checkpoints.vectors import read_vectors, settings_of
 
     vectors = read_vectors(path)
-    about = Path(path) / VECTORS
-    settings = read_json(about).get("settings") if about.is_file() else None
     family = next(family for family in registry.families().values() if family.of_vectors)
     assert family.of_vectors is not None
-    spec, arrays, tokenizer = family.of_vectors(vectors, settings if isinstance(settings, dict) else {})
+    spec, arrays, tokenizer = family.of_vectors(vectors, settings_of(path))
     name = f"{family.name}/{next(iter(family.sizes))}"
     made = temporary() / "model"
     save_model(made, encoder=Weights(spec, arrays), name=name, tokenizer=tokenizer)
@@ -186,13 +185,8 @@ def _checkpoint(run: Path, step: str) -> Path:
     files.write_json(made / "model.json", described)
     if (run / "tokenizer").is_dir():
         shutil.copytree(run / "tokenizer", made / "tokenizer")
-    averages = manifest["state"].get("average")
+    averages = manifest["state"]["average"]
     if averages is None:
-        if (settings_of(run).get("optimizer_options") or {}).get("ema"):
-            raise InputError(
-                f"{folder} was written by a version that does not say which numbers are the moving average: let the run "
-                "finish, its model has them"
-            )
         shutil.copyfile(folder / WEIGHTS, made / WEIGHTS)
         return made
     _verified(folder, ["optimizer.safetensors"])
@@ -210,7 +204,7 @@ def _verified(folder: Path, names: list[str]) -> dict[str, Any]:
     manifest = read_json(folder / MANIFEST)
     try:
         expected = {name: manifest["files"][name]["sha256"] for name in names}
-        manifest["state"].get("average")
+        _ = manifest["state"]["average"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{folder / MANIFEST} is damaged: take another checkpoint of the run") from error
     for name, digest in expected.items():
@@ -226,21 +220,14 @@ def settings_of(run: Path) -> dict[str, Any]:
 
 
 def _described(run: Path) -> dict[str, Any]:
-    """What model.json says of a run, or would say."""
+    """What model.json says of a run."""
     if (run / "model.json").is_file():
         # its hashes are those of the finished model's weights
         return {name: value for name, value in read_json(run / "model.json").items() if name not in ("files", "sha256")}
-    settings = settings_of(run)
-    name, spec = settings.get("model"), settings.get("spec")
-    if not isinstance(name, str) or not isinstance(spec, dict):
-        raise InputError(
-            f"{run} was begun by a version that wrote no model.json: run its command again, it resumes and writes one"
-        )
-    return {"format": FORMAT, "family": name.partition("/")[0], "name": name, "spec": spec} | {
-        "task": None,
-        "labels": None,
-        "plugin": settings.get("plugin"),
-    }
+    raise InputError(
+        f"{run} has no model.json, expected the directory of a pretraining or a fine-tuning: what a distillation makes is a "
+        "model when it is finished"
+    )
 
 
 def say(line: str) -> None:

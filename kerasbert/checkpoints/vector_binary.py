@@ -1,12 +1,13 @@
 """Binary files of word vectors: word2vec's .bin and fastText's .bin. Nothing is reserved by what a file says of itself."""
 
+import codecs
 import os
 import struct
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from kerasbert.checkpoints.vector_text import LONGEST_WORD, WIDEST, check_claim, decoded, is_header
+from kerasbert.checkpoints.vector_text import AGAIN, LONGEST_WORD, NAMELESS, WIDEST, Skipped, check_claim, is_header
 from kerasbert.checkpoints.word_vectors import ROWS, FastTextVectors, WordVectors
 from kerasbert.errors import InputError
 
@@ -40,12 +41,19 @@ DEFAULTS = {
     "t": 1e-4,
 }
 SUPERVISED = 3  # of the field `model`
+NEXT = 64  # bytes behind a vector that tell whether a word begins there
+SOFTMAX_TREE = 1  # of the field `loss`: fastText's hierarchical softmax, whose output layer has a row a node
+# the upper bytes of float32s from 2^-59 to 2^21: numbers of vectors; letters and a blank taken for numbers have others
+USUAL = bytes(sign | top for sign in (0, 0x80) for top in range(0x22, 0x4A))
+ABSURD = 1e15  # a number of no vector
+FLOATS = "Is its header right, and are they float32?"
+CURE = "Convert the corpus to UTF-8 and train again, or load and save it in gensim (load_word2vec_format, encoding=)"
 
 
 class Stream:
     """Bytes of a file, one after the other; an end where more was promised is an error with the file and what was read."""
 
-    def __init__(self, path: str | os.PathLike, file: BinaryIO):
+    def __init__(self, path: str | os.PathLike, file: BinaryIO) -> None:
         self.path, self.file = path, file
         self.buffer, self.place = b"", 0
 
@@ -96,6 +104,12 @@ class Stream:
         table = np.frombuffer(data, "<f4").reshape(rows, width).astype(np.float32, copy=False)
         return finite(table, f"{self.path}, {what}")
 
+    def ahead(self, count: int) -> bytes:
+        """The next bytes, fewer at the end of the file; they stay there."""
+        while len(self.buffer) - self.place < count and (part := self.file.read(CHUNK)):
+            self.buffer, self.place = self.buffer[self.place :] + part, 0
+        return self.buffer[self.place : self.place + count]
+
     def more(self) -> bytes:
         """Some of what has not been read, which stays there; nothing at the end."""
         if self.place == len(self.buffer):
@@ -113,37 +127,130 @@ def finite(table: np.ndarray, where: str) -> np.ndarray:
     return table
 
 
-def read_word2vec(path: str | os.PathLike, file: BinaryIO) -> WordVectors:
+def read_word2vec(path: str | os.PathLike, file: BinaryIO, skipped: Skipped | None = None) -> WordVectors:
     """word2vec's .bin: a line with the numbers of words and of dimensions, then a word, a blank and float32s, V times.
 
+    Words may hold blanks: see `_spaced`.
+
+    Args:
+        skipped: words that are not UTF-8, empty or occur again are counted there.
+
     Raises:
-        InputError: a header that lies, a truncated file, bytes that are not UTF-8, a word that occurs twice.
+        InputError: a header that lies, a truncated file, rows that are shifted.
     """
+    skipped = skipped or Skipped(path, CURE)
     stream = Stream(path, file)
-    head = stream.until(b"\n", 64, "its header")
+    head = stream.until(b"\n", 64, "its header").removeprefix(codecs.BOM_UTF8)
     if not is_header(head):
         raise InputError(f"{path}: {head[:40]!r} is no header of word2vec's .bin, expected two whole numbers")
     count, width = map(int, head.split())
     check_claim(path, count, width, 4 * width + 2)
     words: dict[str, None] = {}
     data = bytearray()
+    ended: bool | None = None  # the original program ends each vector by a line feed, gensim does not
     for number in range(1, count + 1):
         where = f"word {number:,} of {count:,}"
-        # the original program ends each vector by a line feed, gensim does not
-        word = decoded(stream.until(b" ", 4 * LONGEST_WORD, where).lstrip(b"\n"), f"{path}, {where}")
+        spelled = stream.until(b" ", 4 * LONGEST_WORD, where).lstrip(b"\n")
         row = stream.take(4 * width, f"the vector of {where}")
-        if not word:
-            raise InputError(f"{path}, {where}: no word. Is its header right?")
-        if word not in words:
-            words[word] = None
-            data += row
+        after = stream.ahead(NEXT)
+        sound = _sound(row, after, ended)
+        if not sound:
+            spelled, row = _spaced(stream, spelled, row, ended)
+            after = stream.ahead(NEXT)
+        if not sound and _is_shifted(spelled, row, after, ended):
+            raise InputError(
+                f"{path}, {where}: its rows are shifted: {spelled[:40]!r} is no word with {width} numbers after it. {FLOATS}"
+            )
+        ended = after[:1] == b"\n" if ended is None else ended
+        word = skipped.decoded(spelled, f"{path}, {where}")
+        if not word or word in words:
+            if word is not None:
+                skipped.add(AGAIN if word else NAMELESS, spelled)
+            continue
+        words[word] = None
+        data += row
     if stream.more().strip(b"\n"):
         raise InputError(
             f"{path}: its header says {count:,} words of {width:,} numbers, and more bytes follow. Copy it again"
         )
-    return WordVectors(
-        words, finite(np.frombuffer(data, "<f4").reshape(len(words), width).astype(np.float32, copy=False), str(path))
-    )
+    skipped.lines(count)
+    if not words:
+        raise InputError(f"{path} holds no word vectors: no word of {count:,} can be read")
+    table = np.frombuffer(data, "<f4").reshape(len(words), width).astype(np.float32, copy=False)
+    return WordVectors(words, _usual(finite(table, str(path)), str(path)))
+
+
+def _usual(table: np.ndarray, where: str) -> np.ndarray:
+    """The table, if most of its rows hold numbers of vectors: float64s taken for float32s are no such."""
+    absurd = sum(int((np.abs(table[at : at + ROWS]) > ABSURD).any(1).sum()) for at in range(0, len(table), ROWS))
+    if 2 * absurd > len(table):
+        raise InputError(f"{where}: its rows are shifted: {absurd:,} of {len(table):,} hold absurd numbers. {FLOATS}")
+    return table
+
+
+def _is_shifted(spelled: bytes, row: bytes, after: bytes, ended: bool | None) -> bool:
+    """Whether a word and its row are none: letters taken for numbers, or numbers for letters."""
+    if (ended and after[:1] not in (b"\n", b"")) or b"\n" in spelled or b"\0" in spelled:
+        return True
+    at = row.find(b" ")
+    absurd = at > 0 and (np.abs(np.frombuffer(row, "<f4")) > ABSURD).any()
+    return bool(absurd and _is_word(row[:at]))
+
+
+def _sound(row: bytes, after: bytes, ended: bool | None) -> bool:
+    """Whether bytes look like a vector, and stand where one ends: a line feed is behind it, or a word.
+
+    Args:
+        after: the NEXT bytes behind it. ended: whether a line feed ends each vector; None for what is not known yet.
+    """
+    if after[:1] not in (b"\n", b"") if ended else not _begins(after):
+        return False
+    odd = row[3::4].translate(None, USUAL)
+    if not odd:
+        return True
+    if odd.strip(b"\0\x80"):
+        return False
+    numbers = np.frombuffer(row, "<f4")
+    return not ((numbers != 0) & (np.abs(numbers) < 1e-18)).any()  # zeros are usual
+
+
+def _spaced(stream: Stream, spelled: bytes, row: bytes, ended: bool | None) -> tuple[bytes, bytes]:
+    """A word that holds blanks, and its vector: the first blank behind which numbers of a vector stand ends the word.
+
+    Where there is no such blank, what was read up to the first one is given back.
+    """
+    size = len(row)
+    rest = row + stream.ahead(4 * LONGEST_WORD + size + NEXT)
+    at = -1
+    while 0 <= (at := rest.find(b" ", at + 1)) <= 4 * LONGEST_WORD:
+        word, numbers = spelled + b" " + rest[:at], rest[at + 1 : at + 1 + size]
+        if len(numbers) < size:
+            break
+        if _sound(numbers, rest[at + 1 + size : at + 1 + size + NEXT], ended) and _is_word(word):
+            stream.take(at + 1, "a word")
+            return word, numbers
+    return spelled, row
+
+
+def _begins(after: bytes) -> bool:
+    """Whether a word stands there; numbers in front of it are no text. A word may be cut inside a character at its end."""
+    at = after.find(b" ")
+    word = after[: max(at, 0)].lstrip(b"\n")
+    if at < 0 or word.isalnum():  # as most are
+        return True
+    try:
+        text = word.decode()
+    except UnicodeDecodeError as error:
+        text = word[: error.start].decode() if error.end == len(word) and error.start > 0 else "\0"
+    return all(character >= " " and character != "\x7f" for character in text)
+
+
+def _is_word(spelled: bytes) -> bool:
+    """Whether bytes are UTF-8 without control characters."""
+    try:
+        return all(character >= " " and character != "\x7f" for character in spelled.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def write_word2vec(file: BinaryIO, vectors: WordVectors) -> None:
@@ -159,12 +266,16 @@ def write_word2vec(file: BinaryIO, vectors: WordVectors) -> None:
         file.write(f"{word} ".encode() + np.asarray(row, "<f4").tobytes())
 
 
-def read_fasttext(path: str | os.PathLike, file: BinaryIO) -> FastTextVectors:
+def read_fasttext(path: str | os.PathLike, file: BinaryIO, skipped: Skipped | None = None) -> FastTextVectors:
     """fastText's .bin of an unsupervised model, versions 11 and 12: words, the rows of words and n-grams, the output layer.
 
+    Args:
+        skipped: words that are not UTF-8 are counted there.
+
     Raises:
-        InputError: a quantized or supervised model, a header that lies, a truncated file, bytes that are not UTF-8.
+        InputError: a quantized or supervised model, a header that lies, a truncated file.
     """
+    skipped = skipped or Skipped(path, CURE)
     stream = Stream(path, file)
     magic, version = stream.unpack("2i", "its header")
     if magic != MAGIC or version not in VERSIONS:
@@ -184,15 +295,7 @@ def read_fasttext(path: str | os.PathLike, file: BinaryIO) -> FastTextVectors:
     if most == 0:
         buckets = 0  # as fastText does: no n-grams at all
     check_claim(path, words, width, 4 * width + 10)
-    names: dict[str, None] = {}
-    counts = []
-    for number in range(1, words + 1):
-        where = f"word {number:,} of {words:,}"
-        name = decoded(stream.until(b"\0", 4 * LONGEST_WORD, where), f"{path}, {where}")
-        if name in names:
-            raise InputError(f"{path}, {where}: {name[:60]!r} occurs twice, expected each word once")
-        names[name] = None
-        counts.append(stream.unpack("qb", where)[0])
+    names, counts = _names(stream, words, skipped)
     if pruned > 0 or stream.unpack("?", "its tables")[0]:
         raise InputError(f"{path} is a quantized model of fastText (.ftz), expected one that was not: its .bin or .vec")
     table = _matrix(stream, path, words, buckets, width)
@@ -205,9 +308,31 @@ def read_fasttext(path: str | os.PathLike, file: BinaryIO) -> FastTextVectors:
             )
         output = stream.table(rows, columns, "its output layer")
     settings = {name: head[name] for name in DEFAULTS} | {"ntokens": tokens, "version": version}
-    return FastTextVectors(
-        names, table[:words], table[words:], least, most, output=output, settings=settings, counts=counts
-    )
+    own, buckets = table[:words], table[words:]
+    if len(names) < words:
+        kept = list(names.values())
+        own, counts = own[kept], [counts[row] for row in kept]
+        if output is not None:
+            output = output[kept] if len(output) == words and head["loss"] != SOFTMAX_TREE else None
+    return FastTextVectors(names, own, buckets, least, most, output=output, settings=settings, counts=counts)
+
+
+def _names(stream: Stream, words: int, skipped: Skipped) -> tuple[dict[str, int], list[int]]:
+    """The words that are UTF-8, with their rows, and how often each word of the file occurs."""
+    names: dict[str, int] = {}
+    counts = []
+    for number in range(1, words + 1):
+        where = f"word {number:,} of {words:,}"
+        name = skipped.decoded(stream.until(b"\0", 4 * LONGEST_WORD, where), f"{stream.path}, {where}")
+        if name in names:
+            raise InputError(f"{stream.path}, {where}: {name[:60]!r} occurs twice, expected each word once")
+        if name is not None:
+            names[name] = number - 1
+        counts.append(stream.unpack("qb", where)[0])
+    skipped.lines(words)
+    if not names:
+        raise InputError(f"{stream.path} holds no word vectors: no word of {words:,} can be read")
+    return names, counts
 
 
 def _counts(stream: Stream, path: str | os.PathLike) -> tuple[int, int]:

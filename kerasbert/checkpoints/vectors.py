@@ -1,20 +1,23 @@
 """Files of word vectors, in and out: word2vec, fastText, GloVe. numpy alone; gz and the like are unpacked."""
 
+import codecs
 import gzip
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
+from kerasbert.checkpoints import vector_binary, vector_text
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.vector_binary import MAGIC, read_fasttext, read_word2vec, write_fasttext, write_word2vec
-from kerasbert.checkpoints.vector_text import is_header, read_text, write_text
+from kerasbert.checkpoints.vector_text import Skipped, is_header, read_text, write_text
 from kerasbert.checkpoints.word_vectors import FastTextVectors, WordVectors
 from kerasbert.data.reading import plain_name, unpacked
 from kerasbert.errors import InputError, unknown
 from kerasbert.storage import files
 from kerasbert.storage.remote import size
 
-__all__ = ["FORMATS", "FastTextVectors", "WordVectors", "format_of", "read_vectors", "write_vectors"]
+__all__ = ["FORMATS", "FastTextVectors", "WordVectors", "format_of", "read_vectors", "settings_of", "write_vectors"]
 
 FORMATS = {  # name -> the file's name in a directory of vectors
     "vec": "vectors.vec",  # word2vec's and fastText's text, with a header
@@ -33,6 +36,8 @@ def read_vectors(path: str | os.PathLike, format: str | None = None) -> WordVect
         path: the file, packed (gz, bz2, xz, zst) or not.
         format: one of FORMATS; None: told by the file's content.
 
+    Words that are not UTF-8, occur again or are empty are skipped; lines on stderr say how many.
+
     Raises:
         InputError: no such file, another format, a damaged file: one line with the file and, of a text, the line.
     """
@@ -40,12 +45,19 @@ def read_vectors(path: str | os.PathLike, format: str | None = None) -> WordVect
         raise unknown("format of vectors", format, FORMATS, ", ".join(FORMATS))
     path = _file(path)
     format = format or format_of(path)
+    skipped = Skipped(path, vector_text.CURE if format in ("vec", "glove") else vector_binary.CURE)
     with unpacked(path) as file:
         if format == "fasttext":
-            return read_fasttext(path, file)
-        if format == "bin":
-            return read_word2vec(path, file)
-        return read_text(path, file, {"vec": True, "glove": False}[format])
+            vectors: WordVectors = read_fasttext(path, file, skipped)
+        elif format == "bin":
+            vectors = read_word2vec(path, file, skipped)
+        else:
+            vectors = read_text(path, file, format == "vec", skipped)
+    for line in skipped.lines(
+        len(vectors) + sum(count for reason, count in skipped.counts.items() if "skipped" in reason)
+    ):
+        print(line, file=sys.stderr, flush=True)
+    return vectors
 
 
 def write_vectors(vectors: WordVectors, path: str | os.PathLike, format: str) -> None:
@@ -76,11 +88,20 @@ def format_of(path: str | os.PathLike) -> str:
             head += part
     if head[:4] == MAGIC.to_bytes(4, "little"):
         return "fasttext"
-    line, feed, rest = head.partition(b"\n")
+    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise InputError(f"{path} is UTF-16, expected UTF-8. Convert it: iconv -f utf-16 -t utf-8")
+    line, feed, rest = head.removeprefix(codecs.BOM_UTF8).partition(b"\n")
     if not feed or not is_header(line):
         return "glove"
     controls = sum(byte < 9 or 13 < byte < 32 for byte in rest)
     return "bin" if plain_name(path).suffix == ".bin" or controls > 0.005 * len(rest) else "vec"
+
+
+def settings_of(path: str | os.PathLike) -> dict[str, Any]:
+    """What the vectors of a directory were learned with; nothing is known of a file's."""
+    about = Path(path) / ABOUT
+    settings = read_json(about).get("settings") if about.is_file() else None
+    return settings if isinstance(settings, dict) else {}
 
 
 def _file(path: str | os.PathLike) -> str | os.PathLike:

@@ -5,12 +5,85 @@ What stands beyond a file's edge sees neither: reading shows the parts of a join
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
-from kerasbert.checkpoints.names import Dialect, Shape, matches
+from kerasbert.checkpoints import buffers
+from kerasbert.checkpoints.forms import Form, Shape
+from kerasbert.checkpoints.names import Dialect, matches
 from kerasbert.checkpoints.readers import Reader
+from kerasbert.errors import InputError
+
+WRAPPERS = ("module.", "_orig_mod.", "model.", "0.auto_model.", "auto_model.")
+"""What DataParallel, torch.compile, trainers and sentence-transformers put before every name of the model that they hold."""
+
+
+class Unwrapped:
+    """A checkpoint whose names begin with the name of a module around the model, without it; a Reader itself."""
+
+    def __init__(self, reader: Reader, prefix: str) -> None:
+        self.reader = reader
+        self.their = {name.removeprefix(prefix): name for name in reader.names()}
+
+    def names(self) -> list[str]:
+        """Names of all tensors, sorted."""
+        return sorted(self.their)
+
+    def shape(self, name: str) -> Shape:
+        """Shape of one tensor."""
+        return self.reader.shape(self.their[name])
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor as float32."""
+        return self.reader.read(self.their[name])
+
+    def stored(self, name: str) -> np.ndarray:
+        """One tensor as numbers of any type."""
+        return self.reader.stored(self.their[name])
+
+
+def unwrapped(reader: Reader, own: str, ignore: Iterable[str]) -> tuple[Reader, str]:
+    """A checkpoint without the wrappers that every name begins with, and what they were.
+
+    Args:
+        own: the prefix of the family's names, which may be called as a wrapper is (BART's `model.`).
+        ignore: patterns of tensors that are dropped, whatever they are called.
+    """
+    kept, removed = [name for name in reader.names() if not matches(name, ignore)], ""
+    while True:
+        names = [name.removeprefix(removed) for name in kept]
+        wrapper = next((each for each in WRAPPERS if names and all(name.startswith(each) for name in names)), None)
+        if wrapper is None or (wrapper == own and not all(name.startswith(own + own) for name in names)):
+            return (Unwrapped(reader, removed) if removed else reader), removed
+        removed += wrapper
+
+
+def check_buffers(reader: Reader, dialect: Dialect, names: Iterable[str], where: Any) -> None:
+    """Refuse what their code would have computed otherwise: tensors that `Dialect.ignored` names with what belongs there."""
+    for name in names:
+        expected = next((each for pattern, each in dialect.ignored.items() if matches(name, [pattern])), None)
+        if expected is not None and not buffers.agrees(reader.stored(name), expected):
+            raise InputError(
+                f"{name} in {where} is not what is computed in its place ({expected.__name__}): no such model here. "
+                f"A buffer that their code computes anew is dropped by --ignore {name}"
+            )
+
+
+def partly_wrapped(reader: Reader, own: str, where: Any) -> InputError | None:
+    """What to do about names of which some begin with a wrapper, for a checkpoint that does not fit; None where none do."""
+    names = reader.names()
+    for wrapper in WRAPPERS:
+        inside = sum(name.startswith(wrapper) for name in names)
+        if wrapper != own and 2 * inside > len(names):
+            other = next(name for name in names if not name.startswith(wrapper))
+            return InputError(
+                f"{where} does not fit the model: {inside} of {len(names)} names begin with {wrapper!r}, of a module around "
+                f"the model, the others do not ({other}). Save that model's own state_dict, or drop the others by "
+                "ignore=[PATTERN] (--ignore PATTERN)"
+            )
+    return None
 
 
 class View:
@@ -18,49 +91,42 @@ class View:
 
     Args:
         reader: of the file.
-        dialect: its `joined`, `stacked`, `leading` and `by_head` name what has another form there.
+        forms: patterns of tensors -> their form in the file.
+        heads: N, where the configuration says it: what is stored by heads is split by it.
     """
 
-    def __init__(self, reader: Reader, dialect: Dialect):
-        self.reader, self.leading, self.by_head = reader, dialect.leading, dialect.by_head
-        self.parts: dict[str, tuple[str, int, int, int]] = {}  # name of a part -> joined tensor, number, count, axis
+    def __init__(self, reader: Reader, forms: Mapping[str, Form], heads: int | None = None) -> None:
+        self.reader, self.heads = reader, heads
+        self.parts: dict[str, tuple[str, int, Form, Shape]] = {}  # name -> theirs, number in it, form and shape
         for name in reader.names():
-            for pattern, count, axis in _joined(dialect):
-                if matches(name, (pattern,)) and reader.shape(name)[axis] % count == 0:
-                    self.parts |= {part(name, i): (name, i, count, axis) for i in range(count)}
-        self.hidden = {name for name, *_ in self.parts.values()}
+            form = form_of(forms, name)
+            shape = form.shape(reader.shape(name), heads)
+            if shape is None:
+                form, shape = Form(), reader.shape(name)
+            for i in range(form.count):
+                self.parts[part(name, i) if form.count > 1 else name] = name, i, form, shape
 
     def names(self) -> list[str]:
         """Names of all tensors, sorted."""
-        return sorted({*self.reader.names(), *self.parts} - self.hidden)
+        return sorted(self.parts)
 
     def shape(self, name: str) -> Shape:
         """Shape of one tensor."""
-        if name not in self.parts:
-            shape = self.reader.shape(name)
-            if matches(name, self.by_head) and len(shape) == 3:
-                return shape[0], shape[1] * shape[2]
-            return shape[1:] if matches(name, self.leading) and shape[:1] == (1,) else shape
-        whole, _, count, axis = self.parts[name]
-        shape = list(self.reader.shape(whole))
-        shape[axis] //= count
-        return tuple(shape)
+        return self.parts[name][3]
 
     def read(self, name: str) -> np.ndarray:
         """One tensor as float32."""
-        if name not in self.parts:
-            return self.reader.read(name).reshape(self.shape(name))
-        whole, i, count, axis = self.parts[name]
-        return np.split(self.reader.read(whole), count, axis=axis)[i]
+        theirs, i, form, _ = self.parts[name]
+        return form.split(self.reader.read(theirs), self.heads)[i]
+
+    def stored(self, name: str) -> np.ndarray:
+        """One tensor of the file as numbers of any type."""
+        return self.reader.stored(self.parts[name][0])
 
 
-def _joined(dialect: Dialect) -> list[tuple[str, int, int]]:
-    """Patterns of joined tensors: how many of ours each holds, on which axis."""
-    return [
-        (pattern, count, axis)
-        for found, axis in ((dialect.joined, -1), (dialect.stacked, 0))
-        for pattern, count in found.items()
-    ]
+def form_of(forms: Mapping[str, Form], name: str) -> Form:
+    """The form of a tensor of theirs."""
+    return next((form for pattern, form in forms.items() if matches(name, (pattern,))), Form())
 
 
 def part(name: str, number: int) -> str:
@@ -74,32 +140,16 @@ def part(name: str, number: int) -> str:
 
 
 def whole(
-    dialect: Dialect, shapes: Mapping[str, Shape], read: Callable[[str], np.ndarray], head_size: int
+    forms: Mapping[str, Form], shapes: Mapping[str, Shape], read: Callable[[str], np.ndarray], head_size: int
 ) -> tuple[dict[str, Shape], Callable[[str], np.ndarray]]:
     """Shapes by name, and what reads them, of tensors in our forms -> those of the file; `head_size` is D."""
-    written: dict[str, Shape] = {}
     parts: dict[str, list[str]] = {}
     for name in sorted(shapes):
-        joined, shape = re.sub(r"#\d+", "", name), list(shapes[name])
-        parts.setdefault(joined, []).append(name)
-        if joined != name:
-            axis = _axis(dialect, joined)
-            shape[axis] += written[joined][axis] if joined in written else 0
-            written[joined] = tuple(shape)
-        elif matches(name, dialect.by_head):
-            written[name] = shape[0], shape[1] // head_size, head_size
-        else:
-            written[name] = (1, *shape) if matches(name, dialect.leading) else tuple(shape)
+        parts.setdefault(re.sub(r"#\d+", "", name), []).append(name)
 
-    def read_whole(name: str) -> np.ndarray:
-        values = [read(each) for each in parts[name]]
-        return (np.concatenate(values, axis=_axis(dialect, name)) if len(values) > 1 else values[0]).reshape(
-            written[name]
-        )
+    def joined(name: str, each: Callable[[str], np.ndarray]) -> np.ndarray:
+        return form_of(forms, name).join([each(one) for one in parts[name]], head_size)
 
-    return written, read_whole
-
-
-def _axis(dialect: Dialect, name: str) -> int:
-    """On which axis a joined tensor holds ours."""
-    return next((axis for pattern, _, axis in _joined(dialect) if matches(name, (pattern,))), -1)
+    # shapes by views of one number, so that nothing is read for them
+    written = {name: joined(name, lambda one: np.broadcast_to(np.float32(0), shapes[one])).shape for name in parts}
+    return written, lambda name: joined(name, read)

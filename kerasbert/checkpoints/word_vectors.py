@@ -26,7 +26,7 @@ class WordVectors:
     ([1.0, 1.0], [('dog', 0.7071067690849304)])
     """
 
-    def __init__(self, words: Iterable[str], table: np.ndarray):
+    def __init__(self, words: Iterable[str], table: np.ndarray) -> None:
         self.words = tuple(words)
         if not self.words or len(self.words) != len(table):
             raise InputError(
@@ -107,7 +107,7 @@ class FastTextVectors(WordVectors):
         output: np.ndarray | None = None,
         settings: dict[str, float] | None = None,
         counts: Sequence[int] | None = None,
-    ):
+    ) -> None:
         self.own, self.buckets, self.least, self.most = own, buckets, least, most
         self.output, self.settings, self.counts = output, settings or {}, counts
         super().__init__(words, own)

@@ -57,9 +57,9 @@ def _check_names(options: argparse.Namespace) -> None:
 
 def parser() -> Parser:
     """The command line."""
-    from kerasbert.cli import answers, exchange, look, search, text, training, untrained, vectors
+    from kerasbert.cli import answers, exchange, look, similarity, text, training, untrained, vectors
 
     description = "The BERT family from raw text to a phone."
     return command_line(
-        "kerasbert", description, EXAMPLES, (look, text, vectors, training, answers, search, untrained, exchange)
+        "kerasbert", description, EXAMPLES, (look, text, vectors, training, answers, similarity, untrained, exchange)
     )

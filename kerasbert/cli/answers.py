@@ -3,12 +3,16 @@
 import argparse
 import json
 import os
-import queue
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from kerasbert import __version__
+from kerasbert.blanks import blank, nothing_to_read
+from kerasbert.cli import tables
+from kerasbert.cli.given import check_read
+from kerasbert.cli.lines import arriving, given_texts, standard_input
+from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import (
     Declare,
     answer_options,
@@ -19,24 +23,20 @@ from kerasbert.cli.parser import (
     show,
     task_option,
 )
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, TextError
 
 LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
 
 
-def _predict(options: argparse.Namespace) -> None:
+def _check_predict(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together, before TensorFlow is imported."""
     if sum(map(bool, (options.texts, options.pair, options.data))) > 1:
         raise InputError("texts come as arguments, by --pair or from --data, expected one of them")
     if options.submission and (not options.data or options.out):
         raise InputError("--submission FOLDER goes with --data FILE, and in the place of --out")
-    if not options.data and (options.out or options.text_column or options.text_b_column or options.encoding):
-        raise InputError("--out, --encoding and the names of columns go with --data FILE")
-    for text in options.texts:
-        if os.path.isfile(text):
-            raise InputError(
-                f"{text} is a file, expected a text: pass --data {text} (to read a text of that name use stdin)"
-            )
-    kind = check_out(options.out, options.overwrite) if options.out else None
+    tables.check_table(options)
+    if options.out:
+        tables.check_out(options.out)
     if options.explain and options.ensemble:
         raise InputError("--explain is of one model: leave out --ensemble")
     if options.explain:
@@ -45,34 +45,55 @@ def _predict(options: argparse.Namespace) -> None:
         from kerasbert.data.sources import check_files
 
         check_files([options.data])
+
+
+def _predict(options: argparse.Namespace) -> int:
+    _check_predict(options)
     declared = early_task(options)
     asked = None if declared is None else _asked(options, declared)  # a mistake is told before TensorFlow's import
     from kerasbert.tasks.predict import check_task, longest
+    from kerasbert.tasks.prompts import tell_prompt
 
     model = opened(options)
     check_task(model)
     longest(model, options.length)
-    model.task.optioned(answer_options_of(options))  # refused before any text is read
+    told = model.task.optioned(answer_options_of(options))  # refused before any text is read
+    tell_prompt(model, task=told)
     answer = _Answers(model, options)
     task = model.task
     asked = _asked(options, task) if asked is None else asked
+    check_read(options, "language", *(["explain_steps"] if options.explain else []))
     if options.submission:
         _submit(options, answer)
     elif options.data:
-        _predict_table(options, answer, kind, asked)
+        _write_table(options, answer, asked)
     elif asked:
         answer.show(asked)
     else:
-        if sys.stdin.isatty():
-            print("reading texts from the terminal, one a line; Ctrl-D ends them", file=sys.stderr)
-        before = 0
-        for lines in arriving(sys.stdin, options.batch):
-            numbered = enumerate(lines, before + 1)
-            answer.show([_input(line, task, f"line {i}") if line.strip() else None for i, line in numbered])
-            before += len(lines)
+        _show_standard_input(options, answer)
     if options.explain:
         _explain(options, model, answer.explained)
-    answer.tell()
+    return answer.tell()
+
+
+def _write_table(options: argparse.Namespace, answer: "_Answers", asked: Any) -> None:
+    """The answers of a table, beside its columns."""
+    from kerasbert.tasks.base import kind_of
+
+    fields = kind_of(answer.model).answers.columns
+    settings = {"out": options.out, "batch": options.batch, "name": "predict"}
+    answer.truncated = tables.write(asked, answer.batch, fields, about=_about(options), **settings)
+    answer.texts = asked.survey.count - asked.survey.absent
+
+
+def _show_standard_input(options: argparse.Namespace, answer: "_Answers") -> None:
+    """The answers of lines, as they arrive."""
+    stream, before = standard_input(options), 0
+    for lines in arriving(stream, options.batch):
+        numbered = enumerate(lines, before + 1)
+        answer.show([_line(line, answer.model.task, f"line {i}") for i, line in numbered], "line")
+        before += len(lines)
+    tables.tell(stream.told())
 
 
 def early_task(options: argparse.Namespace) -> Any:
@@ -82,15 +103,15 @@ def early_task(options: argparse.Namespace) -> Any:
         InputError: a mistake in what was given that the files alone show.
     """
     from kerasbert.checkpoints import source
-    from kerasbert.tasks import early
+    from kerasbert.tasks import early_checks
 
-    early.check_numbers(options.length, options.batch)
+    early_checks.check_numbers(options.length, options.batch)
     chosen = answer_options_of(options)
     for model in options.ensemble or ():
         source.check(model)
     if options.base or options.task:
         return None
-    return early.task_of(options.model, chosen)
+    return early_checks.task_of(options.model, chosen)
 
 
 def _asked(options: argparse.Namespace, task: Any) -> Any:
@@ -101,7 +122,12 @@ def _asked(options: argparse.Namespace, task: Any) -> Any:
         from kerasbert.tasks import answer_tables
 
         named = options.text_column, options.text_b_column
-        return answer_tables.read(options.data, [chosen or part for chosen, part in zip(named, task.asked)], task)
+        from kerasbert.tasks.task import by_number
+
+        if numbered := by_number(task, {"text": options.text_column}):
+            task, named = numbered, (None, None)
+        columns = [chosen or part for chosen, part in zip(named, task.asked)]
+        return tables.asked(answer_tables.read(options.data, columns, task), options)
     if options.pair and not task.pair:
         raise InputError("--pair gives two texts, the model reads one: give TEXT")
     return [
@@ -126,9 +152,6 @@ def _check_page(options: argparse.Namespace) -> None:
     """Refuse a page that cannot be, before the model is loaded."""
     if options.data or options.submission:
         raise InputError("--explain shows a few texts: give them as arguments, by --pair or on stdin, not by --data")
-    if os.path.isdir(options.explain) or (os.path.exists(options.explain) and not options.overwrite):
-        told = "is a folder" if os.path.isdir(options.explain) else "exists already"
-        raise InputError(f"--explain {options.explain} {told}: expected a file to write. Choose another or --overwrite")
 
 
 def _explain(options: argparse.Namespace, model: Any, texts: Sequence[Any]) -> None:
@@ -155,21 +178,24 @@ def _heading(text: Any) -> str:
 class _Answers:
     """The answers of a model, printed as they are made; what is to be said of the texts comes at the end."""
 
-    def __init__(self, model: Any, options: argparse.Namespace):
+    def __init__(self, model: Any, options: argparse.Namespace) -> None:
         self.model, self.options = model, options
-        self.texts = self.truncated = self.tabs = 0
+        self.texts = self.truncated = self.tabs = self.lines = 0
+        self.blank: list[int] = []  # numbers of the texts shown that hold nothing to read
+        self.wrong = 0  # texts shown that cannot be read
         self.explained: list[Any] = []  # the texts of --explain
+        self.cut: set[int] = set()  # of the texts answered last, the numbers of those that were truncated
         self.inserted: list[list[Any]] | None = None  # of a model that reads sentence trees, of the texts answered last
 
     def objects(self, texts: Sequence[Any]) -> list[Any]:
         """An answer for each text."""
         from kerasbert.tasks.predict import answered
 
-        if self.options.explain:
-            self._take(texts)
         settings, chosen = {"language": self.options.language}, answer_options_of(self.options)
         found, encoded = answered(self.model, texts, self.options.length, self.options.batch, settings, chosen)
-        self.inserted = encoded.triples
+        if self.options.explain:
+            self._take(texts)
+        self.inserted, self.cut = encoded.triples, set(encoded.truncated)
         self.texts, self.truncated = self.texts + len(texts), self.truncated + len(encoded.truncated)
         self.tabs += sum(isinstance(text, str) and "\t" in text for text in texts)
         return found
@@ -183,27 +209,70 @@ class _Answers:
             raise InputError(f"--explain shows {TEXTS} texts at most, received {len(self.explained)}: give fewer")
 
     def of(self, texts: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """An answer's json for each text, with the triples that were inserted; None for None."""
+        """An answer's json for each text, with the triples that were inserted; None for None.
+
+        Raises:
+            TextError: a text that the model cannot read, with its number among `texts`.
+        """
+        try:
+            return self._of(texts)
+        except TextError as error:
+            numbers = [number for number, text in enumerate(texts) if text is not None]
+            raise TextError(numbers[error.number], error.reason) from error
+
+    def _of(self, texts: Sequence[Any]) -> list[dict[str, Any] | None]:
         found = [answer.to_json() for answer in self.objects([text for text in texts if text is not None])]
         if self.inserted is not None:
             found = [answer | {"triples": triples} for answer, triples in zip(found, self.inserted, strict=True)]
         answers = iter(found)
         return [None if text is None else next(answers) for text in texts]
 
-    def show(self, texts: Sequence[Any]) -> None:
-        """Print a line for each text; an empty one (json: null) for None."""
+    def batch(self, texts: list[Any]) -> list[tuple[bool, list[Any]]]:
+        """Of the rows of a table whether each was truncated, and the fields of its answer."""
+        from kerasbert.tasks.base import kind_of
+
+        fields, found = kind_of(self.model).answers.columns, []
+        for number, answer in enumerate(self.objects(texts)):
+            value = answer.to_json()
+            found.append((number in self.cut, [value[name] for name in fields]))
+        return found
+
+    def show(self, texts: Sequence[Any], what: str = "text") -> None:
+        """Print a line for each text, an empty one for one that holds nothing to read (json: null), or cannot be read.
+
+        Args:
+            texts: an InputError where a line is no input. what: they are called in errors.
+        """
         from kerasbert.tasks.base import kind_of
 
         kind = kind_of(self.model).answers
-        for value in self.of(texts):
-            show(value, self.options.json, "" if value is None else kind.text(value))
+        left = [None if text is None or isinstance(text, InputError) or blank(text) else text for text in texts]
+        wrong = {at: str(text) for at, text in enumerate(texts) if isinstance(text, InputError)}
+        self.blank += [self.lines + at + 1 for at, text in enumerate(left) if text is None and at not in wrong]
+        while True:
+            try:
+                values = self.of(left)
+                break
+            except TextError as error:  # the others are answered
+                wrong[error.number], left[error.number] = (
+                    f"{what} {self.lines + error.number + 1}: {error.reason}",
+                    None,
+                )
+        for at, value in enumerate(values):
+            found = {"error": wrong[at]} if at in wrong else value
+            show(found, self.options.json, "" if value is None else kind.text(value))
         sys.stdout.flush()
+        for at in sorted(wrong):
+            print(f"error: {wrong[at]}", file=sys.stderr, flush=True)
+        self.lines, self.wrong = self.lines + len(texts), self.wrong + len(wrong)
 
-    def tell(self) -> None:
-        """Say what a user cannot see in the answers."""
+    def tell(self) -> int:
+        """Say what a user cannot see in the answers; the status."""
         from kerasbert.tasks.base import kind_of
         from kerasbert.tasks.predict import longest
 
+        for line in getattr(self.model, "remarks", ()):
+            print(line, file=sys.stderr)
         if self.truncated:
             most, kind = longest(self.model, self.options.length), kind_of(self.model).answers
             print(kind.cut(self.truncated, self.texts, most, "were"), file=sys.stderr)
@@ -213,67 +282,44 @@ class _Answers:
                 "text; a table is read by --data FILE",
                 file=sys.stderr,
             )
+        if self.blank:
+            print(nothing_to_read(self.blank, self.lines), file=sys.stderr)
+        return 2 if self.wrong else 0
 
 
-def check_out(out: str, overwrite: bool) -> str:
-    """The format of a table to write, by the end of its name; refuse another, or one that is there."""
-    from kerasbert.tasks.answer_tables import BY_ID, KINDS
-
-    ending = os.path.splitext(out)[1].lower()
-    kind = BY_ID if ending == BY_ID else KINDS.get(ending)
-    if kind is None:
-        raise InputError(
-            f"--out {out}: cannot tell the format, expected a name ending in .csv, .tsv or .jsonl, or in .json for the "
-            "answers by the rows' id"
-        )
-    if os.path.exists(out) and not overwrite:
-        raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
-    return kind
+def _about(options: argparse.Namespace) -> dict[str, Any]:
+    """What the answers of a table depend on, beside the table."""
+    names = ("length", "language", "task", "set", "prefix", "encoding")
+    models = tables.digest(options.model, options.base, *options.ensemble)
+    about = {"model": models, "plugin": tables.digest(*options.plugin), "version": __version__}
+    return about | {name: getattr(options, name) for name in names}
 
 
-def _predict_table(options: argparse.Namespace, answer: _Answers, kind: str | None, table: Any) -> None:
-    """A table in, as `answer_tables.read` gives it, the same with answers out: whole, or not at all."""
-    from kerasbert.storage import files
-    from kerasbert.tasks import answer_tables
-    from kerasbert.tasks.base import kind_of
-
-    own, rows, texts = table
-    answers = answer.of([None if answer_tables.blank(text) else text for text in texts])
-    fields = kind_of(answer.model).answers.columns
-    made = answer_tables.text(kind or ("jsonl" if options.json else own), rows, answers, fields)
-    if options.out:
-        files.write_atomic(options.out, made)
-        print(options.out)
-    else:
-        print(made, end="")
-    absent = answers.count(None)
-    if absent:
-        print(f"{absent} of {len(answers)} rows have no text and no answer", file=sys.stderr)
-
-
-def _submit(options: argparse.Namespace, answer: _Answers) -> None:
+def _submit(options: argparse.Namespace, answer: "_Answers") -> None:
     """A test file of GLUE in, the file for its server out: an answer for every row, whatever it holds."""
-    from kerasbert.storage import files
+    from kerasbert.storage import files, places
     from kerasbert.tasks.glue_files import submission
     from kerasbert.tasks.task import find_task, read_rows
 
     task = answer.model.task
-    submission(options.submission, task, options.data, ())  # refuses other tasks before anything is computed
+    path, _ = submission(options.submission, task, options.data, ())  # refuses other tasks before anything is computed
+    places.check_file(path, options.overwrite, "submission", [options.data])
     columns = {"text": options.text_column, "text_b": options.text_b_column}
     rows = read_rows(find_task(task, **columns), options.data, targets=False)
     path, content = submission(options.submission, task, options.data, answer.objects(rows.texts))
-    if path.exists() and not options.overwrite:
-        raise InputError(f"{path} exists already. Choose another --submission or pass --overwrite")
-    path.parent.mkdir(parents=True, exist_ok=True)
     files.write_atomic(path, content)
     print(path)
 
 
 def _input(text: str, task: Any, where: str) -> Any:
     """A text, or the parts of an input from a line."""
+    if blank(text):
+        return text
     kind = task.answer_kind
-    if kind.since > 1 and task.pair:
+    if kind.named and task.pair:
         return kind.from_line(text, task.asked, where)
+    if not task.pair:
+        tables.check_json(text, where)
     parts = tuple(text.split("\t")) if task.pair else (text,)
     if task.pair and len(parts) != 2:
         raise InputError(
@@ -282,43 +328,29 @@ def _input(text: str, task: Any, where: str) -> Any:
     return parts if task.pair else text
 
 
-def arriving(stream: Any, most: int) -> Iterator[list[str]]:
-    """Lines without their ends, as many at once as have come, at most `most`: a slow stream is answered line by line."""
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(encoding="utf-8", errors="replace")
-    lines: queue.Queue = queue.Queue(maxsize=4 * max(1, most))
-
-    def read() -> None:
-        try:
-            for line in stream:
-                lines.put(line.rstrip("\n").removesuffix("\r"))
-            lines.put(None)
-        except Exception as error:
-            lines.put(error)
-
-    threading.Thread(target=read, daemon=True).start()
-    line = lines.get()
-    while line is not None:
-        found: list[str] = []
-        while line is not None:
-            if isinstance(line, Exception):
-                raise line
-            found.append(line)
-            if len(found) >= most or lines.empty():
-                break
-            line = lines.get()
-        yield found
-        line = line if line is None else lines.get()
+def _line(text: str, task: Any, where: str) -> Any:
+    """What is asked of a line of the standard input; an InputError, not raised, where it is no input."""
+    if blank(text):
+        return ""
+    try:
+        return _input(text, task, where)
+    except InputError as error:
+        return error
 
 
 def _encode(options: argparse.Namespace) -> None:
-    from kerasbert.tasks import early
+    from kerasbert.tasks import early_checks
 
-    early.check_pooling(options.pooling)  # before TensorFlow's import
-    from kerasbert.tasks.predict import encode
+    early_checks.check_pooling(options.pooling)  # before TensorFlow's import
+    texts = given_texts(options, blank=True)  # the n-th vector is the n-th line's
+    from kerasbert.tasks.predict import as_model, encode
+    from kerasbert.tasks.prompts import tell_prompt
 
-    texts = options.texts or [line.rstrip("\n") for line in sys.stdin]
-    for vector in encode(options.model, texts, pooling=options.pooling, language=options.language):
+    model = as_model(options.model)
+    tell_prompt(model, options.prompt_name)
+    settings = {"pooling": options.pooling, "language": options.language, "prompt_name": options.prompt_name}
+    check_read(options)
+    for vector in encode(model, texts, **settings):
         print(json.dumps([float(value) for value in vector]))
 
 
@@ -332,28 +364,17 @@ def add(command: Declare) -> None:
     ensemble_option(add)
     add.add_argument("texts", nargs="*", metavar="TEXT")
     add.add_argument("--pair", nargs=2, action="append", metavar=("A", "B"), help="two texts, for a model of pairs")
-    add.add_argument(
-        "--data",
-        metavar="FILE",
-        help="a csv, tsv, jsonl, json or parquet table (or lines of text): all columns + the answer",
-    )
-    add.add_argument("--out", metavar="TABLE", help="where it goes, by its ending; the standard output without it")
-    add.add_argument(
-        "--submission", metavar="FOLDER", help="of a GLUE task: the file that its server takes, such as MRPC.tsv"
-    )
-    add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
-    add.add_argument(
-        "--explain", metavar="PAGE", help="a page of html: what each word adds (integrated gradients), and attention"
-    )
+    tables.table_options(add)
+    text = "of a GLUE task: the file that its server takes, such as MRPC.tsv"
+    writes(add.add_argument("--submission", metavar="FOLDER", help=text), "within")
+    text = "a page of html: what each word adds (integrated gradients), and attention"
+    writes(add.add_argument("--explain", metavar="PAGE", help=text), "explanation")
     add.add_argument("--explain-steps", type=int, default=64, metavar="N", help="points of the integral")
-    add.add_argument("--text-column", metavar="NAME", help="column of the text; the task's by default")
-    add.add_argument("--text-b-column", metavar="NAME", help="column of the second text of a pair")
     encoding_option(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
     task_option(add)
     answer_options(add)
-    add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
 
     add = command("encode", _encode, "vectors of texts, one json list a line")
@@ -361,6 +382,10 @@ def add(command: Declare) -> None:
     add.add_argument("texts", nargs="*", metavar="TEXT")
     add.add_argument(
         "--pooling",
-        help="mean, first, last or pooled; default: what the model learned to give (Skip-Thought, Quick-Thoughts), else mean",
+        help="mean, first, last or pooled; default: what the model learned to give (a vector's task, Skip-Thought), else mean",
+    )
+    add.add_argument(
+        "--prompt-name", metavar="NAME", help="prompt before each text, of those of an import; '' for none"
     )
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
+    encoding_option(add)

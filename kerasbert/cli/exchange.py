@@ -3,8 +3,11 @@
 import argparse
 
 from kerasbert import registry
+from kerasbert.cli.given import check_read
+from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, answer_options, answer_options_of, base_option, out_options
 from kerasbert.errors import InputError
+from kerasbert.table import shipped
 
 
 def _import(options: argparse.Namespace) -> None:
@@ -17,6 +20,7 @@ def _import(options: argparse.Namespace) -> None:
     if options.base:
         from kerasbert.tasks.load import load, save
 
+        check_read(options, "overwrite")
         save(load(options.path, base=options.base), options.out, overwrite=options.overwrite)
         print(options.out)
         return
@@ -29,13 +33,13 @@ def _import(options: argparse.Namespace) -> None:
         options.source,
         options.model,
         options.out,
+        dry_run=options.dry_run,
+        overwrite=options.overwrite,
         tokenizer=options.tokenizer,
         ignore=options.ignore,
         allow_pickle=options.allow_pickle,
         pair=options.pair or None,
         revision=options.revision,
-        dry_run=options.dry_run,
-        overwrite=options.overwrite,
         graph=options.graph,
     )
     print(made if options.dry_run else options.out)
@@ -55,7 +59,7 @@ def _export(options: argparse.Namespace) -> None:
     from kerasbert.export.saved_model import export
     from kerasbert.tasks.load import load
     from kerasbert.tasks.predict import check_task
-    from kerasbert.training import results
+    from kerasbert.training import model_files
 
     chosen = answer_options_of(options)
     held = options.task or options.base or chosen
@@ -64,14 +68,19 @@ def _export(options: argparse.Namespace) -> None:
         check_task(model)
         model.task = model.task.optioned(chosen)
     print(export(model, options.out, length=options.length, overwrite=options.overwrite))
-    results.say(f"to load it: {NEEDS}. README.md there has the lines")
+    model_files.say(f"to load it: {NEEDS}. README.md there has the lines")
 
 
 def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("import", _import, "a checkpoint of others, or what a model begins with -> a model directory")
     add.add_argument("path", metavar="PATH", help="a folder, a file, or a name on the Hugging Face hub")
-    add.add_argument("--from", dest="source", default="hf", help="hf, tf1, keras_hub or allennlp (ELMo)")
+    add.add_argument(
+        "--from",
+        dest="source",
+        metavar="FORMAT",
+        help=f"{', '.join(shipped()['formats'])}; default: what PATH looks like",
+    )
     add.add_argument("--model", metavar="MODEL/SIZE", help="where the checkpoint has no configuration")
     add.add_argument("--base", metavar="DIR", help="of an adapter alone (ours, or PEFT's): the model that it adapts")
     add.add_argument("--tokenizer", metavar="DIR")
@@ -87,13 +96,13 @@ def add(command: Declare) -> None:
 
     add = command("export-checkpoint", _export_checkpoint, "a model directory -> another library's format")
     add.add_argument("model", metavar="RUN")
-    add.add_argument("out", metavar="PATH")
+    writes(add.add_argument("out", metavar="PATH"), "folder")
     add.add_argument("--to", dest="target", default="hf", help="hf or tf1, peft for LoRA alone, allennlp for ELMo")
     add.add_argument("--overwrite", action="store_true", help="replace what PATH holds")
 
     add = command("export", _export, "a SavedModel that takes text, for TF Serving")
     add.add_argument("model", metavar="RUN")
-    add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1")
+    writes(add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1"), "folder")
     base_option(add)
     add.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask, translation")
     answer_options(add)

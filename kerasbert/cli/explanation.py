@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kerasbert.answers.base import Kind
+from kerasbert.storage.places import PAGE
 from kerasbert.tasks.explain import Explanation, Word
 
 TEXTS = 20  # of a page
@@ -69,7 +70,7 @@ footer { margin-top: 2.5rem; }
 def page(title: str, explanations: Iterable[tuple[str, Explanation]], kind: Kind) -> str:
     """The page of some inputs, each a text for its heading and what is told of it."""
     sections = [_section(i, text, each, kind) for i, (text, each) in enumerate(explanations, 1)]
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = PAGE + '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head += f"<title>{html.escape(title)}</title><style>{STYLE}</style>"
     body = "\n".join([f"<h1>{html.escape(title)}</h1>", _legend(), *sections, _footer()])
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'

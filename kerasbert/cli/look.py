@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from kerasbert.cli.given import check_read
+from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare, changes_of, objective_of, set_option, show
 
 # what `show` says of a model's kind; of an encoder nothing
@@ -63,7 +65,7 @@ def _model(name: str, changes: dict[str, Any]) -> dict[str, Any]:
     family, spec = registry.find(name)
     spec = specs.derive(spec, changes)
     about = {"name": name} | {field: getattr(family, field) for field in ("kind", "paper", "tokenizer", "objective")}
-    return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec, whole=True)}
+    return about | {"parameters": models.parameters(family.encoder, spec), "spec": specs.to_dict(spec)}
 
 
 def _show_model(options: argparse.Namespace) -> None:
@@ -92,8 +94,10 @@ def _check_tpu(options: argparse.Namespace) -> None:
 
     changes, objective = objective_of(options)
     names = "model topology batch length precision accumulate lower_only"
+    settings = {name: getattr(options, name) for name in names.split()}
+    check_read(options)
     found = check_tpu(
-        **{name: getattr(options, name) for name in names.split()},
+        **settings,
         changes=changes,
         objective=objective,
         say=(lambda line: None) if options.json else (lambda line: print(line, flush=True)),
@@ -110,7 +114,7 @@ def _report(options: argparse.Namespace) -> None:
 def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("quickstart", _quickstart, "the whole journey on text that ships with the package")
-    add.add_argument("--out", default="quickstart", metavar="DIR")
+    writes(add.add_argument("--out", default="quickstart", metavar="DIR"), "quickstart")
 
     add = command("list", _list, "names of what there is")
     add.add_argument("what", choices=["models", "objectives", "tasks", "tokenizers"])
@@ -140,4 +144,5 @@ def add(command: Declare) -> None:
 
     add = command("report", _report, "a run's curves and settings as a page of html")
     add.add_argument("run_directory", metavar="RUN")
-    add.add_argument("--out", metavar="FILE", help="report.html in the run by default")
+    text = "report.html in the run by default; an earlier page is replaced, nothing else"
+    writes(add.add_argument("--out", metavar="FILE", help=text), "page")

@@ -1,12 +1,13 @@
-"""The options of a training command, made from the fields of its class in `training.config`."""
+"""The options of a command, made from the fields of its class in `training.config` or `data.config`."""
 
 import argparse
 import dataclasses
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from kerasbert.training.options import options, types_of
+from kerasbert.cli.outputs import writes
+from kerasbert.options import check_range, options, types_of
 
 
 def add_options(parser: Any, config: type, required: bool = True) -> None:
@@ -29,14 +30,35 @@ def add_options(parser: Any, config: type, required: bool = True) -> None:
             kind |= {"required": required and field.default is dataclasses.MISSING}
             kind |= {"action": "append"} if _several(field) else {}
             defaults |= {name: field.default} if isinstance(field.default, int | float | str) else {}
-        parser.add_argument(flag, **kind, dest=name, default=argparse.SUPPRESS, help=field.metadata["help"] or None)
+        action: Any = parser.add_argument(
+            flag, **kind, dest=name, default=argparse.SUPPRESS, help=field.metadata["help"] or None
+        )
+        action.field = field
+        if name == "out":
+            writes(action, _trained)
     if hasattr(parser, "defaults"):
         parser.defaults = {**parser.defaults, **defaults}
 
 
-def given(found: argparse.Namespace, config: type) -> dict[str, Any]:
-    """The fields that the command line says, as the function takes them."""
-    fields = {name: field for name, _, field in flags(config) if hasattr(found, name)}
+def check_numbers(command: argparse.ArgumentParser, found: argparse.Namespace) -> None:
+    """Refuse a number that is out of its field's range, before the command imports what takes the field.
+
+    Raises:
+        InputError: as `check_range`.
+    """
+    for action in command._actions:
+        if (field := getattr(action, "field", None)) is not None and hasattr(found, action.dest):
+            check_range(field, getattr(found, action.dest))
+
+
+def _trained(found: argparse.Namespace) -> str:
+    """What a training command writes: a run, or a folder of runs."""
+    return "place" if getattr(found, "folds", None) or getattr(found, "grid", None) else "run"
+
+
+def given(found: argparse.Namespace, config: type, unused: Collection[str] = ()) -> dict[str, Any]:
+    """The fields that the command line says, as the function takes them; not `unused` ones, which stay unread (`cli.given`)."""
+    fields = {name: field for name, _, field in flags(config) if name not in unused and hasattr(found, name)}
     units = {name: field.metadata["unit"] for name, field in fields.items()}
     return {name: getattr(found, name) * units[name] if units[name] else getattr(found, name) for name in fields}
 
@@ -54,8 +76,8 @@ def flags(config: type) -> Iterator[tuple[str, str, dataclasses.Field]]:
 
 
 def _several(field: dataclasses.Field) -> bool:
-    """Whether the option may be given again: its field is a list."""
-    return any(typing.get_origin(kind) is Sequence for kind in types_of(field))
+    """Whether the option may be given again: its field is a list, which one text does not say whole."""
+    return not field.metadata["read"] and any(typing.get_origin(kind) is Sequence for kind in types_of(field))
 
 
 def _type(field: dataclasses.Field) -> Callable[[str], Any]:

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kerasbert import __version__, registry
+from kerasbert.cli import outputs, terminal
+from kerasbert.cli.given import Given
+from kerasbert.cli.options import check_numbers
 from kerasbert.errors import InputError, missing, nearest
+from kerasbert.storage import places
 
 NOTHING = (None, False, argparse.SUPPRESS, "", [])  # defaults that say nothing
 # (name of a command, the function that runs it, one line of help) -> its parser
@@ -32,9 +36,10 @@ class Parser(argparse.ArgumentParser):
     of the oven (default: 180)
     """
 
-    def __init__(self, **keywords: Any):
+    def __init__(self, **keywords: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **keywords})
         self.mixing = False
+        self.written: dict[str, str] = {}  # what the user wrote: name -> option
         self.defaults: Mapping[str, Any] = {}  # shown for options that are absent where they are not given
 
     def error(self, message: str) -> None:
@@ -55,6 +60,7 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)  # older Pythons mix by calling this method twice
         args = list(sys.argv[1:] if args is None else args)
         self._check_options(args)
+        self.written = {}
         several = [action for action in self._actions if not action.option_strings and action.nargs in ("*", "+")]
         for action in several:
             action.required = action.nargs == "+"
@@ -66,7 +72,15 @@ class Parser(argparse.ArgumentParser):
             self.mixing = False
         if rest:
             self.error(f"unexpected {' '.join(map(repr, rest))}")
+        found._flags = self.written
         return found, rest
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """The value of an action; what the user may leave out and wrote is noted, a default is not."""
+        if action.option_strings or (arg_strings and action.nargs in ("?", "*")):
+            long = [flag for flag in action.option_strings if flag.startswith("--")]
+            self.written[action.dest] = (long or [str(action.metavar or action.dest)])[0]
+        return super()._get_values(action, arg_strings)
 
     def _check_options(self, args: Sequence[str]) -> None:
         """Refuse an unknown option before anything else is missed."""
@@ -162,34 +176,36 @@ def run(
         fault of ours; 75 after a SIGTERM: the same command goes on.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    options = parser.parse_args(arguments)
+    with terminal.streams():
+        return _run(parser, parser.parse_args(arguments), check)
+
+
+def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.Namespace], None] | None) -> int:
+    """The command of parsed options; its exit status."""
     try:
         with decoding(options):
             loaded = [registry.load_plugin(path) for path in options.plugin]
             options.plugins = loaded[0] if loaded else None
             if check:
                 check(options)
-            status = options.function(options) or 0
+            chosen = Given(vars(options), getattr(options, "_flags", {}))
+            command = commands_of(parser)[options.command]
+            check_numbers(command, options)
+            with places.reading(outputs.check(command, options)):
+                named = [name for name in outputs.outputs(command) if getattr(options, name, None) is not None]
+                chosen.read(*named, *(["overwrite"] if named else []))  # places were looked at
+                status = options.function(chosen) or 0
+            chosen.check_read()
         sys.stdout.flush()
         return status
     except (Exception, KeyboardInterrupt) as error:
-        if isinstance(error, BrokenPipeError) and _reader_left():
+        if isinstance(error, BrokenPipeError) and terminal.reader_left():
             return 0
         if options.debug:
             raise
         line, status = failure(error, options.extra)
         print(f"error: {line}", file=sys.stderr)
         return status
-
-
-def _reader_left() -> bool:
-    """Whether nobody reads the standard output any more: `| head` has seen enough."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        sys.stdout = None  # the interpreter would flush it again at its end
-        return True
-    return False
 
 
 def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
@@ -211,6 +227,8 @@ def failure(error: BaseException, extra: str | None = None) -> tuple[str, int]:
         return line or "interrupted", 130
     if isinstance(error, ModuleNotFoundError) and (absent := missing(error.name, extra)):
         return f"this command needs {absent}", 2
+    if isinstance(error, MemoryError):
+        return "not enough memory for what was given: give less at once, or a larger machine", 2
     if isinstance(error, InputError):
         return line, error.status
     if type(error).__module__ == "tensorflow.python.framework.errors_impl":
@@ -295,8 +313,8 @@ def objective_of(options: argparse.Namespace, recipe: Any = None) -> tuple[dict[
     return changes, chosen | settings
 
 
-def out_options(add: argparse.ArgumentParser, required: bool = True) -> None:
-    add.add_argument("--out", required=required, metavar="DIR")
+def out_options(add: argparse.ArgumentParser, required: bool = True, kind: outputs.Kind = "folder") -> None:
+    outputs.writes(add.add_argument("--out", required=required, metavar="DIR"), kind)
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
 
 

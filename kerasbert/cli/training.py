@@ -9,6 +9,7 @@ from typing import Any
 
 from kerasbert import registry
 from kerasbert.cli.answers import early_task, opened
+from kerasbert.cli.given import check_read
 from kerasbert.cli.options import add_options, flags, given
 from kerasbert.cli.parser import (
     Declare,
@@ -59,6 +60,7 @@ def _pretrain(options: argparse.Namespace) -> None:
         settings["changes"] = settings.get("changes", {}) | changes
     if objective:
         settings["objective"] = objective
+    check_read(options)
     pretrain(**settings, plugin=options.plugins)
     print(settings["out"])
 
@@ -81,8 +83,10 @@ def _finetune(options: argparse.Namespace) -> None:
     for name in ("sampling", "sampling_limit", "sampling_temperature"):
         if hasattr(options, name):
             raise InputError(f"--{name.replace('_', '-')} is of several tasks, received one --task: leave it out")
-    if len(data) > 1 or bool(data) == bool(options.train):
-        raise InputError("give --data PATH, or --train FILE and, if there is one, --dev FILE")
+    if len(data) > 1 or bool(data) == bool(options.train) or (data and options.dev):
+        raise InputError(
+            "give --data PATH, a folder with train and dev files or one file, or --train FILE and, if there is one, --dev FILE"
+        )
     options.task, options.data = options.task[0], data[0] if data else None
     data = options.data or {"train": options.train, "dev": options.dev}
     if options.folds and options.grid:
@@ -92,7 +96,9 @@ def _finetune(options: argparse.Namespace) -> None:
     if options.folds or options.grid:
         (_folds if options.folds else _grid)(options, data)
         return
-    finetune(options.model, options.task, data, changes=changes_of(options.set), **given(options, FinetuneConfig))
+    settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
+    check_read(options)
+    finetune(options.model, options.task, data, **settings)
     print(options.out)
 
 
@@ -107,7 +113,9 @@ def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
         if getattr(options, name):
             raise InputError(f"--{name} is of one task, received several: take them one by one")
     tasks = list(zip(options.task, data, strict=True))
-    models = finetune_tasks(options.model, tasks, changes=changes_of(options.set), **given(options, TasksConfig))
+    settings = {"changes": changes_of(options.set), **given(options, TasksConfig)}
+    check_read(options)
+    models = finetune_tasks(options.model, tasks, **settings)
     for model in models.values():
         print(model.directory)
 
@@ -117,7 +125,9 @@ def _folds(options: argparse.Namespace, data: Any) -> None:
     from kerasbert.training.folds import cross_validate
 
     settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
-    found = cross_validate(options.model, options.task, data, folds=options.folds, **settings)
+    settings["folds"] = options.folds
+    check_read(options)
+    found = cross_validate(options.model, options.task, data, **settings)
     folds = [fold["metrics"] for fold in found["folds"]]
     rows = [(f"fold {i}", metrics) for i, metrics in enumerate(folds, 1)]
     rows += [(name.replace("_", " "), found[name]) for name in ("mean", "median", "standard_deviation")]
@@ -138,9 +148,9 @@ def _grid(options: argparse.Namespace, data: Any) -> None:
             raise InputError(f"--grid {pair!r}, expected NAME=VALUE,VALUE, each name once: learning_rate=5e-5,3e-5")
         values[name] = [_value(each, known.get(name, (str,))) for each in said.split(",") if each]
     settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
-    found = grid(
-        options.model, options.task, data, grid=values, seeds=1 if options.seeds is None else options.seeds, **settings
-    )
+    settings |= {"grid": values, "seeds": 1 if options.seeds is None else options.seeds}
+    check_read(options)
+    found = grid(options.model, options.task, data, **settings)
     metric, cells = found["metric"], []
     for row in found["settings"]:
         numbers = [f"{row[name][metric]:.4f}" if name in row else "not finite" for name in FUNCTIONS]
@@ -183,23 +193,18 @@ def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
 
 def _evaluate(options: argparse.Namespace) -> None:
     from kerasbert import report
-    from kerasbert.tasks import early
+    from kerasbert.tasks import early_checks
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
     declared = early_task(options)  # a mistake is told before TensorFlow's import
-    early.check_rows(early.with_columns(declared, columns), options.data, options.split)
+    early_checks.check_rows(early_checks.with_columns(declared, columns), options.data, options.split)
     from kerasbert.training.evaluation import evaluate, with_columns
 
+    settings = {name: getattr(options, name) for name in ("length", "batch", "split", "language")}
+    settings["options"] = answer_options_of(options)
     model = opened(options)
-    found = evaluate(
-        with_columns(model, **columns) if any(columns.values()) else model,
-        options.data,
-        length=options.length,
-        batch=options.batch,
-        split=options.split,
-        language=options.language,
-        options=answer_options_of(options),
-    )
+    check_read(options)
+    found = evaluate(with_columns(model, **columns) if any(columns.values()) else model, options.data, **settings)
     for line in found["remarks"]:
         print(line, file=sys.stderr)
     lines = [
@@ -212,9 +217,8 @@ def _evaluate(options: argparse.Namespace) -> None:
     show(found, options.json, "\n".join(lines))
 
 
-def add(command: Declare) -> None:
-    """Declare the commands."""
-    add = command("pretrain", _pretrain, "train an encoder on records; the same command resumes")
+def _pretrain_options(add: argparse.ArgumentParser) -> None:
+    """Which encoder on which records, and the fields of PretrainConfig."""
     add.add_argument("model", metavar="MODEL/SIZE", nargs="?", help="or a model directory (continued pretraining)")
     add.add_argument("--recipe", metavar="FILE", help="settings in YAML; command-line options override them")
     add.add_argument("--data", metavar="DIR", default=argparse.SUPPRESS, help="records of `kerasbert data`")
@@ -226,13 +230,15 @@ def add(command: Declare) -> None:
     set_option(add)
     add_options(add, PretrainConfig, required=False)
 
-    add = command(
-        "replay", _replay, "run an update that was not finite again and tell where the first nan or inf appears"
-    )
+
+def _replay_options(add: argparse.ArgumentParser) -> None:
+    """Which update."""
     add.add_argument("dump", metavar="DUMP", help="a run's dumps/step_N")
     add.add_argument("--json", action="store_true")
 
-    add = command("finetune", _finetune, "train a task on labelled texts; the same command resumes")
+
+def _finetune_options(add: argparse.ArgumentParser) -> None:
+    """Which model on which tasks and data, and the fields of TasksConfig."""
     add.add_argument("model", metavar="RUN", help="a model or run directory")
     tasks = f"one of {', '.join(registry.shipped()['tasks'])}; several, each with its --data, are learnt together"
     add.add_argument("--task", required=True, action="append", metavar="TASK", help=tasks)
@@ -248,7 +254,9 @@ def add(command: Declare) -> None:
     set_option(add)
     add_options(add, TasksConfig)
 
-    add = command("evaluate", _evaluate, "metrics of a fine-tuned model")
+
+def _evaluate_options(add: argparse.ArgumentParser) -> None:
+    """Which model on which data."""
     add.add_argument("model", metavar="RUN")
     base_option(add)
     ensemble_option(add)
@@ -261,3 +269,12 @@ def add(command: Declare) -> None:
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
     column_options(add)
+
+
+def add(command: Declare) -> None:
+    """Declare the commands."""
+    replay = "run an update that was not finite again and tell where the first nan or inf appears"
+    _pretrain_options(command("pretrain", _pretrain, "train an encoder on records; the same command resumes"))
+    _replay_options(command("replay", _replay, replay))
+    _finetune_options(command("finetune", _finetune, "train a task on labelled texts; the same command resumes"))
+    _evaluate_options(command("evaluate", _evaluate, "metrics of a fine-tuned model"))

@@ -3,19 +3,16 @@
 import argparse
 import sys
 
-from kerasbert.cli.answers import LANGUAGE
-from kerasbert.cli.parser import Declare, show
-
-
-def _texts(options: argparse.Namespace) -> list[str]:
-    return options.texts or [line.rstrip("\n") for line in sys.stdin if line.strip()]
+from kerasbert.cli.answers import LANGUAGE, given_texts
+from kerasbert.cli.parser import Declare, encoding_option, show
 
 
 def _fill_mask(options: argparse.Namespace) -> None:
+    texts = given_texts(options)
     from kerasbert.tasks.tokens import fill_mask
 
     settings = {"top": options.top, "length": options.length, "language": options.language}
-    for answer in fill_mask(options.model, _texts(options), **settings):
+    for answer in fill_mask(options.model, texts, **settings):
         lines = [answer.text]
         for mask in answer.tokens:
             lines.append("\t".join(f"{filling.token} {filling.score:.4f}" for filling in mask))
@@ -23,12 +20,13 @@ def _fill_mask(options: argparse.Namespace) -> None:
 
 
 def _zero_shot(options: argparse.Namespace) -> None:
+    texts = given_texts(options)
     from kerasbert.tasks.zero_shot import zero_shot
 
     labels = [label.strip() for label in options.labels.split(",") if label.strip()]
     answers = zero_shot(
         options.model,
-        _texts(options),
+        texts,
         labels,
         template=options.template,
         multi_label=options.multi_label,
@@ -52,6 +50,7 @@ def add(command: Declare) -> None:
     add.add_argument("texts", nargs="*", metavar="TEXT", help="with [MASK] or <mask> in it; from stdin without any")
     add.add_argument("--top", type=int, default=5, help="tokens for a mask")
     add.add_argument("--length", type=int, help="tokens of a row; a longer text is read around its masks")
+    encoding_option(add)
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
     add.add_argument("--json", action="store_true")
 
@@ -63,4 +62,5 @@ def add(command: Declare) -> None:
     add.add_argument("--multi-label", action="store_true", help="several labels may hold: each is scored alone")
     add.add_argument("--entailment", metavar="LABEL", help="the model's label; the one that begins with entail")
     add.add_argument("--length", type=int, help="tokens of a text and its hypothesis")
+    encoding_option(add)
     add.add_argument("--json", action="store_true")

@@ -4,6 +4,7 @@ import argparse
 import json
 from typing import Any
 
+from kerasbert.cli.given import check_read
 from kerasbert.cli.parser import Declare, encoding_option, out_options
 from kerasbert.errors import InputError
 
@@ -31,9 +32,11 @@ def _vectors(options: argparse.Namespace) -> None:
             )
         if settings:
             raise InputError("without --kind a file of vectors is converted, and only --format and --out go with that")
+        check_read(options)
         vectors = word_vectors.convert_vectors(options.files[0], **writing)
     else:
         reading = {"text_field": options.text_field, "encoding": options.encoding}
+        check_read(options)
         vectors = word_vectors.train_vectors(options.files, kind=options.kind, **reading, **writing, **settings)
     print(f"{options.out}: {len(vectors):,} words of {vectors.width} numbers")
 

@@ -1,7 +1,12 @@
-"""Sources -> documents -> packed examples -> records -> tf.data batches."""
+"""Sources -> documents -> packed examples -> records -> tf.data batches. Importing it imports nothing heavy."""
 
-from kerasbert.data.records import Records
-from kerasbert.data.sources import read_documents, read_lines, read_table
-from kerasbert.data.writer import write_records
+from kerasbert import lazy
 
-__all__ = ["Records", "read_documents", "read_lines", "read_table", "write_records"]
+_HOMES = {
+    "Records": "records",
+    "read_documents": "sources",
+    "read_lines": "sources",
+    "read_table": "sources",
+    "write_records": "writer",
+}
+__getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)

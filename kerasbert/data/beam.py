@@ -29,7 +29,7 @@ REPORT = "report.json"
 class _Read(beam.DoFn):
     """A file -> (shard, entry) of each of its documents."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: Job) -> None:
         self.job = job
 
     def setup(self) -> None:

@@ -360,6 +360,18 @@ class Packing:
         return Fit.of(length - 2 - separators) if self.labels else None
 
 
+def check(name: str, packing: object) -> None:
+    """The rules of PACKINGS.
+
+    Raises:
+        InputError: no Packing, or one that cannot pack.
+    """
+    if not isinstance(packing, Packing) or not callable(packing.pack) or packing.shortest < 1:
+        raise InputError(
+            f"the packing {name!r} is {packing!r:.80}, expected a Packing of a function and a shortest length"
+        )
+
+
 # the first name is what records say
 PACKINGS.add("pairs", Packing(pack_pairs, 5, "next_label", 2, copies=True, pairs=True), "sentence_pairs")
 PACKINGS.add("order", Packing(pack_order, 5, "order_label", 2, copies=True, pairs=True), "sentence_order_pairs")

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
-from kerasbert import registry
+from kerasbert import children, registry
 from kerasbert.data.encode import batch_encoder, batch_entries
 from kerasbert.data.job import Job
 from kerasbert.data.shards import Report
@@ -53,7 +53,7 @@ class Hand:
         number: int, of the process, and of how many.
     """
 
-    def __init__(self, job: Job, number: int = 0, processes: int = 1):
+    def __init__(self, job: Job, number: int = 0, processes: int = 1) -> None:
         self.job = job
         self.spool = Spool(Path(job.writer.directory), job.writer.shards, number, processes)
 
@@ -129,17 +129,11 @@ def _portable_job(job: Job) -> bytes | None:
 class _Process:
     """A hand in a process of its own."""
 
-    def __init__(self, job: bytes, number: int, processes: int):
+    def __init__(self, job: bytes, number: int, processes: int) -> None:
         self.pipe, theirs = Pipe()
         with theirs:
             handle = theirs.fileno()
-            command = [
-                sys.executable,
-                "-c",
-                START,
-                str(handle),
-                json.dumps([os.path.abspath(path) for path in sys.path]),
-            ]
+            command = children.command(START, str(handle), json.dumps([os.path.abspath(path) for path in sys.path]))
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, env={**os.environ, **ALONE}, pass_fds=[handle]
             )
@@ -176,7 +170,7 @@ class _Pool:
         ready: bool, whether all of them could read the job.
     """
 
-    def __init__(self, job: bytes, processes: int):
+    def __init__(self, job: bytes, processes: int) -> None:
         self.processes: list[_Process] = []
         self.idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
         self.threads = ThreadPoolExecutor(processes)

@@ -15,7 +15,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 from kerasbert.data.encodings import by_zeros, guess
 from kerasbert.errors import InputError, nearest
@@ -24,6 +24,8 @@ from kerasbert.storage.remote import opened
 HEAD = 2**16  # bytes that tell what a file is
 CHUNK = 2**17  # bytes read at once: half of the cache, and twice as fast as a megabyte
 LONGEST = 2**28  # characters in a line, or in an object of a json array: more is no text, or unpacks without end
+# a packed file may unpack to so many bytes, beyond that to so many times its own size; text unpacks to 10 times
+BOMB, SWELLS = 2**25, 100
 MARKS = (  # the longer ones first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -92,7 +94,7 @@ def chosen_encoding(encoding: str | None) -> str | None:
 
 
 @contextlib.contextmanager
-def unpacked(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def unpacked(path: str | os.PathLike) -> Iterator[Any]:
     """A file's bytes, unpacked where it is gz, bz2, xz or zst.
 
     Raises:
@@ -102,7 +104,7 @@ def unpacked(path: str | os.PathLike) -> Iterator[BinaryIO]:
         kind = packing_of(path)
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(opened(path))
-            yield stack.enter_context(_unpacker(kind, file)) if kind else file
+            yield _Bounded(stack.enter_context(_unpacker(kind, file)), file, path) if kind else file
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:
@@ -134,6 +136,33 @@ def _unpacker(kind: str, file: Any) -> Any:
     import zstandard
 
     return zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(file, read_across_frames=True)
+
+
+class _Bounded:
+    """An unpacked file whose content may not swell without end: a megabyte that becomes gigabytes of rows fills the memory."""
+
+    def __init__(self, file: Any, packed: Any, path: str | os.PathLike) -> None:
+        self.file, self.packed, self.path, self.given = file, packed, path, 0
+
+    def read(self, count: int) -> bytes:
+        found = self.file.read(count)
+        self.given += len(found)
+        if self.given > BOMB:
+            check_swollen(self.path, self.given, self.packed.tell())
+        return found
+
+
+def check_swollen(path: str | os.PathLike, given: int, packed: int) -> None:
+    """Refuse a file of which more came than of any packed text.
+
+    Args:
+        given: int, bytes so far. packed: int, bytes of the file that they came of.
+    """
+    if given > max(BOMB, SWELLS * packed):
+        raise InputError(
+            f"{path} unpacks to more than {SWELLS} times its size ({given / 1e6:,.0f} MB so far), expected packed text: is it "
+            "the right file? If so, unpack it first and give what comes out"
+        )
 
 
 def is_parquet(path: str | os.PathLike) -> bool:
@@ -169,19 +198,17 @@ def text_chunks(path: str | os.PathLike, encoding: str | None = None) -> Iterato
                 yield text
 
 
-def _read(file: BinaryIO, size: int) -> bytes:
+def _read(file: Any, count: int) -> bytes:
     """So many bytes, or all there are: a decompressor may give fewer at once."""
     parts = []
-    while size > 0 and (part := file.read(size)):
+    while count > 0 and (part := file.read(count)):
         parts.append(part)
-        size -= len(part)
+        count -= len(part)
     return b"".join(parts)
 
 
 def _refuse_others(path: str | os.PathLike, head: bytes, codec: str) -> None:
-    found = next((what for magic, what in OTHERS if head.startswith(magic)), None)
-    if head[257:262] == b"ustar":
-        found = "a tar archive: unpack it and name its files"
+    found = _other(head)
     text = head.decode(codec, "ignore")
     if plain_name(path).suffix.lower() in MARKUP_NAMES or MARKUP.match(text):
         found = "HTML or XML: extract its text first (trafilatura, or wikiextractor for Wikipedia's dumps)"
@@ -195,6 +222,13 @@ def _refuse_others(path: str | os.PathLike, head: bytes, codec: str) -> None:
             f"{path} is no text: {controls} of its first {len(text)} characters are control characters. "
             "Expected text, jsonl, json, tsv, csv or parquet, perhaps packed (gz, bz2, xz, zst)"
         )
+
+
+def _other(head: bytes) -> str | None:
+    """What begins so and is no text, and what to do."""
+    if head[257:262] == b"ustar":
+        return "a tar archive: unpack it and name its files"
+    return next((what for magic, what in OTHERS if head.startswith(magic)), None)
 
 
 def _undecodable(path: str | os.PathLike, line: int, error: UnicodeDecodeError, codec: str) -> InputError:
@@ -219,18 +253,88 @@ def line_lists(path: str | os.PathLike, encoding: str | None = None) -> Iterator
         InputError: see `text_chunks`; or a line of more than LONGEST characters.
     """
     waiting: list[str] = []
-    size = 0
+    length = 0
     for text in text_chunks(path, encoding):
         lines = text.split("\n")
         if len(lines) > 1:
             waiting.append(lines[0])
             lines[0] = "".join(waiting)
-            waiting, size = [lines.pop()], 0
+            waiting, length = [lines.pop()], 0
             yield lines
         else:
             waiting.append(text)
-            size += len(text)
-            if size > LONGEST:
+            length += len(text)
+            if length > LONGEST:
                 raise InputError(f"{path} has a line of more than {LONGEST:,} characters. Break the text into lines")
     if last := "".join(waiting):
         yield [last]
+
+
+def numbered_lines(path: str | os.PathLike, encoding: str | None = None) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers, without what ends them: a line feed, and a carriage return before it."""
+    lines = itertools.chain.from_iterable(line_lists(path, encoding))
+    return ((number, line.removesuffix("\r")) for number, line in enumerate(lines, 1))
+
+
+def whole(path: str | os.PathLike, encoding: str | None = None) -> str:
+    """All text of a file, for formats that are one object, such as SQuAD's json; raises as `text_chunks`."""
+    return "".join(text_chunks(path, encoding))
+
+
+class Stream:
+    """The lines of a stream as they come, such as the standard input's: decoded as a file's, but never ended by a bad line.
+
+    A line that does not decode gets replacement characters, and is counted; what is no text at all is refused.
+
+    Attributes:
+        damaged: numbers of the lines that did not decode. encoding: str.
+    """
+
+    def __init__(self, stream: Any, encoding: str | None = None) -> None:
+        self.stream, self.name = stream, "the standard input"
+        self.encoding, self.damaged, self.likely = chosen_encoding(encoding) or "utf-8", [], None
+
+    def __iter__(self) -> Iterator[str]:
+        lines = iter(getattr(self.stream, "buffer", self.stream))
+        for number, line in enumerate(lines, 1):
+            if isinstance(line, str):  # a stream of text, which was decoded
+                yield line.rstrip("\n").removesuffix("\r")
+                continue
+            line = self._first(line) if number == 1 else line
+            try:
+                text = line.decode(self.encoding)
+            except UnicodeDecodeError:
+                self.damaged.append(number)
+                self.likely = self.likely or guess(line)
+                text = line.decode(self.encoding, "replace")
+            yield text.rstrip("\n").removesuffix("\r")
+
+    def _first(self, line: bytes) -> bytes:
+        """The first line without a byte order mark; refused where it begins as no text does."""
+        packed = next((kind for magic, kind in PACKED.items() if line.startswith(magic)), None)
+        if packed:
+            raise InputError(
+                f"{self.name} is packed ({packed}), expected lines of text: unpack it, for instance with zcat"
+            )
+        mark, codec = next(((mark, name) for mark, name in MARKS if line.startswith(mark)), (b"", self.encoding))
+        wide = codec if codec.startswith(("utf-16", "utf-32")) else by_zeros(line[:4096])
+        if wide:
+            raise InputError(f"{self.name} is {wide}, expected lines of UTF-8: convert it (iconv -f {wide} -t utf-8)")
+        if mark:
+            self.encoding = codec
+        if found := _other(line):
+            raise InputError(f"{self.name} is {found}")
+        return line[len(mark) :]
+
+    def told(self) -> list[str]:
+        """What a user cannot see: lines that were read with replacement characters."""
+        if not self.damaged:
+            return []
+        advice = (
+            f"It is probably {self.likely}: pass --encoding {self.likely}" if self.likely else "Pass --encoding NAME"
+        )
+        lines = "line" if len(self.damaged) == 1 else "lines"
+        return [
+            f"{len(self.damaged)} {lines} of {self.name} did not decode as {self.encoding}, the first is line "
+            f"{self.damaged[0]}: replacement characters were read there. {advice}"
+        ]

@@ -77,7 +77,7 @@ class Records:
 
     block = BLOCK
 
-    def __init__(self, directory: str | os.PathLike):
+    def __init__(self, directory: str | os.PathLike) -> None:
         self.directory = os.fspath(directory)
         self.manifest = read_manifest(self.directory)
         self.shards = [Shard(**shard) for shard in self.manifest["shards"]]
@@ -208,9 +208,9 @@ def read_manifest(directory: str | os.PathLike) -> dict[str, Any]:
         raise InputError(f"{path} is not a manifest of records ({error}). Make the records again") from error
     if version != FORMAT:
         raise InputError(f"{path} has format {version}, this version reads {FORMAT}. Make the records again")
-    if manifest.get("sha256", digest(manifest)) != digest(manifest):
+    if manifest.get("sha256") != digest(manifest):
         raise InputError(f"{path} is damaged: its sha256 is not that of its content. {AGAIN}")
-    problem = _problem(manifest)  # older records have no hash
+    problem = _problem(manifest)
     if problem:
         raise InputError(f"{path} is damaged: {problem}. {AGAIN}")
     return manifest

@@ -4,7 +4,7 @@ import base64
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,20 +108,8 @@ class ShardWriter:
     def write(self, number: int, data: bytes, repeats: Mapping[int, float] | None = None) -> Report:
         """Write shard `number` from its documents' entries, in any order; see `spool.gather`."""
         documents, different, duplicates = gather(data, repeats)
-        examples, pack = None, packing(self.packing, self.length, separators=self.separators)
-        special = {"cls_id": self.cls_id, "sep_id": self.sep_id, "pad_id": self.pad_id}
-        length = self.length
-        if pack.pairs:
-            # further separators take their places from the room that the packing knows
-            length -= self.separators - 1
-            special["separators"] = self.separators
-        if documents.digests:
-            if self.borders:
-                documents = dataclasses.replace(documents, ids=joins.mark_borders(documents.ids, documents.bounds))
-            examples = pack.pack(
-                documents, length=length, seed=self.seed, dupe_factor=self.dupe_factor, sep_id=self.sep_id
-            )
-            examples = self._with_languages(examples, documents)
+        pack = packing(self.packing, self.length, separators=self.separators)
+        examples = self._packed(documents, pack)
         source = kept = 0
         labels = np.zeros(pack.labels, np.int64)
         if examples is not None and pack.pairs:
@@ -135,26 +123,43 @@ class ShardWriter:
         count = tokens = size = random_next = 0
         head = hashlib.sha256().hexdigest()
         with remote.opened(remote.join(self.directory, name), "wb") as file:
-            for begin in range(0, len(examples) if examples else 0, ROWS):
-                assert examples is not None
-                part = examples.slice(begin, begin + ROWS)
-                rows = part.render(length=self.length, **special)
-                if self.joined or self.borders:
-                    rows = joins.take_off(rows, self.length, self.joined, self.borders)
+            for rows, random in self._rendered(examples, pack):
                 unigrams += np.bincount(rows[:, : self.length].ravel(), minlength=len(unigrams))
                 tokens += int(rows[:, self.length : self.length + 2].sum())
-                random_next += part.random_next
+                random_next += random
                 count += len(rows)
                 block = np.zeros((-(-len(rows) // BLOCK) * BLOCK, rows.shape[1]), dtype)
                 block[: len(rows)] = rows
                 written = block.tobytes()
-                if not begin:
+                if not size:
                     head = hashlib.sha256(block[:BLOCK].tobytes()).hexdigest()
                 digest.update(written)
                 size += len(written)
                 file.write(written)
         shard = Shard(name, count, tokens, size, digest.hexdigest(), head)
         return Report((shard,), different, duplicates, random_next, unigrams, source, kept, labels)
+
+    def _packed(self, documents: Any, pack: Any) -> Any:
+        """The examples of documents; None where there are no documents."""
+        if not documents.digests:
+            return None
+        if self.borders:
+            documents = dataclasses.replace(documents, ids=joins.mark_borders(documents.ids, documents.bounds))
+        # further separators take their places from the room that the packing knows
+        length = self.length - (self.separators - 1 if pack.pairs else 0)
+        settings = {"seed": self.seed, "dupe_factor": self.dupe_factor, "sep_id": self.sep_id}
+        return self._with_languages(pack.pack(documents, length=length, **settings), documents)
+
+    def _rendered(self, examples: Any, pack: Any) -> Iterator[tuple[np.ndarray, int]]:
+        """The rows of examples, ROWS at once, and the number of pairs with a random next sentence among them."""
+        special = {"cls_id": self.cls_id, "sep_id": self.sep_id, "pad_id": self.pad_id}
+        special |= {"separators": self.separators} if pack.pairs else {}
+        for begin in range(0, len(examples) if examples else 0, ROWS):
+            part = examples.slice(begin, begin + ROWS)
+            rows = part.render(length=self.length, **special)
+            if self.joined or self.borders:
+                rows = joins.take_off(rows, self.length, self.joined, self.borders)
+            yield rows, part.random_next
 
     def _with_languages(self, examples: Any, documents: Any) -> Any:
         """Examples with the numbers of the languages of their parts, where rows hold them."""

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.data import reading
-from kerasbert.data.reading import line_lists, plain_name, text_chunks
+from kerasbert.data.reading import line_lists, numbered_lines, plain_name, text_chunks
 from kerasbert.errors import InputError, nearest
+from kerasbert.inputs import listed
 from kerasbert.storage.remote import is_remote, seekable, size
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv"}
@@ -57,7 +58,7 @@ def _is_object(head: str) -> bool:
 
 
 def read_documents(
-    files: Sequence[str | os.PathLike], *, text_field: str = "text", encoding: str | None = None
+    files: str | os.PathLike | Sequence[str | os.PathLike], *, text_field: str = "text", encoding: str | None = None
 ) -> Iterator[list[str]]:
     """Documents one by one, each a list of segments (lines that are not blank).
 
@@ -65,7 +66,7 @@ def read_documents(
     is a document and the lines of its `text_field` are the segments; of several fields ("en,fr") each is one segment.
 
     Args:
-        files: paths, read in this order, never more than a document in memory; gz, bz2, xz and zst are unpacked.
+        files: a path or several, read in this order, never more than a document in memory; gz, bz2, xz and zst are unpacked.
         text_field: name of the field or column that holds the text.
         encoding: of the files, where they are not UTF-8 and have no byte order mark.
 
@@ -85,7 +86,7 @@ def read_documents(
 
 
 def read_lines(
-    files: Sequence[str | os.PathLike], *, text_field: str = "text", encoding: str | None = None
+    files: str | os.PathLike | Sequence[str | os.PathLike], *, text_field: str = "text", encoding: str | None = None
 ) -> Iterator[str]:
     """The lines of `read_documents`, for learning a vocabulary: what records are made of, no more."""
     return itertools.chain.from_iterable(read_documents(files, text_field=text_field, encoding=encoding))
@@ -99,11 +100,12 @@ def file_documents(
     return _text_documents(path, encoding) if kind == "text" else _row_documents(path, kind, text_field, encoding)
 
 
-def check_files(files: Sequence[str | os.PathLike]) -> list[Path | str]:
+def check_files(files: str | os.PathLike | Sequence[str | os.PathLike]) -> list[Path | str]:
     """The paths (addresses such as gs://bucket/a.txt stay text), or an error that names the first that is no file."""
-    if not files:
+    given = listed(files)
+    if not given:
         raise InputError("no files given, expected at least one text, jsonl, json, tsv, csv or parquet file")
-    paths = [os.fspath(file) if is_remote(file) else Path(file) for file in files]
+    paths = [os.fspath(file) if is_remote(file) else Path(file) for file in given]
     for path in paths:
         if isinstance(path, Path) and path.is_dir():
             raise InputError(f"{path} is a directory, expected a file. Name its files, for instance {path}/*.txt")
@@ -140,6 +142,7 @@ def read_table(
         InputError: missing file, no rows, a missing column, a row with another number of fields, bytes that do not
             decode; with file and line.
     """
+    columns, names = listed(columns), listed(names)
     return [row for _, row in numbered_table(path, columns=columns, names=names, format=format, encoding=encoding)]
 
 
@@ -159,10 +162,15 @@ def numbered_table(
         raise InputError(
             f"cannot tell the format of {path}: expected a name ending in .tsv, .csv, .jsonl, .json or .parquet"
         )
-    rows = list(_rows(path, kind, columns, names, encoding, raw))
+    rows = list(table_rows(path, kind, columns, names, encoding, raw))
     if not rows:
-        raise InputError(f"{path} has no rows, expected at least one below the header")
+        raise InputError(no_rows(path))
     return rows
+
+
+def no_rows(path: str | os.PathLike) -> str:
+    """What is said of a table without rows."""
+    return f"{path} has no rows, expected at least one below the header"
 
 
 def _segments(lines: Iterable[str]) -> list[str]:
@@ -187,7 +195,7 @@ def _text_documents(path: str | os.PathLike, encoding: str | None) -> Iterator[l
 
 def _row_documents(path: str | os.PathLike, kind: str, text_field: str, encoding: str | None) -> Iterator[list[str]]:
     fields = text_field.split(",")
-    for line, row in _rows(path, kind, fields, None, encoding):
+    for line, row in table_rows(path, kind, fields, None, encoding):
         texts = [row[field] for field in fields]
         for field, text in zip(fields, texts):
             if not isinstance(text, str):
@@ -197,12 +205,12 @@ def _row_documents(path: str | os.PathLike, kind: str, text_field: str, encoding
             yield document
 
 
-def _rows(
+def table_rows(
     path: str | os.PathLike,
     kind: str,
     columns: Sequence[str],
-    names: Sequence[str] | None,
-    encoding: str | None,
+    names: Sequence[str] | None = None,
+    encoding: str | None = None,
     raw: bool = False,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, or number of the row in parquet; row) pairs; `columns` are present in each."""
@@ -229,6 +237,7 @@ def _rows(
     for column in columns:
         if column not in names:
             raise InputError(_no_column(f"{path} has", column, names))
+    names = _all_named(names)
     for line, values in fields:
         if len(values) != len(names):
             hint = " (tsv is split at tabs, without quoting)" if kind == "tsv" else ""
@@ -237,13 +246,24 @@ def _rows(
         yield line, dict(zip(names, values))
 
 
-def _lines(path: str | os.PathLike, encoding: str | None) -> Iterator[str]:
-    return itertools.chain.from_iterable(line_lists(path, encoding))
+def _all_named(names: Sequence[str]) -> list[str]:
+    """The names of columns, those without one after the first told apart by their numbers: no cell is lost.
+
+    >>> _all_named(["text", "", "", "label"])
+    ['text', '', 'column_3', 'label']
+    """
+    made: list[str] = []
+    for number, name in enumerate(names, 1):
+        if not name and "" in made:
+            name = f"column_{number}"
+            while name in names or name in made:
+                name += "_"
+        made.append(name)
+    return made
 
 
 def _tsv_fields(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(_lines(path, encoding), 1):
-        line = line.removesuffix("\r")
+    for number, line in numbered_lines(path, encoding):
         if line:
             yield number, line.split("\t")
 
@@ -261,7 +281,7 @@ def _csv_fields(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple
 
 def _csv_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[str]:
     """Lines with their ends, as the csv module wants them; a carriage return alone ends a line too."""
-    for line in _lines(path, encoding):
+    for line in itertools.chain.from_iterable(line_lists(path, encoding)):
         line += "\n"
         if "\r" in line[:-2]:
             yield from re.split(r"(?<=\r)(?!\n)", line)
@@ -270,7 +290,7 @@ def _csv_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[str]:
 
 
 def _json_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(_lines(path, encoding), 1):
+    for number, line in numbered_lines(path, encoding):
         if not line.strip():
             continue
         try:
@@ -318,8 +338,10 @@ def _parquet_rows(path: str | os.PathLike) -> Iterator[tuple[int, Any]]:
 
     try:
         with seekable(path) as file:
-            number = 0
+            number = given = 0
             for batch in parquet.ParquetFile(file).iter_batches(batch_size=ROWS):
+                given += batch.nbytes
+                reading.check_swollen(path, given, size(path) or 0)
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row

@@ -138,7 +138,7 @@ class Spool:
         number: int, of the process that holds this spool, and of how many: each has files of its own.
     """
 
-    def __init__(self, directory: Path, shards: int, number: int = 0, processes: int = 1):
+    def __init__(self, directory: Path, shards: int, number: int = 0, processes: int = 1) -> None:
         self.directory, self.shards, self.number = directory, shards, number
         self._most = SPOOL_BYTES // processes
         self._parts: dict[int, list[bytes]] = {}

@@ -103,67 +103,6 @@ def dataset(
         raise InputError(
             f"batch {batch}, start_step {start_step}, seed {seed}: expected batch >= 1 and the others >= 0"
         )
-    shards, counts, starts = _runs([shard.examples for shard in records.shards], records.block)
-    runs = len(counts)
-    windows = math.ceil(runs / WINDOW)
-    width = math.ceil(runs / windows)  # runs in a window, evenly
-    block_bytes = records.block * records.columns * records.dtype.itemsize
-
-    # Tables of the graph. A last run, without examples, fills up the last window of an epoch.
-    first = np.cumsum(counts) - counts
-    blocks = -(-counts // records.block)
-    head = starts * block_bytes
-    tail = np.array([shard.bytes for shard in records.shards])[shards] - head - blocks * block_bytes
-    files = tf.constant([records.path(records.shards[shard]) for shard in shards])
-    counts_table, first_table, blocks_table = (tf.constant(np.append(x, 0), tf.int32) for x in (counts, first, blocks))
-    heads, tails, sizes = (tf.constant(x, tf.int64) for x in (head, tail, blocks * block_bytes))
-    root = tf.constant([seed & (2**63 - 1), 0x5EED], tf.int64)
-
-    def epoch_runs(epoch: tf.Tensor) -> tf.Tensor:
-        order = _order(_fold(root, epoch, 0), runs) if shuffle else tf.range(runs)
-        return tf.pad(order, [[0, windows * width - runs]], constant_values=runs)
-
-    @tf.autograph.experimental.do_not_convert
-    def read(run: tf.Tensor) -> tf.data.Dataset:
-        run = tf.where(run == runs, 0, run)  # what fills up has no file; `window` drops what is read in its place
-        return tf.data.FixedLengthRecordDataset(
-            tf.gather(files, run),
-            tf.gather(sizes, run),
-            tf.gather(heads, run),
-            tf.gather(tails, run),
-            buffer_size=0,
-        )
-
-    # Where the stream begins: an epoch, a window of it, and examples to leave out in that window.
-    epoch0, position = divmod(start_step * batch, records.examples)
-    order0 = epoch_runs(tf.constant(epoch0, tf.int64)).numpy()
-    ends = np.append(counts, 0)[order0].reshape(windows, width).sum(1).cumsum()
-    window0 = int(np.searchsorted(ends, position, side="right"))
-    skip = position - (int(ends[window0 - 1]) if window0 else 0)
-
-    @tf.autograph.experimental.do_not_convert
-    def epoch_stream(epoch: tf.Tensor) -> tf.data.Dataset:
-        begin = tf.where(epoch == epoch0, window0 * width, 0)
-        return tf.data.Dataset.from_tensor_slices(epoch_runs(epoch)[begin:])
-
-    @tf.autograph.experimental.do_not_convert
-    def window(index: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, ...]:
-        run, data = pair
-        epoch, place = index // windows, index % windows
-        data = tf.strings.reduce_join(tf.where(run == runs, "", data))
-        rows = tf.io.decode_raw(data, records.manifest["dtype"], little_endian=True)
-        rows = tf.reshape(rows, [-1, records.columns])
-        lengths = tf.gather(blocks_table, run) * records.block
-        within = tf.ragged.range(lengths).flat_values
-        valid = within < tf.repeat(tf.gather(counts_table, run), lengths)
-        number = tf.repeat(tf.gather(first_table, run), lengths) + within
-        total = tf.size(within)
-        order = _order(_fold(root, epoch, 1, place), total) if shuffle else tf.range(total)
-        order = tf.boolean_mask(order, tf.gather(valid, order))
-        order = order[tf.where(index == epoch0 * windows + window0, skip, 0) :]
-        epochs = tf.fill(tf.shape(order), tf.cast(epoch, tf.int32))
-        return tf.gather(rows, order), tf.gather(number, order), epochs
-
     many = max(1, min(PLACES // records.length, records.examples) // batch)  # batches at once
 
     @tf.autograph.experimental.do_not_convert
@@ -181,15 +120,99 @@ def dataset(
         made = prepare(made) if prepare else made
         return {name: tf.reshape(value, [many, batch, *value.shape[1:]]) for name, value in made.items()}
 
-    order = tf.data.Dataset.counter(epoch0).flat_map(epoch_stream)
+    epochs = _Epochs(records, seed, shuffle, start_step * batch)
+    order = tf.data.Dataset.counter(epochs.epoch).flat_map(epochs.runs_of)
     data = order.interleave(
-        read, cycle_length=READERS, block_length=1, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        epochs.read, cycle_length=READERS, block_length=1, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
     )
-    stream = tf.data.Dataset.zip(order, data).batch(width, drop_remainder=True)
-    stream = stream.enumerate(epoch0 * windows + window0)
-    stream = stream.map(window, num_parallel_calls=tf.data.AUTOTUNE)
+    stream = tf.data.Dataset.zip(order, data).batch(epochs.width, drop_remainder=True)
+    stream = stream.enumerate(epochs.epoch * epochs.windows + epochs.window)
+    stream = stream.map(epochs.examples, num_parallel_calls=tf.data.AUTOTUNE)
     stream = stream.rebatch(many * batch, drop_remainder=True).enumerate()
     return stream.map(features, num_parallel_calls=tf.data.AUTOTUNE).unbatch().prefetch(tf.data.AUTOTUNE)
+
+
+class _Epochs:
+    """The order of all epochs, and the maps of a tf.data pipeline from it to examples.
+
+    Args:
+        records: the records.
+        seed: int >= 0.
+        shuffle: bool.
+        start: int, examples that come before the first one.
+
+    Attributes:
+        windows, width: int, windows of an epoch, and runs in each, evenly.
+        epoch, window, skip: int, where the stream begins: an epoch, a window of it, and examples to leave out in that window.
+    """
+
+    def __init__(self, records: Blocks, seed: int, shuffle: bool, start: int) -> None:
+        self.records, self.shuffle = records, shuffle
+        shards, counts, starts = _runs([shard.examples for shard in records.shards], records.block)
+        self.runs = len(counts)
+        self.windows = math.ceil(self.runs / WINDOW)
+        self.width = math.ceil(self.runs / self.windows)
+
+        # Tables of the graph. A last run, without examples, fills up the last window of an epoch.
+        block_bytes = records.block * records.columns * records.dtype.itemsize
+        first, blocks, head = np.cumsum(counts) - counts, -(-counts // records.block), starts * block_bytes
+        tail = np.array([shard.bytes for shard in records.shards])[shards] - head - blocks * block_bytes
+        self._files = tf.constant([records.path(records.shards[shard]) for shard in shards])
+        self._counts, self._first, self._blocks = (
+            tf.constant(np.append(x, 0), tf.int32) for x in (counts, first, blocks)
+        )
+        self._heads, self._tails, self._sizes = (tf.constant(x, tf.int64) for x in (head, tail, blocks * block_bytes))
+        self._root = tf.constant([seed & (2**63 - 1), 0x5EED], tf.int64)
+
+        self.epoch, position = divmod(start, records.examples)
+        order = self._shuffled(tf.constant(self.epoch, tf.int64)).numpy()
+        ends = np.append(counts, 0)[order].reshape(self.windows, self.width).sum(1).cumsum()
+        self.window = int(np.searchsorted(ends, position, side="right"))
+        self.skip = position - (int(ends[self.window - 1]) if self.window else 0)
+
+    def _shuffled(self, epoch: tf.Tensor) -> tf.Tensor:
+        """The runs of an epoch, in whole windows."""
+        order = _order(_fold(self._root, epoch, 0), self.runs) if self.shuffle else tf.range(self.runs)
+        return tf.pad(order, [[0, self.windows * self.width - self.runs]], constant_values=self.runs)
+
+    @tf.autograph.experimental.do_not_convert
+    def runs_of(self, epoch: tf.Tensor) -> tf.data.Dataset:
+        """The runs of an epoch, of the first one from its first window on."""
+        begin = tf.where(epoch == self.epoch, self.window * self.width, 0)
+        return tf.data.Dataset.from_tensor_slices(self._shuffled(epoch)[begin:])
+
+    @tf.autograph.experimental.do_not_convert
+    def read(self, run: tf.Tensor) -> tf.data.Dataset:
+        """The bytes of a run."""
+        run = tf.where(
+            run == self.runs, 0, run
+        )  # what fills up has no file; `examples` drops what is read in its place
+        return tf.data.FixedLengthRecordDataset(
+            tf.gather(self._files, run),
+            tf.gather(self._sizes, run),
+            tf.gather(self._heads, run),
+            tf.gather(self._tails, run),
+            buffer_size=0,
+        )
+
+    @tf.autograph.experimental.do_not_convert
+    def examples(self, index: tf.Tensor, pair: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """A window's runs and their bytes -> its rows in their order, their numbers in the records, and their epochs."""
+        (run, data), records = pair, self.records
+        epoch, place = index // self.windows, index % self.windows
+        data = tf.strings.reduce_join(tf.where(run == self.runs, "", data))
+        rows = tf.io.decode_raw(data, records.manifest["dtype"], little_endian=True)
+        rows = tf.reshape(rows, [-1, records.columns])
+        lengths = tf.gather(self._blocks, run) * records.block
+        within = tf.ragged.range(lengths).flat_values
+        valid = within < tf.repeat(tf.gather(self._counts, run), lengths)
+        number = tf.repeat(tf.gather(self._first, run), lengths) + within
+        total = tf.size(within)
+        order = _order(_fold(self._root, epoch, 1, place), total) if self.shuffle else tf.range(total)
+        order = tf.boolean_mask(order, tf.gather(valid, order))
+        order = order[tf.where(index == self.epoch * self.windows + self.window, self.skip, 0) :]
+        epochs = tf.fill(tf.shape(order), tf.cast(epoch, tf.int32))
+        return tf.gather(rows, order), tf.gather(number, order), epochs
 
 
 def _runs(examples: Sequence[int], block: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -4,14 +4,18 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
+from kerasbert.data.config import VocabularyConfig
 from kerasbert.data.sources import read_lines
 from kerasbert.errors import InputError
+from kerasbert.inputs import listed
+from kerasbert.options import configured
 from kerasbert.storage import files as folders
 from kerasbert.text.base import SENTINEL, Tokenizer
-from kerasbert.text.files import MOST_SENTINELS
+from kerasbert.text.hf_spm import MOST_SENTINELS
 from kerasbert.text.train import train
-from kerasbert.text.train_unigram import LINES
+from kerasbert.text.train_unigram import CHARACTERS
 
+Files = str | os.PathLike | Sequence[str | os.PathLike]
 SAMPLE = 2000  # lines at most that the coverage is counted on
 LONGEST = 1000  # characters of a line of the sample
 SMALL = 0.75  # of the size asked for
@@ -27,7 +31,7 @@ class Coverage:
         tokens, unknown: of the sample.
         lost: characters in the unknown tokens.
         sampled: characters of the sample.
-        read: lines at most that the kind learns from, drawn at random; None for all.
+        read: characters at most that the kind learns from, of lines spread over the text; None for all.
     """
 
     lines: int
@@ -46,8 +50,11 @@ class Coverage:
         """What a user should know of a vocabulary of `size` pieces where `wanted` were asked for."""
         if size < SMALL * wanted:
             yield f"{size:,} pieces, {wanted:,} were asked for: the text has no more that occur often enough. Give more text"
-        if self.read and self.lines > self.read:
-            yield f"learned from {self.read:,} of the {self.lines:,} lines, drawn at random: the kind holds no more in memory"
+        if self.read and self.characters > self.read:
+            yield (
+                f"learned from lines of at most {self.read:,} of the {self.characters:,} characters, spread over the text: the "
+                "kind holds no more in memory"
+            )
         if self.unknown > UNKNOWN * self.tokens:
             yield (
                 f"{self.unknown / self.tokens:.1%} of the tokens are unknown, {self.lost / self.sampled:.1%} of the "
@@ -55,32 +62,13 @@ class Coverage:
             )
 
 
-def train_tokenizer(
-    files: str | os.PathLike | Sequence[str | os.PathLike],
-    *,
-    kind: str = "wordpiece",
-    size: int = 30000,
-    sentinels: int = 0,
-    lowercase: bool | None = None,
-    layout: str | None = None,
-    text_field: str = "text",
-    encoding: str | None = None,
-    out: str | os.PathLike | None = None,
-    overwrite: bool = False,
-) -> Tokenizer:
+@configured(VocabularyConfig)
+def train_tokenizer(files: Files, config: VocabularyConfig) -> Tokenizer:
     """Learn a vocabulary from files, as `kerasbert vocab` does.
 
     Args:
         files: one file, or several, as of `read_documents`.
-        kind: str, wordpiece, bpe, word_bpe, unigram, regex or word_characters.
-        size: int, pieces at most.
-        sentinels: int, special tokens behind them that stand for what is left out of a text, <extra_id_0> last (T5: 100).
-        lowercase: bool, drop case and accents; by default wordpiece does, bpe and unigram keep them.
-        layout: str, of unigram: "albert" ([CLS] text [SEP], the default) or "xlnet" (text <sep> <cls>).
-        text_field: str, column or field of the text in tables; of several ("en,fr") each is taken.
-        encoding: str, of the files, where they are not UTF-8 and have no byte order mark.
-        out: a directory to save it in, or None to leave it in memory.
-        overwrite: bool, replace what `out` holds.
+        {options}
 
     Returns:
         the tokenizer.
@@ -89,43 +77,29 @@ def train_tokenizer(
         InputError: a file that is missing or does not decode, a kind that does not exist, a size too small for the text,
             or `out` is taken.
     """
-    reading = {"lowercase": lowercase, "layout": layout, "text_field": text_field, "encoding": encoding}
-    return learn(files, kind, size, sentinels=sentinels, **reading, out=out, overwrite=overwrite)[0]
+    return learn(files, config)[0]
 
 
-def learn(
-    files: str | os.PathLike | Sequence[str | os.PathLike],
-    kind: str,
-    size: int,
-    *,
-    sentinels: int = 0,
-    lowercase: bool | None = None,
-    layout: str | None = None,
-    text_field: str = "text",
-    encoding: str | None = None,
-    out: str | os.PathLike | None = None,
-    overwrite: bool = False,
-) -> tuple[Tokenizer, Coverage]:
+def learn(files: Files, config: VocabularyConfig) -> tuple[Tokenizer, Coverage]:
     """`train_tokenizer`, and what the vocabulary covers."""
-    if not 0 <= sentinels <= MOST_SENTINELS:
-        raise InputError(f"sentinels is {sentinels}, expected 0 to {MOST_SENTINELS}")
-    if out is not None:
-        folders.check_free(out, overwrite)
-    paths = [files] if isinstance(files, str | os.PathLike) else files
-    sample = _Sample(read_lines(paths, text_field=text_field, encoding=encoding))
-    tokenizer = train(kind, sample, size, lowercase=lowercase, layout=layout)
-    if sentinels:
-        tokenizer = tokenizer.extended([SENTINEL.format(number) for number in reversed(range(sentinels))])
-    if out is not None:
-        with folders.new_directory(out, overwrite) as folder:
+    if not 0 <= config.sentinels <= MOST_SENTINELS:
+        raise InputError(f"sentinels is {config.sentinels}, expected 0 to {MOST_SENTINELS}")
+    if config.out is not None:
+        folders.check_free(config.out, config.overwrite, listed(files))
+    sample = _Sample(read_lines(files, text_field=config.text_field, encoding=config.encoding))
+    tokenizer = train(config.kind, sample, config.size, lowercase=config.lowercase, layout=config.layout)
+    if config.sentinels:
+        tokenizer = tokenizer.extended([SENTINEL.format(number) for number in reversed(range(config.sentinels))])
+    if config.out is not None:
+        with folders.new_directory(config.out, config.overwrite) as folder:
             tokenizer.save(folder)
-    return tokenizer, _coverage(tokenizer, sample, LINES if kind == "unigram" else None)
+    return tokenizer, _coverage(tokenizer, sample, CHARACTERS if config.kind == "unigram" else None)
 
 
 class _Sample:
     """Lines that pass by, of which every n-th is kept: n doubles where there are more than SAMPLE of them."""
 
-    def __init__(self, lines: Iterable[str]):
+    def __init__(self, lines: Iterable[str]) -> None:
         self.source, self.lines, self.characters = lines, 0, 0
         self.kept: list[str] = []
         self.every = 1

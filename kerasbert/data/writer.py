@@ -1,32 +1,35 @@
 """Files of text -> records. Runs without TensorFlow too, then with the tokenizer's pure-Python form."""
 
 import contextlib
+import dataclasses
 import hashlib
-import itertools
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerasbert.data import joins, reading
+from kerasbert.data.config import RecordsConfig
 from kerasbert.data.job import Job, Source
-from kerasbert.data.languages import Files, check_language_ids, translated
+from kerasbert.data.languages import CorpusLanguages, Files, number_corpus
 from kerasbert.data.packing import packing as find_packing
 from kerasbert.data.processes import chosen, hands
 from kerasbert.data.records import MANIFEST, Records, differences, read_manifest
 from kerasbert.data.shards import Report, ShardWriter, manifest
 from kerasbert.data.sources import check_files, file_format
 from kerasbert.data.spool import add_count
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError
+from kerasbert.inputs import listed
+from kerasbert.options import configured
 from kerasbert.registry import PACKINGS
 from kerasbert.storage import files as whole
 from kerasbert.storage import remote
 from kerasbert.text.base import Tokenizer
-from kerasbert.text.languages import number_languages, write_languages
+from kerasbert.text.languages import write_languages
 
 SHARD_BYTES = 64 * 2**20  # of source text, where the number of shards is not given; a shard is packed in memory
 UNPACKED = 4  # bytes of text in a byte of a packed file, about
@@ -36,29 +39,8 @@ MOST_ALIKE = 0.9  # of the answers about pairs, or records are refused
 FEWEST = 20  # examples, before a share says anything
 
 
-def write_records(
-    files: Files,
-    tokenizer: Tokenizer,
-    out: str | os.PathLike,
-    *,
-    length: int = 128,
-    packing: str | None = None,
-    seed: int = 0,
-    shards: int | None = None,
-    dupe_factor: int = 1,
-    text_field: str = "text",
-    encoding: str | None = None,
-    smoothing: float = 0.7,
-    words: str | None = None,
-    entities: str | None = None,
-    sentence_borders: bool = False,
-    language_ids: bool = False,
-    runner: str = "local",
-    beam_options: str = "",
-    allow_loss: bool = False,
-    overwrite: bool = False,
-    processes: int | None = None,
-) -> Records:
+@configured(RecordsConfig)
+def write_records(files: Files, tokenizer: Tokenizer, out: str | os.PathLike, config: RecordsConfig) -> Records:
     """Tokenize, pack and write; where `out` holds records of the same inputs already, only open them.
 
     Documents with the same text are taken once. The bytes written depend neither on the order of the files nor on the
@@ -66,40 +48,14 @@ def write_records(
     a document of one line, is split into sentences first (`encode.entries`), and the manifest counts what is kept.
 
     Args:
-        files: text (blank line = document), jsonl, json, tsv, csv or parquet, perhaps packed (`data.sources`); or a dict,
-            language -> its files: then each language is taken more or less often, see `smoothing`. Of translations a
-            pair of languages -> its files, such as {"en-fr": ["a.tsv"]}: two columns of these names.
+        files: one or several: text (blank line = document), jsonl, json, tsv, csv or parquet, perhaps packed
+            (`data.sources`); or a dict, language -> its files: then each language is taken more or less often, see
+            `smoothing`. Of translations a pair of languages -> its files, such as {"en-fr": ["a.tsv"]}: two columns of these
+            names.
         tokenizer: a tokenizer of `kerasbert.text`.
         out: directory to make; it appears when all is written. With Beam also an address such as gs://bucket/records,
             whose manifest is written last.
-        length: S, tokens in an example, special tokens included.
-        packing: "pairs" (BERT's segment pairs), "order" (ALBERT's), "place" (StructBERT's); RoBERTa's "sentences"
-            (SENTENCE-PAIR), "full" (FULL-SENTENCES) and "doc" (DOC-SENTENCES); "packed" (best fit, pieces that do not
-            see each other); "stream" (rows that go on where the one before ends); or XLM's "translations" of two
-            `text_field`s. "sentence_pairs", "sentence_order_pairs", "structbert_pairs" and "best_fit" are other names of
-            pairs, order, place and packed, which records say. None: "pairs", or "stream" where the tokenizer has no [CLS].
-        seed: int >= 0, of the packing.
-        shards: number of files, by default one for every 64 MB of text.
-        dupe_factor: how often each document is packed, each time with other pairs (BERT's option; pairs only).
-        text_field: column or field of the text in jsonl, json, tsv, csv and parquet; of translations the two languages'
-            ("en,fr").
-        encoding: of the files, where they are not UTF-8 and have no byte order mark.
-        smoothing: exponent on a language's share of the tokens: 1 leaves the shares as they are, 0 makes them equal,
-            multilingual BERT took 0.7. The corpus keeps its size.
-        words, entities: what finds words or phrases, and named entities, in the text (see `data.joins.find`): a lexicon
-            file, MODULE:FUNCTION, or a registered segmenter; objectives then select whole ones.
-        sentence_borders: bool, whether rows hold where sentences begin (BART's sentence permutation); lines are split
-            into sentences.
-        language_ids: bool, whether rows hold the numbers of their parts' languages (XLM), which are those of
-            `tokenizer.languages`; where it has none, or lacks some, these follow in alphabetical order. The records' own
-            tokenizer has the table. Translations always hold them.
-        runner: "local", this machine with one shard in memory at a time, or "beam", Apache Beam.
-        beam_options: Beam's own options, such as "--runner=DataflowRunner --project=p".
-        allow_loss: write pairs also where less than 90% of the tokens stand in an example, or more than 90% of the
-            answers about the pairs are the same.
-        overwrite: replace records of other inputs.
-        processes: int >= 1, of this machine; None: one for every available core, fewer for less text than 16 MB each.
-            Each holds one shard in memory.
+        {options}
 
     Returns:
         The opened records; `.reused` says whether they were there already, `.processes` how many made them.
@@ -108,107 +64,124 @@ def write_records(
         InputError: files that cannot be read, do not decode or hold no text, a setting out of range, too much that is
             lost, or records of other inputs at `out` (what differs is named).
     """
-    if runner not in ("local", "beam"):
-        raise unknown("runner", runner, ["local", "beam"], "kerasbert data --help")
-    if runner == "local" and remote.is_remote(out):
-        raise InputError(
-            f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
-        )
-    if runner == "beam" and processes is not None:
-        raise InputError("processes are of --runner local; Beam's --beam-options say how many workers it has")
-    encoding = reading.chosen_encoding(encoding)
-    packing = chosen_packing(packing, tokenizer)
-    between = separators(tokenizer) if find_packing(packing, length, dupe_factor).pairs else 1
-    find_packing(packing, length, dupe_factor, between)
-    pairs = translated(files, text_field) if packing == "translations" else {}
-    if language_ids and not pairs:
-        check_language_ids(files, packing)
-    named = files if isinstance(files, Mapping) else {}
-    names = {*itertools.chain.from_iterable(pairs.values())} if pairs else {*named} if language_ids else set()
-    table = number_languages(names, tokenizer.languages) if names else {}
-    sources = find_sources(files, text_field, pairs, encoding)
+    _check_out(out, config, files)
+    encoding, packing = reading.chosen_encoding(config.encoding), chosen_packing(config.packing, tokenizer)
+    config = dataclasses.replace(config, encoding=encoding, packing=packing)
+    between = _separators_between(packing, config, tokenizer)
+    languages = number_corpus(files, packing, config.text_field, config.language_ids, tokenizer.languages)
+    sources = find_sources(files, config.text_field, languages.pairs, encoding)
     size = sum(map(_text_size, sources))
-    processes = chosen(processes, size)
-    if shards is None:
-        shards = max(1, math.ceil(size / SHARD_BYTES))
-    for name, value, least in (("shards", shards, 1), ("dupe_factor", dupe_factor, 1), ("seed", seed, 0)):
-        if value < least:
-            raise InputError(f"{name} is {value}, expected at least {least}")
-    if not 0 <= smoothing <= 1:
-        raise InputError(f"smoothing is {smoothing}, expected 0 (languages alike) to 1 (as they are)")
-    settings = {
-        "length": length,
-        "packing": packing,
-        "seed": seed,
-        "shards": shards,
-        "dupe_factor": dupe_factor,
-        "text_field": text_field,
-    }
-    if isinstance(files, Mapping):
-        settings["smoothing"] = smoothing
-    if encoding:
-        settings["encoding"] = encoding
-    if PACKINGS[packing].labels or sentence_borders:
-        settings["splitting"] = SPLITTING
-    if sentence_borders:
-        settings[joins.BORDERS] = True
-    if table:
-        # The place of a name is its number. Those behind the last one in use may come and go: the rows stay the same.
-        settings["language_ids"] = list(table)[: max(table[name] for name in names) + 1]
-    units = [joins.find(os.fspath(source)) if source else None for source in (words, entities)]
-    for level, segmenter in zip(joins.LEVELS, units):
-        if segmenter:
-            settings[level] = {"source": segmenter.name, "sha256": segmenter.sha256}
+    shards = max(1, math.ceil(size / SHARD_BYTES)) if config.shards is None else config.shards
+    here = {"processes": chosen(config.processes, size)} if config.runner == "local" else {}
+    config = dataclasses.replace(config, shards=shards, **here)
+    units = tuple(joins.find(os.fspath(source)) if source else None for source in (config.words, config.entities))
+    settings = _settings(config, isinstance(files, Mapping), languages, units)
     plan = {
         "sources": sorted(map(_describe, sources), key=lambda s: (s["sha256"], s["format"], s["name"])),
-        "tokenizer": {
-            "kind": tokenizer.kind,
-            "size": tokenizer.size,
-            "digest": tokenizer.digest(),
-            "settings": tokenizer.settings(),
-        },
+        "tokenizer": _identity(tokenizer),
         "settings": settings,
     }
     exists = remote.size(remote.join(out, MANIFEST)) is not None
-    if exists and not overwrite:
+    if exists and not config.overwrite:
         return _reuse(out, plan)
     # Only what is known to be records is ever removed.
     with directory_for(out, replace=exists) as directory:
-        writer = ShardWriter(
-            directory=os.fspath(directory),
-            shards=shards,
-            length=length,
-            packing=packing,
-            seed=seed,
-            dupe_factor=dupe_factor,
-            vocabulary=tokenizer.size,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
-            pad_id=tokenizer.pad_id,
-            separators=between,
-            joined=any(units),
-            borders=sentence_borders,
-            columns=tuple((table[a], table[b]) for a, b in pairs.values()),
-            language_ids=tuple(table[name] for name in sorted(named)) if table and not pairs else (),
-        )
-        job = Job(sources, tokenizer, writer, settings.get("smoothing"), tuple(units))
-        if runner == "beam":
-            from kerasbert.data import beam
-
-            report, languages = beam.run(job, beam_options)
-        else:
-            report, languages, processes = run(job, processes)
-        if not report.documents:
-            names = ", ".join(source.path for source in sources)
-            raise InputError(f"empty corpus: {names} hold no text that the tokenizer keeps")
-        if not allow_loss:
-            check_loss(report, packing)
-        plan |= {"languages": languages} if languages else {}
-        save_tokenizer(tokenizer, directory, table)  # pretraining takes it from here
-        remote.write(remote.join(directory, MANIFEST), manifest(plan, report, tokenizer.special_ids))
+        writer = _shard_writer(config, tokenizer, directory, between, languages, any(units))
+        job = Job(sources, tokenizer, writer, settings.get("smoothing"), units)
+        processes = _fill(job, config, directory, plan, languages.table)
     records = Records(out)
-    records.processes = processes if runner == "local" else None
+    records.processes = processes
     return records
+
+
+def _separators_between(packing: str, config: RecordsConfig, tokenizer: Tokenizer) -> int:
+    """How many separators stand between two parts; a length or dupe_factor that the packing cannot have is refused."""
+    between = separators(tokenizer) if find_packing(packing, config.length, config.dupe_factor).pairs else 1
+    find_packing(packing, config.length, config.dupe_factor, between)
+    return between
+
+
+def _settings(
+    config: RecordsConfig, balanced: bool, languages: CorpusLanguages, units: Sequence[joins.Segmenter | None]
+) -> dict[str, Any]:
+    """What the manifest says of the options: those on which the bytes of the records depend."""
+    names = ("length", "packing", "seed", "shards", "dupe_factor", "text_field")
+    settings: dict[str, Any] = {name: getattr(config, name) for name in names}
+    if balanced:
+        settings["smoothing"] = config.smoothing
+    if config.encoding:
+        settings["encoding"] = config.encoding
+    if PACKINGS[settings["packing"]].labels or config.sentence_borders:
+        settings["splitting"] = SPLITTING
+    if config.sentence_borders:
+        settings[joins.BORDERS] = True
+    if languages.table:
+        settings["language_ids"] = languages.named()
+    for level, segmenter in zip(joins.LEVELS, units):
+        if segmenter:
+            settings[level] = {"source": segmenter.name, "sha256": segmenter.sha256}
+    return settings
+
+
+def _identity(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What the manifest says of the tokenizer."""
+    return {
+        "kind": tokenizer.kind,
+        "size": tokenizer.size,
+        "digest": tokenizer.digest(),
+        "settings": tokenizer.settings(),
+    }
+
+
+def _shard_writer(
+    config: RecordsConfig,
+    tokenizer: Tokenizer,
+    directory: str | os.PathLike,
+    between: int,
+    languages: CorpusLanguages,
+    joined: bool,
+) -> ShardWriter:
+    """The writer of settled options: a packing by its name and a number of shards."""
+    assert config.packing is not None
+    assert config.shards is not None
+    return ShardWriter(
+        directory=os.fspath(directory),
+        shards=config.shards,
+        length=config.length,
+        packing=config.packing,
+        seed=config.seed,
+        dupe_factor=config.dupe_factor,
+        vocabulary=tokenizer.size,
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+        pad_id=tokenizer.pad_id,
+        separators=between,
+        joined=joined,
+        borders=config.sentence_borders,
+        columns=languages.columns(),
+        language_ids=languages.of_documents(),
+    )
+
+
+def _fill(
+    job: Job, config: RecordsConfig, directory: str | os.PathLike, plan: dict[str, Any], table: Mapping[str, int]
+) -> int | None:
+    """Write the shards, the tokenizer and the manifest into a directory: how many processes of this machine did it."""
+    if config.runner == "beam":
+        from kerasbert.data import beam
+
+        (report, languages), processes = beam.run(job, config.beam_options), None
+    else:
+        report, languages, processes = run(job, config.processes or 1)
+    if not report.documents:
+        names = ", ".join(source.path for source in job.sources)
+        raise InputError(f"empty corpus: {names} hold no text that the tokenizer keeps")
+    if not config.allow_loss:
+        check_loss(report, job.writer.packing)
+    plan = plan | ({"languages": languages} if languages else {})
+    save_tokenizer(job.tokenizer, directory, table)  # pretraining takes it from here
+    remote.write(remote.join(directory, MANIFEST), manifest(plan, report, job.tokenizer.special_ids))
+    return processes
 
 
 def chosen_packing(name: str | None, tokenizer: Tokenizer) -> str:
@@ -332,6 +305,21 @@ def run(job: Job, processes: int = 1) -> tuple[Report, dict[str, Any], int]:
         repeats = job.repeats(languages)
         reports = each("write", ((shard, repeats) for shard in range(job.writer.shards)))
         return sum(reports, Report()), languages, number
+
+
+def _check_out(out: str | os.PathLike, config: RecordsConfig, files: Files) -> None:
+    """Refuse a place where no records can be, before any text is read; only what is known to be records is ever removed."""
+    if remote.is_remote(out):
+        if config.runner == "local":
+            raise InputError(
+                f"cannot write records to {out}: write them to a local directory, then copy it there, or use --runner beam"
+            )
+        return
+    held = remote.size(remote.join(out, MANIFEST)) is not None
+    if held and not config.overwrite:
+        return  # they are used again, or refused by what differs
+    groups = files.values() if isinstance(files, Mapping) else [files]
+    whole.check_free(out, held, [path for group in groups for path in listed(group)])
 
 
 def _reuse(out: str | os.PathLike, plan: dict[str, Any]) -> Records:

@@ -3,9 +3,8 @@
 It is a zip behind the .tflite's last byte: the interpreter maps the front of the file and ignores the tail, zip readers
 look from the end. (MediaPipe finds the vocabulary and the labels by the same convention, uncompressed.)
 
-`bundle.json` has a format. 1 and 2 (of any length) know classifications, regressions and vectors of the three inputs of BERT;
-files that need no more are still written so, for every runtime. Format 3 says the kind, what the network reads (`Reads`),
-signatures with a role (`Signature`), assets of the family, the plug-in that brings the kind, and the least runtime.
+`bundle.json` says its format, the kind, what the network reads (`Reads`), signatures with a role (`Signature`), assets of the
+family, the plug-in that brings the kind, and the least runtime.
 
 A kind is answered by one program of the role `answer`, or a text is written by two: `encode` (or, of a decoder alone, `prefill`)
 reads it, `decode_step` gives the logits of the next token, and arrays that go into the next step under the names that they came
@@ -22,18 +21,16 @@ from typing import Any
 
 from kerasbert import answers
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import NAMES, Input
+from kerasbert.inputs import Input
 from kerasbert.inputs import find as find_input
 from kerasbert.storage.zips import MAX_BYTES, digest, pack, unpack
 
 __all__ = ["MAX_BYTES", "Bundle", "Reads", "Signature", "digest", "pack", "read", "unpack"]
-FORMATS = (1, 2, 3)
+FORMAT = 3
 ROLES = {"answer": "S", "encode": "S", "prefill": "P", "decode_step": "T"}
 """Role of a signature -> the axis of its buckets: tokens of a text, of a prompt, places of a text that is written."""
 STEP = ("token_ids", "column")  # what a step reads beside its state
 LOGITS = "logits"
-# The first ai-edge-litert that computes a file rightly: 2.0.2 to 2.1.2 get int8 activations wrong, by up to .7 of probability.
-LITERT = {"static_int8": "2.1.3", "full_int8": "2.1.3"}
 PACKAGE = "ai-edge-litert"
 SETTINGS = "bundle.json"
 LABELS = "labels.txt"
@@ -51,10 +48,11 @@ class Reads:
 
     Args:
         name: str, ours. signature: str, its name in the signatures.
-        axes: str, one of AXES; P is 1. dtype: str, one of DTYPES.
+        axes: str, one of AXES. dtype: str, one of DTYPES.
         pad: int, at padded places. What is padded is masked, so tokens are padded with 0 whatever the tokenizer says.
         filled_by: str, one of FILLED_BY. A maker is found in `inputs` by the name of the input.
         setting: str, such as "language". choices: its values and their numbers. default: the value where none is given.
+        places: int, P.
     """
 
     name: str
@@ -66,6 +64,7 @@ class Reads:
     setting: str = ""
     choices: dict[str, int] = dataclasses.field(default_factory=dict)
     default: str = ""
+    places: int = 1
 
     def declared(self) -> Input:
         """What `inputs.arrays` fills.
@@ -74,7 +73,7 @@ class Reads:
             InputError: its maker is not registered.
         """
         make = find_input(self.name).make if self.filled_by == "maker" else None
-        fields = {"filled_by": self.filled_by, "setting": self.setting, "make": make}
+        fields = {"filled_by": self.filled_by, "setting": self.setting, "make": make, "places": self.places}
         return Input(self.name, self.axes, self.dtype, self.pad, choices=lambda _: self.choices, **fields)
 
 
@@ -108,8 +107,7 @@ class Bundle:
         model: str, such as "bert/base".
         target: str, the reader that the file is for: "kerasbert" (our runtime), "mediapipe" or "task_library" (one length).
         quantization: str, such as "float32" or "dynamic_int8".
-        litert: str, the least version of ai-edge-litert that computes the file rightly; empty: any does. What files of
-            formats 1 and 2 need is in LITERT.
+        litert: str, the least version of ai-edge-litert that computes the file rightly; empty: any does.
         digest: str, hex sha256 of the .tflite without the bundle.
         versions: dict of package -> version that wrote the file.
         recipe: dict, the plan that made it, without paths; empty where it was compressed alone.
@@ -117,6 +115,7 @@ class Bundle:
         tokenizer: dict of file name -> bytes, as the tokenizer's `save` writes them.
         assets: dict of file name -> bytes, which the family brings.
         parts: names of what an input is made of, such as question and context; empty: a text, or the two of a pair.
+        columns: names of a text, or of the two of a pair, in the tables of the task; empty: the usual ones, or `parts`.
         options: of the kind, such as {"stride": 64}.
     """
 
@@ -137,6 +136,7 @@ class Bundle:
     plugin: dict[str, str] = dataclasses.field(default_factory=dict)
     assets: dict[str, bytes] = dataclasses.field(default_factory=dict)
     parts: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def of(self, role: str) -> dict[int, Signature]:
@@ -177,37 +177,11 @@ class Bundle:
         """The settings that it was trained with, which a call has where it gives none."""
         return {each.setting: each.default for each in self.inputs if each.setting}
 
-    @functools.cached_property
-    def format(self) -> int:
-        """The first format that can say all of it."""
-        kind, plain = answers.KINDS.get(self.kind), [Reads(each.name, each.signature) for each in self.inputs]
-        wanted = {kind.output} if kind else set()
-        said = all(each.role == "answer" and set(each.lengths) == {"S"} for each in self.signatures)
-        said = said and all(set(each.outputs) == wanted for each in self.signatures)
-        said = said and list(self.inputs) == plain and {each.name for each in plain} == set(NAMES)
-        if (
-            self.litert
-            or self.plugin
-            or self.assets
-            or self.parts
-            or self.options
-            or kind is None
-            or kind.since > 1
-            or not said
-        ):
-            return 3
-        return 2 if self.any_length else 1
-
     def to_json(self) -> dict[str, Any]:
         """What `bundle.json` holds."""
         names = ("labels", "pair", "model", "target", "quantization", "digest", "versions")
-        settings = {name: getattr(self, name) for name in names} | {"format": self.format, "kind": self.kind}
-        settings |= {name: getattr(self, name) for name in ("any_length", "recipe") if getattr(self, name)}
-        if self.format < 3:
-            kind = answers.find(self.kind)
-            settings |= {"kind": [kind.name, *kind.aliases][-1], "output": self.output(kind.output)}
-            settings["inputs"] = {each.name: each.signature for each in self.inputs}
-            return settings | {"signatures": {str(length): each.name for length, each in self.answering.items()}}
+        settings = {name: getattr(self, name) for name in names} | {"format": FORMAT, "kind": self.kind}
+        settings |= {name: getattr(self, name) for name in ("any_length", "recipe", "columns") if getattr(self, name)}
         for name in ("inputs", "signatures"):
             settings[name] = [_without_defaults(each) for each in getattr(self, name)]
         settings |= {"runtimes": {PACKAGE: self.litert}} if self.litert else {}
@@ -235,7 +209,7 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
     A kind that a plug-in brings need not be known here: the runtime asks for it.
 
     Raises:
-        InputError: there is none, it is damaged, or a later kerasbert wrote it.
+        InputError: there is none, it is damaged, or another version of kerasbert wrote it.
     """
     files = unpack(source)
     where = "the bundle" if isinstance(source, bytes) else str(source)
@@ -245,20 +219,22 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
     try:
         settings = json.loads(files.pop(SETTINGS), parse_constant=_no_constant)
         number = settings.pop("format")
-        if number not in FORMATS:
+        if number != FORMAT:
             raise InputError(
-                f"{where} has bundle format {number!r:.40}, expected {', '.join(map(str, FORMATS))}: "
-                "install the kerasbert that wrote it"
+                f"{where} has bundle format {number!r:.40}, expected {FORMAT}: install the kerasbert that wrote it"
             )
         _check_types(settings)
-        if isinstance(settings["signatures"], dict):  # 1 and 2, and 3 before it had more to say
-            _from_before(settings)
-        else:
-            _from_3(settings, where)
-        for name in ("labels", "parts"):
+        settings["inputs"] = tuple(_made(Reads, row) for row in settings["inputs"])
+        settings["signatures"] = tuple(_made(Signature, row) for row in settings["signatures"])
+        for each in settings["signatures"]:
+            if each.role not in ROLES:
+                error = unknown("role of a signature", each.role[:40], list(ROLES), ", ".join(ROLES))
+                raise InputError(f"{where}: {error}: install the kerasbert that wrote it")
+        litert = settings.pop("runtimes", {}).get(PACKAGE, "")
+        for name in ("labels", "parts", "columns"):
             settings[name] = tuple(settings.get(name, ()))
         assets = {name: files.pop(name) for name in settings.pop("assets", ())}
-        bundle = Bundle(tokenizer=files, assets=assets, **settings)
+        bundle = Bundle(tokenizer=files, assets=assets, litert=litert, **settings)
         _check_values(bundle)
     except InputError:
         raise
@@ -266,39 +242,6 @@ def read(source: str | os.PathLike | bytes) -> Bundle:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{where} carries a damaged {SETTINGS} ({reason}). Write the file again") from error
     return bundle
-
-
-def _from_before(settings: dict[str, Any]) -> None:
-    """Flat settings -> the fields of a Bundle, in place."""
-    if settings["kind"] not in answers.KINDS or answers.KINDS[settings["kind"]].since > 1:
-        known = {name for name, kind in answers.KINDS.items() if kind.since == 1}
-        raise ValueError(f"kind {settings['kind']!r:.40}, expected one of {', '.join(sorted(known))}")
-    kind = answers.find(settings["kind"])
-    if kind.labelled != bool(settings["labels"]):
-        raise ValueError(f"{len(settings['labels'])} labels of a {settings['kind']}")
-    if not settings["inputs"].keys() <= set(NAMES):
-        raise ValueError(f"inputs {list(settings['inputs'])!s:.80}, expected {', '.join(NAMES)}")
-    outputs = {kind.output: settings.pop("output")}
-    signatures = dict(sorted((int(length), name) for length, name in settings["signatures"].items()))
-    settings["kind"] = kind.name
-    settings["signatures"] = tuple(Signature("answer", n, {"S": length}, outputs) for length, n in signatures.items())
-    settings["inputs"] = tuple(Reads(name, settings["inputs"][name]) for name in NAMES if name in settings["inputs"])
-    settings.setdefault("litert", LITERT.get(settings.get("quantization", ""), ""))
-
-
-def _from_3(settings: dict[str, Any], where: str) -> None:
-    """Settings of format 3 -> the fields of a Bundle, in place."""
-    settings["inputs"] = tuple(_made(Reads, row) for row in settings["inputs"])
-    settings["signatures"] = tuple(_made(Signature, row) for row in settings["signatures"])
-    for each in settings["signatures"]:
-        if each.role not in ROLES:
-            error = unknown("role of a signature", each.role[:40], list(ROLES), ", ".join(ROLES))
-            raise InputError(f"{where}: {error}: install the kerasbert that wrote it")
-    if settings["kind"] in answers.KINDS:
-        settings["kind"] = answers.find(settings["kind"]).name
-    if "litert" in settings or "output" in settings:
-        raise ValueError("litert and output are of older formats")
-    settings["litert"] = settings.pop("runtimes", {}).get(PACKAGE, "")
 
 
 def _made(kind: type, row: Any) -> Any:
@@ -323,17 +266,15 @@ def _no_constant(name: str) -> None:
 
 def _check_types(settings: dict[str, Any]) -> None:
     """Every field that is there has the type that `to_json` gives it."""
-    kinds: dict[str, Any] = dict.fromkeys(
-        ("kind", "output", "model", "target", "quantization", "litert", "digest"), str
-    )
-    kinds |= {"pair": bool, "any_length": bool, "labels": list, "assets": list, "parts": list}
+    kinds: dict[str, type] = dict.fromkeys(("kind", "model", "target", "quantization", "digest"), str)
+    kinds |= dict.fromkeys(("labels", "assets", "parts", "columns", "signatures", "inputs"), list)
     kinds |= dict.fromkeys(("versions", "recipe", "plugin", "runtimes", "options"), dict)
-    kinds |= dict.fromkeys(("signatures", "inputs"), list if isinstance(settings["signatures"], list) else dict)
+    kinds |= dict.fromkeys(("pair", "any_length"), bool)
     for name, kind in kinds.items():
         if name in settings and not isinstance(settings[name], kind):
             raise TypeError(f"{name} is {settings[name]!r:.40}, expected json for {kind.__name__}")
-    texts = [*settings["labels"], *settings.get("assets", ()), *settings.get("parts", ())]
-    for name in ("signatures", "inputs", "plugin", "runtimes"):
+    texts = [*settings["labels"], *settings.get("assets", ()), *settings.get("parts", ()), *settings.get("columns", ())]
+    for name in ("plugin", "runtimes"):
         texts += settings[name].values() if isinstance(settings.get(name), dict) else ()
     for text in texts:
         if not isinstance(text, str):
@@ -342,6 +283,9 @@ def _check_types(settings: dict[str, Any]) -> None:
 
 def _check_values(bundle: Bundle) -> None:
     """What the fields say fits together; whether the model agrees, its interpreter tells."""
+    kind = answers.KINDS.get(bundle.kind)
+    if kind is not None and kind.labelled != bool(bundle.labels):
+        raise ValueError(f"{len(bundle.labels)} labels of a {bundle.kind}")
     lengths = [length for each in bundle.signatures for length in each.lengths.values()]
     if not lengths or not all(1 <= length <= MAX_LENGTH for length in lengths):
         raise ValueError(f"lengths {tuple(lengths)!s:.40}, expected some of 1 to {MAX_LENGTH}")
@@ -351,6 +295,8 @@ def _check_values(bundle: Bundle) -> None:
         _check_role(bundle, role)
     if not bundle.reading or (roles != {"answer"} and (len(roles) != 2 or "decode_step" not in roles)):
         raise ValueError(f"roles {sorted(roles)!s:.80}, expected answer, or encode or prefill with decode_step")
+    if bundle.columns and len(bundle.columns) != 1 + bundle.pair:
+        raise ValueError(f"columns {bundle.columns!s:.60}, expected one of each text")
     if len(set(bundle.labels)) < len(bundle.labels) or len(bundle.labels) > MAX_LENGTH:
         raise ValueError(f"{len(bundle.labels)} labels, of which {len(set(bundle.labels))} differ")
     if bundle.litert and not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}", bundle.litert):
@@ -387,6 +333,8 @@ def _check_input(each: Reads, length: int) -> None:
     if each.dtype not in DTYPES or each.filled_by not in FILLED_BY or each.axes not in AXES:
         said = f"{each.dtype!r:.20}, {each.axes!r:.20}, {each.filled_by!r:.20}"
         raise ValueError(f"input {each.name!r:.30} of {said}, expected int32 or bool, {AXES}, {FILLED_BY}")
+    if not 1 <= each.places <= MAX_LENGTH:
+        raise ValueError(f"input {each.name!r:.40} of {each.places} places, expected 1 to {MAX_LENGTH}")
     if length ** each.axes.count("S") > MAX_VALUES:
         raise ValueError(f"input {each.name!r:.40} of {length} tokens, expected at most {MAX_VALUES} numbers")
     if not all(-(2**31) <= number < 2**31 for number in numbers):

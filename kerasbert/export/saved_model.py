@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ import tensorflow as tf
 from kerasbert.errors import InputError
 from kerasbert.export.model_card import card
 from kerasbert.inputs import NAMES as INPUT_NAMES
-from kerasbert.inputs import Input, used, with_makers
+from kerasbert.inputs import Input, Tensor, used, with_makers
 from kerasbert.layers.backend import serving
 from kerasbert.storage import files
 from kerasbert.tasks import predict
-from kerasbert.tasks.adapted import merged
+from kerasbert.tasks.adapted_models import merged
 from kerasbert.tasks.base import TaskKind, kind_of
+from kerasbert.tasks.prompts import tell_prompt
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.graph import graph_tokenizer
 
@@ -60,21 +61,21 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
     Raises:
         InputError: `out` is taken, the model has no tokenizer, or the written file answers differently.
     """
+    files.check_free(out, overwrite, [model] if isinstance(model, str | os.PathLike) else [])
     model, out = merged(predict.as_model(model)), Path(out)
     if not hasattr(model, "spec"):
         model = OwnModel(model)
     if model.tokenizer is None:
         raise InputError("the model has no tokenizer, and a SavedModel takes text: import it with one")
-    if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} exists already. Choose another place or pass --overwrite")
     longest = predict.longest(model, length)
+    tell_prompt(model)
     with files.new_directory(out, replace=overwrite) as folder:
         _write(model, folder, longest)
         _compare(model, folder, longest)
         names = (
             ", ".join(f"`{name}`" for name in _load(folder).structured_outputs) if isinstance(model, OwnModel) else None
         )
-        (folder / "README.md").write_text(card(model, longest, text_names(model), names))
+        (folder / "README.md").write_text(card(model, longest, text_names(model), names), "utf-8")
     return out
 
 
@@ -88,7 +89,7 @@ class OwnModel(keras.Model):
         InputError: other inputs, or no encoder in it.
     """
 
-    def __init__(self, model: keras.Model):
+    def __init__(self, model: keras.Model) -> None:
         super().__init__(name="own_model")
         layers = getattr(model, "layers", ())
         encoder = next((layer for layer in layers if hasattr(layer, "spec") and hasattr(layer, "tokenizer")), None)
@@ -107,7 +108,7 @@ class OwnModel(keras.Model):
         return outputs if isinstance(outputs, dict) else {"output": outputs}
 
 
-def answers(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+def answers(model: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """The exported outputs of a batch."""
     with serving():
         return model(inputs) if isinstance(model, OwnModel) else kind_of(model).answered(model, inputs)
@@ -117,6 +118,11 @@ def text_names(model: Any) -> tuple[str, ...]:
     """Names of the texts that `serving_default` takes."""
     task = getattr(model, "task", None)
     return ("text",) if task is None else task.how.strings(task)
+
+
+def _shapes(strings: Sequence[str], lists: Collection[str]) -> list[tf.TensorSpec]:
+    """Of each input of strings; [B, (texts)] for those that are lists."""
+    return [tf.TensorSpec([None, None], tf.string) if name in lists else STRINGS for name in strings]
 
 
 def _write(model: Any, folder: Path, longest: int) -> None:
@@ -130,16 +136,13 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     for table in choices:
         archive.track(table)
     names, kind = text_names(model), kind_of(model)
-
     one_row = type(kind).served is TaskKind.served
+    if one_row:
+        _check_filled(kind, reads)
 
     def from_text(strings: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         def some(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            return answers(model, with_makers(reads, packed))
-
-        def one_or_more(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            one = tf.equal(tf.shape(packed["token_ids"])[0], 1)
-            return tf.cond(one, lambda: some(_of_one_row(packed)), lambda: some(packed))
+            return answers(model, with_makers(reads, packed, model.tokenizer))
 
         def run(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             owners = packed.pop("owners", None)
@@ -148,25 +151,33 @@ def _write(model: Any, folder: Path, longest: int) -> None:
                 setting = setting if owners is None else tf.gather(setting, owners)
                 packed[table.declared] = table(setting, packed["padding_mask"])
             count = tf.shape(packed["token_ids"])[0]
-            packed = _trimmed(packed)
+            packed = trimmed(packed)
             numbers = tf.range(tf.shape(packed["token_ids"])[0])
             packed |= {each.name: numbers for each in reads if each.axes == "B"}  # which text of the call it is
-            outputs = one_or_more(packed) if one_row else _in_chunks(some, packed)
+            outputs = _one_or_more(some, packed) if one_row else _in_chunks(some, packed)
             return {name: value[:count] for name, value in outputs.items()}
 
         texts = {name: strings[name] for name in names}
         return kind.served(run, tokenizer, texts, longest, tuple(getattr(model, "labels", None) or ()))
 
     strings = [*names, *(table.setting for table in choices)]
-    lists = {names[i] for i in kind.answers.lists if len(names) > 1}
-    shapes = [tf.TensorSpec([None, None], tf.string) if name in lists else STRINGS for name in strings]
+    shapes = _shapes(strings, {names[i] for i in kind.answers.lists if len(names) > 1})
     specs = {each.name: tf.TensorSpec(each.open_shape, each.dtype) for each in reads}
     archive.add_endpoint("serving_default", _named(from_text, strings), shapes)
     archive.add_endpoint("ids", _named(lambda inputs: answers(model, inputs), list(specs)), list(specs.values()))
     archive.write_out(str(folder), verbose=False)
 
 
-def _trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def _check_filled(kind: TaskKind, reads: Sequence[Input]) -> None:
+    """Refuse inputs that a kind fills in Python alone; the number of a text in its call is counted."""
+    bare = [each.name for each in reads if each.filled_by == "kind" and each.graph is None and each.axes != "B"]
+    if bare:
+        raise InputError(
+            f"nothing fills {', '.join(bare)} in a graph, which a {kind.name} reads: give its Input a graph, or the kind a served"
+        )
+
+
+def trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Packed rows [R, W] as long as the longest of them, not as the longest there may be; a row of one token for none."""
     count = tf.shape(packed["padding_mask"])[0]
     added = [[0, tf.maximum(0, 1 - count)], [0, tf.maximum(0, 1 - tf.shape(packed["padding_mask"])[1])]]
@@ -181,6 +192,12 @@ def _trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 def _of_one_row(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """The same with shapes that say B = 1: with the length alone unknown, no operator computes the shapes of reshapes."""
     return {name: tf.ensure_shape(each, (1, *each.shape[1:])) for name, each in packed.items()}
+
+
+def _one_or_more(some: Callable, packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """What `some` gives of rows; a single one is read by a branch of its own."""
+    one = tf.equal(tf.shape(packed["token_ids"])[0], 1)
+    return tf.cond(one, lambda: some(_of_one_row(packed)), lambda: some(packed))
 
 
 def _in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -224,7 +241,7 @@ def _named(function: Callable[[dict], dict], names: list[str]) -> Callable:
 class _Choices(tf.Module):
     """Names of a setting [B] -> its numbers at the real tokens [B, S] int32; a name that is not known is an error."""
 
-    def __init__(self, declared: Input, tokenizer: Tokenizer):
+    def __init__(self, declared: Input, tokenizer: Tokenizer) -> None:
         super().__init__(name=declared.name)
         self.setting = declared.setting
         self.declared = declared.name
@@ -258,9 +275,9 @@ def _compare(model: Any, folder: Path, longest: int) -> None:
     )
     if answered is not None:
         wanted = [answer.to_json() for answer in predict.predict(model, texts, length=longest)]
-        if difference := _difference(wanted, answered):
+        if found := difference(wanted, answered):
             raise InputError(
-                f"the SavedModel answers differently from the model ({difference}): nothing was written; please report it"
+                f"the SavedModel answers differently from the model ({found}): nothing was written; please report it"
             )
         return
     if isinstance(model, OwnModel):
@@ -277,25 +294,25 @@ def _compare(model: Any, folder: Path, longest: int) -> None:
     received, expected = [*served[name].numpy(), *alone[name].numpy()], [*expected, expected[0]]
     if kind.per_token:
         received = [row[: len(wanted)] for row, wanted in zip(received, expected)]
-    difference = max(float(np.abs(row - wanted).max(initial=0.0)) for row, wanted in zip(received, expected))
+    largest = max(float(np.abs(row - wanted).max(initial=0.0)) for row, wanted in zip(received, expected))
     task = getattr(model, "task", None)
     tolerance = TOLERANCE if task is None else task.rounding(TOLERANCE)
-    if not difference <= tolerance:
+    if not largest <= tolerance:
         raise InputError(
-            f"the SavedModel answers differently from the model (largest difference {difference:.2g}, allowed "
+            f"the SavedModel answers differently from the model (largest difference {largest:.2g}, allowed "
             f"{tolerance:g}): nothing was written; please report it"
         )
 
 
-def _difference(wanted: Any, received: Any, where: str = "answers") -> str:
+def difference(wanted: Any, received: Any, where: str = "answers") -> str:
     """Where two json values differ, numbers by more than TOLERANCE; empty where they do not.
 
     Of objects the fields that were received count: a graph may leave some out.
     """
     if isinstance(wanted, dict) and isinstance(received, dict) and wanted.keys() >= received.keys():
-        found = (_difference(wanted[name], value, f"{where}.{name}") for name, value in received.items())
+        found = (difference(wanted[name], value, f"{where}.{name}") for name, value in received.items())
     elif isinstance(wanted, list) and isinstance(received, list) and len(wanted) == len(received):
-        found = (_difference(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(wanted, received)))
+        found = (difference(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(wanted, received)))
     elif isinstance(wanted, float) and isinstance(received, float):
         return (
             "" if abs(wanted - received) <= TOLERANCE * max(1.0, abs(wanted)) else f"{where}: {received} for {wanted}"

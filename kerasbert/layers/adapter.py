@@ -1,8 +1,11 @@
 """What is put into a trained model to adapt it, in the place of training all of it."""
 
+from typing import Any
+
 import keras
 
 from kerasbert.errors import unknown
+from kerasbert.inputs import Tensor
 from kerasbert.layers.feedforward import ACTIVATIONS, Linear
 
 
@@ -20,20 +23,20 @@ class Adapter(keras.layers.Layer):
     Call: x [B, S, H] -> [B, S, H]. Trainable weights: 2*H*m + H + m.
     """
 
-    def __init__(self, width: int, activation: str = "gelu", **kwargs):
+    def __init__(self, width: int, activation: str = "gelu", **kwargs) -> None:
         super().__init__(**kwargs)
         if activation not in ACTIVATIONS:
             raise unknown("activation", activation, ACTIVATIONS, ", ".join(ACTIVATIONS))
         self.width, self.activation = width, activation
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         self.down = Linear(self.width, 0.01, name="down", dtype=self.dtype_policy)
         self.down.build(shape)
         self.up = Linear(shape[-1], 0.0, name="up", dtype=self.dtype_policy)
         self.up.build((*shape[:-1], self.width))
 
-    def call(self, x):
+    def call(self, x) -> Tensor:
         return x + self.up(self.down(x, activation=self.activation))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "width": self.width, "activation": self.activation}

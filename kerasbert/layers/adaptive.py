@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import project
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.feedforward import Linear
@@ -109,11 +110,11 @@ class AdaptiveEmbeddings(keras.layers.Layer):
     Trainable weights: the sum of n*E over clusters of n tokens and width E = width / div_val^i, and of E*H.
     """
 
-    def __init__(self, spec: Any, **kwargs):
+    def __init__(self, spec: Any, **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec, self.clusters = spec, Clusters.of(spec)
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec, clusters, kwargs = self.spec, self.clusters, {"dtype": self.dtype_policy}
         self.tables, self.projections = [], []
         for i, (begin, end) in enumerate(clusters.parts):
@@ -138,14 +139,14 @@ class AdaptiveEmbeddings(keras.layers.Layer):
             )
         return self.tables[0]
 
-    def cluster(self, i: int) -> tuple[Any, Any]:
+    def cluster(self, i: int) -> tuple[Tensor, Tensor]:
         """The table [n, E] and the kernel [E, H] (None where E = H) of a cluster."""
         (begin, end), part = self.clusters.borders[i], i if self.clusters.narrower else 0
         table = self.tables[part].table
         kernel = self.projections[part].kernel if self.projections else None
         return (table if self.clusters.narrower or not self.clusters.tails else table[begin:end]), kernel
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
+    def call(self, token_ids, segment_ids=None, position_ids=None, training=False) -> Tensor:
         if len(self.tables) == 1:
             x = self._vectors(0, token_ids)
         else:
@@ -157,7 +158,7 @@ class AdaptiveEmbeddings(keras.layers.Layer):
             x = sum(found[1:], found[0])
         return self.dropout(x * ops.cast(self.spec.hidden**0.5, x.dtype), training=training)
 
-    def _vectors(self, part: int, ids: Any) -> Any:
+    def _vectors(self, part: int, ids: Tensor) -> Tensor:
         x = self.tables[part](ids)
         return self.projections[part](x) if self.projections else x
 
@@ -173,11 +174,11 @@ class AdaptiveSoftmax(keras.layers.Layer):
     Trainable weights: V, H*E of the head's projection where the input has any, and E + 1 for each tail.
     """
 
-    def __init__(self, spec: Any, **kwargs):
+    def __init__(self, spec: Any, **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec, self.clusters = spec, Clusters.of(spec)
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec, clusters, self.projection = self.spec, self.clusters, None
         normal = keras.initializers.TruncatedNormal(stddev=spec.initializer)
         if clusters.tails:
@@ -193,7 +194,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             self.projection = Linear(clusters.width, spec.initializer / 2, **names)
             self.projection.build((None, None, spec.hidden))
 
-    def parts(self, x: Any, embeddings: AdaptiveEmbeddings) -> list[tuple[Any, Any, Any]]:
+    def parts(self, x: Tensor, embeddings: AdaptiveEmbeddings) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Of head and tails what logits are made of: x [..., E], table [n, E], bias [n]; the head's last rows are the tails."""
         found = []
         for i, (begin, end) in enumerate(self.clusters.borders):
@@ -209,7 +210,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             found.append((y, table, bias))
         return found
 
-    def columns(self, x: Any, embeddings: AdaptiveEmbeddings) -> list[tuple[Any, Any]]:
+    def columns(self, x: Tensor, embeddings: AdaptiveEmbeddings) -> list[tuple[Tensor, Tensor]]:
         """`parts` with the bias as one column more: (x [..., E + 1], table [n, E + 1])."""
         return [
             (
@@ -219,7 +220,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             for y, table, bias in self.parts(x, embeddings)
         ]
 
-    def call(self, x, embeddings):
+    def call(self, x, embeddings) -> Tensor:
         head, *tails = [
             tied_logits(y, table) + ops.cast(bias, "float32") for y, table, bias in self.parts(x, embeddings)
         ]

@@ -6,13 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import fused, reshape, softmax
 from kerasbert.layers.backend_fused import ByHand, row_max, row_sums
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout, drop
 
 
-def _weights_forward(scores, bias, key, *, rate, dtype=None):
+def _weights_forward(scores, bias, key, *, rate, dtype=None) -> tuple:
     dtype = dtype or keras.backend.standardize_dtype(scores.dtype)
     biased = ops.cast(scores, "float32")
     biased = biased if bias is None else biased + ops.cast(bias, "float32")
@@ -22,7 +23,7 @@ def _weights_forward(scores, bias, key, *, rate, dtype=None):
     return weights, (bias, p, weights)
 
 
-def _weights_backward(upstream, bias, p, weights, *, rate, dtype=None):
+def _weights_backward(upstream, bias, p, weights, *, rate, dtype=None) -> tuple:
     """The softmax's, p * (g - sum(p * g)) with g = upstream * mask / (1 - rate): p * g is weights * upstream."""
     p, upstream = ops.cast(p, "float32"), ops.cast(upstream, "float32")
     weighted = upstream * ops.cast(weights, "float32")
@@ -30,14 +31,14 @@ def _weights_backward(upstream, bias, p, weights, *, rate, dtype=None):
     return found, None if bias is None else _of_shape(found, bias), None
 
 
-def _of_shape(x: Any, other: Any) -> Any:
+def _of_shape(x: Tensor, other: Tensor) -> Tensor:
     """The sum of x over the axes along which `other` is one long."""
     axes = tuple(i for i, size in enumerate(other.shape) if size == 1)
     return ops.sum(x, axis=axes, keepdims=True)
 
 
 @fused(constant=(1,), by_hand=ByHand(_weights_forward, _weights_backward))
-def attention_weights(scores: Any, bias: Any, key: Any, *, rate: float, dtype: str | None = None) -> Any:
+def attention_weights(scores: Tensor, bias: Tensor, key: Tensor, *, rate: float, dtype: str | None = None) -> Tensor:
     """Scores [B, N, Q, K], bias [B, 1, Q or 1, K] -> probabilities after dropout, the softmax in float32.
 
     Args:
@@ -79,7 +80,7 @@ class Attention(keras.layers.Layer):
         output_initializer: float | None = None,
         use_bias: bool = True,
         **kwargs,
-    ):
+    ) -> None:
         super().__init__(**kwargs)
         self.heads = heads
         self.head_size = self.value_size = head_size
@@ -88,7 +89,7 @@ class Attention(keras.layers.Layer):
         self.output_initializer = output_initializer or initializer
         self.use_bias = use_bias
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         kwargs, sizes = (
             {"use_bias": self.use_bias, "dtype": self.dtype_policy},
             [self.head_size] * 2 + [self.value_size],
@@ -103,7 +104,7 @@ class Attention(keras.layers.Layer):
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
 
-    def widths(self, shape):
+    def widths(self, shape) -> tuple[int, ...]:
         """Widths of what queries, keys and values are read from."""
         return (shape[-1],) * 3
 
@@ -111,14 +112,14 @@ class Attention(keras.layers.Layer):
         """Standard deviations that the kernels of query, key, value and output start with."""
         return (self.initializer, self.initializer, self.initializer, self.output_initializer)
 
-    def split(self, x, size: int | None = None):
+    def split(self, x, size: int | None = None) -> Tensor:
         """[B, S, N*D] -> [B, N, S, D]; `size` is D where it is not that of queries and keys."""
         x = reshape(x, (*ops.shape(x)[:2], self.heads, size or self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
 
     def call(
         self, x, bias=None, source=None, value=None, training=False, positions=None, queries=False, cache=None, **at
-    ):
+    ) -> tuple[Tensor, Tensor]:
         # by their names: Keras refuses tensors and texts in one dict; False: a caller that knows no queries
         at |= {} if positions is None else {"positions": positions}
         at |= {} if positions is None or queries is False else {"queries": queries}
@@ -127,12 +128,12 @@ class Attention(keras.layers.Layer):
         key, value = self.read(source, value) if cache is None else cache.read(self, source, value)
         return self.attend(x, key, value, bias, training, **at)
 
-    def read(self, source: Any, value: Any) -> tuple[Any, Any]:
+    def read(self, source: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values: [B, K, H] twice -> [B, N, K, D] twice."""
         value = self.split(self.value(value), self.value_size)
         return self.split(self.key(source)), value
 
-    def scores(self, query: Any, key: Any, **at: Any) -> Any:
+    def scores(self, query: Tensor, key: Tensor, **at: Any) -> Tensor:
         """Scaled dot products: [B, N, Q, D], [B, N, K, D] -> [B, N, Q, K].
 
         What a paper adds here it adds in float32 (the result may be float32): learned numbers too, which get their
@@ -142,7 +143,9 @@ class Attention(keras.layers.Layer):
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
         return ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
 
-    def attend(self, x: Any, key: Any, value: Any, bias: Any = None, training: bool = False, **at: Any) -> tuple:
+    def attend(
+        self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, training: bool = False, **at: Any
+    ) -> tuple:
         """What the queries of x [B, Q, H] get from keys and values [B, N, K, D]: as `call`."""
         scores = self.scores(self.split(self.query(x)), key, **at)
         rows, expected = None if bias is None else bias.shape[2], scores.shape[2]
@@ -158,7 +161,7 @@ class Attention(keras.layers.Layer):
         y = reshape(y, (*ops.shape(y)[:2], self.heads * self.value_size))
         return self.output_projection(y), ops.cast(probabilities, "float32")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = {"heads": self.heads, "head_size": self.head_size, "dropout": self.rate, "use_bias": self.use_bias}
         config |= {"initializer": self.initializer, "output_initializer": self.output_initializer}
         return {**super().get_config(), **config}

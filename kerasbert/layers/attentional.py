@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.backend import pick, project
 from kerasbert.layers.cache import COVERAGE, FIXED, columns
@@ -32,12 +33,12 @@ class AttentionalDecoder(keras.layers.Layer):
         [4U]; attention_kernel [U, C], attention_bias [C], output_kernel [C + U, U], output_bias [U].
     """
 
-    def __init__(self, units: int, layers: int, dropout: float = 0.0, **kwargs):
+    def __init__(self, units: int, layers: int, dropout: float = 0.0, **kwargs) -> None:
         super().__init__(**kwargs)
         self.units, self.count = units, layers
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         """Args: shape: (E, C)."""
         units, limit = self.units, self.units**-0.5
 
@@ -60,7 +61,7 @@ class AttentionalDecoder(keras.layers.Layer):
         self.dropout.build()
         self.built = True
 
-    def cell(self, x, product, state: Sequence[Any], *weights) -> State:
+    def cell(self, x, product, state: Sequence[Tensor], *weights) -> State:
         """The state after one place: (a, h and c of each layer); see `recur`."""
         *matrices, source, bias, kept = weights
         left, told, after = iter(matrices), x + product, []
@@ -77,13 +78,13 @@ class AttentionalDecoder(keras.layers.Layer):
         attended = _product(ops.concatenate([seen, after[-2]], axis=-1), next(left))
         return (ops.tanh(attended + ops.cast(next(left), "float32")), *after)
 
-    def _shares(self, h: Any, matrix: Any, own: Any, source: Any, bias: Any) -> Any:
+    def _shares(self, h: Tensor, matrix: Tensor, own: Any, source: Tensor, bias: Tensor) -> Tensor:
         """How much each token of the source counts: float32 [B, S]."""
         query = _product(h, matrix) + ops.cast(own, "float32")
         scores = ops.matmul(source, ops.cast(query, source.dtype)[:, :, None])[:, :, 0]
         return ops.softmax(ops.cast(scores, "float32") + bias)
 
-    def cell_weights(self, source: Any, bias: Any, training: bool = False) -> tuple[Any, ...]:
+    def cell_weights(self, source: Tensor, bias: Tensor, training: bool = False) -> tuple[Tensor, ...]:
         """What `cell` reads besides: matrices, the source [B, S, C], 0 or -60 [B, S], and what dropout keeps [B, (L - 1) U]."""
         each = [*(weight for layer in self.inner for weight in layer), *self.attention, *self.output_weights]
         matrices = [ops.cast(ops.convert_to_tensor(weight), self.compute_dtype) for weight in each]
@@ -96,7 +97,7 @@ class AttentionalDecoder(keras.layers.Layer):
         given = [ops.cast(each, "float32") for pair in states for each in pair]  # a call's arrays come in its type
         return (ops.zeros_like(given[0]), *given)
 
-    def call(self, x, source, mask, states, training=False):
+    def call(self, x, source, mask, states, training=False) -> Tensor:
         x = ops.transpose(x, (1, 0, 2))
         product = ops.cast(project(x, ops.cast(self.kernel, x.dtype)), "float32")
         matrix = ops.cast(ops.convert_to_tensor(self.feed_kernel), x.dtype)
@@ -104,7 +105,7 @@ class AttentionalDecoder(keras.layers.Layer):
         y, _ = recur(self.cell, product, matrix, self.begin(states), weights)
         return ops.cast(ops.transpose(y, (1, 0, 2)), x.dtype)
 
-    def start(self, source: Any, mask: Any, states: Sequence[State], places: int) -> dict[str, Any]:
+    def start(self, source: Tensor, mask: Tensor, states: Sequence[State], places: int) -> dict[str, Tensor]:
         """What `step` carries: the source, and the state before each place, float32 [B, places, U] each (`layers.cache`)."""
         begin = self.begin(states)
         state = {f"{FIXED}sequence": source, f"{FIXED}mask": _real(source, mask)}
@@ -118,7 +119,7 @@ class AttentionalDecoder(keras.layers.Layer):
         """Of the arrays of a state."""
         return [ATTENDED, *(f"{STATE}{i}_{part}" for i in range(self.count) for part in range(2))]
 
-    def step(self, x: Any, column: Any, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def step(self, x: Tensor, column: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """One place: x [B, E], the place of each row int32 [B] -> (the result [B, U], the state with that behind the place)."""
         column = columns(column, state[ATTENDED][:, 0, 0])
         before = [pick(state[name], column[:, None])[:, 0] for name in self.names]
@@ -138,15 +139,15 @@ class AttentionalDecoder(keras.layers.Layer):
         return ops.cast(after[0], x.dtype), {**state, **written}
 
 
-def _product(x: Any, matrix: Any) -> Any:
+def _product(x: Tensor, matrix: Tensor) -> Tensor:
     """A product in the matrix' type, as float32."""
     return ops.cast(ops.matmul(ops.cast(x, matrix.dtype), matrix), "float32")
 
 
-def _real(source: Any, mask: Any) -> Any:
+def _real(source: Tensor, mask: Tensor) -> Tensor:
     return ops.ones(ops.shape(source)[:2], "float32") if mask is None else ops.cast(mask, "float32")
 
 
-def source_bias(source: Any, mask: Any) -> Any:
+def source_bias(source: Tensor, mask: Tensor) -> Tensor:
     """What is added to the scores of a source's tokens: float32 [B, S], 0 or a large negative number at padding."""
     return (1 - _real(source, mask)) * visibility.HIDDEN

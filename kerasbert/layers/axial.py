@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import gather
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.random import Dropout
@@ -38,11 +39,11 @@ class AxialPositions(keras.layers.Layer):
         are dropped, as in transformers. Trainable weights: a * widths[0] + b * widths[1].
     """
 
-    def __init__(self, spec: Any, **kwargs):
+    def __init__(self, spec: Any, **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec = spec
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         (a, b), widths = self.spec.axial.shape, self.spec.axial_widths
         # one for each: an initializer gives the same numbers again
         normal = functools.partial(keras.initializers.RandomNormal, stddev=self.spec.axial.initializer)
@@ -51,7 +52,7 @@ class AxialPositions(keras.layers.Layer):
         self.dropout = Dropout(self.spec.dropout, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
 
-    def call(self, x, position_ids, training=False):
+    def call(self, x, position_ids, training=False) -> Tensor:
         columns = self.spec.axial.shape[1]
         row, column = position_ids // columns, position_ids % columns
         parts = [gather(self.row_table[:, 0], row), gather(self.column_table[0], column)]
@@ -65,11 +66,11 @@ class AxialPositions(keras.layers.Layer):
 class ReformerEmbeddings(keras.layers.Layer):
     """Tokens and positions, dropped separately, not normalised: token_ids [B, S] -> [B, S, H]."""
 
-    def __init__(self, spec: Any, **kwargs):
+    def __init__(self, spec: Any, **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec = spec
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         width = spec.embeddings.width
         assert width is not None
@@ -83,7 +84,7 @@ class ReformerEmbeddings(keras.layers.Layer):
         for layer in (self.tokens, self.positions, self.dropout, self.positions_dropout):
             layer.build()
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
+    def call(self, token_ids, segment_ids=None, position_ids=None, training=False) -> Tensor:
         x = self.dropout(self.tokens(token_ids), training=training)
         if position_ids is None:
             position_ids = ops.expand_dims(ops.arange(ops.shape(token_ids)[1], dtype="int32"), 0)

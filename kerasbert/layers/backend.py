@@ -7,13 +7,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend_fused import differentiated, fused, fusing, fusion  # noqa: F401  # a part of this file
 
 TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
     import tensorflow as tf
-
-island, islands = fused, fusion  # names that older plug-ins import
 
 _tracing_for_tpu = [False]
 
@@ -33,7 +32,7 @@ def on_tpu() -> bool:
     return _tracing_for_tpu[-1] or (TENSORFLOW and isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy))
 
 
-def gather(table: Any, ids: Any) -> Any:
+def gather(table: Tensor, ids: Tensor) -> Tensor:
     """Rows of a table: [V, E], int [...] -> [..., E].
 
     Plain tf.gather: `ops.take` adds the SELECT_V2 of its negative indices, which XNNPACK refuses.
@@ -43,7 +42,7 @@ def gather(table: Any, ids: Any) -> Any:
     return ops.take(table, ids, axis=0)
 
 
-def pick(x: Any, positions: Any) -> Any:
+def pick(x: Tensor, positions: Tensor) -> Tensor:
     """Vectors at positions: [B, S, H], int [B, P] -> [B, P, H].
 
     On TPU a one-hot contraction (a gather's gradient is a scatter there), elsewhere a gather.
@@ -51,7 +50,7 @@ def pick(x: Any, positions: Any) -> Any:
     return pick_by_contraction(x, positions) if on_tpu() else choose(x, positions)
 
 
-def choose(x: Any, index: Any, axes: int = 1) -> Any:
+def choose(x: Tensor, index: Tensor, axes: int = 1) -> Tensor:
     """Those of each row: [B, K, ...], int [B, J] -> [B, J, ...].
 
     Args:
@@ -62,7 +61,7 @@ def choose(x: Any, index: Any, axes: int = 1) -> Any:
     return ops.take_along_axis(x, ops.reshape(index, (*index.shape, *(1,) * (len(x.shape) - axes - 1))), axis=axes)
 
 
-def look_up(table: Any, ids: Any) -> Any:
+def look_up(table: Tensor, ids: Tensor) -> Tensor:
     """Rows of a small learned table: [V, E], int [...] -> [..., E].
 
     On TPU a one-hot contraction, as `pick`.
@@ -72,12 +71,12 @@ def look_up(table: Any, ids: Any) -> Any:
     return ops.matmul(ops.one_hot(ids, table.shape[0], dtype=table.dtype), table)
 
 
-def pick_by_contraction(x: Any, positions: Any) -> Any:
+def pick_by_contraction(x: Tensor, positions: Tensor) -> Tensor:
     """`pick` as a product with one-hot rows; exact, for each row has a single 1."""
     return ops.matmul(ops.one_hot(positions, x.shape[1], dtype=x.dtype), x)
 
 
-def constant(make: Callable[[], Any]) -> Any:
+def constant(make: Callable[[], Any]) -> Tensor:
     """What `make` gives, as a numpy array, worked out at once whatever is being traced."""
     if not TENSORFLOW:
         return ops.convert_to_numpy(make())
@@ -85,7 +84,7 @@ def constant(make: Callable[[], Any]) -> Any:
         return make().numpy()
 
 
-def stable_argsort(x: Any) -> Any:
+def stable_argsort(x: Tensor) -> Tensor:
     """The order that sorts the last axis, equal numbers as they stand: int32 [..., S] -> int32 [..., S].
 
     By top_k, which is stable and which a .tflite has.
@@ -95,7 +94,7 @@ def stable_argsort(x: Any) -> Any:
     return ops.cast(ops.argsort(x, axis=-1), "int32")
 
 
-def permute(x: Any, order: Any, undo: Any) -> Any:
+def permute(x: Tensor, order: Tensor, undo: Tensor) -> Tensor:
     """Rows in other orders: [B, N, S, D] or [B, N, R, S, D], int32 [B, N, R, S] -> [B, N, R, S, D].
 
     The gradient is the same by `undo`: that of a gather is a scatter, which is slow.
@@ -109,7 +108,7 @@ def permute(x: Any, order: Any, undo: Any) -> Any:
         return permute_plainly(x, order)
     same = len(x.shape) == 4
 
-    def gather_rows(x, index):
+    def gather_rows(x, index) -> Tensor:
         if len(x.shape) == 5:
             return tf.gather(x, index, batch_dims=3)
         rows, heads, rounds, length = ops.shape(index)
@@ -118,7 +117,7 @@ def permute(x: Any, order: Any, undo: Any) -> Any:
 
     @tf.custom_gradient
     def call(x):
-        def gradient(upstream):
+        def gradient(upstream) -> Tensor:
             found = gather_rows(upstream, undo)
             return tf.reduce_sum(found, axis=2) if same else found
 
@@ -127,13 +126,13 @@ def permute(x: Any, order: Any, undo: Any) -> Any:
     return call(x)
 
 
-def permute_plainly(x: Any, order: Any) -> Any:
+def permute_plainly(x: Tensor, order: Tensor) -> Tensor:
     """`permute` with the gradient of a gather."""
     x = ops.expand_dims(x, 2) if len(x.shape) == 4 else x
     return ops.take_along_axis(x, ops.expand_dims(order, -1), axis=3)
 
 
-def argmax(x: Any) -> Any:
+def argmax(x: Tensor) -> Tensor:
     """Index of the largest on the last axis, the first of equal ones: [..., V] -> int32 [...].
 
     For a TPU, which has no int64, it is the least index at which the maximum stands: XLA's argmax counts in int64.
@@ -145,13 +144,13 @@ def argmax(x: Any) -> Any:
     return tf.argmax(x, axis=-1, output_type=tf.int32) if TENSORFLOW else ops.cast(ops.argmax(x, axis=-1), "int32")
 
 
-def reshape(x: Any, shape: tuple) -> Any:
+def reshape(x: Tensor, shape: tuple) -> Tensor:
     """`ops.reshape` whose only unknown size is -1: computed sizes are operators of the device graph, 25 a layer."""
     known = tuple(size if isinstance(size, int) else -1 for size in shape)
     return ops.reshape(x, known if known.count(-1) == 1 else shape)
 
 
-def project(x: Any, kernel: Any) -> Any:
+def project(x: Tensor, kernel: Tensor) -> Tensor:
     """[..., H] x [H, D] -> [..., D] as one flat product.
 
     A batched product sums its kernel gradient over B afterwards: twice the time on CPU (bf16 einsum: 27 times).
@@ -177,7 +176,9 @@ def serving() -> Iterator[None]:
         _serving = old
 
 
-def affine(x: Any, kernel: Any, bias: Any, activation: Callable[[Any], Any] | None, gelu: bool) -> Any | None:
+def affine(
+    x: Tensor, kernel: Tensor, bias: Tensor, activation: Callable[[Any], Any] | None, gelu: bool
+) -> Tensor | None:
     """activation(x @ kernel + bias), [..., H] -> [..., D], where `serving`: one operator, or two, of oneDNN; else None.
 
     TensorFlow's graph optimizer finds MatMul, BiasAdd and the exact GELU behind each other, with no reshape between and the
@@ -194,7 +195,7 @@ def affine(x: Any, kernel: Any, bias: Any, activation: Callable[[Any], Any] | No
     return reshape(y, (*ops.shape(x)[:-1], kernel.shape[-1]))
 
 
-def softmax(scores: Any, dtype: str) -> Any:
+def softmax(scores: Tensor, dtype: str) -> Tensor:
     """Softmax over the last axis, worked out in float32: float32 [..., K] -> `dtype` [..., K].
 
     On TPU the gradient reads the rounded result: automatic differentiation would keep the float32 one, [B, N, Q, K] a layer.
@@ -204,12 +205,12 @@ def softmax(scores: Any, dtype: str) -> Any:
     return _rounded_softmax(dtype)(scores)
 
 
-def _rounded_softmax(dtype: str) -> Any:
+def _rounded_softmax(dtype: str) -> Tensor:
     @ops.custom_gradient
     def call(scores):
         rounded = ops.cast(ops.softmax(scores, axis=-1), dtype)
 
-        def gradient(upstream):
+        def gradient(upstream) -> Tensor:
             p, g = ops.cast(rounded, "float32"), ops.cast(upstream, "float32")
             return p * (g - ops.sum(p * g, axis=-1, keepdims=True))
 
@@ -220,11 +221,11 @@ def _rounded_softmax(dtype: str) -> Any:
 
 def scan(
     body: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
-    inputs: Sequence[Any],
-    state: Sequence[Any],
-    outputs: Sequence[Any],
+    inputs: Sequence[Tensor],
+    state: Sequence[Tensor],
+    outputs: Sequence[Tensor],
     reverse: bool = False,
-) -> tuple[list[Any], list[Any]]:
+) -> tuple[list[Tensor], list[Tensor]]:
     """A loop over the first axis. One graph whatever the length: a WHILE of a .tflite, which XLA compiles too.
 
     `keras.ops.scan` fails on TensorFlow with two carried arrays and one output (Keras 3.15.1).
@@ -260,11 +261,11 @@ def scan(
 
 def scan_plainly(
     body: Callable[..., tuple[Sequence[Any], Sequence[Any]]],
-    inputs: Sequence[Any],
-    state: Sequence[Any],
-    outputs: Sequence[Any],
+    inputs: Sequence[Tensor],
+    state: Sequence[Tensor],
+    outputs: Sequence[Tensor],
     reverse: bool = False,
-) -> tuple[list[Any], list[Any]]:
+) -> tuple[list[Tensor], list[Tensor]]:
     """`scan` place after place, as many operations as there are places."""
     places = range(inputs[0].shape[0])
     found, state = {}, list(state)
@@ -274,7 +275,7 @@ def scan_plainly(
     return [ops.stack([found[place][i] for place in places]) for i in range(len(outputs))], state
 
 
-def gradients(fn: Callable[..., Any], arrays: Sequence[Any], upstream: Sequence[Any]) -> list[Any]:
+def gradients(fn: Callable[..., Any], arrays: Sequence[Tensor], upstream: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of sum(y * upstream) by each of the arrays, y the arrays fn(*arrays); zeros where there is none."""
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(list(arrays))
@@ -283,20 +284,20 @@ def gradients(fn: Callable[..., Any], arrays: Sequence[Any], upstream: Sequence[
     return tape.gradient(list(y), list(arrays), output_gradients=list(upstream), unconnected_gradients=zero)
 
 
-def reverse_rows(x: Any, lengths: Any) -> Any:
+def reverse_rows(x: Tensor, lengths: Tensor) -> Tensor:
     """The first `lengths` elements of each row the other way round, the others as they stand: [B, S, ...], int32 [B]."""
     if TENSORFLOW:
         return tf.reverse_sequence(x, lengths, seq_axis=1, batch_axis=0)
     return reverse_rows_plainly(x, lengths)
 
 
-def reverse_rows_plainly(x: Any, lengths: Any) -> Any:
+def reverse_rows_plainly(x: Tensor, lengths: Tensor) -> Tensor:
     """`reverse_rows` as a gather."""
     place, length = ops.arange(ops.shape(x)[1], dtype="int32"), ops.expand_dims(lengths, 1)
     return choose(x, ops.where(place < length, length - 1 - place, place))
 
 
-def recompute(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def recompute(fn: Callable[[Any], Any]) -> Callable[[Tensor], Tensor]:
     """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its argument alone.
 
     A TPU multiplies faster than it reads: what is cheap to repeat should not go to memory and back.
@@ -307,7 +308,7 @@ def recompute(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @tf.custom_gradient
     def call(x):
-        def gradient(upstream, variables=()):
+        def gradient(upstream, variables=()) -> tuple[Tensor, Tensor]:
             # without the barrier the compiler would see the same operations twice and keep the first
             again = xla.optimization_barrier(x)[0]
             with tf.GradientTape() as tape:
@@ -321,7 +322,7 @@ def recompute(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-def in_own_type(x: Any) -> Any:
+def in_own_type(x: Tensor) -> Tensor:
     """x; on TPU its gradient is stored in the type of x.
 
     The compiler joins a later cast to float32 with what makes the gradient, and keeps twice the bytes.

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
+
 TENSORFLOW = keras.backend.backend() == "tensorflow"
 if TENSORFLOW:
     import tensorflow as tf
@@ -72,11 +74,17 @@ def fused(fn: Callable | None = None, *, constant: tuple[int, ...] = (), by_hand
     return call
 
 
-def differentiated(x: Any) -> bool:
+def differentiated(x: Tensor) -> bool:
     """Whether a gradient tape records what is computed from x: x depends on a weight that is trained."""
     from tensorflow.python.eager import record  # TensorFlow has no public name for the question
 
     return record.should_record_backprop([x])
+
+
+def _whole(arrays, kinds: tuple) -> list[Tensor]:
+    """The arrays of a call with the None among them that `kinds` tells of."""
+    left = iter(arrays)
+    return [None if kind is None else next(left) for kind in kinds]
 
 
 @functools.cache
@@ -91,13 +99,9 @@ def _compiled(fn: Callable, kinds: tuple, static: tuple, by_hand: ByHand | None)
     # of what is kept: where it stands among the arguments and the result, or None; told by tracing
     places: list[int | None] = []
 
-    def whole(arrays) -> list[Any]:
-        left = iter(arrays)
-        return [None if kind is None else next(left) for kind in kinds]
-
     @functools.partial(tf.function, jit_compile=True, autograph=False)
     def forward(*arrays):
-        arrays = whole(arrays)
+        arrays = _whole(arrays, kinds)
         with fusion(False):
             y, kept = part.forward(*arrays, **settings)
         # a compiled function would give a copy
@@ -114,12 +118,12 @@ def _compiled(fn: Callable, kinds: tuple, static: tuple, by_hand: ByHand | None)
 
     @tf.custom_gradient
     def call(*arrays):
-        (y, more), own = forward(*arrays), whole(arrays)
+        (y, more), own = forward(*arrays), _whole(arrays, kinds)
         left, there = iter(more), [*own, *tf.nest.flatten(y)]
         kept = [next(left) if place is None else there[place] for place in places]
         types = tuple(own[i].dtype.name for i in wanted)
 
-        def gradient(*upstream):
+        def gradient(*upstream) -> list[Tensor]:
             found = backward(upstream[0] if len(upstream) == 1 else upstream, kept, types)
             by_position = dict(zip(wanted, found))
             for i, one in by_position.items():  # TensorFlow would take one of another shape
@@ -149,7 +153,7 @@ def _automatic(fn: Callable, wanted: list[int]) -> ByHand:
     return ByHand(forward, backward)
 
 
-def with_derivative(function: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
+def with_derivative(function: Callable[[Any], Any], x: Tensor) -> tuple[Tensor, Tensor]:
     """y and dy/dx of a function that works element by element."""
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -157,7 +161,7 @@ def with_derivative(function: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
     return y, tape.gradient(y, x)
 
 
-def row_sums(x: Any) -> Any:
+def row_sums(x: Tensor) -> Tensor:
     """Sums over the last axis: float32 [..., H] -> [..., 1], as a product with ones.
 
     XLA's CPU compiler turns a reduction of a fused function into `reduce-window`, which is several times slower.
@@ -168,7 +172,7 @@ def row_sums(x: Any) -> Any:
     return ops.reshape(ops.matmul(ops.reshape(x, (-1, x.shape[-1])), ones), (*x.shape[:-1], 1))
 
 
-def column_sums(x: Any) -> Any:
+def column_sums(x: Tensor) -> Tensor:
     """Sums over all axes but the last: [..., H] -> [H], as sums of sixteen slices at a time (see `row_sums`)."""
     if None in x.shape:
         return ops.sum(x, axis=tuple(range(len(x.shape) - 1)))
@@ -178,14 +182,14 @@ def column_sums(x: Any) -> Any:
     return x[0]
 
 
-def row_max(x: Any) -> Any:
+def row_max(x: Tensor) -> Tensor:
     """Maxima over the last axis: [..., H] -> [..., 1], as maxima of sixteen slices at a time (see `row_sums`)."""
     while (x.shape[-1] or 0) > 16:
         x = _of_slices(ops.maximum, x, -1)
     return ops.max(x, axis=-1, keepdims=True)
 
 
-def _of_slices(function: Callable, x: Any, axis: int) -> Any:
+def _of_slices(function: Callable, x: Tensor, axis: int) -> Tensor:
     """x cut into sixteen slices along the axis (fewer where it is shorter), and these put together by the function."""
     size = x.shape[axis]
     width = -(-size // min(16, size))
@@ -198,5 +202,5 @@ def _of_slices(function: Callable, x: Any, axis: int) -> Any:
     return found
 
 
-def _cut(x: Any, axis: int, begin: int, end: int) -> Any:
+def _cut(x: Tensor, axis: int, begin: int, end: int) -> Tensor:
     return x[begin:end] if axis == 0 else x[..., begin:end]

@@ -8,13 +8,14 @@ from typing import Any
 
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import TENSORFLOW, fusing, fusion, on_tpu
 
 if TENSORFLOW:
     import tensorflow as tf
 
 
-def reversible(halves: Sequence[Any], a: Any, b: Any) -> tuple[Any, Any]:
+def reversible(halves: Sequence[Tensor], a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Reversible residual sublayers (Gomez et al., 2017, section 3): (a, b) -> (b, a + half(b)), one after the other.
 
     Nothing between is kept: the gradient works out each sublayer's input from its output, a = b' - half(a'), and the
@@ -34,7 +35,7 @@ def reversible(halves: Sequence[Any], a: Any, b: Any) -> tuple[Any, Any]:
     counts, on = [len(half.weights) for half in halves], fusing()
 
     @tf.custom_gradient
-    def call(a, b, *weights):
+    def call(a, b, *weights) -> tuple:
         left = iter(weights)
         own = [[next(left) for _ in range(count)] for count in counts]
         draws = []
@@ -66,14 +67,16 @@ def reversible(halves: Sequence[Any], a: Any, b: Any) -> tuple[Any, Any]:
     return call(a, b, *(tf.convert_to_tensor(weight) for half in halves for weight in half.weights))
 
 
-def reversible_plainly(halves: Sequence[Any], a: Any, b: Any) -> tuple[Any, Any]:
+def reversible_plainly(halves: Sequence[Tensor], a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """`reversible` with ordinary gradients, which keep what every sublayer has computed."""
     for half in halves:
         a, b = b, a + ops.cast(half.forward(b, half.weights)[0], a.dtype)
     return a, b
 
 
-def _half_gradient(half: Any, weights: list[Any], drawn: Any, x: Any, upstream: Any) -> tuple[Any, Any, list[Any]]:
+def _half_gradient(
+    half: Tensor, weights: list[Tensor], drawn: Tensor, x: Tensor, upstream: Tensor
+) -> tuple[Tensor, Tensor, list[Tensor]]:
     """half(x), the gradient by x, and those by its weights; piece after piece."""
 
     def step(first, total, piece, upstream):
@@ -90,8 +93,8 @@ def _half_gradient(half: Any, weights: list[Any], drawn: Any, x: Any, upstream: 
 
 
 def loop_of_pieces(
-    step: Callable[..., tuple[list[Any], list[Any]]], arrays: Sequence[Any], size: int, total: Sequence[Any] = ()
-) -> tuple[list[Any], list[Any]]:
+    step: Callable[..., tuple[list[Any], list[Any]]], arrays: Sequence[Tensor], size: int, total: Sequence[Tensor] = ()
+) -> tuple[list[Tensor], list[Tensor]]:
     """A function of `size` places at once, in a loop, which holds one piece at a time however many there are.
 
     Args:
@@ -135,7 +138,7 @@ def loop_of_pieces(
     return [y[:, :length] for y in results], list(total)
 
 
-def _after(done: list[Any], *arrays: Any) -> tuple[Any, ...]:
+def _after(done: list[Tensor], *arrays: Any) -> tuple[Tensor, ...]:
     """The arrays, once the others are there: what follows is not begun early, which would hold more at once."""
     if on_tpu():
         from tensorflow.compiler.tf2xla.python import xla

@@ -1,11 +1,11 @@
 """Recurrent layers that read a text in both directions, and label scores on top of a stack of them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import LabelHead
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.recurrent import State
@@ -25,26 +25,28 @@ class Bidirectional(keras.layers.Layer):
     Trainable weights: those of two layers.
     """
 
-    def __init__(self, units: int, cell: str = "lstm", **kwargs):
+    def __init__(self, units: int, cell: str = "lstm", **kwargs) -> None:
         super().__init__(**kwargs)
         policy = {"dtype": self.dtype_policy}
         self.ways = [CELLS[cell](units, reverse=name == "backward", name=name, **policy) for name in WAYS]
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         for layer in self.ways:
             layer.build(shape)
         self.built = True
 
-    def read(self, x: Any, padding_mask: Any = None, begins: Any = (None, None)) -> tuple[Any, list[State]]:
+    def read(
+        self, x: Tensor, padding_mask: Tensor | None = None, begins: Tensor = (None, None)
+    ) -> tuple[Tensor, list[State]]:
         """As a call, with the state of each direction behind the last token that it reads."""
         found = [layer(x, padding_mask, begins=begin) for layer, begin in zip(self.ways, begins, strict=True)]
         return ops.concatenate([y for y, _ in found], axis=-1), [state for _, state in found]
 
-    def call(self, x, padding_mask=None, begins=(None, None)):
+    def call(self, x, padding_mask=None, begins=(None, None)) -> Tensor:
         return self.read(x, padding_mask, begins)[0]
 
 
-def borders(inputs: Mapping[str, Any]) -> tuple[Any, tuple[Any, Any]]:
+def borders(inputs: Mapping[str, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """What the recurrent layers of an encoder are told of the rows that it reads.
 
     Args:
@@ -78,20 +80,20 @@ class BiLSTMHead(LabelHead):
 
     def __init__(
         self, labels: int, units: int, layers: int = 1, initializer: float = 0.02, dropout: float = 0.0, **kwargs
-    ):
+    ) -> None:
         super().__init__(labels, initializer, dropout, **kwargs)
         self.units, policy = units, {"dtype": self.dtype_policy}
         self.recurrent = [Bidirectional(units, name=f"lstm_{i}", **policy) for i in range(layers)]
         self.dropouts = [Dropout(dropout, name=f"dropout_{i}", **policy) for i in range(layers)]
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         for layer, dropout in zip(self.recurrent, self.dropouts, strict=True):
             layer.build(shape)
             dropout.build()
             shape = (*shape[:-1], 2 * self.units)
         super().build(shape)
 
-    def call(self, x, padding_mask=None, training=False):
+    def call(self, x, padding_mask=None, training=False) -> Tensor:
         for layer, dropout in zip(self.recurrent, self.dropouts, strict=True):
             x = layer(dropout(x, training=training), padding_mask)
         return super().call(x, training=training)

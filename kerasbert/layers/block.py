@@ -1,13 +1,12 @@
 """One transformer layer, and the one function that maps a Spec to it."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from kerasbert.adaptation import Adapters
-from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.adapter import Adapter
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.context import Context
@@ -60,7 +59,7 @@ class Block(keras.layers.Layer):
         use_bias=True,
         adapters=None,
         **kwargs,
-    ):
+    ) -> None:
         super().__init__(**kwargs)
         self.adapters: dict[str, Adapter] = {}  # by the name of the sublayer
         self.pal: ProjectedAttention | None = None
@@ -78,16 +77,10 @@ class Block(keras.layers.Layer):
             "adapters": adapters or Adapters(),
         }
 
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        names = inspect.signature(cls.call).parameters
-        if "call" in cls.__dict__ and "read" in names and "context" not in names:
-            cls.call = _of_an_older_plugin(cls.call)
-
-    def build(self, shape):
+    def build(self, shape) -> None:
         at, kwargs = self.settings, {"dtype": self.dtype_policy}
         settings = at["initializer"], at["output_initializer"]
-        # a part of an older plug-in does not know the argument
+        # by its own default a part may do without
         without = {} if at["use_bias"] else {"use_bias": False}
         if not hasattr(self, "attention"):
             sizes = at["heads"], at["head_size"], at["attention_dropout"]
@@ -113,7 +106,7 @@ class Block(keras.layers.Layer):
             self.adapters[sublayer] = Adapter(parts.width, parts.activation, **names)
             self.adapters[sublayer].build(shape)
 
-    def adapted(self, sublayer: str, y: Any, x: Any, context: Context, training: bool = False) -> Any:
+    def adapted(self, sublayer: str, y: Tensor, x: Tensor, context: Context, training: bool = False) -> Tensor:
         """What a sublayer gives, on its way to the residual sum: the one place where a trained model is adapted.
 
         The identity where nothing adapts. Every block calls it for each of its sublayers.
@@ -129,8 +122,8 @@ class Block(keras.layers.Layer):
             return y
         return y + self.pal(x, context=context, training=training)
 
-    def call(self, x, context=None, training=False, read=None):  # read: of an older plug-in's super().call
-        context, told = Context.wrap(context, read), x
+    def call(self, x, context=None, training=False) -> tuple[Tensor, Tensor]:
+        context, told = context or Context(), x
         source, x = context.keys(x), context.rows(x)
         y, probabilities = self.attention(x, context.bias, source, training=training, **context.at)
         y = self.adapted("attention", y, told, context, training)
@@ -138,7 +131,7 @@ class Block(keras.layers.Layer):
         y = self.adapted("feedforward", self.feedforward(x), told, context, training)
         return self.feedforward_norm(x, y, dropout=self.feedforward_dropout, training=training), probabilities
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.settings}
 
 
@@ -148,8 +141,8 @@ class PreNormBlock(Block):
     The sum of the sublayers is never normalised: whoever stacks such layers does it once, at the end.
     """
 
-    def call(self, x, context=None, training=False, read=None):
-        context, told = Context.wrap(context, read), x
+    def call(self, x, context=None, training=False) -> tuple[Tensor, Tensor]:
+        context, told = context or Context(), x
         y = self.attention_norm(x)
         source = y if context.memory is None else self.attention_norm(context.keys(x))
         x, y = context.rows(x), context.rows(y)
@@ -189,10 +182,6 @@ def stack(spec: Spec, kind: Callable | None = None, **kwargs) -> list[Block]:
 def block(spec: Spec, layer: int, kind: Callable = Block, **kwargs) -> Block:
     """The block of one layer of a Spec; a family's own class is passed as `kind`."""
     attention = spec.attention
-    if not spec.blocks.bias:  # an older plug-in's block does not know the argument
-        kwargs["use_bias"] = False
-    if spec.adapters.width:
-        kwargs["adapters"] = spec.adapters
     return kind(
         heads=spec.per_layer(attention.heads, layer),
         head_size=spec.head_size,
@@ -202,6 +191,8 @@ def block(spec: Spec, layer: int, kind: Callable = Block, **kwargs) -> Block:
         attention_dropout=spec.dropout if attention.dropout is None else attention.dropout,
         epsilon=spec.epsilon,
         initializer=spec.initializer,
+        use_bias=spec.blocks.bias,
+        adapters=spec.adapters,
         name=f"block_{layer}",
         **kwargs,
     )
@@ -224,18 +215,3 @@ def pal(spec: Spec, first: ProjectedAttention | None = None, **kwargs) -> Projec
     if first is not None:
         new.down, new.up = first.down, first.up
     return new
-
-
-def _of_an_older_plugin(old: Any) -> Any:
-    """`call` of a block that was written as call(x, bias, read, training), before there was a Context."""
-
-    def call(self, x, context=None, training=False, read=None):
-        context = Context.wrap(context, read)
-        if not (context.queries is None or isinstance(context.queries, str)):
-            raise InputError(
-                f"{type(self).__name__}.call(x, bias, read, training) computes the first token or all, received queries="
-                "positions: write call(x, context, training), with context.rows(x) and context.bias"
-            )
-        return old(self, x, context.bias, read=context.queries, training=training)
-
-    return call

@@ -16,9 +16,14 @@ column. What stands in later places, such as a prompt's padding, is overwritten 
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras import ops
+
+from kerasbert.inputs import Tensor
+
+if TYPE_CHECKING:
+    from kerasbert.layers.attention import Attention
 
 FIXED = "source_"
 """What the names of arrays begin with that no step changes."""
@@ -35,10 +40,10 @@ class Column:
         here: bool [B, 1, T, 1], the place of each row that is written.
     """
 
-    def __init__(self, key: Any, value: Any, here: Any):
+    def __init__(self, key: Tensor, value: Tensor, here: Tensor) -> None:
         self.key, self.value, self.here = key, value, here
 
-    def read(self, attention: Any, source: Any, value: Any) -> tuple[Any, Any]:
+    def read(self, attention: "Attention", source: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of all places, with those of the new token [B, 1, H]."""
         key, value = attention.read(source, value)
         self.key = ops.where(self.here, key, self.key)
@@ -53,16 +58,16 @@ class Prompt:
         places: int T.
     """
 
-    def __init__(self, places: int):
+    def __init__(self, places: int) -> None:
         self.places = places
 
-    def read(self, attention: Any, source: Any, value: Any) -> tuple[Any, Any]:
+    def read(self, attention: "Attention", source: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of the prompt's P tokens."""
         key, value = attention.read(source, value)
         self.key, self.value = self._widened(key), self._widened(value)
         return key, value
 
-    def _widened(self, x: Any) -> Any:
+    def _widened(self, x: Tensor) -> Tensor:
         rows, heads, length, size = ops.shape(x)
         return ops.concatenate([x, ops.zeros((rows, heads, self.places - length, size), x.dtype)], axis=2)
 
@@ -70,10 +75,10 @@ class Prompt:
 class Made:
     """Keys and values [B, N, S, D] of a source; nothing is projected again."""
 
-    def __init__(self, key: Any, value: Any):
+    def __init__(self, key: Tensor, value: Tensor) -> None:
         self.key, self.value = key, value
 
-    def read(self, attention: Any, source: Any, value: Any) -> tuple[Any, Any]:
+    def read(self, attention: "Attention", source: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """They themselves."""
         return self.key, self.value
 
@@ -96,7 +101,7 @@ class Cache:
         column: int32 [B], the place of each row's token; None for a prompt, which begins at place 0.
     """
 
-    def __init__(self, state: Mapping[str, Any], layers: int, places: int, column: Any = None):
+    def __init__(self, state: Mapping[str, Tensor], layers: int, places: int, column: Tensor | None = None) -> None:
         self.given, self.places, self.column = dict(state), places, column
         self.layers = [LayerCache(Prompt(places), self._source(i)) for i in range(layers)]
         if column is not None:
@@ -110,13 +115,13 @@ class Cache:
         return Made(*(self.given[name] for name in names)) if names[0] in self.given else None
 
     @property
-    def visible(self) -> Any:
+    def visible(self) -> Tensor:
         """Which places the tokens of a step see: bool [B, 1, T]."""
         number = ops.reshape(ops.arange(self.places, dtype="int32"), (1, 1, -1))
         return ops.less_equal(number, ops.reshape(self.column, (-1, 1, 1)))
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Tensor]:
         """The arrays, with what the stack has written."""
         written = dict(self.given)
         for i, layer in enumerate(self.layers):
@@ -124,7 +129,7 @@ class Cache:
         return written
 
 
-def empty(attentions: Sequence[Any], rows: Any, places: int) -> dict[str, Any]:
+def empty(attentions: Sequence["Attention"], rows: Tensor, places: int) -> dict[str, Tensor]:
     """`key_0`, `value_0`, ... of layers that have read nothing: zeros [B, N, T, D].
 
     Args:
@@ -139,11 +144,11 @@ def empty(attentions: Sequence[Any], rows: Any, places: int) -> dict[str, Any]:
     return state
 
 
-def places_of(state: Mapping[str, Any]) -> Any:
+def places_of(state: Mapping[str, Tensor]) -> Tensor:
     """How many places a state has: T, an int where it is known."""
     return ops.shape(state["key_0"])[2]
 
 
-def columns(column: Any, token_ids: Any) -> Any:
+def columns(column: Tensor, token_ids: Tensor) -> Tensor:
     """An int, a scalar or int [B] -> int32 [B], one for each token of int [B]."""
     return ops.broadcast_to(ops.cast(column, "int32"), ops.shape(token_ids))

@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.cache import Cache, columns, places_of
 from kerasbert.layers.encoder import Encoder
@@ -20,20 +20,20 @@ class CausalLM(Encoder):
 
     prompt = ""  # how the inputs that it goes on from begin
 
-    def logits(self, x: Any) -> Any:
+    def logits(self, x: Tensor) -> Tensor:
         """Which token comes next, by the table of tokens: `sequence` [B, P, H] -> float32 [B, P, V]."""
         return tied_logits(self.scaled(x), self.output_rows)
 
-    def scaled(self, x: Any) -> Any:
+    def scaled(self, x: Tensor) -> Tensor:
         """What the output's table is compared with, made of `sequence`."""
         return x
 
     @property
-    def output_rows(self) -> Any:
+    def output_rows(self) -> Tensor:
         """The table [V, H] that the output is compared with: that of the tokens."""
         return self.embeddings.tokens.table
 
-    def start(self, inputs: Mapping[str, Any], places: int) -> dict[str, Any]:
+    def start(self, inputs: Mapping[str, Tensor], places: int) -> dict[str, Tensor]:
         """The state before the first step, in which the prompts have been read.
 
         Args:
@@ -50,7 +50,7 @@ class CausalLM(Encoder):
         self.run(inputs, context, queries="first")  # of the last layer nothing but keys and values is read
         return cache.state
 
-    def step(self, token_ids: Any, column: Any, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def step(self, token_ids: Tensor, column: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Which token follows, of the tokens at one place of each row.
 
         Args:

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import look_up, project, reshape
 from kerasbert.layers.feedforward import ACTIVATIONS, Linear
 
@@ -36,7 +37,7 @@ class CharacterCNN(keras.layers.Layer):
         units: int | None,
         activation: str = "relu",
         **kwargs,
-    ):
+    ) -> None:
         super().__init__(**kwargs)
         self.sizes = (rows, width)
         self.filters, self.activation, total = tuple(filters), activation, sum(filters)
@@ -51,7 +52,7 @@ class CharacterCNN(keras.layers.Layer):
         self.highways = [Highway(total, name=f"highway_{i}", **policy) for i in range(highways)]
         self.projection = None if units is None else Linear(units, total**-0.5, name="projection", **policy)
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         uniform = keras.initializers.RandomUniform(-1.0, 1.0)
         self.table = self.add_weight(shape=self.sizes, initializer=uniform, name="table")
         for size, layer in zip(self.spans, self.convolutions, strict=True):
@@ -59,7 +60,7 @@ class CharacterCNN(keras.layers.Layer):
         for layer in (*self.highways, *([] if self.projection is None else [self.projection])):
             layer.build((None, sum(self.filters)))
 
-    def call(self, ids):
+    def call(self, ids) -> Tensor:
         shape = ops.shape(ids)
         nothing = ops.zeros((1, self.sizes[1]), self.compute_dtype)
         table = ops.concatenate([nothing, ops.cast(self.table, self.compute_dtype)], axis=0)
@@ -72,7 +73,7 @@ class CharacterCNN(keras.layers.Layer):
         x = x if self.projection is None else self.projection(x)
         return reshape(x, (*shape[:2], self.units))
 
-    def _largest(self, x: Any, size: int, layer: Linear) -> Any:
+    def _largest(self, x: Tensor, size: int, layer: Linear) -> Tensor:
         """What the filters of a width give at the place where each gives most: [N, W, C] -> [N, n]."""
         places = x.shape[1] - size + 1
         beside = ops.concatenate([x[:, first : first + places] for first in range(size)], axis=-1)
@@ -91,19 +92,19 @@ class Highway(keras.layers.Layer):
     Call: [N, F] -> [N, F]. Trainable weights: 2 (F F + F).
     """
 
-    def __init__(self, width: int, **kwargs):
+    def __init__(self, width: int, **kwargs) -> None:
         super().__init__(**kwargs)
         policy = {"dtype": self.dtype_policy}
         self.carry = Linear(width, width**-0.5, name="carry", **policy)
         self.transform = Linear(width, width**-0.5, name="transform", **policy)
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         self.carry.build(shape)
         self.transform.build(shape)
         bias: Any = self.carry.bias
         bias.assign(ops.full(bias.shape, -2.0))
         self.built = True
 
-    def call(self, x):
+    def call(self, x) -> Tensor:
         gate = ops.sigmoid(self.carry(x))
         return gate * self.transform(x, activation="relu") + (1 - gate) * x

@@ -8,6 +8,7 @@ from typing import Any
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import choose
 
 
@@ -93,7 +94,7 @@ class Chunks:
     multiple: int = 1
     least: int = 0
 
-    def missing(self, length: int | None, now: Any) -> Any:
+    def missing(self, length: int | None, now: Tensor) -> Tensor:
         """How many places padding adds to a sequence; `now` is its length where `length` is not known before."""
         if length is None:
             return (-now) % self.multiple
@@ -103,7 +104,7 @@ class Chunks:
         """Whether a padded sequence is one chunk, which sees itself alone."""
         return length is not None and length <= self.size
 
-    def adjacent(self, x: Any) -> Any:
+    def adjacent(self, x: Tensor) -> Tensor:
         """What each chunk sees: [B, N, C, c, ...] -> [B, N, C, W, ...]."""
         parts = [
             ops.concatenate([x[:, :, i:], x[:, :, :i]], axis=2) if i else x for i in range(-self.before, self.after + 1)
@@ -127,7 +128,7 @@ class Visible:
     matrix: Any = None
     causal: bool = False
 
-    def padded(self, missing: Any, length: Any) -> "Visible":
+    def padded(self, missing: Tensor, length: Tensor) -> "Visible":
         """With `missing` places more, which nobody sees."""
         if isinstance(missing, int) and not missing:
             return self
@@ -140,7 +141,7 @@ class Visible:
             self.causal,
         )
 
-    def pairs(self, place: Any, arrange: Callable, adjacent: Callable, length: Any) -> tuple[Any, Any]:
+    def pairs(self, place: Tensor, arrange: Callable, adjacent: Callable, length: Tensor) -> tuple[Tensor, Tensor]:
         """Which keys the tokens of a chunk see, and which of them are they themselves.
 
         Args:
@@ -166,7 +167,7 @@ class Visible:
             visible = mask if visible is None else ops.logical_and(visible, mask)
         return visible, own
 
-    def _of_matrix(self, index: Any) -> Any:
+    def _of_matrix(self, index: Tensor) -> Tensor:
         """bool [B, S, S], int [B or 1, ...] -> bool [B, ...]."""
         rows = ops.shape(self.matrix)[0]
         index = ops.broadcast_to(index, (rows, *ops.shape(index)[1:]))

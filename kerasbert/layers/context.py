@@ -6,6 +6,7 @@ from typing import Any
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import gather, pick
 from kerasbert.layers.readout import Queries, first
 
@@ -38,11 +39,6 @@ class Context:
     cache: Any = None
     position_ids: Any = None
 
-    @classmethod
-    def wrap(cls, context: Any, read: Any = None) -> "Context":
-        """A context for None, and for the bias and `read` that a block of an older plug-in hands to `super().call`."""
-        return context if isinstance(context, cls) else cls(context, read)
-
     def of(self, queries: Queries) -> "Context":
         """The context of these queries alone: their rows of the bias.
 
@@ -64,15 +60,15 @@ class Context:
             bias = ops.expand_dims(select(ops.squeeze(bias, 1), queries), 1)
         return dataclasses.replace(self, bias=bias, queries=queries)
 
-    def rows(self, x: Any) -> Any:
+    def rows(self, x: Tensor) -> Tensor:
         """The queries' rows: [B, S, H] -> [B, Q, H]."""
         return x if self.queries is None else select(x, self.queries)
 
-    def keys(self, x: Any) -> Any:
+    def keys(self, x: Tensor) -> Tensor:
         """What keys and values are read from: [B, S, H] -> [B, M + S, H]."""
         return x if self.memory is None else ops.concatenate([ops.cast(self.memory, x.dtype), x], axis=1)
 
-    def places(self, length: Any) -> tuple[Any, Any]:
+    def places(self, length: Tensor) -> tuple[Tensor, Tensor]:
         """Where the tokens of x [B, S, H] stand, int32 [B or 1, S], and the number of keys K.
 
         Args:
@@ -101,7 +97,7 @@ class Context:
         return {} if self.cache is None else {"cache": self.cache.source}
 
 
-def select(x: Any, queries: Queries) -> Any:
+def select(x: Tensor, queries: Queries) -> Tensor:
     """Rows of x at the queries: [B, S, H], "first" or int [B, P] -> [B, P, H]; x may be [1, S, H], alike for all rows."""
     if isinstance(queries, str):
         return first(x, keepdims=True)

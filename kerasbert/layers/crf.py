@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import fused
 
 
@@ -21,22 +22,22 @@ class CRF(keras.layers.Layer):
 
     of_labels = True  # it reads no vectors: a student takes its teacher's as it is
 
-    def __init__(self, labels: int, **kwargs):
+    def __init__(self, labels: int, **kwargs) -> None:
         super().__init__(dtype="float32", **kwargs)
         self.labels = labels
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         self.transitions = self.add_weight(shape=(self.labels, self.labels), initializer="zeros", name="transitions")
         self.start = self.add_weight(shape=(self.labels,), initializer="zeros", name="start")
         self.end = self.add_weight(shape=(self.labels,), initializer="zeros", name="end")
 
-    def call(self, emissions, labels, weights):
+    def call(self, emissions, labels, weights) -> Tensor:
         transitions, start, end = (ops.convert_to_tensor(each) for each in (self.transitions, self.start, self.end))
         return nats(ops.cast(emissions, "float32"), transitions, start, end, labels, ops.cast(weights, "float32"))
 
 
 @fused(constant=(5,))
-def nats(emissions, transitions, start, end, labels, weights):
+def nats(emissions, transitions, start, end, labels, weights) -> Tensor:
     """As `CRF`'s call, of its weights.
 
     The forward recursion (Lafferty et al., section 4) over the tokens, of all paths' scores less that of the right path: the

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import gather
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.norms import LayerNorm
@@ -18,19 +19,19 @@ class Table(keras.layers.Layer):
 
     quantizer: Any = None  # see Linear
 
-    def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs):
+    def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs) -> None:
         super().__init__(**kwargs)
         self.rows, self.width, self.initializer = rows, width, initializer
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
         self.table = self.add_weight(shape=(self.rows, self.width), initializer=normal, name="table")
 
-    def call(self, ids):
+    def call(self, ids) -> Tensor:
         read = gather if self.quantizer is None else self.quantizer.gather
         return ops.cast(read(self.table, ids), self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rows": self.rows, "width": self.width, "initializer": self.initializer}
 
 
@@ -46,25 +47,25 @@ class Sinusoids(keras.layers.Layer):
         width: int d; where it is odd there is one sine more.
     """
 
-    def __init__(self, rows: int, width: int, **kwargs):
+    def __init__(self, rows: int, width: int, **kwargs) -> None:
         super().__init__(**kwargs)
         self.rows, self.width = rows, width
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         sines = (self.width + 1) // 2
         angles = np.arange(self.rows)[:, None] / 10000 ** (2 * np.arange(sines) / self.width)
         cosines = np.cos(angles[:, : self.width - sines])
         self.values = np.concatenate([np.sin(angles), cosines], axis=1).astype("float32")
 
     @property
-    def table(self) -> Any:
+    def table(self) -> Tensor:
         """All of them: [rows, width], as the weight of a Table."""
         return ops.convert_to_tensor(self.values, self.compute_dtype)
 
-    def call(self, ids):
+    def call(self, ids) -> Tensor:
         return gather(self.table, ids)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rows": self.rows, "width": self.width}
 
 
@@ -94,11 +95,11 @@ class Embeddings(keras.layers.Layer):
 
     normalised: bool = True
 
-    def __init__(self, spec: Spec, **kwargs):
+    def __init__(self, spec: Spec, **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec = spec
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         parts, kwargs = self.spec.embeddings, {"dtype": self.dtype_policy}
         width = parts.width or self.spec.hidden
         self.tokens = Table(parts.vocabulary, width, self.spec.initializer, name="tokens", **kwargs)
@@ -119,14 +120,14 @@ class Embeddings(keras.layers.Layer):
             self.projection = Linear(self.spec.hidden, self.spec.initializer, name="projection", **kwargs)
             self.projection.build((None, None, width))
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
+    def call(self, token_ids, segment_ids=None, position_ids=None, training=False) -> Tensor:
         return self.finish(self.sum(token_ids, segment_ids, position_ids), training)
 
-    def sum(self, token_ids, segment_ids, position_ids):
+    def sum(self, token_ids, segment_ids, position_ids) -> Tensor:
         """The sum of the tables' rows: [B, S, E]."""
         return self.placed(self.tokens(token_ids), segment_ids, position_ids)
 
-    def placed(self, x, segment_ids, position_ids):
+    def placed(self, x, segment_ids, position_ids) -> Tensor:
         """x [B, S, E] with the vectors of segments and positions added."""
         parts = self.spec.embeddings
         if parts.segments:
@@ -139,12 +140,12 @@ class Embeddings(keras.layers.Layer):
             return x + self.positions.table[parts.offset : parts.offset + ops.shape(x)[1]]
         return x + self.positions(position_ids + parts.offset if parts.offset else position_ids)
 
-    def finish(self, x, training):
+    def finish(self, x, training) -> Tensor:
         """Norm, dropout and, where E differs from H, the projection: [B, S, E] -> [B, S, H]."""
         x = self.normalise(x, training)
         return x if self.projection is None else self.projection(x)
 
-    def normalise(self, x, training):
+    def normalise(self, x, training) -> Tensor:
         """Norm and dropout: [B, S, E] -> [B, S, E], what two networks with projections of their own may share."""
         if self.norm is None:
             return self.dropout(x, training=training)

@@ -1,15 +1,15 @@
 """The encoder that most families are: embeddings, blocks, pooler."""
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
 
 from kerasbert import registry
 from kerasbert import spec as specs
+from kerasbert.inputs import Tensor
 from kerasbert.layers import lora, visibility
 from kerasbert.layers.block import stack
 from kerasbert.layers.context import Context, Queries
@@ -33,14 +33,14 @@ class SpecModel(keras.Model):
         spec: Spec.
     """
 
-    def __init__(self, spec: Spec, name: str = "encoder", **kwargs):
+    def __init__(self, spec: Spec, name: str = "encoder", **kwargs) -> None:
         super().__init__(name=name, **kwargs)
         self.spec = spec
         self.tokenizer = None
         self.labels = None
         self.model_name: str | None = None  # family/size that it was built from
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         with lora.asked(self.spec.lora, self.path):
             self._build()
         self.built = True
@@ -49,12 +49,12 @@ class SpecModel(keras.Model):
         """Make and build the parts."""
         raise NotImplementedError
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         name = self.model_name or registry.family_of(self).name
         return super().get_config() | {"model": name, "spec": specs.to_dict(self.spec)}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config) -> Self:
         config = dict(config)
         name = config.pop("model")
         kind = type(registry.family(name.partition("/")[0]).spec)
@@ -62,7 +62,7 @@ class SpecModel(keras.Model):
         model.model_name = name
         return model
 
-    def build_from_config(self, config):
+    def build_from_config(self, config) -> None:
         if not self.built:
             self.build()
 
@@ -80,7 +80,7 @@ class Encoder(SpecModel):
         -> dict of sequence [B, S, H], pooled [B, H] (with a pooler), hidden (tuple of L+1 [B, S, H]) and, with
         `attention=True`, attention (tuple of L [B, N, S, S]).
         `queries` computes the last layer for these tokens alone, so that sequence is [B, P, H] and pooled is of their
-        first: "first", int positions [B, P], or [B] for one a row. `read` is its older name.
+        first: "first", int positions [B, P], or [B] for one a row.
 
     A Keras model that holds it can be saved as `.keras` and cloned; the file has no tokenizer (`kb.save` writes one).
     """
@@ -97,14 +97,11 @@ class Encoder(SpecModel):
     keeps_hidden: bool = False  # whether what is trained reads `hidden`, which a reversible stack drops in training
     label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
-        names = inspect.signature(cls.call).parameters
-        if "call" in cls.__dict__ and "read" in names and "queries" not in names:
-            cls.call = _of_an_older_plugin(cls.call)
         serializable(cls)
 
-    def _build(self):
+    def _build(self) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         self.embeddings = self.embeddings_class(spec, name="embeddings", **kwargs)
         self.embeddings.build()
@@ -118,7 +115,7 @@ class Encoder(SpecModel):
             self.pooler = self.pooler_class(spec.hidden, spec.initializer, name="pooler", **kwargs)
             self.pooler.build((None, spec.hidden))
 
-    def visible(self, inputs: Mapping[str, Any]) -> Any:
+    def visible(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """bool [B or 1, Q or 1, K], True = may look, or None where everybody sees everything.
 
         Every row has something to see, unless `visible_matrix` says otherwise; such a row attends to all alike.
@@ -130,21 +127,23 @@ class Encoder(SpecModel):
         earlier = visibility.causal(ops.shape(inputs["token_ids"])[1]) if self.spec.attention.causal else None
         return visibility.both(real, earlier, inputs.get("visible_matrix"))
 
-    def embed(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
+    def embed(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         """What the tokens start as: [B, S, H]."""
         tables = inputs.get("segment_ids"), inputs.get("position_ids")
         return self.embeddings(inputs["token_ids"], *tables, training=training)
 
-    def context(self, inputs: Mapping[str, Any]) -> Context:
+    def context(self, inputs: Mapping[str, Tensor]) -> Context:
         """What every block is told; a paper adds what its blocks read."""
         visible = self.visible(inputs)
         return Context(None if visible is None else visibility.bias(visible))
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False, read: Queries = None):
+    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
         self.check(inputs)
-        return self.run(inputs, self.context(inputs), training, queries if read is None else read, attention)
+        return self.run(inputs, self.context(inputs), training, queries, attention)
 
-    def run(self, inputs, context: Context, training=False, queries: Queries = None, attention=False) -> dict[str, Any]:
+    def run(
+        self, inputs, context: Context, training=False, queries: Queries = None, attention=False
+    ) -> dict[str, Tensor]:
         """As `call`, with what the blocks are told."""
         x = inputs["embedded"] if "embedded" in inputs else self.embed(inputs, training)
         hidden, weights = [x], []
@@ -167,7 +166,7 @@ class Encoder(SpecModel):
         """Tokens of the longest sequence, None where there is no such: a family's `longest` says the same."""
         return self.spec.longest
 
-    def check(self, inputs: Mapping[str, Any]) -> None:
+    def check(self, inputs: Mapping[str, Tensor]) -> None:
         """Refuse what would fail later with a message about matrices."""
         size, matrix = inputs["token_ids"].shape[1], inputs.get("visible_matrix")
         if matrix is not None and (len(matrix.shape) != 3 or len({size, *matrix.shape[1:]} - {None}) > 1):
@@ -180,14 +179,3 @@ class Encoder(SpecModel):
             raise ValueError(
                 f"token_ids has length {size}, expected at most {longest} (embeddings.positions): truncate"
             )
-
-
-def _of_an_older_plugin(old: Any) -> Any:
-    """`call` of an encoder that was written with `read` and without `queries`."""
-    known = inspect.signature(old).parameters
-
-    def call(self, inputs, training=False, queries=None, attention=False, read=None):
-        settings = {"training": training, "read": queries if read is None else read, "attention": attention}
-        return old(self, inputs, **{name: value for name, value in settings.items() if name in known})
-
-    return call

@@ -2,14 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
-from kerasbert.inputs import PAD, Input
+from kerasbert.inputs import PAD, Input, Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.block import Block, PreNormBlock, stack
 from kerasbert.layers.cache import COVERAGE, FIXED, Cache, columns, empty, places_of
@@ -83,11 +82,11 @@ class Stack(keras.layers.Layer):
         norm_class: type = LayerNorm,
         embeddings_norm: bool = False,
         **kwargs,
-    ):
+    ) -> None:
         super().__init__(**kwargs)
         self.spec, self.kind, self.norm_class, self.normalised = spec, kind, norm_class, embeddings_norm
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec, kwargs, shape = self.spec, {"dtype": self.dtype_policy}, (None, None, self.spec.hidden)
         self.positions = positions(spec, spec.hidden, **kwargs)
         self.embeddings_norm = self.norm = None
@@ -101,7 +100,7 @@ class Stack(keras.layers.Layer):
             self.norm = self.norm_class(spec.epsilon, name="norm", **kwargs)
             self.norm.build(shape)
 
-    def embed(self, x: Any, position_ids: Any = None, training: bool = False) -> Any:
+    def embed(self, x: Tensor, position_ids: Tensor | None = None, training: bool = False) -> Tensor:
         """What the first block reads: the tokens' vectors with their positions, normalised, after dropout."""
         offset = self.spec.embeddings.offset
         if self.positions is not None and position_ids is not None:
@@ -112,11 +111,11 @@ class Stack(keras.layers.Layer):
             return self.embeddings_norm(x, dropout=self.dropout, training=training)
         return self.dropout(x, training=training)
 
-    def context(self, context: Context, length: Any) -> Context:
+    def context(self, context: Context, length: Tensor) -> Context:
         """What these blocks are told beside; a paper adds what its scores read."""
         return context
 
-    def call(self, x, context: Context, position_ids=None, training=False):
+    def call(self, x, context: Context, position_ids=None, training=False) -> dict[str, Tensor]:
         x = self.embed(x, position_ids, training)
         whole = dataclasses.replace(context, queries=None, position_ids=position_ids)
         whole = self.context(whole, ops.shape(x)[1])
@@ -131,7 +130,7 @@ class Stack(keras.layers.Layer):
         outputs = {"sequence": x, "hidden": tuple(hidden)}
         return outputs | dict(zip(("attention", "cross_attention"), zip(*weights)))
 
-    def finish(self, x: Any, training: bool) -> Any:
+    def finish(self, x: Tensor, training: bool) -> Tensor:
         """The norm after the last block."""
         assert self.norm is not None
         return self.norm(x)
@@ -162,11 +161,11 @@ class EncoderDecoder(SpecModel):
     first_token = "pad"  # what the decoder starts with: the tokenizer's `pad_id`
     spec: EncoderDecoderSpec
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def _build(self):
+    def _build(self) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         pre = spec.blocks.norm == "pre"
         blocks = self.encoder_block or (PreNormBlock if pre else Block)
@@ -181,11 +180,11 @@ class EncoderDecoder(SpecModel):
         self.decoder_stack = self.stack_class(spec.of_decoder(), blocks, name="decoder", **more)
         self.decoder_stack.build()
 
-    def embed(self, token_ids: Any) -> Any:
+    def embed(self, token_ids: Tensor) -> Tensor:
         """Vectors of tokens: [B, S] -> [B, S, H]."""
         return self.tokens(token_ids)
 
-    def encode(self, inputs: Mapping[str, Any], training: bool = False) -> dict[str, Any]:
+    def encode(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
         """What the encoder gives of the source: as `Stack.call`."""
         context = Context(_bias(inputs, "padding_mask"))
         x, position_ids = self.embed(inputs["token_ids"]), inputs.get("position_ids")
@@ -193,12 +192,12 @@ class EncoderDecoder(SpecModel):
 
     def decode(
         self,
-        inputs: Mapping[str, Any],
-        source: Any,
+        inputs: Mapping[str, Tensor],
+        source: Tensor,
         training: bool = False,
         queries: Queries = None,
         cache: Cache | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Tensor]:
         """What the decoder gives of the target [B, T] and the encoder's `sequence` [B, S, H]: as `Stack.call`."""
         token_ids, mask = inputs["decoder_token_ids"], inputs.get("decoder_padding_mask")
         real = None if mask is None else visibility.padding(mask)
@@ -208,7 +207,7 @@ class EncoderDecoder(SpecModel):
         x, position_ids = self.embed(token_ids), inputs.get("decoder_position_ids")
         return self.decoder_stack(x, context=context, position_ids=position_ids, training=training)
 
-    def start(self, inputs: Mapping[str, Any], places: int) -> dict[str, Any]:
+    def start(self, inputs: Mapping[str, Tensor], places: int) -> dict[str, Tensor]:
         """The state before the first step: the encoder's work, and the cross-attentions' keys and values.
 
         Args:
@@ -232,7 +231,7 @@ class EncoderDecoder(SpecModel):
         self.decode(inputs, source, cache=cache)
         return cache.state
 
-    def step(self, token_ids: Any, column: Any, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def step(self, token_ids: Tensor, column: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Which token follows, of the tokens at one place of each row.
 
         Args:
@@ -255,27 +254,27 @@ class EncoderDecoder(SpecModel):
             after[COVERAGE] += ops.mean(outputs["cross_attention"][-1], axis=(1, 2))
         return ops.squeeze(self.logits(outputs["sequence"]), 1), after
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False):
+    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
         self.check(inputs)
         source = self.encode(inputs, training)
         outputs = self.decode(inputs, source["sequence"], training, queries)
         outputs |= {f"encoder_{name}": value for name, value in source.items()}
         return {name: value for name, value in outputs.items() if attention or not name.endswith("attention")}
 
-    def logits(self, x: Any) -> Any:
+    def logits(self, x: Tensor) -> Tensor:
         """Which token comes next, by the table of tokens: the decoder's `sequence` [B, P, H] -> float32 [B, P, V]."""
         return tied_logits(self.scaled(x), self.output_rows)
 
-    def scaled(self, x: Any) -> Any:
+    def scaled(self, x: Tensor) -> Tensor:
         """What the output's table is compared with, made of the decoder's `sequence`."""
         return x
 
     @property
-    def output_rows(self) -> Any:
+    def output_rows(self) -> Tensor:
         """The table [V, H] that the output is compared with: that of the tokens."""
         return self.tokens.table
 
-    def check(self, inputs: Mapping[str, Any]) -> None:
+    def check(self, inputs: Mapping[str, Tensor]) -> None:
         """Refuse what would fail later with a message about matrices."""
         if "decoder_token_ids" not in inputs:
             raise ValueError(
@@ -291,6 +290,6 @@ class EncoderDecoder(SpecModel):
                 )
 
 
-def _bias(inputs: Mapping[str, Any], name: str) -> Any:
+def _bias(inputs: Mapping[str, Tensor], name: str) -> Tensor:
     """The bias of a mask among the inputs, or None."""
     return None if inputs.get(name) is None else visibility.bias(visibility.padding(inputs[name]))

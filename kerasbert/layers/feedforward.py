@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers import lora
 from kerasbert.layers.backend import affine, fused, on_tpu, project, recompute
 from kerasbert.layers.backend_fused import ByHand, column_sums, with_derivative
@@ -19,7 +20,7 @@ ACTIVATIONS = {
 }
 
 
-def _activate_forward(x, bias, *, activation):
+def _activate_forward(x, bias, *, activation) -> tuple:
     """The derivative shares most of its work with the activation; it is kept instead of x, in the type of x."""
     inner = ops.cast(x if bias is None else x + bias, "float32")
     y, derivative = with_derivative(ACTIVATIONS[activation], inner)
@@ -32,7 +33,7 @@ def _activate_backward(upstream, derivative, bias, *, activation):
 
 
 @fused(by_hand=ByHand(_activate_forward, _activate_backward))
-def activate(x, bias, *, activation: str):
+def activate(x, bias, *, activation: str) -> Tensor:
     """activation(x + bias), or activation(x) where there is no bias."""
     return ACTIVATIONS[activation](x if bias is None else x + bias)
 
@@ -53,13 +54,13 @@ class Linear(keras.layers.Layer):
         None  # what computes x @ kernel + bias instead, in a model that is trained for int8 (layers.quantizer)
     )
 
-    def __init__(self, width: int, initializer: float = 0.02, use_bias: bool = True, **kwargs):
+    def __init__(self, width: int, initializer: float = 0.02, use_bias: bool = True, **kwargs) -> None:
         super().__init__(**kwargs)
         self.width = width
         self.initializer = initializer
         self.use_bias = use_bias
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
         self.kernel = self.add_weight(shape=(shape[-1], self.width), initializer=normal, name="kernel")
         self.bias = None
@@ -73,7 +74,7 @@ class Linear(keras.layers.Layer):
             self.lora_a = self.add_weight(shape=(shape[-1], rank), initializer=uniform, name="lora_a")
             self.lora_b = self.add_weight(shape=(rank, self.width), initializer="zeros", name="lora_b")
 
-    def call(self, x, activation=None):
+    def call(self, x, activation=None) -> Tensor:
         if self.quantizer is not None:
             bias = ops.zeros((self.width,), self.compute_dtype) if self.bias is None else self.bias
             x = self.quantizer.linear(x, self.merged(), bias)
@@ -90,16 +91,16 @@ class Linear(keras.layers.Layer):
             return activate(x, self.bias, activation=activation)
         return x if self.bias is None else x + self.bias
 
-    def merged(self) -> Any:
+    def merged(self) -> Tensor:
         """The one matrix that it computes with: [H, width]."""
         if self.lora is None:
             return self.kernel
         return self.kernel + ops.matmul(self.lora_a, self.lora_b) * self.lora[1]
 
-    def compute_output_shape(self, shape):
+    def compute_output_shape(self, shape) -> tuple[int | None, ...]:
         return (*shape[:-1], self.width)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = {"width": self.width, "initializer": self.initializer, "use_bias": self.use_bias}
         return {**super().get_config(), **config}
 
@@ -124,7 +125,7 @@ class FeedForward(keras.layers.Layer):
         output_initializer: float | None = None,
         use_bias: bool = True,
         **kwargs,
-    ):
+    ) -> None:
         super().__init__(**kwargs)
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}. Received: {activation!r}")
@@ -134,19 +135,19 @@ class FeedForward(keras.layers.Layer):
         self.output_initializer = output_initializer or initializer
         self.use_bias = use_bias
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         kwargs = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
         self.inner = Linear(self.width, self.initializer, name="inner", **kwargs)
         self.inner.build(shape)
         self.outer = Linear(shape[-1], self.output_initializer, name="outer", **kwargs)
         self.outer.build((*shape[:-1], self.width))
 
-    def call(self, x):
+    def call(self, x) -> Tensor:
         if on_tpu():  # what is cheap to repeat is not kept
             return recompute(lambda y: self.outer(ACTIVATIONS[self.activation](y)))(self.inner(x))
         return self.outer(self.inner(x, activation=self.activation))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = {"width": self.width, "activation": self.activation, "initializer": self.initializer}
         config |= {"output_initializer": self.output_initializer, "use_bias": self.use_bias}
         return {**super().get_config(), **config}
@@ -158,16 +159,16 @@ class DroppedFeedForward(FeedForward):
     Args: as FeedForward; dropout: float.
     """
 
-    def __init__(self, *args, dropout: float = 0.0, **kwargs):
+    def __init__(self, *args, dropout: float = 0.0, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.rate = dropout
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         super().build(shape)
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
 
-    def call(self, x, training=False):
+    def call(self, x, training=False) -> Tensor:
         key = self.dropout.key(x, training)
         if key is None:
             return super().call(x)
@@ -176,5 +177,5 @@ class DroppedFeedForward(FeedForward):
             return recompute(lambda y: self.outer(drop(activation(y), key, self.rate)))(self.inner(x))
         return self.outer(drop(self.inner(x, activation=self.activation), key, self.rate))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "dropout": self.rate}

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import fused, in_own_type, project
 from kerasbert.layers.backend_fused import ByHand, column_sums
 from kerasbert.layers.feedforward import Linear
@@ -14,26 +15,26 @@ from kerasbert.layers.readout import first
 from kerasbert.spec import Spec
 
 
-def tied_logits(x: Any, table: Any) -> Any:
+def tied_logits(x: Tensor, table: Tensor) -> Tensor:
     """Products with the rows of a table of tokens: x [B, P, H], table [V, H] -> float32 [B, P, V]."""
     return ops.cast(_products(x, table), "float32")
 
 
-def _products(x: Any, table: Any) -> Any:
+def _products(x: Tensor, table: Tensor) -> Tensor:
     # the table's gradient is made when memory is fullest: all activations and the logits are there
     return project(x, ops.transpose(in_own_type(ops.cast(table, x.dtype))))
 
 
-def _with_bias_forward(products, bias):
+def _with_bias_forward(products, bias) -> tuple:
     return ops.cast(products, "float32") + ops.cast(bias, "float32"), ()
 
 
-def _with_bias_backward(upstream):
+def _with_bias_backward(upstream) -> tuple[Tensor, Tensor]:
     return upstream, column_sums(upstream)
 
 
 @fused(by_hand=ByHand(_with_bias_forward, _with_bias_backward))
-def with_bias(products: Any, bias: Any) -> Any:
+def with_bias(products: Tensor, bias: Tensor) -> Tensor:
     """[..., V], [V] -> float32 [..., V]."""
     return ops.cast(products, "float32") + ops.cast(bias, "float32")
 
@@ -50,19 +51,19 @@ class MaskedLM(keras.layers.Layer):
 
     own_activation: str | None = None  # of a family whose head does not follow its blocks
 
-    def __init__(self, vocabulary, width, activation="gelu", epsilon=1e-12, initializer=0.02, **kwargs):
+    def __init__(self, vocabulary, width, activation="gelu", epsilon=1e-12, initializer=0.02, **kwargs) -> None:
         super().__init__(**kwargs)
         self.vocabulary, self.width, self.activation = vocabulary, width, self.own_activation or activation
         self.epsilon, self.initializer = epsilon, initializer
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         self.transform = Linear(self.width, self.initializer, name="transform", dtype=self.dtype_policy)
         self.transform.build(shape)
         self.norm = LayerNorm(self.epsilon, name="norm", dtype=self.dtype_policy)
         self.norm.build((*shape[:-1], self.width))
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
-    def call(self, x, table):
+    def call(self, x, table) -> Tensor:
         x = self.norm(self.transform(x, activation=self.activation))
         return with_bias(_products(x, table), self.bias)
 
@@ -73,7 +74,7 @@ class GeluMaskedLM(MaskedLM):
     own_activation = "gelu"
 
 
-def token_head(kind: type, spec: Spec, name: str = "mlm", **kwargs: Any) -> Any:
+def token_head(kind: type, spec: Spec, name: str = "mlm", **kwargs: Any) -> Tensor:
     """A head of that class which predicts the tokens of a Spec's vocabulary: MaskedLM, or one with its arguments."""
     width = spec.embeddings.width or spec.hidden
     sizes = spec.embeddings.vocabulary, width, spec.feedforward.activation, spec.epsilon, spec.initializer
@@ -83,7 +84,7 @@ def token_head(kind: type, spec: Spec, name: str = "mlm", **kwargs: Any) -> Any:
 class Pooler(Linear):
     """tanh(first @ kernel + bias) over the first token (BERT's released code): x [B, S, H] -> [B, H]."""
 
-    def call(self, x):
+    def call(self, x) -> Tensor:
         return ops.tanh(super().call(first(x)))
 
 
@@ -96,13 +97,13 @@ class HeadedModel(keras.Model):
         shapes: name -> the input shape that the head is built with.
     """
 
-    def __init__(self, encoder, heads: dict[str, keras.layers.Layer], shapes: dict[str, tuple], **kwargs):
+    def __init__(self, encoder, heads: dict[str, keras.layers.Layer], shapes: dict[str, tuple], **kwargs) -> None:
         super().__init__(**kwargs)
         self.encoder = encoder
         self.heads = heads
         self.shapes = shapes
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         if not self.body.built:
             self.body.build()  # pyright: ignore[reportCallIssue]  # an Encoder builds without a shape
         with keras.name_scope("heads"):
@@ -111,19 +112,19 @@ class HeadedModel(keras.Model):
                     head.build(self.shapes[name])
         self.built = True
 
-    def build_from_config(self, config):
+    def build_from_config(self, config) -> None:
         if not self.built:
             self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs, training=False) -> Tensor:
         return self.body(inputs, training=training)
 
     @property
     def body(self) -> keras.Model:
-        """What the heads sit on; `encoder` is the older name, under which `.keras` files keep its weights."""
+        """What the heads sit on: the encoder, by another name than that of its weights in `.keras` files."""
         return self.encoder
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         # Keras looks for weights under every name in here, and the first in the alphabet is the one in the file
         return [name for name in super().__dir__() if name != "body"]
 
@@ -132,7 +133,7 @@ class HeadedModel(keras.Model):
         """The body's Spec."""
         return self.body.spec
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         raise NotImplementedError(
             "a model of pretraining cannot be saved as .keras: save its encoder, or all of it by kerasbert.checkpoints"
         )
@@ -157,12 +158,12 @@ class LabelHead(Linear):
         activation: str | None = None,
         inner_width: int | None = None,
         **kwargs,
-    ):
+    ) -> None:
         super().__init__(width, initializer, **kwargs)
         self.activation, self.inner_width = activation, inner_width
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         hidden = (*shape[:-1], (self.activation and self.inner_width) or shape[-1])
         super().build(hidden)
         self.inner = None
@@ -171,7 +172,7 @@ class LabelHead(Linear):
             self.inner.build(shape)
         self.dropout.build()
 
-    def call(self, x, training=False):
+    def call(self, x, training=False) -> Tensor:
         if self.inner is not None:
             x = self.inner(self.dropout(x, training=training), activation=self.activation)
         return ops.cast(super().call(self.dropout(x, training=training)), "float32")

@@ -13,7 +13,7 @@ _asked: list["_Asked"] = []
 class _Asked:
     """What is asked for while an encoder is built, and which maps there were."""
 
-    def __init__(self, lora: Lora, folder: str):
+    def __init__(self, lora: Lora, folder: str) -> None:
         self.lora, self.folder = lora, folder
         self.seen: set[str] = set()
 

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend import argmax, choose, constant, fused, permute, reshape, stable_argsort
 from kerasbert.layers.chunks import Chunks, Visible
@@ -22,7 +23,9 @@ TINY = 1e-30
 
 
 @fused(constant=(1, 2))
-def chunk_weights(scores: Any, visible: Any, own: Any, key: Any, *, rate: float, dtype: str) -> tuple[Any, Any, Any]:
+def chunk_weights(
+    scores: Tensor, visible: Tensor, own: Any, key: Tensor, *, rate: float, dtype: str
+) -> tuple[Tensor, Tensor, Tensor]:
     """Scores [B, N, C, c, W] -> attention weights after dropout, their log sum of exponentials, whether others are seen.
 
     A token sees itself only where it sees nobody else (section 2, "Causal masking"); `own` None: it is one of those it
@@ -53,7 +56,7 @@ def chunk_weights(scores: Any, visible: Any, own: Any, key: Any, *, rate: float,
 
 
 @fused(constant=(1,))
-def round_weights(logits: Any, company: Any) -> Any:
+def round_weights(logits: Tensor, company: Tensor) -> Tensor:
     """How much each round counts: float32 [B, N, R, S], 1 where the token saw others -> float32 [B, N, R, S].
 
     The share of its exponentials among those of all rounds (section 2, "Multi-round LSH attention"); a round in which the
@@ -75,11 +78,11 @@ class ChunkAttention(Attention):
         -> (y [B, S, H], probabilities [B, N, S, S] float32 or None).
     """
 
-    def __init__(self, *sizes, chunks: Chunks, **kwargs):
+    def __init__(self, *sizes, chunks: Chunks, **kwargs) -> None:
         super().__init__(*sizes, **kwargs | {"use_bias": False})
         self.chunks = chunks
 
-    def call(self, x, visible=None, training=False, probabilities=False):
+    def call(self, x, visible=None, training=False, probabilities=False) -> tuple[Tensor, Tensor]:
         length, now = x.shape[1], ops.shape(x)[1]
         missing = self.chunks.missing(length, now)
         visible = (visible or Visible()).padded(missing, now)
@@ -98,30 +101,30 @@ class ChunkAttention(Attention):
         """The linear maps of x that `mix` reads, in its order."""
         return self.query, self.key, self.value
 
-    def mix(self, *read: Any) -> tuple[Any, Any]:
+    def mix(self, *read: Any) -> tuple[Tensor, Tensor]:
         """What the heads give: [B, N, S, D], and the probabilities [B, N, S, S] or None."""
         raise NotImplementedError
 
-    def places(self, length: Any) -> Any:
+    def places(self, length: Tensor) -> Tensor:
         """int32 [1, 1, S]."""
         return ops.reshape(ops.arange(length, dtype="int32"), (1, 1, -1))
 
-    def cut(self, x: Any) -> Any:
+    def cut(self, x: Tensor) -> Tensor:
         """[B, N, ..., S, D] -> [B, N, C, c, D], all rounds' chunks one after the other."""
         return reshape(x, (*ops.shape(x)[:2], -1, self.chunks.size, x.shape[-1]))
 
-    def cut_places(self, x: Any) -> Any:
+    def cut_places(self, x: Tensor) -> Tensor:
         """[B, N, ..., S] -> [B, N, C, c]."""
         return reshape(x, (*ops.shape(x)[:2], -1, self.chunks.size))
 
-    def attend_chunks(self, query, keys, value, visible, own, key):
+    def attend_chunks(self, query, keys, value, visible, own, key) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """[B, N, C, c, D], keys and values [B, N, C, W, D] -> (y [B, N, C, c, D], and what `chunk_weights` gives)."""
         scores = ops.matmul(query, ops.transpose(keys, (0, 1, 2, 4, 3)))
         dtype = keras.backend.standardize_dtype(value.dtype)
         weights, logits, company = chunk_weights(scores, visible, own, key, rate=self.rate, dtype=dtype)
         return ops.matmul(weights, value), weights, logits, company
 
-    def spread(self, weights: Any, seen: Any, length: Any) -> Any:
+    def spread(self, weights: Tensor, seen: Tensor, length: Tensor) -> Tensor:
         """Weights of chunks as those of all tokens: [B, N, C, c, W], places [B, N, C, W] -> float32 [B, N, C, c, S]."""
         return ops.matmul(ops.cast(weights, "float32"), ops.one_hot(seen, length, dtype="float32"))
 
@@ -132,7 +135,7 @@ class LocalAttention(ChunkAttention):
     Args and call: as ChunkAttention. Trainable weights: 4*H*N*D.
     """
 
-    def mix(self, query, keys, value, visible, key, training, probabilities):
+    def mix(self, query, keys, value, visible, key, training, probabilities) -> tuple[Tensor, Tensor]:
         length = ops.shape(query)[2]
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
         if self.chunks.whole(query.shape[2]):
@@ -179,13 +182,13 @@ class LSHAttention(ChunkAttention):
         seed: int = 0,
         layer: int = 0,
         **kwargs,
-    ):
+    ) -> None:
         super().__init__(*sizes, **kwargs)
         self.drawn_as = f"lsh {layer}"  # not the path, which depends on what the encoder is built in
         self.factors = (buckets,) if isinstance(buckets, int) else tuple(buckets)
         self.rounds, self.across, self.seed = rounds, across, seed
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         kwargs = {"use_bias": False, "dtype": self.dtype_policy}
         width = self.heads * self.head_size
         for name in ("query_key", "value"):
@@ -198,20 +201,20 @@ class LSHAttention(ChunkAttention):
         self.fixed = constant(lambda: self.directions(key(self.seed, self.drawn_as)))
 
     @property
-    def maps(self):
+    def maps(self) -> tuple[Linear, ...]:
         return self.query_key, self.value
 
-    def directions(self, key: Any) -> Any:
+    def directions(self, key: Tensor) -> Tensor:
         """Random directions: uint32 [2] -> float32 [N, D, R * half of all factors]; each of R rounds has its own."""
         return normal(key, (self.heads, self.head_size, self.rounds * (sum(self.factors) // 2)))
 
-    def rotations(self, training: bool) -> Any:
+    def rotations(self, training: bool) -> Tensor:
         """The directions of this call."""
         if training and scoped():
             return self.directions(shared_key(self.drawn_as))
         return ops.convert_to_tensor(self.fixed)
 
-    def hash(self, vectors: Any, real: Any, training: bool) -> Any:
+    def hash(self, vectors: Tensor, real: Tensor, training: bool) -> Tensor:
         """The buckets: [B, N, S, D] -> int32 [B, N, R, S]; what is not real, bool [B, S], has the last one (section 2)."""
         vectors = ops.stop_gradient(ops.cast(vectors, "float32"))
         rotated = ops.matmul(vectors, ops.expand_dims(self.rotations(training), 0))
@@ -227,13 +230,13 @@ class LSHAttention(ChunkAttention):
         kept = ops.expand_dims(ops.expand_dims(ops.cast(real, "int32"), 1), 1)
         return buckets * kept + (1 - kept) * product
 
-    def unit(self, x: Any) -> Any:
+    def unit(self, x: Tensor) -> Tensor:
         """Vectors of length 1, with the released code's epsilon: [..., D] -> [..., D]."""
         wide = ops.cast(x, "float32")
         wide = wide * ops.rsqrt(ops.mean(wide * wide, axis=-1, keepdims=True) + 1e-6) / math.sqrt(self.head_size)
         return ops.cast(wide, x.dtype)
 
-    def mix(self, shared, value, visible, key, training, probabilities):
+    def mix(self, shared, value, visible, key, training, probabilities) -> tuple[Tensor, Tensor]:
         length = ops.shape(shared)[2]
         if self.chunks.whole(shared.shape[2]):
             shared, value = (ops.expand_dims(x, 2) for x in (shared, value))
@@ -247,7 +250,7 @@ class LSHAttention(ChunkAttention):
         query, value = (self.cut(permute(x, order, undo)) for x in (shared, value))
         rows, adjacent = ops.shape(shared)[0], self.chunks.adjacent
 
-        def arrange(x):
+        def arrange(x) -> Tensor:
             x = ops.broadcast_to(x, (rows, length))
             return self.cut_places(reshape(choose(x, ops.reshape(order, (rows, -1))), ops.shape(order)))
 
@@ -266,7 +269,7 @@ class LSHAttention(ChunkAttention):
             whole = ops.sum(permute(whole, undo, order) * share, axis=2)
         return ops.sum(y * ops.cast(share, y.dtype), axis=2), whole
 
-    def _same_bucket(self, buckets: Any, order: Any) -> Any:
+    def _same_bucket(self, buckets: Tensor, order: Tensor) -> Tensor:
         """Who shares a bucket and stands in the chunks beside, the ring cut open: bool [B, N, C, c, W]."""
         # a bucket of each round, in sorted order, and the number of the chunk
         number = ops.reshape(ops.arange(self.rounds, dtype="int32"), (1, 1, -1, 1)) * (math.prod(self.factors) + 1)

@@ -7,6 +7,7 @@ from typing import Any
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 
 STATE, MASK = "memory_", "memory_mask"
 
@@ -56,12 +57,12 @@ class Memory:
         return cls((ops.zeros((rows, places, hidden), dtype),) * layers, ops.zeros((rows, places), "float32"))
 
     @classmethod
-    def of_state(cls, state: Mapping[str, Any]) -> "Memory":
+    def of_state(cls, state: Mapping[str, Tensor]) -> "Memory":
         """The inverse of `state`."""
         return cls(tuple(state[f"{STATE}{i}"] for i in range(len(state) - 1)), state[MASK])
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Tensor]:
         """Arrays by name: `memory_0`, ... and `memory_mask`."""
         mask = ops.ones(ops.shape(self.layers[0])[:2], "float32") if self.mask is None else self.mask
         return {f"{STATE}{i}": layer for i, layer in enumerate(self.layers)} | {MASK: mask}
@@ -72,7 +73,9 @@ class Memory:
         return ops.shape(self.layers[0])[1]
 
 
-def remembered(memory: Memory | None, hidden: Sequence[Any], places: int, real: Any = None) -> Memory | None:
+def remembered(
+    memory: Memory | None, hidden: Sequence[Tensor], places: int, real: Tensor | None = None
+) -> Memory | None:
     """The memory after a segment: the last of what was remembered and of the segment, at most so many places.
 
     Args:
@@ -97,7 +100,7 @@ def remembered(memory: Memory | None, hidden: Sequence[Any], places: int, real: 
     return Memory(layers, _last((old, own), places))
 
 
-def within(places: Any, keys: Any, about: Recurrence) -> Any:
+def within(places: Tensor, keys: Tensor, about: Recurrence) -> Tensor:
     """Which keys stand at most M - 1 places before a query (same_length): bool [1 or B, Q, K], or None for all.
 
     Args:
@@ -111,7 +114,7 @@ def within(places: Any, keys: Any, about: Recurrence) -> Any:
     return places - ops.reshape(ops.arange(keys, dtype="int32"), (1, 1, -1)) < about.length
 
 
-def _last(pair: tuple[Any, Any], places: int) -> Any:
+def _last(pair: tuple[Tensor, Tensor], places: int) -> Tensor:
     """The last places of two arrays [B, M, ...], [B, S, ...] behind one another; the first may be None."""
     before, x = pair
     if before is not None and (x.shape[1] is None or x.shape[1] < places):

@@ -1,21 +1,14 @@
 """What a head reads of the layers below it: the last one, or several as one vector ("feature-based", BERT's table 7)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.family import LAYERS
+from kerasbert.inputs import Tensor
 
-# name -> the layers that are read: the embeddings are layer 0
-LAYERS = {
-    "last": slice(-1, None),
-    "embeddings": slice(0, 1),
-    "sum4": slice(-4, None),
-    "concat4": slice(-4, None),
-    "mix": slice(0, None),
-}
 FOUR = ("sum4", "concat4")
 
 
@@ -35,28 +28,28 @@ class ScalarMix(keras.layers.Layer):
     [2.0]
     """
 
-    def __init__(self, layers: int, **kwargs):
+    def __init__(self, layers: int, **kwargs) -> None:
         super().__init__(**kwargs)
         self.layers = layers
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         self.scalars = self.add_weight((self.layers,), "zeros", autocast=False, name="scalars")
         self.gamma = self.add_weight((1,), "ones", autocast=False, name="gamma")
 
-    def call(self, vectors):
+    def call(self, vectors) -> Tensor:
         shares = ops.softmax(self.scalars) * self.gamma
         total = ops.cast(vectors[0], "float32") * shares[0]
         for layer in range(1, self.layers):
             total = total + ops.cast(vectors[layer], "float32") * shares[layer]
         return ops.cast(total, self.compute_dtype)
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> dict[str, Tensor]:
         """gamma, and each layer's share, the embeddings first."""
         shares = ops.softmax(ops.convert_to_tensor(self.scalars)).numpy().tolist()
         return {"gamma": float(ops.convert_to_tensor(self.gamma).numpy()[0]), "shares": shares}
 
 
-def joined(vectors: Sequence[Any], kind: str, mix: ScalarMix | None = None) -> Any:
+def joined(vectors: Sequence[Tensor], kind: str, mix: ScalarMix | None = None) -> Tensor:
     """The layers of `LAYERS[kind]`, each [..., H], as one: [..., H], or [..., 4 * H] of "concat4".
 
     Args:

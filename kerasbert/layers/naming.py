@@ -8,8 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from kerasbert.inputs import Tensor
 
-def names(model: Any) -> dict[str, Any]:
+
+def names(model: Any) -> dict[str, Tensor]:
     """Weight name -> Keras variable of a built encoder or of a model with heads, in the order of its layers."""
     body = getattr(model, "body", None)
     if body is None:

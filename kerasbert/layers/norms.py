@@ -5,12 +5,13 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import fused
 from kerasbert.layers.backend_fused import ByHand, column_sums, row_sums
 from kerasbert.layers.random import drop
 
 
-def normalise(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+def normalise(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
     """(x - mean) / standard deviation * gamma + beta over the last axis, in float32.
 
     Written as mean -> centre -> mean: the TFLite converter turns it into operations that XNNPACK takes.
@@ -21,7 +22,7 @@ def normalise(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return centred * ops.rsqrt(variance + epsilon) * gamma + beta
 
 
-def _normalised(x: Any, epsilon: float) -> tuple[Any, Any]:
+def _normalised(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """x - mean, over the standard deviation, and one over that: [..., H] -> float32 [..., H], [..., 1]."""
     x = ops.cast(x, "float32")
     centred = x - row_sums(x) / x.shape[-1]
@@ -29,7 +30,7 @@ def _normalised(x: Any, epsilon: float) -> tuple[Any, Any]:
     return centred * scale, scale
 
 
-def _gradients(upstream: Any, x: Any, gamma: Any, epsilon: float) -> tuple[Any, Any, Any]:
+def _gradients(upstream: Tensor, x: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
     """Those of `normalise` by x, gamma and beta, in float32."""
     upstream, (normal, scale) = ops.cast(upstream, "float32"), _normalised(x, epsilon)
     inner = upstream * gamma
@@ -37,35 +38,39 @@ def _gradients(upstream: Any, x: Any, gamma: Any, epsilon: float) -> tuple[Any, 
     return inner * scale, column_sums(upstream * normal), column_sums(upstream)
 
 
-def _norm_forward(x, gamma, beta, key, *, epsilon, rate):
+def _norm_forward(x, gamma, beta, key, *, epsilon, rate) -> tuple:
     normal = _normalised(x, epsilon)[0] * gamma + beta
     return drop(ops.cast(normal, x.dtype), key, rate), (x, gamma, key)
 
 
-def _norm_backward(upstream, x, gamma, key, *, epsilon, rate):
+def _norm_backward(upstream, x, gamma, key, *, epsilon, rate) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     of_x, of_gamma, of_beta = _gradients(drop(upstream, key, rate), x, gamma, epsilon)
     return of_x, of_gamma, of_beta, None
 
 
 @fused(by_hand=ByHand(_norm_forward, _norm_backward))
-def norm(x: Any, gamma: Any, beta: Any, key: Any, *, epsilon: float, rate: float) -> Any:
+def norm(x: Tensor, gamma: Tensor, beta: Tensor, key: Tensor, *, epsilon: float, rate: float) -> Tensor:
     """Dropout after the norm."""
     return drop(ops.cast(normalise(x, gamma, beta, epsilon), x.dtype), key, rate)
 
 
-def _add_and_norm_forward(x, y, gamma, beta, key, *, epsilon, rate):
+def _add_and_norm_forward(x, y, gamma, beta, key, *, epsilon, rate) -> tuple:
     normal = _normalised(x + drop(y, key, rate), epsilon)[0] * gamma + beta
     return ops.cast(normal, x.dtype), (x, y, gamma, key)
 
 
-def _add_and_norm_backward(upstream, x, y, gamma, key, *, epsilon, rate):
+def _add_and_norm_backward(
+    upstream, x, y, gamma, key, *, epsilon, rate
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     of_sum, of_gamma, of_beta = _gradients(upstream, x + drop(y, key, rate), gamma, epsilon)
     of_sum = ops.cast(of_sum, x.dtype)
     return of_sum, drop(of_sum, key, rate), of_gamma, of_beta, None
 
 
 @fused(by_hand=ByHand(_add_and_norm_forward, _add_and_norm_backward))
-def add_and_norm(x: Any, y: Any, gamma: Any, beta: Any, key: Any, *, epsilon: float, rate: float) -> Any:
+def add_and_norm(
+    x: Tensor, y: Tensor, gamma: Tensor, beta: Tensor, key: Tensor, *, epsilon: float, rate: float
+) -> Tensor:
     """norm(x + dropout(y)): the end of a sublayer (Vaswani et al., 2017, section 5.4)."""
     return ops.cast(normalise(x + drop(y, key, rate), gamma, beta, epsilon), x.dtype)
 
@@ -81,16 +86,16 @@ class LayerNorm(keras.layers.Layer):
 
     quantizer: Any = None  # what marks the result, see Linear
 
-    def __init__(self, epsilon: float = 1e-12, **kwargs):
+    def __init__(self, epsilon: float = 1e-12, **kwargs) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         one = {"shape": (shape[-1],), "autocast": False}
         self.gamma = self.add_weight(initializer="ones", name="gamma", **one)
         self.beta = self.add_weight(initializer="zeros", name="beta", **one)
 
-    def call(self, x, y=None, dropout=None, training=False):
+    def call(self, x, y=None, dropout=None, training=False) -> Tensor:
         at = {"epsilon": self.epsilon, "rate": dropout.rate if dropout else 0.0}
         key = dropout.key(x, training) if dropout else None
         x = ops.cast(x, self.compute_dtype)
@@ -98,35 +103,35 @@ class LayerNorm(keras.layers.Layer):
             return self.mark(norm(x, self.gamma, self.beta, key, **at), key is None)
         return self.mark(add_and_norm(x, y, self.gamma, self.beta, key, **at))
 
-    def mark(self, x, scaled=True, of=None):
+    def mark(self, x, scaled=True, of=None) -> Tensor:
         """x, marked by the quantizer where there is one; `scaled`: it ends with gamma and beta, not with dropout."""
         return self.quantizer.mark(x, self.gamma, self.beta, of) if self.quantizer is not None and scaled else x
 
-    def compute_output_shape(self, shape):
+    def compute_output_shape(self, shape) -> tuple[int | None, ...]:
         return shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}
 
 
-def scale(x: Any, gamma: Any, epsilon: float) -> Any:
+def scale(x: Tensor, gamma: Tensor, epsilon: float) -> Tensor:
     """x / root mean square * gamma over the last axis, in float32."""
     x = ops.cast(x, "float32")
     return x * ops.rsqrt(ops.mean(x * x, axis=-1, keepdims=True) + epsilon) * gamma
 
 
-def _rms(x: Any, epsilon: float) -> tuple[Any, Any]:
+def _rms(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """x over its root mean square, and one over that: [..., H] -> float32 [..., H], [..., 1]."""
     x = ops.cast(x, "float32")
     scale = ops.rsqrt(row_sums(x * x) / x.shape[-1] + epsilon)
     return x * scale, scale
 
 
-def _rms_forward(x, gamma, key, *, epsilon, rate):
+def _rms_forward(x, gamma, key, *, epsilon, rate) -> tuple:
     return drop(ops.cast(_rms(x, epsilon)[0] * gamma, x.dtype), key, rate), (x, gamma, key)
 
 
-def _rms_backward(upstream, x, gamma, key, *, epsilon, rate):
+def _rms_backward(upstream, x, gamma, key, *, epsilon, rate) -> tuple[Tensor, Tensor, Tensor]:
     upstream, (normal, scale) = ops.cast(drop(upstream, key, rate), "float32"), _rms(x, epsilon)
     inner = upstream * gamma
     inner = inner - normal * row_sums(inner * normal) / x.shape[-1]
@@ -134,7 +139,7 @@ def _rms_backward(upstream, x, gamma, key, *, epsilon, rate):
 
 
 @fused(by_hand=ByHand(_rms_forward, _rms_backward))
-def rms_norm(x: Any, gamma: Any, key: Any, *, epsilon: float, rate: float) -> Any:
+def rms_norm(x: Tensor, gamma: Tensor, key: Tensor, *, epsilon: float, rate: float) -> Tensor:
     """Dropout after the norm."""
     return drop(ops.cast(scale(x, gamma, epsilon), x.dtype), key, rate)
 
@@ -147,19 +152,19 @@ class RMSNorm(keras.layers.Layer):
     Call: x [..., H] -> [..., H]; dropout, where given, is of the result. Trainable weights: H.
     """
 
-    def __init__(self, epsilon: float = 1e-6, **kwargs):
+    def __init__(self, epsilon: float = 1e-6, **kwargs) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         self.gamma = self.add_weight(shape=(shape[-1],), initializer="ones", name="gamma", autocast=False)
 
-    def call(self, x, dropout=None, training=False):
+    def call(self, x, dropout=None, training=False) -> Tensor:
         rate, key = (dropout.rate, dropout.key(x, training)) if dropout else (0.0, None)
         return rms_norm(ops.cast(x, self.compute_dtype), self.gamma, key, epsilon=self.epsilon, rate=rate)
 
-    def compute_output_shape(self, shape):
+    def compute_output_shape(self, shape) -> tuple[int | None, ...]:
         return shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}

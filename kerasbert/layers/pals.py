@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import ACTIVATIONS, Linear
@@ -39,11 +40,11 @@ class ProjectedAttention(Attention):
         dropout: float = 0.0,
         initializer: float = 0.02,
         **kwargs,
-    ):
+    ) -> None:
         super().__init__(heads, head_size, dropout, initializer, **kwargs)
         self.hidden, self.units = hidden, units
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         width, kwargs = self.heads * self.head_size, {"dtype": self.dtype_policy}
         if not hasattr(self, "down"):
             self.down = Linear(width, self.initializer, name="down", **kwargs)
@@ -53,14 +54,14 @@ class ProjectedAttention(Attention):
         self.output_projection = self.up
         super().build((None, None, width))
 
-    def call(self, x: Any, context: Context, training: bool = False) -> Any:
+    def call(self, x: Tensor, context: Context, training: bool = False) -> Tensor:
         """What is added to the block's last residual sum."""
         small = self.down(x)
         source = small if context.memory is None else self.down(context.keys(x))
         y, _ = super().call(context.rows(small), context.bias, source, training=training)
         return ACTIVATIONS["gelu"](y)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["use_bias"], config["output_initializer"]
         return config | {"hidden": self.hidden, "units": self.units}

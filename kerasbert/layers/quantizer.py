@@ -1,6 +1,8 @@
 """Where rounding enters a model that is trained for int8."""
 
-from typing import Any, Protocol
+from typing import Protocol
+
+from kerasbert.inputs import Tensor
 
 
 class Quantizer(Protocol):
@@ -11,13 +13,13 @@ class Quantizer(Protocol):
     training, evaluation, prediction and export trace in different places, and all of them must see the same numbers.
     """
 
-    def linear(self, x: Any, kernel: Any, bias: Any) -> Any:
+    def linear(self, x: Tensor, kernel: Tensor, bias: Tensor) -> Tensor:
         """x [..., H] @ kernel [H, D] + bias [D] -> [..., D]."""
 
-    def gather(self, table: Any, ids: Any) -> Any:
+    def gather(self, table: Tensor, ids: Tensor) -> Tensor:
         """Rows of a table: [V, E], int [...] -> [..., E]."""
 
-    def mark(self, x: Any, gamma: Any, beta: Any, of: Any = None) -> Any:
+    def mark(self, x: Tensor, gamma: Tensor, beta: Tensor, of: Tensor | None = None) -> Tensor:
         """x [..., H] itself, noting for a product that reads it that it is z * gamma [H] + beta [H].
 
         z is `of`, or, where None, a normalised tensor that nobody else knows.

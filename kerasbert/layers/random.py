@@ -17,26 +17,27 @@ import keras
 import numpy as np
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import argmax
 
 _GOLDEN, _SECOND, _FIRST = 0x9E3779B9, 0x846CA68B, 0x7FEB352D
 
 
-def _word(value: int) -> Any:
+def _word(value: int) -> Tensor:
     return np.uint32(value & 0xFFFFFFFF)
 
 
-def _shift(x: Any, bits: int) -> Any:
+def _shift(x: Tensor, bits: int) -> Tensor:
     return ops.bitwise_xor(x, ops.right_shift(x, _word(bits)))
 
 
-def _mix(x: Any) -> Any:
+def _mix(x: Tensor) -> Tensor:
     x = _shift(x, 16) * _word(_FIRST)
     x = _shift(x, 15) * _word(_SECOND)
     return _shift(x, 16)
 
 
-def key(*words: Any) -> Any:
+def key(*words: Any) -> Tensor:
     """Fold words into a two-word key.
 
     Args:
@@ -56,7 +57,7 @@ def key(*words: Any) -> Any:
     return ops.stack([low, high], axis=-1)
 
 
-def _parts(word: Any) -> list[Any]:
+def _parts(word: Tensor) -> list[Tensor]:
     if isinstance(word, str):
         word = zlib.crc32(word.encode())
     if isinstance(word, int | np.integer):
@@ -67,7 +68,7 @@ def _parts(word: Any) -> list[Any]:
     return [ops.cast(word, "uint32")]
 
 
-def bits(key: Any, shape: tuple[int, ...], first: Any = 0) -> Any:
+def bits(key: Tensor, shape: tuple[int, ...], first: Tensor = 0) -> Tensor:
     """Random bits: uint32 [..., 2] key -> uint32 [..., *shape], from element `first` (int or int32) of a longer run on.
 
     The key is added before the axes are spread: TensorFlow keeps what depends on no argument, such as the number of every
@@ -86,30 +87,30 @@ def bits(key: Any, shape: tuple[int, ...], first: Any = 0) -> Any:
     return _shift(x, 16)
 
 
-def uniform(key: Any, shape: tuple[int, ...]) -> Any:
+def uniform(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Random numbers in [0, 1) on a grid of 2^-24: uint32 [..., 2] key -> float32 [..., *shape]."""
     return ops.cast(ops.cast(ops.right_shift(bits(key, shape), _word(8)), "int32"), "float32") * np.float32(2**-24)
 
 
-def normal(key: Any, shape: tuple[int, ...]) -> Any:
+def normal(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Normal random numbers: uint32 [2] key -> float32 [*shape] (Box and Muller, 1958)."""
     radius, angle = (1.0 - uniform(key, (2, *shape)))[0], uniform(key, (2, *shape))[1]
     return ops.sqrt(-2.0 * ops.log(radius)) * ops.cos(np.float32(2 * np.pi) * angle)
 
 
 class _Scope:
-    def __init__(self, words: Any, rows: Any):
+    def __init__(self, words: Tensor, rows: Tensor) -> None:
         self.words, self.rows, self.calls = words, key(words[0], words[1], rows), {}
 
-    def key(self, name: str) -> Any:
+    def key(self, name: str) -> Tensor:
         """The rows' keys [B, 2] for the next call of the layer `name` (a shared layer is called more than once)."""
         return self._of(self.rows, name)
 
-    def of_update(self, name: str) -> Any:
+    def of_update(self, name: str) -> Tensor:
         """As `key`, the same for all rows, replicas and micro-batches of an update: [1, 2]."""
         return self._of(ops.expand_dims(key(self.words[0], self.words[1]), 0), name)
 
-    def _of(self, keys: Any, name: str) -> Any:
+    def _of(self, keys: Tensor, name: str) -> Tensor:
         self.calls[name] = call = self.calls.get(name, -1) + 1
         digest = hashlib.sha256(f"{name} {call}".encode()).digest()
         salt = np.frombuffer(digest[:8], "<u4")  # both words from the name: two mixes instead of a fold per word
@@ -120,7 +121,7 @@ _scopes: list[_Scope] = []
 
 
 @contextlib.contextmanager
-def scope(words: Any, rows: Any) -> Iterator[None]:
+def scope(words: Tensor, rows: Tensor) -> Iterator[None]:
     """Within it, dropout draws from the key `words` (uint32 [2]) and each row's index in the global batch (int [B])."""
     _scopes.append(_Scope(words, rows))
     try:
@@ -134,12 +135,12 @@ def scoped() -> bool:
     return bool(_scopes)
 
 
-def rows_key(name: str, rows: Any) -> Any:
+def rows_key(name: str, rows: Tensor) -> Tensor:
     """The rows' keys [B, 2] for what is called `name`: the open scope's, outside of one those of rows 0 to `rows` - 1."""
     return _scopes[-1].key(name) if _scopes else key(0, name, ops.arange(rows, dtype="int32"))
 
 
-def shared_key(name: str) -> Any:
+def shared_key(name: str) -> Tensor:
     """The key [2] for what is called `name`, the same for all rows: the open scope's; None outside of one."""
     return _scopes[-1].of_update(name)[0] if _scopes else None
 
@@ -153,10 +154,10 @@ class _Tape:
         parent: the tape around it, which notes the same draws.
     """
 
-    def __init__(self, values: list[Any], replay: bool, parent: "_Tape | None"):
+    def __init__(self, values: list[Tensor], replay: bool, parent: "_Tape | None") -> None:
         self.values, self.left, self.parent = values, iter(values) if replay else None, parent
 
-    def draw(self, make: Callable[[], Any]) -> Any:
+    def draw(self, make: Callable[[], Any]) -> Tensor:
         if self.left is not None:
             return next(self.left)
         self.values.append(make() if self.parent is None else self.parent.draw(make))
@@ -167,7 +168,7 @@ _tapes: list[_Tape] = []
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[list[Any]]:
+def recorded() -> Iterator[list[Tensor]]:
     """Within it, what `drawn` gives is noted in the list."""
     values: list[Any] = []
     _tapes.append(_Tape(values, False, _tapes[-1] if _tapes else None))
@@ -178,7 +179,7 @@ def recorded() -> Iterator[list[Any]]:
 
 
 @contextlib.contextmanager
-def replayed(values: list[Any]) -> Iterator[None]:
+def replayed(values: list[Tensor]) -> Iterator[None]:
     """Within it, `drawn` gives what was noted, in that order, and draws nothing: a pass is computed a second time."""
     _tapes.append(_Tape(values, True, None))
     try:
@@ -187,12 +188,12 @@ def replayed(values: list[Any]) -> Iterator[None]:
         _tapes.pop()
 
 
-def drawn(make: Callable[[], Any]) -> Any:
+def drawn(make: Callable[[], Any]) -> Tensor:
     """What a pass decides at random: `make()`, or what it gave in the pass that is replayed."""
     return _tapes[-1].draw(make) if _tapes else make()
 
 
-def sample(logits: Any, key: Any) -> Any:
+def sample(logits: Tensor, key: Tensor) -> Tensor:
     """One draw from each softmax: logits [B, ..., V] float32, the rows' keys uint32 [B, 2] -> int32 [B, ...].
 
     The largest of logit + Gumbel noise (Gumbel, 1954; Maddison et al., 2014, section 2). The noise is -log of an
@@ -204,7 +205,7 @@ def sample(logits: Any, key: Any) -> Any:
     return argmax(logits - ops.log(-ops.log1p(-uniform)))
 
 
-def drop(x: Any, key: Any, rate: float, first: Any = 0) -> Any:
+def drop(x: Tensor, key: Tensor, rate: float, first: Tensor = 0) -> Tensor:
     """x [B, ...] without a share `rate` of its elements, drawn by the rows' keys [B, 2]; None drops nothing.
 
     `first` (int or int32) is the number of the row's first element, where x is a part of a longer row.
@@ -226,12 +227,12 @@ class Dropout(keras.layers.Layer):
     Call: x [B, ...], first (int, the place on the second axis of a longer x that it begins at) -> [B, ...].
     """
 
-    def __init__(self, rate: float, shared: bool = False, **kwargs):
+    def __init__(self, rate: float, shared: bool = False, **kwargs) -> None:
         super().__init__(**kwargs)
         self.rate, self.shared = rate, shared
         self.seeds = keras.random.SeedGenerator() if rate else None
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         # Keras gives the layer its path here, which is part of the key
         self.built = True
 
@@ -241,17 +242,17 @@ class Dropout(keras.layers.Layer):
             return None
         return drawn(lambda: self._key(x))
 
-    def _key(self, x):
+    def _key(self, x) -> Tensor:
         if _scopes:
             return (_scopes[-1].of_update if self.shared else _scopes[-1].key)(self.path)
         words = self.seeds.next()  # pyright: ignore[reportOptionalMemberAccess]  # there is a rate
         return key(words[0], words[1], ops.arange(ops.shape(x)[0], dtype="int32"))
 
-    def call(self, x, training=False, first=0):
+    def call(self, x, training=False, first=0) -> Tensor:
         key = self.key(x, training)
         return x if key is None else drop(x, key, self.rate, first * math.prod(x.shape[2:]))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rate": self.rate, "shared": self.shared}
 
 
@@ -261,7 +262,7 @@ class LockedDropout(Dropout):
     Call: x [B, S, H] -> [B, S, H].
     """
 
-    def call(self, x, training=False, first=0):
+    def call(self, x, training=False, first=0) -> Tensor:
         key = self.key(x, training)
         if key is None:
             return x

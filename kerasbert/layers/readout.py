@@ -5,14 +5,15 @@ from typing import Any
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.family import READOUTS
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import pick
 
 Queries = Any  # None for all, "first", int [B, P], or int [B] for one a row
-READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "concat", "none")
 CONCAT = ("last", "max", "mean")  # of "concat" (Howard and Ruder, 2018, section 3.3)
 
 
-def readout(outputs: Any, mask: Any, kind: str) -> Any:
+def readout(outputs: Tensor, mask: Tensor, kind: str) -> Tensor:
     """The vector of a row: [B, S, H] -> [B, H].
 
     Args:
@@ -45,7 +46,7 @@ def readout(outputs: Any, mask: Any, kind: str) -> Any:
     return ops.cast(total / (ops.sqrt(count) if kind == "mean_sqrt_len" else count), outputs.dtype)
 
 
-def queries_of(kind: str, mask: Any) -> Queries:
+def queries_of(kind: str, mask: Tensor) -> Queries:
     """What the last layer must compute for `readout`: the encoder's `queries`."""
     check(kind)
     if kind == "last":
@@ -58,12 +59,12 @@ def width(kind: str | None, hidden: int) -> int:
     return hidden * (len(CONCAT) if kind == "concat" else 1)
 
 
-def first(x: Any, keepdims: bool = False) -> Any:
+def first(x: Tensor, keepdims: bool = False) -> Tensor:
     """The first token, [CLS] or <s>: [B, S, H] -> [B, H], or [B, 1, H]."""
     return x[:, :1] if keepdims else x[:, 0]
 
 
-def last(mask: Any) -> Any:
+def last(mask: Tensor) -> Tensor:
     """Positions of the last real tokens: [B, S] -> int32 [B, 1]; 0 in a row that has none."""
     mask = ops.cast(mask, "int32")
     return ops.max(mask * ops.arange(ops.shape(mask)[1], dtype="int32"), axis=1, keepdims=True)

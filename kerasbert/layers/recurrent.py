@@ -376,13 +376,8 @@ class _Loop:
             return [of_x, of_product], [*of_before, *total]
 
         zeros = [ops.zeros_like(each, dtype="float32") for each in weights]  # of a source the shape is not known
-        (of_x, of_product), carried = scan(
-            body,
-            [x, product, of_y, *before, *self._masks()],
-            [*of_state, *zeros],
-            [x[0], product[0]],
-            not self.reverse,
-        )
+        places, likes = [x, product, of_y, *before, *self._masks()], [x[0], product[0]]
+        (of_x, of_product), carried = scan(body, places, [*of_state, *zeros], likes, not self.reverse)
         flat = ops.reshape(ops.cast(of_product, matrix.dtype), (-1, matrix.shape[1]))
         of_matrix = ops.matmul(ops.transpose(ops.reshape(told, (-1, matrix.shape[0]))), flat)
         of_weights = [ops.cast(each, like.dtype) for each, like in zip(carried[count:], weights, strict=True)]

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
@@ -59,7 +60,7 @@ class RecurrentSpec:
     embeddings: Words = Words()
     recurrence: Recurrence = Recurrence()
 
-    def validate(self) -> Any:
+    def validate(self) -> Tensor:
         """Check what no single field can tell; returns self."""
         if self.recurrence.cell not in CELLS:
             raise unknown("recurrence.cell", self.recurrence.cell, list(CELLS), ", ".join(CELLS))
@@ -92,11 +93,11 @@ class RecurrentEncoder(SpecModel):
 
     weight_drop: float = 0.0  # of the recurrent matrices
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec: Any = self.spec
         self.table = Table(
             spec.embeddings.vocabulary, spec.width, spec.initializer, name="embeddings", dtype=self.dtype_policy
@@ -116,17 +117,17 @@ class RecurrentEncoder(SpecModel):
     def build_parts(self) -> None:
         """Make and build what a paper has besides."""
 
-    def embed(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
+    def embed(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         """What the first layer reads: [B, S, E]."""
         return self.table(inputs["token_ids"])
 
-    def between(self, x: Any, layer: int, training: bool = False) -> Any:
+    def between(self, x: Tensor, layer: int, training: bool = False) -> Tensor:
         """What layer `layer` + 1 reads of what layer `layer` gives: [B, S, U]."""
         return x
 
     def read_from(
-        self, inputs: Mapping[str, Any], state: Mapping[str, Any] | None = None, training: bool = False
-    ) -> tuple[Any, dict[str, Any]]:
+        self, inputs: Mapping[str, Tensor], state: Mapping[str, Tensor] | None = None, training: bool = False
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """One text after others: the last layer's states, float [B, S, H], and the state behind each row's last token.
 
         Args:
@@ -151,7 +152,7 @@ class RecurrentEncoder(SpecModel):
                 x = self.between(x, i, training)
         return x, after
 
-    def empty_state(self, rows: Any) -> dict[str, Any]:
+    def empty_state(self, rows: Tensor) -> dict[str, Tensor]:
         """What `read_from` carries, where nothing stands before: name -> float32 [rows, width]."""
         return empty_state(self.recurrent, rows)
 
@@ -161,19 +162,19 @@ class RecurrentEncoder(SpecModel):
         sizes = spec.embeddings.vocabulary, spec.hidden, spec.initializer
         return Softmax(*sizes, name=name, dtype=self.dtype_policy)
 
-    def call(self, inputs, training=False, queries: Queries = None):
+    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
         inputs["token_ids"]  # Keras' export tries a call without a dict, and expects a TypeError
         x, _ = self.read_from(inputs, training=training)
         return {"sequence": picked(x, queries)}
 
 
-def empty_state(layers: Sequence[Recurrent], rows: Any) -> dict[str, Any]:
+def empty_state(layers: Sequence[Recurrent], rows: Tensor) -> dict[str, Tensor]:
     """The state of a stack where nothing stands before: name -> float32 [rows, width]."""
     parts = ((i, part, each) for i, layer in enumerate(layers) for part, each in enumerate(layer.empty(rows)))
     return {f"{STATE}{i}_{part}": each for i, part, each in parts}
 
 
-def picked(x: Any, queries: Queries) -> Any:
+def picked(x: Tensor, queries: Queries) -> Tensor:
     """The rows of [B, S, H] that are asked for."""
     if isinstance(queries, str):
         return x[:, :1]
@@ -189,31 +190,31 @@ class Softmax(keras.layers.Layer):
     Trainable weights: VH + V.
     """
 
-    def __init__(self, vocabulary: int, width: int, initializer: float = 0.02, **kwargs):
+    def __init__(self, vocabulary: int, width: int, initializer: float = 0.02, **kwargs) -> None:
         super().__init__(**kwargs)
         self.sizes, self.initializer = (vocabulary, width), initializer
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
         self.table = self.add_weight(shape=self.sizes, initializer=normal, name="table")
         self.bias = self.add_weight(shape=self.sizes[:1], initializer="zeros", name="bias")
 
-    def scaled(self, x: Any) -> Any:
+    def scaled(self, x: Tensor) -> Tensor:
         """As `with_bias`."""
         return with_one(x)
 
     @property
-    def output_rows(self) -> Any:
+    def output_rows(self) -> Tensor:
         """[V, H + 1], the bias as one column more."""
         return with_bias(self.table, self.bias)
 
 
-def with_one(x: Any) -> Any:
+def with_one(x: Tensor) -> Tensor:
     """[..., H] -> [..., H + 1], what rows `with_bias` are multiplied with."""
     return ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
 
 
-def with_bias(table: Any, bias: Any) -> Any:
+def with_bias(table: Tensor, bias: Tensor) -> Tensor:
     """A table [V, H] and the bias [V] of its rows as one column more: [V, H + 1]."""
     return ops.concatenate([ops.convert_to_tensor(table), ops.expand_dims(ops.convert_to_tensor(bias), 1)], axis=1)
 

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend import choose, on_tpu
 from kerasbert.layers.context import select
@@ -20,7 +21,7 @@ from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.readout import Queries
 
 
-def sinusoids(distances: Any, width: int) -> Any:
+def sinusoids(distances: Tensor, width: int) -> Tensor:
     """Vectors of distances: float [...] -> float32 [..., width], all sines, then all cosines (both papers' released code).
 
     Args:
@@ -35,7 +36,7 @@ def sinusoids(distances: Any, width: int) -> Any:
     return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
 
 
-def distances(keys: Any, last: Any, clamp: int | None = None) -> Any:
+def distances(keys: Tensor, last: Tensor, clamp: int | None = None) -> Tensor:
     """float32 [keys - last + 1]: keys, keys - 1, ..., last. The first of them no query reads: it makes room for the shift.
 
     Args:
@@ -83,7 +84,7 @@ class Relative:
         own = {name: None if value is None else select(value, queries) for name, value in own.items()}
         return dataclasses.replace(self, ordered=False, places=places + self.memory, **own)
 
-    def shifted(self, scores: Any) -> Any:
+    def shifted(self, scores: Tensor) -> Tensor:
         """Scores of distances -> of keys: [B, N, Q, R], column c of the distance K - c -> [B, N, Q, K].
 
         What stands in columns that `vectors` has no distance for (a key ahead, with distances down to 0) means nothing.
@@ -97,7 +98,7 @@ class Relative:
         return ops.concatenate([in_order(scores[:, :, :rows], self.keys), moved], axis=2)
 
 
-def in_order(x: Any, keys: Any) -> Any:
+def in_order(x: Tensor, keys: Tensor) -> Tensor:
     """The relative shift (Dai et al., 2019, appendix B): row i from its column Q - i on: [B, N, Q, R] -> [B, N, Q, K], R > K.
 
     >>> in_order(ops.reshape(ops.arange(8), (1, 1, 2, 4)), 3).numpy().tolist()
@@ -109,7 +110,7 @@ def in_order(x: Any, keys: Any) -> Any:
     return ops.reshape(x, (rows, heads, queries, width - 1))[..., :keys]
 
 
-def aligned(x: Any, begin: Any, keys: Any) -> Any:
+def aligned(x: Tensor, begin: Tensor, keys: Tensor) -> Tensor:
     """K columns of each query, from its own on: [B, N, P, R], int32 [B or 1, P] -> [B, N, P, K].
 
     Columns behind the last are some other number. On TPU by shifts by powers of two, elsewhere by a gather.
@@ -123,7 +124,7 @@ def aligned(x: Any, begin: Any, keys: Any) -> Any:
     return ops.transpose(found, (0, 3, 1, 2))
 
 
-def aligned_by_shifts(x: Any, begin: Any, keys: int) -> Any:
+def aligned_by_shifts(x: Tensor, begin: Tensor, keys: int) -> Tensor:
     """`aligned` where all sizes are known: as many selects as the widest shift has bits, no gather and no scatter."""
     farthest = keys  # a query's place is at least 0
     bits = max(1, int(farthest).bit_length())
@@ -150,7 +151,7 @@ class RelativeAttention(Attention):
     content_bias: Any
     position_bias: Any
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         super().build(shape)
         self.position = Linear(
             self.heads * self.head_size, self.initializer, use_bias=False, name="position", dtype=self.dtype_policy
@@ -160,12 +161,14 @@ class RelativeAttention(Attention):
             if not hasattr(self, name):
                 setattr(self, name, self.head_weight(name))
 
-    def head_weight(self, name: str, *more: int) -> Any:
+    def head_weight(self, name: str, *more: int) -> Tensor:
         """A weight [*more, N, D], which starts as the kernels do."""
         normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
         return self.add_weight(shape=(*more, self.heads, self.head_size), initializer=normal, name=name)
 
-    def scores(self, query: Any, key: Any, *, positions: Any = None, queries: Queries = None, **at: Any) -> Any:
+    def scores(
+        self, query: Tensor, key: Tensor, *, positions: Any = None, queries: Queries = None, **at: Any
+    ) -> Tensor:
         positions = positions.of(queries)
         # all terms are scaled: 1/sqrt(D) on the queries and on what is added to them
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
@@ -176,7 +179,18 @@ class RelativeAttention(Attention):
         further = self.further(query, positions)
         return scores if further is None else scores + further
 
-    def attend(self, x, key, value, bias=None, training=False, *, positions: Any = None, queries: Queries = None, **at):
+    def attend(
+        self,
+        x,
+        key,
+        value,
+        bias=None,
+        training=False,
+        *,
+        positions: Any = None,
+        queries: Queries = None,
+        **at,
+    ) -> tuple:
         assert positions is not None, "a relative attention needs positions, a Relative"
         positions = positions.of(queries)
         y, probabilities = super().attend(x, key, value, bias, training, positions=positions, **at)
@@ -184,11 +198,11 @@ class RelativeAttention(Attention):
             return y, probabilities
         return y * ops.cast(positions.seen, y.dtype), probabilities * ops.expand_dims(positions.seen, 1)
 
-    def biased(self, query: Any, bias: Any) -> Any:
+    def biased(self, query: Tensor, bias: Tensor) -> Tensor:
         """q + u, where the queries [B, N, Q, D] are divided by sqrt(D) already; bias [N, D]."""
         return query + ops.expand_dims(ops.cast(bias, query.dtype), 1) * ops.cast(self.head_size**-0.5, query.dtype)
 
-    def vectors(self, positions: Relative, dtype: str) -> Any:
+    def vectors(self, positions: Relative, dtype: str) -> Tensor:
         """W_r R: [1 or B, N, R, D]."""
         x = ops.cast(positions.vectors, dtype)
         if positions.backward is None:
@@ -196,6 +210,6 @@ class RelativeAttention(Attention):
         found = self.split(self.position(x))
         return ops.where(ops.reshape(ops.cast(positions.backward, "bool"), (-1, 1, 1, 1)), found[1:], found[:1])
 
-    def further(self, query: Any, positions: Relative) -> Any:
+    def further(self, query: Tensor, positions: Relative) -> Tensor:
         """What a paper adds: queries [B, N, Q, D], divided by sqrt(D) -> float32 [B, N, Q, K], or None."""
         return None

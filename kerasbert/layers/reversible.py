@@ -12,11 +12,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend_reversible import loop_of_pieces, reversible
 from kerasbert.layers.random import recorded, replayed
 
 
-def in_pieces(fn: Callable[[Any, Any], Any], x: Any, size: int) -> Any:
+def in_pieces(fn: Callable[[Any, Any], Any], x: Tensor, size: int) -> Tensor:
     """A function of single tokens, of `size` tokens at once (section 3, "Chunking"): [B, S, H] -> [B, S, H].
 
     Args:
@@ -45,27 +46,27 @@ class Half:
         size: int, tokens that are computed together; 0 for all.
     """
 
-    def __init__(self, fn: Callable[[Any, Any], Any], layers: Sequence[keras.layers.Layer], size: int = 0):
+    def __init__(self, fn: Callable[[Any, Any], Any], layers: Sequence[keras.layers.Layer], size: int = 0) -> None:
         self.fn, self.size = fn, size
         known = {id(weight): weight for layer in layers for weight in layer.weights}
         self.weights = list(known.values())
 
-    def forward(self, x: Any, weights: Sequence[Any]) -> tuple[Any, list[Any]]:
+    def forward(self, x: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """What it gives with these weights, and what it has drawn."""
         with self._with(weights), recorded() as drawn:
             y = in_pieces(self.fn, x, self.size)
         return y, drawn
 
-    def again(self, x: Any, weights: Sequence[Any], drawn: list[Any], first: Any) -> Any:
+    def again(self, x: Tensor, weights: Sequence[Tensor], drawn: list[Tensor], first: Tensor) -> Tensor:
         """What it gives of the tokens from `first` on, by the same draws."""
         with self._with(weights), replayed(drawn):
             return self.fn(x, first)
 
-    def _with(self, weights: Sequence[Any]) -> keras.StatelessScope:
+    def _with(self, weights: Sequence[Tensor]) -> keras.StatelessScope:
         """Within it, the layers read these tensors."""
         return keras.StatelessScope(state_mapping=list(zip(self.weights, weights, strict=True)))
 
 
-def run(halves: Sequence[Half], a: Any, b: Any) -> tuple[Any, Any]:
+def run(halves: Sequence[Half], a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """(a, b) -> (b, a + half(b)), sublayer after sublayer: float32 [B, S, H] twice -> the same."""
     return reversible(halves, a, b)

@@ -1,11 +1,13 @@
 """One layer of the Reformer, and its untied head (Kitaev et al., 2020, section 3)."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import project
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
@@ -17,7 +19,7 @@ from kerasbert.layers.reversible import Half, in_pieces
 class ReformerFeedForward(DroppedFeedForward):
     """Position-wise feed-forward network with dropout in front of the activation: [B, S, H] -> [B, S, H]."""
 
-    def call(self, x, training=False, first=0):
+    def call(self, x, training=False, first=0) -> Tensor:
         y = self.dropout(self.inner(x), training=training, first=first)
         return self.outer(ACTIVATIONS[self.activation](y))
 
@@ -38,14 +40,14 @@ class ReformerBlock(Block):
     Call: x [B, S, 2 H], x1 and x2 side by side -> (y [B, Q, 2 H], probabilities or None). The streams are float32.
     """
 
-    def __init__(self, *, spec: Any, name: str, **kwargs):
+    def __init__(self, *, spec: Any, name: str, **kwargs) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
         self.spec, self.layer = spec, int(name.rpartition("_")[2])
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         super().build((*shape[:-1], shape[-1] // 2))
 
-    def attention_class(self, heads, head_size, dropout, *initializers, **kwargs):
+    def attention_class(self, heads, head_size, dropout, *initializers, **kwargs) -> Callable:
         """Of the layer's kind."""
         kind, lsh = self.spec.layer_kinds[self.layer], self.spec.lsh
         about: dict[str, Any] = {**kwargs, "use_bias": False, "chunks": self.spec.chunks(kind)}
@@ -55,10 +57,10 @@ class ReformerBlock(Block):
         sizes = heads, head_size, self.spec.lsh_dropout
         return LSHAttention(*sizes, *initializers, buckets=self.spec.buckets, **own, **about)
 
-    def feedforward_class(self, *sizes, **kwargs):  # its dropout is the block's
+    def feedforward_class(self, *sizes, **kwargs) -> Callable:  # its dropout is the block's
         return ReformerFeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
-    def attended(self, x, told, context, training):
+    def attended(self, x, told, context, training) -> tuple[Tensor, Tensor]:
         """What is added to the first stream [B, S, H], of the second, and the probabilities."""
         y, seen = self.attention(
             self.attention_norm(x), visible=context.visible, training=training, probabilities=context.attention
@@ -66,7 +68,7 @@ class ReformerBlock(Block):
         y = self.adapted("attention", context.rows(y), told, context, training)
         return self.attention_dropout(y, training=training), seen
 
-    def fed(self, x, told, context, training, first=0):
+    def fed(self, x, told, context, training, first=0) -> Tensor:
         """What is added to the second stream, of the first [B, P, H], which begins at token `first`."""
         y = self.feedforward(self.feedforward_norm(x), training=training, first=first)
         y = self.adapted("feedforward", y, told, context, training)
@@ -85,7 +87,7 @@ class ReformerBlock(Block):
             Half(feed, [self.feedforward_norm, self.feedforward, *own[1]], self.spec.reversible.chunk),
         ]
 
-    def call(self, x, context=None, training=False):
+    def call(self, x, context=None, training=False) -> tuple[Tensor, Tensor]:
         context = context if isinstance(context, Told) else Told()
         one, two = ops.split(ops.cast(x, "float32"), 2, axis=-1)
         y, seen = self.attended(two, x, context, training)
@@ -98,24 +100,24 @@ class ReformerBlock(Block):
 class TokenHead(keras.layers.Layer):
     """Predict tokens by a table of its own: x [B, P, 2 H] -> logits [B, P, V] float32. Trainable weights: 2*H*V + V."""
 
-    def __init__(self, vocabulary, width, activation="relu", epsilon=1e-12, initializer=0.02, **kwargs):
+    def __init__(self, vocabulary, width, activation="relu", epsilon=1e-12, initializer=0.02, **kwargs) -> None:
         super().__init__(**kwargs)
         self.vocabulary, self.initializer = vocabulary, initializer
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
         self.table = self.add_weight(shape=(self.vocabulary, shape[-1]), initializer=normal, name="table")
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
-    def call(self, x, table=None):
+    def call(self, x, table=None) -> Tensor:
         logits = ops.cast(project(x, ops.transpose(ops.cast(self.table, x.dtype))), "float32")
         return logits + ops.cast(self.bias, "float32")
 
-    def scaled(self, x):
+    def scaled(self, x) -> Tensor:
         """What the rows of `output_rows` are multiplied with: the bias is one column more."""
         return ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
 
     @property
-    def output_rows(self):
+    def output_rows(self) -> Tensor:
         """[V, 2 H + 1]."""
         return ops.concatenate([self.table, ops.expand_dims(self.bias, 1)], axis=1)

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
@@ -71,17 +72,17 @@ class SentenceSpec(RecurrentSpec):
 class Tables(keras.layers.Layer):
     """The words of all readers: int [...] -> [..., R E], the readers' side by side. Trainable weights: R V E."""
 
-    def __init__(self, spec: SentenceSpec, **kwargs):
+    def __init__(self, spec: SentenceSpec, **kwargs) -> None:
         super().__init__(**kwargs)
         sizes = spec.embeddings.vocabulary, spec.width, spec.initializer
         self.tables = [Table(*sizes, name=name, dtype=self.dtype_policy) for name in spec.readers]
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         for table in self.tables:
             table.build()
         self.built = True
 
-    def call(self, ids):
+    def call(self, ids) -> Tensor:
         return ops.concatenate([table(ids) for table in self.tables], axis=-1)
 
 
@@ -95,7 +96,7 @@ class Readers(keras.layers.Layer):
     Trainable weights: of each GRU 3U(E + U + 1).
     """
 
-    def __init__(self, spec: SentenceSpec, **kwargs):
+    def __init__(self, spec: SentenceSpec, **kwargs) -> None:
         super().__init__(**kwargs)
         self.width, self.cells = spec.width, []
         for name, direction in spec.readers.items():
@@ -104,12 +105,12 @@ class Readers(keras.layers.Layer):
                 self.cells.append(ResetBeforeGRU(units, name=f"{name}_{way}", dtype=self.dtype_policy))
         self.of = [i for i, direction in enumerate(spec.readers.values()) for _ in range(DIRECTIONS[direction])]
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         for cell in self.cells:
             cell.build((None, None, self.width))
         self.built = True
 
-    def call(self, x, padding_mask=None, begins=None, turned=None, training=False):
+    def call(self, x, padding_mask=None, begins=None, turned=None, training=False) -> tuple[Tensor, Tensor]:
         found, last = [], []
         for cell, reader in zip(self.cells, self.of, strict=True):
             words = x[:, :, reader * self.width : (reader + 1) * self.width]
@@ -133,11 +134,11 @@ class SentenceEncoder(SpecModel):
     Weights: `embeddings/READER/table`, `block_0/READER_forward/...` and, where it reads both ways, `READER_backward`.
     """
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec: Any = self.spec
         self.tables = Tables(spec, name="embeddings", dtype=self.dtype_policy)
         self.readers = Readers(spec, name="block_0", dtype=self.dtype_policy)
@@ -145,16 +146,16 @@ class SentenceEncoder(SpecModel):
         self.readers.build()
         self.built = True
 
-    def embed(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
+    def embed(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         """What the readers read: [B, S, R E]."""
         return self.tables(inputs["token_ids"])
 
-    def sentences(self, embedded: Any, padding_mask: Any, training: bool = False) -> Any:
+    def sentences(self, embedded: Any, padding_mask: Tensor, training: bool = False) -> Tensor:
         """Vectors of sentences: what `embed` gives [B, S, R E], 0/1 [B, S] -> [B, H]."""
         _, last = self.readers(ops.cast(embedded, self.compute_dtype), padding_mask, training=training)
         return ops.cast(last, self.compute_dtype)
 
-    def call(self, inputs, training=False, queries: Queries = None):
+    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
         inputs["token_ids"]  # Keras' export tries a call without a dict, and expects a TypeError
         real, begins, turned = inputs.get("padding_mask"), None, None
         if "packed_ids" in inputs:
@@ -165,7 +166,7 @@ class SentenceEncoder(SpecModel):
         return found if turned is not None else found | {"text_vector": readout(y, real, "last")}
 
 
-def _pieces(pieces: Any) -> tuple[Any, Any, Any]:
+def _pieces(pieces: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Of packed_ids [B, S]: real tokens, begins of pieces, and the place that mirrors each in its piece.
 
     >>> [np.asarray(each).tolist() for each in _pieces(ops.array([[1, 1, 1, 2, 2, 0]]))][2]

@@ -5,16 +5,18 @@ from typing import Any
 
 from keras import ops
 
+from kerasbert.inputs import Tensor
+
 # Bounded, for -1e9 ruins int8 calibration; exp(-60) is 9e-27, below float32's epsilon against any other score.
 HIDDEN = -60.0
 
 
-def padding(mask: Any) -> Any:
+def padding(mask: Tensor) -> Tensor:
     """Everybody sees the real tokens: [B, K] bool or 0/1 -> [B, 1, K] bool."""
     return ops.expand_dims(ops.cast(mask, "bool"), 1)
 
 
-def packed(packed_ids: Any) -> Any:
+def packed(packed_ids: Any) -> Tensor:
     """The pieces of a row see themselves alone (Krell et al., 2021, section 3.2): int [B, S] -> [B, S, S] bool.
 
     A piece is told by its number. Padding has the number 0 and sees padding, so that no row is empty.
@@ -22,7 +24,7 @@ def packed(packed_ids: Any) -> Any:
     return ops.equal(ops.expand_dims(packed_ids, 2), ops.expand_dims(packed_ids, 1))
 
 
-def tree(branch_ids: Any, entity_ids: Any) -> Any:
+def tree(branch_ids: Any, entity_ids: Any) -> Tensor:
     """The visible matrix of a sentence tree (Liu et al., 2019, section 4.3, equation 3): int [B, S] twice -> [B, S, S] bool.
 
     Tokens of one branch see each other, those of the trunk (branch 0) among them; a branch and its own entity see each other.
@@ -38,7 +40,7 @@ def tree(branch_ids: Any, entity_ids: Any) -> Any:
     return branch | (entity & ops.not_equal(row(trunk), column(trunk)))
 
 
-def causal(length: Any, memory: int = 0) -> Any:
+def causal(length: Tensor, memory: int = 0) -> Tensor:
     """A token sees itself, those before it and all of the memory: -> [1, S, M + S] bool.
 
     Args:
@@ -49,7 +51,7 @@ def causal(length: Any, memory: int = 0) -> Any:
     return ops.expand_dims(ops.less_equal(ops.expand_dims(column, 0), ops.expand_dims(row, 1)), 0)
 
 
-def earlier(order: Any, keys: Any) -> Any:
+def earlier(order: Tensor, keys: Tensor) -> Tensor:
     """Who comes before whom in an order of factorisation (Yang et al., 2019, section 2.2): -> bool [B, Q, K].
 
     A token sees those before it in the order, not itself. What has the number 0 is the context of all, its own too.
@@ -65,7 +67,7 @@ def earlier(order: Any, keys: Any) -> Any:
     return ops.logical_or(ops.equal(keys, 0), ops.less(keys, order))
 
 
-def with_memory(visible: Any, past: Any, size: Any, places: Any) -> Any:
+def with_memory(visible: Tensor, past: Any, size: Any, places: Tensor) -> Tensor:
     """Everybody sees the memory too: -> bool [B or 1, Q or 1, M + S], or None for everything.
 
     Args:
@@ -82,7 +84,7 @@ def with_memory(visible: Any, past: Any, size: Any, places: Any) -> Any:
     return ops.concatenate(list(parts), axis=2)
 
 
-def both(*visible: Any) -> Any:
+def both(*visible: Any) -> Tensor:
     """What all of them allow: bool [B or 1, Q or 1, K] each -> the and of them; None allows everything.
 
     >>> both(None, None) is None
@@ -92,7 +94,7 @@ def both(*visible: Any) -> Any:
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def bias(visible: Any, dtype: str = "float32") -> Any:
+def bias(visible: Tensor, dtype: str = "float32") -> Tensor:
     """One additive bias for all layers: bool [B, Q or 1, K] -> [B, 1, Q or 1, K], 0 or HIDDEN."""
     hidden = 1.0 - ops.cast(visible, "float32")
     return ops.cast(ops.expand_dims(hidden, 1) * HIDDEN, dtype)

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 from keras.backend import standardize_dtype
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.attention import Attention, attention_weights
 from kerasbert.layers.backend import choose, pick, project, reshape
@@ -23,7 +24,7 @@ LOCAL = ("query", "key", "value")
 GLOBAL = ("query_global", "key_global", "value_global")
 
 
-def window(rows: Any, length: Any, width: int, dilation: int = 1) -> Any:
+def window(rows: Tensor, length: Tensor, width: int, dilation: int = 1) -> Tensor:
     """A token sees those within its window: -> [B or 1, Q, K] bool.
 
     Args:
@@ -69,7 +70,7 @@ class Pattern:
     dense: bool = False
     kept: dict = dataclasses.field(default_factory=dict)
 
-    def once(self, make: Callable[..., Any], *key: Any) -> Any:
+    def once(self, make: Callable[..., Any], *key: Any) -> Tensor:
         """`make(*key)`, one for all layers that ask alike."""
         if any(map(_positions, key)):
             return make(*key)
@@ -79,14 +80,14 @@ class Pattern:
         return self.kept[name]
 
     @property
-    def globals(self) -> Any:
+    def globals(self) -> Tensor:
         """The global tokens: bool [B or 1, S]."""
         marked = ops.expand_dims(ops.less(ops.arange(self.length), self.most), 0)
         if self.marked is not None:
             marked = ops.logical_and(marked, self.marked)
         return marked if self.real is None else ops.logical_and(marked, self.real)
 
-    def allowed(self, queries: Queries | int) -> Any:
+    def allowed(self, queries: Queries | int) -> Tensor:
         """bool [B or 1, Q or 1, S]: what a global token may look at; None where that is everything.
 
         Args:
@@ -103,11 +104,11 @@ class Pattern:
         matrix = None if self.matrix is None else rows_of(self.matrix, queries)
         return visibility.both(real, pieces, earlier, matrix)
 
-    def places(self, queries: Queries | int) -> Any:
+    def places(self, queries: Queries | int) -> Tensor:
         """Where the queries stand: int [B or 1, Q]."""
         return queries if _positions(queries) else rows_of(ops.expand_dims(ops.arange(self.length), 0), queries)
 
-    def rows(self, queries: Queries | int, width: int | None = None, dilation: int = 1) -> tuple[Any, Any]:
+    def rows(self, queries: Queries | int, width: int | None = None, dilation: int = 1) -> tuple[Tensor, Tensor]:
         """What the mask form needs of some rows: the additive bias, and which of them see something.
 
         Args:
@@ -128,7 +129,7 @@ class Pattern:
             there = some if there is None else ops.logical_and(there, some)
         return None if visible is None else visibility.bias(visible), there
 
-    def band(self, width: int) -> Any:
+    def band(self, width: int) -> Tensor:
         """The additive bias of the banded form: float32 [B or 1, n, 1, c, 3c + G], c = w/2.
 
         A global token in the window is hidden there: it is seen once, among the G columns at the end.
@@ -170,11 +171,11 @@ class WindowAttention(Attention):
     Trainable weights: 7*H*N*D + 6*N*D + H.
     """
 
-    def __init__(self, *args, window: int = 512, dilation: int = 1, **kwargs):
+    def __init__(self, *args, window: int = 512, dilation: int = 1, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.window, self.dilation = window, dilation
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         super().build(shape)
         kwargs = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
         *deviations, _ = self.deviations(shape)
@@ -182,7 +183,9 @@ class WindowAttention(Attention):
             setattr(self, name, Linear(self.heads * self.head_size, deviation, name=name, **kwargs))
             getattr(self, name).build(shape)
 
-    def call(self, x, bias=None, source=None, value=None, training=False, positions=None, queries=None, **at):
+    def call(
+        self, x, bias=None, source=None, value=None, training=False, positions=None, queries=None, **at
+    ) -> tuple[Tensor, Tensor]:
         pattern = Pattern(ops.shape(x)[1]) if positions is None else positions
         source, most = x if source is None else source, pattern.most
         dense = self.in_full(pattern, queries)
@@ -205,7 +208,7 @@ class WindowAttention(Attention):
         y = y if dense else rows_of(y, queries)
         return self.output_projection(y), probabilities
 
-    def drawn(self, x: Any, training: bool) -> Any:
+    def drawn(self, x: Tensor, training: bool) -> Tensor:
         """The key of the next dropout."""
         return self.dropout.key(x, training)
 
@@ -221,7 +224,7 @@ class WindowAttention(Attention):
             return queries is not None
         return rows * length <= -(-length // size) * size * 3 * size
 
-    def full(self, x: Any, source: Any, maps: tuple[str, ...], told: tuple, key: Any) -> tuple[Any, Any]:
+    def full(self, x: Tensor, source: Tensor, maps: tuple[str, ...], told: tuple, key: Tensor) -> tuple[Tensor, Tensor]:
         """The mask form by three of the layer's maps.
 
         Args:
@@ -248,13 +251,13 @@ class WindowAttention(Attention):
             return y, plain
         return y * _spread(there, y, 1), plain * _spread(there, plain, 2)
 
-    def few(self, x: Any, *maps: Linear) -> bool:
+    def few(self, x: Tensor, *maps: Linear) -> bool:
         """Whether the queries are so few that the maps of keys and values cost less at their side: q (x W)^T = (q W^T) x^T."""
         rows = x.shape[1]
         quantized = any(each.quantizer is not None for each in maps)  # it knows products with x alone
         return rows is not None and not quantized and 2 * rows * self.heads <= x.shape[2]
 
-    def scores_of_few(self, query: Any, source: Any, key: Linear) -> Any:
+    def scores_of_few(self, query: Tensor, source: Tensor, key: Linear) -> Tensor:
         """`scores` of few queries: [B, N, Q, D], [B, S, H] -> [B, N, Q, S]."""
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
         count, units = query.shape[2], self.heads * self.head_size
@@ -269,7 +272,7 @@ class WindowAttention(Attention):
             scores = scores + ops.matmul(apart, ops.expand_dims(ops.cast(key.bias, query.dtype), 1))
         return reshape(scores, (ops.shape(scores)[0], self.heads, count, ops.shape(source)[1]))
 
-    def values_of_few(self, weights: Any, source: Any, value: Linear) -> Any:
+    def values_of_few(self, weights: Tensor, source: Tensor, value: Linear) -> Tensor:
         """What few queries get: weights [B, N, Q, S], [B, S, H] -> [B, N, Q, D]."""
         count = weights.shape[2]
         flat = reshape(weights, (ops.shape(weights)[0], self.heads * count, ops.shape(weights)[3]))
@@ -280,11 +283,11 @@ class WindowAttention(Attention):
         own = ops.reshape(self.own(mixed.dtype), (self.heads, 1, self.heads, self.head_size))
         return ops.sum(mixed * own, axis=3)
 
-    def own(self, dtype: Any) -> Any:
+    def own(self, dtype: Any) -> Tensor:
         """Which of N*D numbers are of each head: 0 or 1 [N, N*D]."""
         return ops.convert_to_tensor(np.kron(np.eye(self.heads), np.ones(self.head_size)), dtype)
 
-    def banded(self, x: Any, pattern: Pattern, key: Any) -> tuple[Any, Any]:
+    def banded(self, x: Tensor, pattern: Pattern, key: Tensor) -> tuple[Tensor, Tensor]:
         """The banded form: x [B, S, H] -> (y [B, S, N*D], probabilities [B, n, N, c, 3c + G])."""
         size, most = self.window // 2, pattern.most
         scale = ops.cast(self.head_size**-0.5, self.compute_dtype)
@@ -308,23 +311,23 @@ class WindowAttention(Attention):
             y = y * _spread(pattern.real, y, 1)
         return y, weights
 
-    def parts(self, x: Any, size: int, beside: int, order: tuple[int, ...]) -> Any:
+    def parts(self, x: Tensor, size: int, beside: int, order: tuple[int, ...]) -> Tensor:
         """[B, S, N*D] -> chunks with their heads, [B, n, c, N, D] in another order of axes."""
         x = chunks(x, size, beside)
         shape = (*ops.shape(x)[:3], self.heads, self.head_size)
         return ops.transpose(reshape(x, shape), order)
 
-    def repeated(self, x: Any, count: Any, order: tuple[int, ...]) -> Any:
+    def repeated(self, x: Tensor, count: Any, order: tuple[int, ...]) -> Tensor:
         """[B, G, N*D] -> the same for each of `count` chunks, [B, n, ...] with [B, G, N, D] in another order of axes."""
         x = ops.transpose(reshape(x, (*ops.shape(x)[:2], self.heads, self.head_size)), order)
         # a product, for XNNPACK has no broadcast: the graph would fall in two
         return ops.expand_dims(x, 1) * ops.ones((count, 1, 1, 1), x.dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "window": self.window, "dilation": self.dilation}
 
 
-def chunks(x: Any, size: int, beside: int) -> Any:
+def chunks(x: Tensor, size: int, beside: int) -> Tensor:
     """[B, S, ...] -> [B, n, c, ...], n = ceil(S/c) chunks filled up with zeros, and `beside` chunks of zeros at each end."""
     length, rest = ops.shape(x)[1], x.shape[2:]
     known, edges = isinstance(length, int), [[0, 0]] * len(rest)
@@ -336,7 +339,7 @@ def chunks(x: Any, size: int, beside: int) -> Any:
     return reshape(x, (ops.shape(x)[0], n + 2 * beside, size, *rest))
 
 
-def three(x: Any, axis: int = 2, beside: Any = None) -> Any:
+def three(x: Tensor, axis: int = 2, beside: Any = None) -> Tensor:
     """Chunks [B, n + 2, ...] -> each between its neighbours, side by side on `axis` (as it is in x): n of them.
 
     Args:
@@ -346,7 +349,7 @@ def three(x: Any, axis: int = 2, beside: Any = None) -> Any:
     return ops.concatenate([x[:, :-2], x[:, 1:-1], x[:, 2:], *more], axis=axis)
 
 
-def rows_of(x: Any, queries: Queries | int) -> Any:
+def rows_of(x: Tensor, queries: Queries | int) -> Tensor:
     """Rows of [B or 1, S, ...]: all for None, the first ones for an int, the first for "first", those of int [B, P]."""
     if queries is None:
         return x
@@ -361,11 +364,11 @@ def _positions(queries: Queries | int) -> bool:
     return not (queries is None or isinstance(queries, str | int))
 
 
-def _same(one: Any, other: Any) -> Any:
+def _same(one: Tensor, other: Tensor) -> Tensor:
     return ops.cast(ops.equal(one, other), "float32")
 
 
-def _spread(rows: Any, x: Any, axis: int) -> Any:
+def _spread(rows: Tensor, x: Tensor, axis: int) -> Tensor:
     """bool [B, Q] -> 0 or 1, what multiplies x, whose queries are on `axis`."""
     rows = ops.cast(rows, x.dtype)
     for _ in range(len(x.shape) - axis - 1):
@@ -375,7 +378,7 @@ def _spread(rows: Any, x: Any, axis: int) -> Any:
     return rows
 
 
-def _merged(y: Any, theirs: Any, chosen: Any, axis: int, whole: bool) -> Any:
+def _merged(y: Tensor, theirs: Any, chosen: Tensor, axis: int, whole: bool) -> Tensor:
     """y with rows of global tokens in the place of those that they have as others.
 
     Args:

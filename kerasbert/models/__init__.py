@@ -3,8 +3,10 @@
 import math
 from typing import Any
 
+from kerasbert.spec import Spec
 
-def parameters(encoder: Any, spec: Any) -> int:
+
+def parameters(encoder: Any, spec: Spec) -> int:
     """Weights of an encoder without task heads, counted without allocating them."""
     from kerasbert.layers.naming import unallocated
 

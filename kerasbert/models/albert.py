@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints.names import Class
 from kerasbert.models.bert import BERT
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import TF1 as BERT_TF1
@@ -96,17 +97,18 @@ HF = dataclasses.replace(
     heads=_HEADS,
     config=_CONFIG,
     fixed={"model_type": "albert", "num_hidden_groups": 1, "inner_group_num": 1},
-    architectures={
-        "AlbertModel": (),
-        "AlbertForMaskedLM": ("mlm",),
-        "AlbertForPreTraining": ("mlm", "sop"),
-        "AlbertForSequenceClassification": ("classifier",),
-        "AlbertForTokenClassification": ("classifier",),
-        "AlbertForQuestionAnswering": ("span",),
-        "AlbertForMultipleChoice": ("classifier",),
+    classes={
+        "AlbertModel": Class(),
+        "AlbertForMaskedLM": Class(("mlm",), pooler=False),
+        "AlbertForPreTraining": Class(("mlm", "sop")),
+        "AlbertForSequenceClassification": Class(("classifier",)),
+        "AlbertForTokenClassification": Class(("classifier",), pooler=False),
+        "AlbertForQuestionAnswering": Class(("span",), pooler=False),
+        "AlbertForMultipleChoice": Class(("classifier",)),
     },
-    without_pooler=("AlbertForMaskedLM", "AlbertForTokenClassification", "AlbertForQuestionAnswering"),
     prefix="albert.",
+    # of the released albert_config.json; the released code reads none of them
+    unread={"net_structure_type": (0,), "num_memory_blocks": (0,), "gap_size": (0,), "down_scale_factor": (1,)},
     tied={
         "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
         "predictions.decoder.bias": "predictions.bias",
@@ -127,6 +129,7 @@ TF1 = dataclasses.replace(
     heads=_HEADS,
     config=_CONFIG,
     unprojected=True,
+    unread={**BERT_TF1.unread, **HF.unread},
 )
 
 register_objective("albert", AlbertPretraining)

@@ -18,6 +18,7 @@ import numpy as np
 from keras import ops
 
 from kerasbert.checkpoints.vectors import WordVectors
+from kerasbert.inputs import Tensor
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
 from kerasbert.registry import Family, register
@@ -59,7 +60,7 @@ class Average(SpecModel):
     Trainable weights: VH.
     """
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec: Any = self.spec
         self.table = Table(
             spec.embeddings.vocabulary, spec.hidden, spec.initializer, name="embeddings", dtype=self.dtype_policy
@@ -67,7 +68,7 @@ class Average(SpecModel):
         self.table.build()
         self.built = True
 
-    def call(self, inputs, training=False, queries=None):
+    def call(self, inputs, training=False, queries=None) -> dict[str, Tensor]:
         ids = inputs["token_ids"]
         if isinstance(queries, str):
             ids = ids[:, :1]

@@ -14,7 +14,10 @@ head, `lm`.
 Differs: no dropout within the feed-forward layers (fairseq's activation_dropout).
 """
 
-from kerasbert.checkpoints.names import TORCH_LEAVES, Dialect
+from typing import Any
+
+from kerasbert.checkpoints.forms import Leading
+from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
 from kerasbert.inputs import SHIFTED
 from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec
 from kerasbert.registry import Family, register
@@ -45,7 +48,21 @@ def _rows(stack: str, *attentions: tuple[str, str]) -> tuple[tuple[str, str], ..
     return (*rows, (f"{block}/feedforward_norm", f"{theirs}.final_layer_norm"))
 
 
-HF = Dialect(
+class BartDialect(Dialect):
+    """Positions, of which they count 2 rows of the table less."""
+
+    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+        """With the rows of the table."""
+        count = config.get("max_position_embeddings")
+        return config | ({"max_position_embeddings": count + 2} if type(count) is int and count >= 0 else {})
+
+    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+        """With their count, and the ids of a vocabulary like the released one's."""
+        ids = {"bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2}
+        return ids | config | {"max_position_embeddings": config["max_position_embeddings"] - 2}
+
+
+HF = BartDialect(
     rows=(
         ("embeddings/tokens", "model.shared"),
         *_rows("encoder", ("attention", "self_attn")),
@@ -55,7 +72,7 @@ HF = Dialect(
         ("heads/classifier", "classification_head.out_proj"),
     ),
     leaves=TORCH_LEAVES,
-    leading=("final_logits_bias",),
+    forms={"final_logits_bias": Leading()},
     heads={
         "lm": {"bias": "V"},
         "classifier": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"},
@@ -75,7 +92,6 @@ HF = Dialect(
         ("attention.dropout", "attention_dropout"),
         ("initializer", "init_std"),
     ),
-    shift={"max_position_embeddings": 2},
     fixed={
         "model_type": "bart",
         "is_encoder_decoder": True,
@@ -86,24 +102,23 @@ HF = Dialect(
         "static_position_embeddings": False,
         "tie_word_embeddings": True,
     },
-    added={
-        "bos_token_id": 0,
-        "eos_token_id": 2,
-        "decoder_start_token_id": 2,
-        "forced_eos_token_id": 2,
-    },
     special={
         "bos_token_id": "cls",
         "eos_token_id": "sep",
         "decoder_start_token_id": "sep",
         "forced_eos_token_id": "sep",
     },
-    architectures={
-        "BartForConditionalGeneration": ("lm",),
-        "BartModel": (),
-        "BartForSequenceClassification": ("classifier",),
+    classes={
+        "BartForConditionalGeneration": Class(("lm",)),
+        "BartModel": Class(),
+        "BartForSequenceClassification": Class(("classifier",)),
     },
     prefix="model.",
+    unread={
+        "num_hidden_layers": "encoder_layers by another name",
+        "add_bias_logits": "the file holds the bias",
+        "extra_pos_embeddings": (2,),
+    },
     tied=dict.fromkeys(
         (*(f"model.{stack}.embed_tokens.weight" for stack in STACKS), "lm_head.weight"), "model.shared.weight"
     ),

@@ -3,8 +3,8 @@
 The small sizes are of "Well-Read Students Learn Better" (Turc et al., 2019, table 1).
 """
 
-from kerasbert.checkpoints import keras_hub
-from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints import buffers, keras_hub
+from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.layers.encoder import Encoder
 from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
@@ -51,6 +51,8 @@ _SHARED = {
         ("initializer", "initializer_range"),
         ("epsilon", "layer_norm_eps"),
     ),
+    # of the released bert_config.json for Chinese and many languages; no code reads them
+    "unread": {"directionality": "unread by the released code too", "pooler_*": "unread by the released code too"},
 }
 HF = Dialect(
     rows=(
@@ -71,25 +73,28 @@ HF = Dialect(
         "is_decoder": False,
         "add_cross_attention": False,
     },
-    architectures={
-        "BertModel": (),
-        "BertForMaskedLM": ("mlm",),
-        "BertForPreTraining": ("mlm", "nsp"),
-        "BertForNextSentencePrediction": ("nsp",),
-        "BertForSequenceClassification": ("classifier",),
-        "BertForTokenClassification": ("classifier",),
-        "BertForQuestionAnswering": ("span",),
-        "BertForMultipleChoice": ("classifier",),
+    classes={
+        "BertModel": Class(),
+        "BertForMaskedLM": Class(("mlm",), pooler=False),
+        "BertForPreTraining": Class(("mlm", "nsp")),
+        "BertForNextSentencePrediction": Class(("nsp",)),
+        "BertForSequenceClassification": Class(("classifier",)),
+        "BertForTokenClassification": Class(("classifier",), pooler=False),
+        "BertForQuestionAnswering": Class(("span",), pooler=False),
+        "BertForMultipleChoice": Class(("classifier",)),
     },
-    without_pooler=("BertForMaskedLM", "BertForTokenClassification", "BertForQuestionAnswering"),
     prefix="bert.",
     renames=((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias")),
     tied={
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
-    ignore=("*embeddings.position_ids", "*embeddings.token_type_ids"),
+    ignored={"*embeddings.position_ids": buffers.counted, "*embeddings.token_type_ids": buffers.zeros},
     **_SHARED,
+)
+# the classifier of tokens in families whose classifier of texts has a layer of its own before the labels
+ONE_MAP = Class(
+    ("classifier",), rows=(("heads/classifier", "classifier"),), shapes={"classifier": HF.shapes("classifier")}
 )
 TF1 = Dialect(
     rows=(
@@ -106,7 +111,9 @@ TF1 = Dialect(
         ("heads/span/bias", "cls/squad/output_bias"),
     ),
     leaves={"kernel": ("/kernel",), "bias": ("/bias",), "gamma": ("/gamma",), "beta": ("/beta",)},
-    ignore=("*/adam_m", "*/adam_v", "*/lamb_m", "*/lamb_v", "*/Adam", "*/Adam_1", "global_step", "beta?_power"),
+    ignored=dict.fromkeys(
+        ("*/adam_m", "*/adam_v", "*/lamb_m", "*/lamb_v", "*/Adam", "*/Adam_1", "global_step", "beta?_power")
+    ),
     **_SHARED,
 )
 

@@ -25,6 +25,7 @@ from keras import ops
 
 from kerasbert.checkpoints.vectors import WordVectors
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.attentional import AttentionalDecoder
 from kerasbert.layers.bidirectional import Bidirectional, borders
 from kerasbert.layers.embeddings import Table
@@ -102,11 +103,11 @@ class CoVe(SpecModel):
     first_token = "pad"
     label_smoothing = 0.0
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec: Any = self.spec
         about, layers, policy = spec.embeddings, spec.recurrence.layers, {"dtype": self.dtype_policy}
         sizes = about.vocabulary, about.width, spec.initializer
@@ -125,7 +126,7 @@ class CoVe(SpecModel):
         self.decoder.build((about.width, spec.units))
         self.built = True
 
-    def encode(self, inputs: Mapping[str, Any], training: bool = False) -> tuple[Any, Any, list[Any]]:
+    def encode(self, inputs: Mapping[str, Tensor], training: bool = False) -> tuple[Tensor, Tensor, list[Tensor]]:
         """The vectors of the tokens [B, S, E], the encoder's states [B, S, U], and what each layer ends with, (h, c) [B, U]."""
         real, begins = borders(inputs)
         vectors = ops.cast(self.source(inputs["token_ids"]), self.compute_dtype)
@@ -135,14 +136,14 @@ class CoVe(SpecModel):
             ends.append(tuple(ops.concatenate(pair, axis=-1) for pair in zip(*states, strict=True)))
         return vectors, self.dropouts[-1](x, training=training), ends
 
-    def decode(self, inputs: Mapping[str, Any], states: Any, ends: Any, training: bool = False) -> Any:
+    def decode(self, inputs: Mapping[str, Tensor], states: Tensor, ends: Tensor, training: bool = False) -> Tensor:
         """What the decoder gives of the target, decoder_token_ids [B, T]: [B, T, U]."""
         into, out = self.decoder_dropouts
         x = ops.cast(self.target(inputs["decoder_token_ids"]), self.compute_dtype)
         mask = inputs.get("padding_mask")
         return out(self.decoder(into(x, training=training), states, mask, ends, training=training), training=training)
 
-    def call(self, inputs, training=False, queries: Queries = None):
+    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
         if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
             raise TypeError(f"CoVe is called on a dict of arrays. Received: {type(inputs).__name__}")
         vectors, states, ends = self.encode(inputs, training)
@@ -152,7 +153,7 @@ class CoVe(SpecModel):
         written = self.decode(inputs, states, ends, training)
         return {"sequence": picked(written, queries), "encoder_sequence": sequence}
 
-    def start(self, inputs: Mapping[str, Any], places: int) -> dict[str, Any]:
+    def start(self, inputs: Mapping[str, Tensor], places: int) -> dict[str, Tensor]:
         """As `EncoderDecoder.start`; the state holds that of the decoder before each place."""
         _, states, ends = self.encode(inputs)
         state = self.decoder.start(states, inputs.get("padding_mask"), ends, places)
@@ -163,19 +164,21 @@ class CoVe(SpecModel):
             _, state = self._advanced(ids[:, place], place, state)
         return state
 
-    def _advanced(self, token_ids: Any, column: Any, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _advanced(
+        self, token_ids: Tensor, column: Tensor, state: Mapping[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         return self.decoder.step(ops.cast(self.target(token_ids), self.compute_dtype), column, state)
 
-    def step(self, token_ids: Any, column: Any, state: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def step(self, token_ids: Tensor, column: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """As `EncoderDecoder.step`: int [B], int [B] or a scalar, state -> (logits float32 [B, V], the state)."""
         x, state = self._advanced(token_ids, column, state)
         return self.logits(x), state
 
-    def logits(self, x: Any) -> Any:
+    def logits(self, x: Tensor) -> Tensor:
         """Which token comes next: [..., U] -> float32 [..., V]."""
         return tied_logits(self.scaled(x), self.output_rows)
 
-    def scaled(self, x: Any) -> Any:
+    def scaled(self, x: Tensor) -> Tensor:
         """What the rows of `output_rows` are multiplied with."""
         return self.softmax.scaled(x)
 

@@ -7,8 +7,8 @@ Differs: the released classifier (a layer of H units with ReLU before the labels
 front of that layer and 0.2 behind it; here `dropout` stands in front of both, in training alone.
 """
 
-from kerasbert.checkpoints import keras_hub
-from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints import buffers, keras_hub
+from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.models.bert import BERT, Encoder
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.registry import register
@@ -61,18 +61,21 @@ HF = Dialect(
         ("initializer", "initializer_range"),
     ),
     fixed={"model_type": "distilbert"},
-    architectures={
-        "DistilBertModel": (),
-        "DistilBertForMaskedLM": ("mlm",),
-        "DistilBertForSequenceClassification": ("classifier",),
-        "DistilBertForTokenClassification": ("classifier",),
-        "DistilBertForQuestionAnswering": ("span",),
-        "DistilBertForMultipleChoice": ("classifier",),
+    classes={
+        "DistilBertModel": Class(),
+        "DistilBertForMaskedLM": Class(("mlm",)),
+        "DistilBertForSequenceClassification": Class(("classifier",)),
+        "DistilBertForTokenClassification": Class(("classifier",), shapes={"classifier": BERT_HF.shapes("classifier")}),
+        "DistilBertForQuestionAnswering": Class(("span",)),
+        "DistilBertForMultipleChoice": Class(("classifier",)),
     },
-    heads_of={"DistilBertForTokenClassification": {"classifier": BERT_HF.heads["classifier"]}},
     prefix="distilbert.",
     tied={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
-    ignore=("*embeddings.position_ids",),
+    ignored={"*embeddings.position_ids": buffers.counted},
+    unread={
+        "sinusoidal_pos_embds": "the file holds the table, whatever filled it",
+        "tie_weights_": "what is tied is compared",
+    },
 )
 
 DISTILBERT = register(

@@ -32,13 +32,15 @@ from keras import ops
 from kerasbert import registry
 from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.directory import built, head_names, named_weights
+from kerasbert.checkpoints.names import Class
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import heads, random, visibility
 from kerasbert.layers.backend import pick
 from kerasbert.layers.block import stack
 from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import Linear
-from kerasbert.models.bert import BERT, HF, TF1, Encoder
+from kerasbert.models.bert import BERT, HF, ONE_MAP, TF1, Encoder
 from kerasbert.objectives.base import label_sums
 from kerasbert.objectives.bert import BertPretraining
 from kerasbert.registry import register, register_objective
@@ -69,7 +71,7 @@ class ElectraSpec(Spec):
         """The Spec of the generator's blocks; its heads are as wide as the discriminator's."""
         share = self.generator.share or (1 / 3 if self.hidden == 768 else 1 / 4)
 
-        def scaled(value: Any) -> Any:
+        def scaled(value: Tensor) -> Any:
             return tuple(map(scaled, value)) if isinstance(value, tuple) else max(1, round(share * value))
 
         return self.base.derive(
@@ -119,11 +121,11 @@ class Generator(keras.layers.Layer):
         -> logits [B, P, V] float32.
     """
 
-    def __init__(self, spec: Spec, block_class: Callable | None, token_head: type, **kwargs):
+    def __init__(self, spec: Spec, block_class: Callable | None, token_head: type, **kwargs) -> None:
         super().__init__(**kwargs)
         self.spec, self.block_class, self.token_head = spec, block_class, token_head
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         self.projection = None
         if spec.embeddings.width != spec.hidden:
@@ -133,7 +135,7 @@ class Generator(keras.layers.Layer):
         self.mlm = heads.token_head(self.token_head, spec, **kwargs)
         self.mlm.build((None, None, spec.hidden))
 
-    def call(self, x, bias=None, positions=None, table=None, training=False):
+    def call(self, x, bias=None, positions=None, table=None, training=False) -> Tensor:
         if self.projection is not None:
             x = self.projection(x)
         for block in self.blocks:
@@ -149,7 +151,7 @@ class ElectraModel(heads.HeadedModel):
         [B, S] int32, replaced [B, S] bool and rtd_logits [B, S] float32.
     """
 
-    def call(self, inputs, training=False):
+    def call(self, inputs, training=False) -> dict[str, Tensor]:
         encoder = self.body
         encoder.check(inputs)
         visible = encoder.visible(inputs)
@@ -173,7 +175,7 @@ class ElectraModel(heads.HeadedModel):
         }
 
 
-def substitute(inputs: Mapping[str, Any], sampled: Any) -> tuple[Any, Any]:
+def substitute(inputs: Mapping[str, Tensor], sampled: Tensor) -> tuple[Tensor, Tensor]:
     """Put samples in the places that were selected.
 
     Args:
@@ -200,11 +202,11 @@ class ElectraPretraining(BertPretraining):
     of_large: Mapping[str, Any] = {"rate": 0.25}  # table 6, "mask percent"; configure_pretraining.py: mask_prob
     model_class = ElectraModel
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.scales = {"mlm": 1.0, "rtd": RTD_WEIGHT}
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
         spec, dtype = encoder.spec, encoder.dtype_policy
         if not hasattr(spec, "of_generator"):
             raise InputError(
@@ -219,18 +221,18 @@ class ElectraPretraining(BertPretraining):
         return {"generator": generator, "rtd": rtd}, shapes
 
     @classmethod
-    def defaults_of(cls, spec):
+    def defaults_of(cls, spec) -> Mapping[str, Any]:
         return {**cls.defaults, **(cls.of_large if spec.hidden >= 1024 else {})}
 
     @classmethod
-    def networks(cls, spec: ElectraSpec, predictions):
+    def networks(cls, spec: ElectraSpec, predictions) -> list[tuple[Spec, float]]:
         return [(spec.of_generator(), predictions), (spec, 0.0)]
 
-    def counts(self, batch):
+    def counts(self, batch) -> dict[str, Tensor]:
         real = ops.sum(ops.cast(batch["padding_mask"], "float32"))
         return {"mlm": ops.sum(batch["mlm_weights"]), "rtd": real}
 
-    def sums(self, outputs, batch):
+    def sums(self, outputs, batch) -> dict[str, Tensor]:
         labels, weights = batch["mlm_labels"], batch["mlm_weights"]
         mlm, accuracy = label_sums(outputs["mlm_logits"], labels, weights)
         original = ops.cast(ops.equal(outputs["sampled"], labels), "float32")
@@ -272,7 +274,7 @@ ELECTRA_HF = HF.derive(
         ("heads/classifier/inner", "classifier.dense"),
         ("heads/classifier", "classifier.out_proj"),
     ),
-    heads={"mlm": HF.heads["mlm"], "rtd": _RTD, "classifier": _CLASSIFIER, "span": HF.heads["span"]},
+    heads={"mlm": HF.heads["mlm"], "rtd": _RTD, "classifier": _CLASSIFIER, "span": HF.heads["span"], "generator": None},
     config=_CONFIG,
     fixed={
         **HF.fixed,
@@ -281,26 +283,19 @@ ELECTRA_HF = HF.derive(
         "summary_use_proj": True,
         "summary_activation": "gelu",
     },
-    architectures={
-        "ElectraModel": (),
-        "ElectraForPreTraining": ("rtd",),
-        "ElectraForMaskedLM": ("mlm",),
-        "ElectraForSequenceClassification": ("classifier",),
-        "ElectraForTokenClassification": ("classifier",),
-        "ElectraForQuestionAnswering": ("span",),
-        "ElectraForMultipleChoice": ("classifier",),
-    },
-    rows_of={
-        "ElectraForTokenClassification": (("heads/classifier", "classifier"),),
-        "ElectraForMultipleChoice": (
-            ("heads/classifier/inner", "sequence_summary.summary"),
-            ("heads/classifier", "classifier"),
+    classes={
+        "ElectraModel": Class(),
+        "ElectraForPreTraining": Class(("rtd",)),
+        "ElectraForMaskedLM": Class(("mlm",)),
+        "ElectraForSequenceClassification": Class(("classifier",)),
+        "ElectraForTokenClassification": ONE_MAP,
+        "ElectraForQuestionAnswering": Class(("span",)),
+        "ElectraForMultipleChoice": Class(
+            ("classifier",),
+            rows=(("heads/classifier/inner", "sequence_summary.summary"), ("heads/classifier", "classifier")),
         ),
     },
-    heads_of={"ElectraForTokenClassification": {"classifier": HF.heads["classifier"]}},
-    without_pooler=(),
     unprojected=True,
-    own_heads=("generator",),
 )
 # The released code calls a classifier by its task: task_specific/sst/dense.
 # The generator of a released checkpoint is not read: small's is as large as the discriminator, which no configuration says.
@@ -314,11 +309,10 @@ ELECTRA_TF1 = TF1.derive(
         ("heads/classifier", "task_specific/classifier/dense"),
     ),
     renames=((r"^task_specific/[^/]+/dense/", "task_specific/classifier/dense/"),),
-    heads={"rtd": _RTD, "classifier": TF1.heads["classifier"]},
+    heads={"rtd": _RTD, "classifier": TF1.heads["classifier"], "generator": None},
     config=_CONFIG,
-    ignore=(*TF1.ignore, "generator/*", "generator_predictions/*"),
+    ignored={**TF1.ignored, "generator/*": None, "generator_predictions/*": None},
     unprojected=True,
-    own_heads=("generator",),
 )
 
 # KerasHub's has a pooler and the tanh approximation of GELU
@@ -333,7 +327,7 @@ KERAS_HUB = keras_hub.dialect(
     ),
     pooler=True,
     feedforward__activation="gelu_tanh",
-).derive(unprojected=True, rows_of={keras_hub.UNPROJECTED: (("pooler", "layers/dense"),)})
+).derive(unprojected=True, classes={keras_hub.UNPROJECTED: Class(rows=(("pooler", "layers/dense"),))})
 
 ELECTRA = register(
     dataclasses.replace(

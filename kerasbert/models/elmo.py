@@ -22,7 +22,7 @@ import keras
 from keras import ops
 
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import TEXT, WORD
+from kerasbert.inputs import TEXT, WORD, Tensor
 from kerasbert.layers.bidirectional import WAYS, borders
 from kerasbert.layers.characters import CharacterCNN
 from kerasbert.layers.encoder import SpecModel, serializable
@@ -101,7 +101,7 @@ class BothWays(keras.layers.Layer):
     Args: spec: ELMoSpec. Trainable weights: 2 (4U(2P + 1) + UP).
     """
 
-    def __init__(self, spec: ELMoSpec, **kwargs):
+    def __init__(self, spec: ELMoSpec, **kwargs) -> None:
         super().__init__(**kwargs)
         self.width, clips = spec.width, spec.clips
         self.ways = [
@@ -117,7 +117,7 @@ class BothWays(keras.layers.Layer):
             for name in WAYS
         ]
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         for layer in self.ways:
             layer.build((None, None, self.width))
         self.built = True
@@ -135,7 +135,7 @@ class ELMo(SpecModel):
     Weights: `characters/...`, `block_i/forward/...` and `block_i/backward/...` of layer i.
     """
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
@@ -145,7 +145,7 @@ class ELMo(SpecModel):
         spec: Any = self.spec
         return spec.recurrence.layers
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec: Any = self.spec
         about, policy = spec.embeddings, {"dtype": self.dtype_policy}
         sizes = (ROWS, about.width, about.filters, about.highways, spec.width, about.activation)
@@ -160,7 +160,7 @@ class ELMo(SpecModel):
             layer.build()
         self.built = True
 
-    def embed(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
+    def embed(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         """What the first layer of both directions reads: [B, S, P]."""
         if "char_ids" not in inputs:
             raise InputError("ELMo reads char_ids [B, S, 50], the characters of words. Received: no char_ids")
@@ -168,13 +168,13 @@ class ELMo(SpecModel):
 
     def read(
         self,
-        x: Any,
+        x: Tensor,
         way: int,
-        padding_mask: Any = None,
-        state: Mapping[str, Any] | None = None,
-        begins: Any = None,
+        padding_mask: Tensor | None = None,
+        state: Mapping[str, Tensor] | None = None,
+        begins: Tensor | None = None,
         training: bool = False,
-    ) -> tuple[list[Any], dict[str, Any]]:
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
         """One direction over words: what each layer gives, float [B, S, P], `x` first; and the state at its end.
 
         Args:
@@ -196,11 +196,11 @@ class ELMo(SpecModel):
             after |= {f"{STATE}{i}_{part}": each for part, each in enumerate(ended)}
         return found, after
 
-    def last_dropout(self, x: Any, way: int, training: bool = False) -> Any:
+    def last_dropout(self, x: Tensor, way: int, training: bool = False) -> Tensor:
         """What the softmax reads of a direction's last layer."""
         return self.dropouts[way][-1](x, training=training)
 
-    def empty_state(self, rows: Any) -> dict[str, Any]:
+    def empty_state(self, rows: Tensor) -> dict[str, Tensor]:
         """What `read` carries, where nothing stands before: name -> float32 [rows, width]."""
         return empty_state([block.ways[0] for block in self.recurrent], rows)
 
@@ -210,7 +210,7 @@ class ELMo(SpecModel):
         sizes = spec.embeddings.vocabulary, spec.width, spec.initializer
         return Softmax(*sizes, name=name, dtype=self.dtype_policy)
 
-    def call(self, inputs, training=False, queries: Queries = None):
+    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
         if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
             raise TypeError(f"ELMo is called on a dict of arrays. Received: {type(inputs).__name__}")
         real, begins = borders(inputs)

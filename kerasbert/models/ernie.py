@@ -19,6 +19,7 @@ Differs: where an entity's stage finds no entity it masks phrases and words; how
 from collections.abc import Mapping
 from typing import Any
 
+from kerasbert.checkpoints.names import of_family
 from kerasbert.models.bert import BERT, HF
 from kerasbert.objectives.bert import BertPretraining
 from kerasbert.registry import register, register_objective
@@ -35,8 +36,8 @@ register_objective("ernie", KnowledgeMasking)
 ERNIE_HF = HF.derive(
     ("bert.", "ernie."),
     fixed={**HF.fixed, "model_type": "ernie", "use_task_id": False},
-    architectures={name.replace("Bert", "Ernie"): heads for name, heads in HF.architectures.items()},
-    without_pooler=tuple(name.replace("Bert", "Ernie") for name in HF.without_pooler),
+    unread={**HF.unread, "task_type_vocab_size": "rows of a table that use_task_id alone reads"},
+    classes=of_family(HF.classes, "Bert", "Ernie"),
 )
 ERNIE = register(
     BERT.derive(

@@ -19,12 +19,15 @@ The auxiliary language model of section 3.2 is `kerasbert finetune --auxiliary-l
 Differs: similarity reads a pair in one order, not in both (3.3).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kerasbert import registry
+from kerasbert.checkpoints import buffers
 from kerasbert.checkpoints.directory import built, named_weights
+from kerasbert.checkpoints.names import Class, of_family
 from kerasbert.errors import InputError
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.layers.embeddings import Embeddings as BertEmbeddings
@@ -47,7 +50,7 @@ class GPT(GPT2):
     embeddings_class = Embeddings
 
     @property
-    def block_class(self):
+    def block_class(self) -> Callable:
         """Blocks whose kernels all start alike."""
         return PreNormBlock if self.spec.blocks.norm == "pre" else Block
 
@@ -113,15 +116,13 @@ HF = GPT2_HF.derive(
     silent={"afn": "gelu"},
     fixed={"model_type": "openai-gpt", "tie_word_embeddings": True},
     model_types=("openai-gpt",),
-    activations={"gelu": "gelu_tanh", "relu": "relu", "swish": "swish", "silu": "swish"},
+    values={"afn": {"gelu": "gelu_tanh", "relu": "relu", "swish": "swish", "silu": "swish"}},
     special={},
-    architectures={
-        "OpenAIGPTLMHeadModel": (),
-        "OpenAIGPTModel": (),
-        "OpenAIGPTForSequenceClassification": ("classifier",),
+    classes={
+        **of_family(GPT2_HF.classes, "GPT2", "OpenAIGPT"),
+        "OpenAIGPTDoubleHeadsModel": Class(refused="reads the place of a classification token from its input"),
     },
-    refused={"OpenAIGPTDoubleHeadsModel": "reads the place of a classification token from its input"},
-    ignore=("*.attn.bias", "*.attn.masked_bias", "*position_ids"),
+    ignored={**GPT2_HF.ignored, "*position_ids": buffers.counted},
 )
 
 GPT_FAMILY = register(

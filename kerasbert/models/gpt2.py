@@ -14,8 +14,11 @@ A text is classified by its last token's vector, as transformers' GPT2ForSequenc
 
 import functools
 import math
+from collections.abc import Callable
 
-from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints import buffers
+from kerasbert.checkpoints.forms import Joined
+from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.layers.causal import CausalLM
 from kerasbert.registry import Family, register
@@ -28,7 +31,7 @@ class GPT2(CausalLM):
     label_bias = False
 
     @property
-    def block_class(self):
+    def block_class(self) -> Callable:
         """Blocks of the Spec's norm, whose kernels in front of the residual sums start smaller (section 2.3)."""
         smaller = self.spec.initializer / math.sqrt(2 * self.spec.blocks.layers)
         return functools.partial(PreNormBlock if self.spec.blocks.norm == "pre" else Block, output_initializer=smaller)
@@ -63,7 +66,7 @@ HF = Dialect(
         "beta": (".bias",),
         "table": (".weight",),
     },
-    joined={"*.attn.c_attn.*": 3},
+    forms={"*.attn.c_attn.*": Joined(3)},
     heads={"classifier": {"kernel": "H L"}},
     config=(
         ("embeddings.vocabulary", "vocab_size"),
@@ -88,10 +91,21 @@ HF = Dialect(
         "tie_word_embeddings": True,
     },
     special={"bos_token_id": "sep", "eos_token_id": "sep"},
-    architectures={"GPT2LMHeadModel": (), "GPT2Model": (), "GPT2ForSequenceClassification": ("classifier",)},
+    classes={
+        "GPT2LMHeadModel": Class(),
+        "GPT2Model": Class(),
+        "GPT2ForSequenceClassification": Class(("classifier",)),
+    },
     prefix="transformer.",
+    unread={
+        "summary_*": "of a refused class",
+        "n_ctx": "n_positions by another name",
+        "reorder_and_upcast_attn": "float32 is what everything is computed in",
+        "predict_special_tokens": "unread by the released code too",
+        "n_special": "counted in vocab_size",
+    },
     tied={"lm_head.weight": "transformer.wte.weight"},
-    ignore=("*.attn.bias", "*.attn.masked_bias"),
+    ignored={"*.attn.bias": buffers.causal, "*.attn.masked_bias": buffers.hidden},
 )
 
 GPT2_FAMILY = register(

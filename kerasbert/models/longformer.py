@@ -22,7 +22,7 @@ Differs: padding gives zeros in the attention of others' rows and of its own; tr
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,9 @@ from keras import ops
 
 from kerasbert import registry
 from kerasbert.checkpoints.directory import built, named_weights
+from kerasbert.checkpoints.names import LIST, Dialect, of_family
 from kerasbert.errors import InputError
-from kerasbert.inputs import CHOICE_MASK, QUESTION_MASK, TEXT, Input
+from kerasbert.inputs import CHOICE_MASK, QUESTION_MASK, TEXT, Input, Tensor
 from kerasbert.layers import window
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.layers.context import Context, Queries
@@ -116,12 +117,12 @@ class WindowBlock(Block):
         others: of Block.
     """
 
-    def __init__(self, *, window: int = 512, dilation: int = 1, **kwargs):
+    def __init__(self, *, window: int = 512, dilation: int = 1, **kwargs) -> None:
         super().__init__(**kwargs)
         self.settings |= {"window": window, "dilation": dilation}
 
     @property
-    def attention_class(self):  # pyright: ignore[reportIncompatibleVariableOverride]  # of this block's window
+    def attention_class(self) -> Callable:  # pyright: ignore[reportIncompatibleVariableOverride]  # of this block's window
         """Attention within the window."""
         return functools.partial(
             window.WindowAttention, window=self.settings["window"], dilation=self.settings["dilation"]
@@ -140,7 +141,7 @@ class Longformer(Roberta):
     """
 
     @property
-    def block_class(self):
+    def block_class(self) -> Callable:
         """Blocks of each layer's window."""
         kind = PreNormWindowBlock if self.spec.blocks.norm == "pre" else WindowBlock
 
@@ -157,10 +158,10 @@ class Longformer(Roberta):
         """What a global [CLS] of the last layer asks: no masked token is predicted of it."""
         return (f"block_{self.spec.blocks.layers - 1}/attention/*_global/*",)
 
-    def context(self, inputs: Mapping[str, Any]) -> Context:
+    def context(self, inputs: Mapping[str, Tensor]) -> Context:
         return self.pattern(inputs)
 
-    def pattern(self, inputs: Mapping[str, Any], dense: bool = False) -> Context:
+    def pattern(self, inputs: Mapping[str, Tensor], dense: bool = False) -> Context:
         """What every block is told: who may look at whom as a `window.Pattern`.
 
         Args:
@@ -188,12 +189,12 @@ class Longformer(Roberta):
         bias = super().context(inputs).bias if self.spec.pals.width else None
         return Context(bias, positions=pattern)
 
-    def call(self, inputs, training=False, queries: Queries = None, attention=False, read: Queries = None):
+    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
         self.check(inputs)
         context = self.pattern(inputs, dense=bool(attention))
-        return self.run(inputs, context, training, queries if read is None else read, attention)
+        return self.run(inputs, context, training, queries, attention)
 
-    def check(self, inputs: Mapping[str, Any]) -> None:
+    def check(self, inputs: Mapping[str, Tensor]) -> None:
         super().check(inputs)
         most, expected = self.spec.window.global_tokens, tuple(inputs["token_ids"].shape)
         for name in MASKS:
@@ -284,20 +285,30 @@ def _of_a_size(model: Any, named: LongformerSpec | None) -> Any:
 
 
 _SELF = "longformer.encoder.layer.{i}.attention.self"
-HF = ROBERTA_HF.derive(
+
+
+class LongformerDialect(Dialect):
+    """Which tokens see all others is told at each call of theirs."""
+
+    by_call = ("window.global_tokens",)
+
+
+HF = LongformerDialect.of_names(ROBERTA_HF).derive(
     ("roberta.", "longformer."),
     rows=tuple((f"block_{{i}}/attention/{name}", f"{_SELF}.{name}") for name in window.GLOBAL),
-    config=(*ROBERTA_HF.config, ("window.size", "attention_window")),
+    config=(*ROBERTA_HF.config, ("window.size", "attention_window", LIST)),
     silent={"attention_window": 512},
-    architectures={name.replace("Roberta", "Longformer"): heads for name, heads in ROBERTA_HF.architectures.items()},
-    without_pooler=tuple(name.replace("Roberta", "Longformer") for name in ROBERTA_HF.without_pooler),
-    rows_of={name.replace("Roberta", "Longformer"): rows for name, rows in ROBERTA_HF.rows_of.items()},
+    classes=of_family(ROBERTA_HF.classes, "Roberta", "Longformer"),
     model_types=(),
     renames=ROBERTA_HF.renames[:2],
     special={"bos_token_id": "cls", "eos_token_id": "sep", "sep_token_id": "sep"},
     spec={"window.global_tokens": 0},
-    by_class=("window.global_tokens",),
-    by_layer=("attention_window",),
+    unread={
+        "onnx_export": "how it is exported there",
+        "attention_mode": ("longformer", "sliding_chunks"),
+        "ignore_attention_mask": (False,),
+        "autoregressive": (False,),
+    },
 )
 
 SPEC = LongformerSpec(

@@ -16,7 +16,9 @@ is BERT's unless `--select` and the packing say otherwise.
 
 import functools
 import math
+from collections.abc import Callable
 
+from kerasbert.checkpoints.names import of_family
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.models.bert import BERT, Encoder
 from kerasbert.models.bert import HF as BERT_HF
@@ -27,7 +29,7 @@ class MegatronEncoder(Encoder):
     """BERT's encoder with smaller initial kernels in front of the residual sums (section 4.2)."""
 
     @property
-    def block_class(self):
+    def block_class(self) -> Callable:
         """Blocks of the Spec's norm, with that initializer."""
         kind = PreNormBlock if self.spec.blocks.norm == "pre" else Block
         return functools.partial(
@@ -42,8 +44,7 @@ HF = BERT_HF.derive(
         ("norm", "bert.encoder.ln"),
     ),
     fixed={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
-    architectures={f"Megatron{name}": heads for name, heads in BERT_HF.architectures.items()},
-    without_pooler=tuple(f"Megatron{name}" for name in BERT_HF.without_pooler),
+    classes=of_family(BERT_HF.classes, "Bert", "MegatronBert"),
 )
 
 MEGATRON_BERT = register(

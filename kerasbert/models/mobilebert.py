@@ -16,11 +16,13 @@ The paper gives 25.3M, 15.1M (tiny) and 293M (IB-BERT) parameters; ours are thos
 
 import dataclasses
 import functools
+from typing import Any
 
 import keras
 from keras import ops
 
 from kerasbert import spec as specs
+from kerasbert.checkpoints.names import Dialect, of_family
 from kerasbert.errors import InputError
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend import fused
@@ -236,7 +238,7 @@ class BottleneckBlock(Block):
         self.build_adapters(narrow, "attention", *(network.name for network in self.networks))
 
     def call(self, x, context=None, training=False):
-        context, told = Context.wrap(context), x
+        context, told = context or Context(), x
         source, x = x, context.rows(x)
         if self.bottleneck.attention:
             key = value = self.entry(source)
@@ -318,7 +320,7 @@ _NORMS = (
     ("block_{i}/bottleneck_output/norm", "bert.encoder.layer.{i}.output.bottleneck.LayerNorm"),
     ("block_{i}/feedforward_norm_{j}", "bert.encoder.layer.{i}.ffn.{j}.output.LayerNorm"),
 )
-_MLM = {**bert.HF.heads["mlm"], "transform/kernel": "H H", "extra": "V R"}
+_MLM = {**bert.HF.shapes("mlm"), "transform/kernel": "H H", "extra": "V R"}
 _MLM |= dict.fromkeys(("transform/bias", "norm/gamma", "norm/beta"), "H")
 _CONFIG = {
     "config": (
@@ -332,25 +334,32 @@ _CONFIG = {
     ),
     "heads": {**bert.HF.heads, "mlm": _MLM},
 }
+_EPSILON = ("bottleneck.epsilon", "epsilon of layer_norm")  # no key of theirs
 FIXED = {"trigram_input": True, "use_bottleneck": True}
+
+
+class MobileBertDialect(Dialect):
+    """A LayerNorm of the bottlenecks, of which no key says the epsilon."""
+
+    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+        """With the epsilon of torch.nn.LayerNorm."""
+        return config | ({_EPSILON[1]: 1e-5} if config.get("normalization_type") == "layer_norm" else {})
+
 
 # In transformers queries, keys and values that read the full input (IB-BERT) have a matrix of the bottleneck's width: it
 # computes such a model only where that is H.
-HF = bert.HF.derive(
+HF = MobileBertDialect.of_names(bert.HF).derive(
     ("bert.", "mobilebert."),
     rows=(
         *((ours, theirs.replace("bert.", "mobilebert.")) for ours, theirs in (*_DENSE, *_NORMS)),
         ("heads/mlm/extra", "cls.predictions.dense.weight", "T"),
     ),
     fixed={"model_type": "mobilebert"} | FIXED,
-    architectures={name.replace("Bert", "MobileBert"): heads for name, heads in bert.HF.architectures.items()},
-    without_pooler=tuple(name.replace("Bert", "MobileBert") for name in bert.HF.without_pooler),
+    unread={"true_hidden_size": "follows from use_bottleneck"},
+    classes=of_family(bert.HF.classes, "Bert", "MobileBert"),
     spec={"bottleneck.pooled": True},  # where a configuration is silent
-    implied={
-        ("normalization_type", "layer_norm"): {"bottleneck.epsilon": 1e-5},
-        ("classifier_activation", False): {"bottleneck.pooled": None},
-    },
-    **(_CONFIG | {"config": (*_CONFIG["config"], ("bottleneck.pooled", "classifier_activation"))}),
+    values={"classifier_activation": {False: None}},
+    **(_CONFIG | {"config": (*_CONFIG["config"], ("bottleneck.pooled", "classifier_activation"), (*_EPSILON, 1))}),
 )
 
 

@@ -19,9 +19,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import keras
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import sentence_encoder
 from kerasbert.layers.recurrent_encoder import Words
 from kerasbert.layers.sentence_encoder import SentenceEncoder, SentenceSpec
@@ -56,7 +58,7 @@ class Settings(sentences.Settings):
 
     context: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 <= self.context < self.sentences:
             raise InputError(f"context {self.context}, expected 1 to {self.sentences - 1} sentences on each side")
@@ -72,7 +74,7 @@ class Neighbours(Sentences):
     settings_class = Settings
     scales: Mapping[str, float] = MappingProxyType({"context": 1.0})
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         found = super().heads(encoder)
         if getattr(encoder.spec, "ROLES", ()) != QuickThoughtsSpec.ROLES:
             raise InputError(
@@ -82,10 +84,10 @@ class Neighbours(Sentences):
         return found
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None):
+    def predictions(cls, settings, length, tokens=None) -> float:
         return 0
 
-    def pairs(self, mask: Any) -> tuple[Any, Any]:
+    def pairs(self, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Of [B, N, T]: which sentences are candidates of each, and which are its context: bool [B, N, N]."""
         there, place = ops.cast(mask[:, :, 0], "bool"), ops.arange(mask.shape[1], dtype="int32")
         far = ops.abs(ops.expand_dims(place, 0) - ops.expand_dims(place, 1))
@@ -93,12 +95,12 @@ class Neighbours(Sentences):
         candidates = ops.logical_and(both, far > 0)
         return candidates, ops.logical_and(candidates, far <= self.settings.context)
 
-    def counts(self, batch):
+    def counts(self, batch) -> dict[str, Tensor]:
         spec: Any = self.model.body.spec
         context = self.pairs(batch["padding_mask"])[1]
         return {"context": len(spec.directions) * ops.sum(ops.cast(context, "float32"))}
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         body, ids, mask = self.model.body, batch["token_ids"], batch["padding_mask"]
         candidates, context = self.pairs(mask)
         wanted = ops.cast(context, "float32")
@@ -115,7 +117,7 @@ class Neighbours(Sentences):
         return {"context": nats, "context/accuracy": right, "context/dropped": dropped}
 
     @classmethod
-    def baseline(cls, records):
+    def baseline(cls, records) -> dict[str, float] | None:
         return None  # of candidates, which differ from row to row
 
 

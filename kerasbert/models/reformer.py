@@ -9,24 +9,26 @@ Differences from a pre-norm Transformer, for sequences of up to a million tokens
 - Section 5 and the released code: axial positions, a * b of them from a + b vectors; ReLU with dropout in front of it; no
   biases in attention; the two streams side by side, normalised over 2 H, are what an untied head reads.
 
-`hidden` is the width of what heads read, 2 H; `embeddings.width` is H, transformers' hidden_size. The released models see
-what stands before a token (`attention.causal`); `--set attention.causal=false` makes a model of both sides, for `masked_lm`.
-A text is classified by its first token, a causal model's by its last.
+`hidden` is the width of what heads read, 2 H; `embeddings.width` is H, transformers' hidden_size. The released models are causal;
+`--set attention.causal=false` makes one of both sides. A text is classified by its first token, a causal model's by its last.
 
 Differs: texts of any length up to a * b are trained; transformers asks for a * b tokens exactly. Buckets that a configuration
-leaves open follow from the longest sequence, in transformers from the first batch. transformers 5 stores the bias of the head
-and adds it to nothing; here, as in the released code and transformers 4, it counts. Writing a token at a time is not here: who
-shares a chunk depends on all tokens, so the family is registered as an encoder, which the task `generation` refuses.
+leaves open follow from the longest sequence, there from the first batch. transformers 5 stores the bias of the head and
+adds it to nothing; here, as in the released code, it counts. Writing a token at a time is not here: who shares a chunk
+depends on all tokens, so that the family is an encoder, which `generation` refuses.
 """
 
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import keras
 from keras import ops
 
-from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints import buffers
+from kerasbert.checkpoints.names import LIST, Class, Dialect
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.layers.axial import Axial, ReformerEmbeddings
@@ -228,7 +230,23 @@ class Reformer(Encoder):
 
 _LAYER = "reformer.encoder.layers.{i}"
 _ATTENTION = f"{_LAYER}.attention.self_attention"
-HF = Dialect(
+
+
+class ReformerDialect(Dialect):
+    """What ours may leave to the rest is written out; a second bias is stored and added to nothing."""
+
+    spare = ("lm_head.bias",)
+
+    def written(self, spec: Any) -> Mapping[str, Any]:
+        """The kinds of layers, the widths of the axes, a rate of dropout."""
+        return {
+            "reversible.kinds": spec.layer_kinds,
+            "axial.widths": spec.axial_widths,
+            "lsh.dropout": spec.lsh_dropout,
+        }
+
+
+HF = ReformerDialect(
     rows=(
         ("embeddings/tokens", "reformer.embeddings.word_embeddings"),
         ("embeddings/positions/row_table", "reformer.embeddings.position_embeddings.weights.0"),
@@ -272,24 +290,18 @@ HF = Dialect(
         ("lsh.before", "lsh_num_chunks_before"),
         ("lsh.after", "lsh_num_chunks_after"),
         ("lsh.rounds", "num_hashes"),
-        ("lsh.buckets", "num_buckets"),
+        ("lsh.buckets", "num_buckets", LIST),
         ("lsh.dropout", "lsh_attention_probs_dropout_prob"),
         ("local.chunk", "local_attn_chunk_length"),
         ("local.before", "local_num_chunks_before"),
         ("local.after", "local_num_chunks_after"),
         ("axial.factored", "axial_pos_embds"),
-        ("axial.shape", "axial_pos_shape"),
-        ("axial.widths", "axial_pos_embds_dim"),
+        ("axial.shape", "axial_pos_shape", LIST),
+        ("axial.widths", "axial_pos_embds_dim", LIST),
         ("axial.initializer", "axial_norm_std"),
-        ("reversible.kinds", "attn_layers"),
+        ("reversible.kinds", "attn_layers", LIST),
         ("reversible.chunk", "chunk_size_feed_forward"),
     ),
-    lists=("reversible.kinds", "axial.shape", "axial.widths", "lsh.buckets"),
-    written={
-        "reversible.kinds": lambda spec: spec.layer_kinds,
-        "axial.widths": lambda spec: spec.axial_widths,
-        "lsh.dropout": lambda spec: spec.lsh_dropout,
-    },
     silent={
         "num_hidden_layers": lambda config: len(config.get("attn_layers") or KINDS * 3),
         "is_decoder": False,
@@ -298,25 +310,20 @@ HF = Dialect(
         **{f"{kind}_num_chunks_{side}": int(side == "before") for kind in KINDS for side in ("before", "after")},
     },
     fixed={"model_type": "reformer", "tie_word_embeddings": False},
-    fixed_of={
-        "ReformerModelWithLMHead": {"is_decoder": True},
-        "ReformerForMaskedLM": {"is_decoder": False},
+    classes={
+        "ReformerModel": Class(),
+        "ReformerModelWithLMHead": Class(("mlm",), fixed={"is_decoder": True}),
+        "ReformerForMaskedLM": Class(("mlm",), fixed={"is_decoder": False}),
         # theirs reads the first token of a causal model too, which has seen nothing
-        "ReformerForSequenceClassification": {"is_decoder": False},
-    },
-    architectures={
-        "ReformerModel": (),
-        "ReformerModelWithLMHead": ("mlm",),
-        "ReformerForMaskedLM": ("mlm",),
-        "ReformerForSequenceClassification": ("classifier",),
-        "ReformerForQuestionAnswering": ("span",),
+        "ReformerForSequenceClassification": Class(("classifier",), fixed={"is_decoder": False}),
+        "ReformerForQuestionAnswering": Class(("span",)),
     },
     # transformers before 5 tied both, 5.0 to 5.23 stored the bias alone and added it to nothing, 5.24 has two and adds the first
     tied={"lm_head.bias": "lm_head.decoder.bias"},
-    untied={"lm_head.bias": {}},
     prefix="reformer.",
+    unread={"chunk_size_lm_head": "computed in parts; the same sum"},
     special={"eos_token_id": "sep"},
-    ignore=("*.mask_value_float*", "*.self_mask_value_float*"),
+    ignored={"*.mask_value_float*": buffers.hidden, "*.self_mask_value_float*": buffers.hidden},
 )
 
 

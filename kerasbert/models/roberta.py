@@ -9,6 +9,7 @@ one SentencePiece vocabulary of 250K pieces for 100 languages.
 """
 
 from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints.names import Class, of_family
 from kerasbert.layers.heads import GeluMaskedLM
 from kerasbert.models.bert import BERT, Encoder
 from kerasbert.models.bert import HF as BERT_HF
@@ -34,34 +35,27 @@ HF = BERT_HF.derive(
     ),
     heads={name: BERT_HF.heads[name] for name in ("mlm", "classifier", "span")},
     fixed={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False, "pad_token_id": 1},
-    architectures={
-        "RobertaModel": (),
-        "RobertaForMaskedLM": ("mlm",),
-        "RobertaForSequenceClassification": ("classifier",),
-        "RobertaForTokenClassification": ("classifier",),
-        "RobertaForQuestionAnswering": ("span",),
-        "RobertaForMultipleChoice": ("classifier",),
+    classes={
+        "RobertaModel": Class(),
+        "RobertaForMaskedLM": Class(("mlm",), pooler=False),
+        # their classifier has a tanh layer of its own over the first token, and the class no pooler: it is one
+        "RobertaForSequenceClassification": Class(
+            ("classifier",), rows=(("pooler", "classifier.dense"), ("heads/classifier", "classifier.out_proj"))
+        ),
+        "RobertaForTokenClassification": Class(("classifier",), pooler=False),
+        "RobertaForQuestionAnswering": Class(("span",), pooler=False),
+        "RobertaForMultipleChoice": Class(("classifier",)),
     },
-    without_pooler=("RobertaForMaskedLM", "RobertaForTokenClassification", "RobertaForQuestionAnswering"),
     model_types=("camembert", "data2vec-text"),
     renames=(*BERT_HF.renames, (r"^data2vec_text\.", "roberta.")),
     tied={
         "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     },
-    # their classifier has a tanh layer of its own over the first token, and the class no pooler: it is one
-    rows_of={
-        "RobertaForSequenceClassification": (
-            ("pooler", "classifier.dense"),
-            ("heads/classifier", "classifier.out_proj"),
-        )
-    },
 )
 XLM_R_HF = HF.derive(
     model_types=(),
-    architectures={name.replace("Roberta", "XLMRoberta"): heads for name, heads in HF.architectures.items()},
-    without_pooler=tuple(name.replace("Roberta", "XLMRoberta") for name in HF.without_pooler),
-    rows_of={name.replace("Roberta", "XLMRoberta"): rows for name, rows in HF.rows_of.items()},
+    classes=of_family(HF.classes, "Roberta", "XLMRoberta"),
 )
 # KerasHub leaves out the rows before the first position, the one segment and the pooler
 KERAS_HUB, XLM_R_KERAS_HUB = (

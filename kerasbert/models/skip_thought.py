@@ -27,6 +27,7 @@ from keras import ops
 from kerasbert import spec as specs
 from kerasbert.checkpoints.vectors import WordVectors
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import sentence_encoder
 from kerasbert.layers.backend import project
 from kerasbert.layers.naming import names, values
@@ -56,18 +57,18 @@ class Decoder(ResetBeforeGRU):
     Call: x [B, T, E], vector [B, told] -> y [B, T, U]. Trainable weights: 3U(E + U + 1) + 3U told.
     """
 
-    def __init__(self, units: int, told: int, **kwargs):
+    def __init__(self, units: int, told: int, **kwargs) -> None:
         super().__init__(units, **kwargs)
         self.told = told
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         super().build(shape)
         uniform = keras.initializers.RandomUniform(-0.1, 0.1)
         self.context_kernel = self.add_weight(
             shape=(self.told, 3 * self.units), initializer=uniform, name="context_kernel"
         )
 
-    def call(self, x, vector, training=False):  # pyright: ignore[reportIncompatibleMethodOverride]  # it begins with nothing
+    def call(self, x, vector, training=False) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]  # it begins with nothing
         added = project(ops.cast(vector, x.dtype), ops.cast(self.context_kernel, x.dtype))
         return super().call(x, added=added, training=training)[0]
 
@@ -84,10 +85,10 @@ class SkipThoughts(Sentences):
     targets = "tokens of neighbouring sentences"
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None):
+    def predictions(cls, settings, length, tokens=None) -> float:
         return 0 if tokens is None else 2 * tokens  # no logits are kept
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         heads, shapes = super().heads(encoder)
         spec: SentenceSpec = encoder.spec  # pyright: ignore[reportAssignmentType]  # `heads` above has refused others
         width, policy = spec.reader_width, {"dtype": encoder.dtype_policy}
@@ -100,18 +101,18 @@ class SkipThoughts(Sentences):
             shapes[f"{reader}_words"] = (None, None, width)
         return heads, shapes
 
-    def weights_of(self, mask: Any) -> dict[str, Any]:
+    def weights_of(self, mask: Tensor) -> dict[str, Tensor]:
         """Which tokens of the sentences that are written count, the first of each excepted: [B, N, T] -> [B, N - 1, T - 1]."""
         real = ops.cast(mask, "float32")
         both = real[:, 1:, :1] * real[:, :-1, :1]  # neither is an empty place
         return {"next": both * real[:, 1:, 1:], "previous": both * real[:, :-1, 1:]}
 
-    def counts(self, batch):
+    def counts(self, batch) -> dict[str, Tensor]:
         readers: Any = self.model.body.spec
         weights = self.weights_of(batch["padding_mask"])
         return {way: len(readers.readers) * ops.sum(each) for way, each in weights.items()}
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         body, ids, mask = self.model.body, batch["token_ids"], batch["padding_mask"]
         spec, weights, sums = body.spec, self.weights_of(mask), {}
         words = body.embed({"token_ids": flat(ids)}, training)

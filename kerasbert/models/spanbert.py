@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.feedforward import Linear
@@ -34,7 +35,7 @@ class SpanBoundary(MaskedLM):
     Trainable weights: 20*200 + (2*H + 200)*H + 3*H, and MaskedLM's.
     """
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         *rows, hidden = shape
         kwargs = {"dtype": self.dtype_policy}
         self.places = Table(PLACES, WIDTH, self.initializer, name="places", **kwargs)
@@ -45,7 +46,7 @@ class SpanBoundary(MaskedLM):
         self.inner_norm.build(shape)
         super().build(shape)
 
-    def call(self, left, right, places, table):
+    def call(self, left, right, places, table) -> Tensor:
         x = ops.concatenate([left, right, self.places(places)], axis=-1)
         return super().call(self.inner_norm(self.inner(x, activation=self.activation)), table)
 
@@ -56,7 +57,7 @@ class SpanBertModel(PretrainingModel):
     Call: also sbo_left, sbo_right, sbo_places [B, P] -> also sbo_logits [B, P, V] float32.
     """
 
-    def call(self, inputs, training=False):
+    def call(self, inputs, training=False) -> dict[str, Tensor]:
         outputs = super().call(inputs, training=training)
         left, right = (pick(outputs["sequence"], inputs[name]) for name in ("sbo_left", "sbo_right"))
         table = self.encoder.embeddings.tokens.table
@@ -76,12 +77,12 @@ class SpanBertPretraining(BertPretraining):
     model_class = SpanBertModel
     predicted: ClassVar = {**BertPretraining.predicted, "sbo": ("mlm_labels", "sbo_weights")}
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
         heads, shapes = super().heads(encoder)
         heads["sbo"] = token_head(SpanBoundary, encoder.spec, "sbo", dtype=encoder.dtype_policy)
         return heads, shapes | {"sbo": (None, None, encoder.spec.hidden)}
 
-    def prepare(self, features):
+    def prepare(self, features) -> dict[str, Tensor]:
         batch = super().prepare(features)
         return batch | boundaries(batch, PLACES)
 
@@ -95,7 +96,7 @@ SPANBERT = register(
         aliases={"base-cased": "base", "large-cased": "large"},
         objective="spanbert",
         # they have BERT's names, and no place for the span boundary head
-        names={"hf": HF.derive(own_heads=("sbo",)), "tf1": TF1.derive(own_heads=("sbo",))},
+        names={"hf": HF.derive(heads={**HF.heads, "sbo": None}), "tf1": TF1.derive(heads={**TF1.heads, "sbo": None})},
         paper="Joshi et al., 2020, SpanBERT: Improving Pre-training by Representing and Predicting Spans",
     )
 )

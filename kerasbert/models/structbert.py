@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.models.bert import BERT, HF, TF1
 from kerasbert.objectives.bert import BertPretraining, PretrainingModel
 from kerasbert.objectives.masked_lm import masked_columns, ordinary, row_keys
@@ -24,7 +25,7 @@ class StructBertModel(PretrainingModel):
     Call: also wso_positions [B, 3 T] -> also wso_logits [B, 3 T, V] float32.
     """
 
-    def call(self, inputs, training=False):
+    def call(self, inputs, training=False) -> dict[str, Tensor]:
         outputs = super().call(inputs, training=training)
         outputs["wso_logits"] = self.tokens(outputs["sequence"], inputs["wso_positions"])
         return outputs
@@ -41,7 +42,7 @@ class StructBertPretraining(BertPretraining):
     model_class = StructBertModel
     predicted: ClassVar = {**BertPretraining.predicted, "wso": ("wso_labels", "wso_weights")}
 
-    def prepare(self, features):
+    def prepare(self, features) -> dict[str, Tensor]:
         batch = super().prepare(features)
         tokens = ops.sum(batch["padding_mask"], axis=1)
         length = batch["token_ids"].shape[1]
@@ -71,7 +72,10 @@ STRUCTBERT = register(
         aliases={"base-uncased": "base", "large-uncased": "large"},
         objective="structbert",
         # they have BERT's names, and no place for an answer of three
-        names={"hf": HF.derive(own_heads=("place",)), "tf1": TF1.derive(own_heads=("place",))},
+        names={
+            "hf": HF.derive(heads={**HF.heads, "place": None}),
+            "tf1": TF1.derive(heads={**TF1.heads, "place": None}),
+        },
         paper="Wang et al., 2020, StructBERT: Incorporating Language Structures into Pre-training for Deep Language "
         "Understanding",
     )

@@ -28,7 +28,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints.names import Class, Dialect
+from kerasbert.checkpoints.readers import equal
 from kerasbert.errors import InputError
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend import choose, gather, look_up
@@ -281,7 +282,43 @@ def _rows(stack: str, *sublayers: tuple[str, str, tuple]) -> tuple[tuple[str, st
     return (*rows, (f"{stack}/relative", relative), (f"{stack}/norm", f"{stack}.final_layer_norm"))
 
 
-HF = Dialect(
+def _is_mt5(config: Any) -> bool:
+    """mT5 is v1.1 with another vocabulary; its classes never scale what the decoder gives."""
+    return config.get("model_type") == "mt5"
+
+
+def _feed_forward(config: Any) -> str:
+    found = config.get("feed_forward_proj") or ("gated-gelu" if _is_mt5(config) else "relu")
+    return found if isinstance(found, str) else ""
+
+
+def _gated(config: Any) -> bool:
+    """What a file repeats of feed_forward_proj."""
+    return _feed_forward(config).startswith("gated-")
+
+
+def _plain_activation(config: Any) -> str:
+    return "gelu_new" if _feed_forward(config) == "gated-gelu" else _feed_forward(config).removeprefix("gated-")
+
+
+class T5Dialect(Dialect):
+    """A table of words to write that is another than that of words to read where the file's are not equal (v1.1)."""
+
+    by_file = ("output.own",)
+
+    def in_file(self, spec: Any, tensors: Any) -> Any:
+        """With a table of its own where the file's differs."""
+        tables = ("lm_head.weight", "shared.weight")
+        own = set(tables) <= set(tensors.names()) and not equal(tensors, *tables)
+        return spec.derive({"output.own": True}) if own else spec
+
+    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+        """With the ids of the released vocabulary, and whether the tables are one."""
+        ids = {"decoder_start_token_id": 0, "eos_token_id": 1}
+        return {"tie_word_embeddings": not spec.output.own} | ids | config
+
+
+HF = T5Dialect(
     rows=(
         ("embeddings/tokens", "shared"),
         ("output", "lm_head"),
@@ -311,24 +348,29 @@ HF = Dialect(
         ("epsilon", "layer_norm_epsilon"),
         ("output.scaled", "scale_decoder_outputs"),
     ),
-    fixed={"model_type": "t5", "is_encoder_decoder": True},
-    architectures={"T5ForConditionalGeneration": (), "T5Model": (), "T5WithLMHeadModel": ()},
+    fixed={"is_encoder_decoder": True, "dense_act_fn": _plain_activation, "is_gated_act": _gated},
+    classes={
+        "T5ForConditionalGeneration": Class(),
+        "T5Model": Class(),
+        "T5WithLMHeadModel": Class(),
+        "T5ForSequenceClassification": Class(refused="has a head on the decoder's last token under names of its own"),
+        "T5ForTokenClassification": Class(refused="has a head on the encoder alone"),
+        "T5ForQuestionAnswering": Class(refused="has a head of starts and ends on the decoder"),
+        **dict.fromkeys(("T5EncoderModel", "MT5EncoderModel"), Class(refused="is an encoder without the decoder")),
+    },
+    model_types=("mt5",),
     silent={
-        "feed_forward_proj": "relu",
+        "feed_forward_proj": lambda config: "gated-gelu" if _is_mt5(config) else "relu",
         "num_decoder_layers": None,
         "relative_attention_max_distance": 128,
         # a configuration of before transformers 5 says that v1.1 is not tied, and means this too
-        "scale_decoder_outputs": lambda config: config.get("tie_word_embeddings") is not False,
-    },
-    added={
-        "tie_word_embeddings": lambda spec: not spec.output.own,
-        "decoder_start_token_id": 0,
-        "eos_token_id": 1,
+        "scale_decoder_outputs": lambda config: config.get("tie_word_embeddings") is not False and not _is_mt5(config),
     },
     special={"decoder_start_token_id": "pad", "eos_token_id": "sep"},
-    untied={"lm_head.weight": {"output.own": True}},
     tied={f"{name}.weight": "shared.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")},
-    ignore=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+    # of the first conversions; no code adds distances where the decoder looks at the encoder
+    ignored={"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": None},
+    unread={"n_positions": "positions are relative", "num_hidden_layers": "num_layers by another name"},
 )
 
 T5_FAMILY = register(

@@ -25,7 +25,7 @@ from typing import Any
 from keras import ops
 
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import TEXT, WORD
+from kerasbert.inputs import TEXT, WORD, Tensor
 from kerasbert.layers.bidirectional import Bidirectional, borders
 from kerasbert.layers.characters import CharacterCNN
 from kerasbert.layers.embeddings import Table
@@ -102,11 +102,11 @@ class TagLM(SpecModel):
     Weights: `characters/...`, `embeddings/table`, `block_i/forward/...` and `block_i/backward/...` of layer i, and `lm/...`.
     """
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
         serializable(cls)
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         spec: Any = self.spec
         about, policy = spec.embeddings, {"dtype": self.dtype_policy}
         self.characters = CharacterCNN(
@@ -127,12 +127,12 @@ class TagLM(SpecModel):
             width = 2 * units + (0 if i else spec.lm.hidden)
         self.built = True
 
-    def embed(self, inputs: Mapping[str, Any], training: bool = False) -> Any:
+    def embed(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         """A token's characters and word, and the language model's state: [B, S, C], side by side."""
         parts = self.characters(inputs["char_ids"]), self.table(inputs["token_ids"]), self.lm(inputs)["sequence"]
         return ops.concatenate([ops.cast(each, self.compute_dtype) for each in parts], axis=-1)
 
-    def call(self, inputs, training=False, queries: Queries = None):
+    def call(self, inputs, training=False, queries: Queries = None) -> dict[str, Tensor]:
         if not hasattr(inputs, "keys"):  # Keras' export tries a call without a dict, and expects a TypeError
             raise TypeError(f"TagLM is called on a dict of arrays. Received: {type(inputs).__name__}")
         about: Any = self.spec.embeddings

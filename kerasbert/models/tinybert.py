@@ -12,7 +12,7 @@ from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.registry import register
 
 # their configuration says "bert": named by `model="tinybert"`
-HF = BERT_HF.derive(ignore=(*BERT_HF.ignore, "fit_dense.*", "fit_denses.*"))
+HF = BERT_HF.derive(ignored={**BERT_HF.ignored, "fit_dense.*": None, "fit_denses.*": None})
 
 TINYBERT = register(
     BERT.derive(

@@ -39,7 +39,10 @@ import keras
 from keras import ops
 
 from kerasbert import spec as specs
+from kerasbert.checkpoints import buffers
+from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.layers.decoder_block import DecoderBlock, PreNormDecoderBlock
@@ -102,7 +105,7 @@ class Spec(EncoderDecoderSpec):
 class SizedAttention(Attention):
     """Attention whose values are `value_size` numbers a head (table 3, rows B)."""
 
-    def __init__(self, *sizes, value_size: int, **kwargs):
+    def __init__(self, *sizes, value_size: int, **kwargs) -> None:
         super().__init__(*sizes, **kwargs)
         self.value_size = value_size
 
@@ -110,10 +113,10 @@ class SizedAttention(Attention):
 class Bias(keras.layers.Layer):
     """A number for each logit: float32 [..., V] -> the same. Trainable weights: V."""
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         self.bias = self.add_weight(shape=shape[-1:], initializer="zeros", name="bias")
 
-    def call(self, logits):
+    def call(self, logits) -> Tensor:
         return logits + ops.cast(self.bias, logits.dtype)
 
 
@@ -123,23 +126,23 @@ class Transformer(EncoderDecoder):
     label_smoothing = 0.1  # section 5.4
     spec: Spec
 
-    def _build(self):
+    def _build(self) -> None:
         super()._build()
         self.output_bias = None
         if self.spec.output.bias:
             self.output_bias = Bias(name="output", dtype="float32")
             self.output_bias.build((None, None, self.spec.embeddings.vocabulary))
 
-    def logits(self, x):
+    def logits(self, x) -> Tensor:
         logits = tied_logits(x, self.tokens.table)
         return logits if self.output_bias is None else self.output_bias(logits)
 
-    def scaled(self, x):
+    def scaled(self, x) -> Tensor:
         """What the rows of `output_rows` are multiplied with: a bias is one column more."""
         return x if self.output_bias is None else ops.concatenate([x, ops.ones_like(x[..., :1])], axis=-1)
 
     @property
-    def output_rows(self):
+    def output_rows(self) -> Tensor:
         """The table [V, H] whose products are the logits, with the bias as its last column where there is one."""
         if self.output_bias is None:
             return self.tokens.table
@@ -167,7 +170,7 @@ class Transformer(EncoderDecoder):
 
         return make
 
-    def embed(self, token_ids: Any) -> Any:
+    def embed(self, token_ids: Tensor) -> Tensor:
         x = super().embed(token_ids)
         return x * ops.cast(math.sqrt(self.spec.hidden), x.dtype) if self.spec.embeddings.scaled else x
 
@@ -191,11 +194,32 @@ SIZES: dict[str, dict[str, Any]] = {  # table 3; row A: as many numbers in other
 
 _BART_ALONE = ("/embeddings_norm", "/positions", "heads/")
 _ROWS = tuple(row for row in BART_HF.rows if not any(part in row[0] for part in _BART_ALONE))
-HF = dataclasses.replace(
-    BART_HF,
+
+
+class MarianDialect(Dialect):
+    """A bias of the words to write where the file holds one."""
+
+    by_file = ("output.bias",)
+
+    def in_file(self, spec: Any, tensors: Any) -> Any:
+        """With the bias that it holds."""
+        return spec.derive({"output.bias": True}) if "final_logits_bias" in tensors.names() else spec
+
+    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+        """With the ids of a vocabulary like the released ones', whose padding is the last piece."""
+        last = spec.embeddings.vocabulary - 1
+        ids = {"pad_token_id": last, "decoder_start_token_id": last, "eos_token_id": 0, "forced_eos_token_id": 0}
+        return ids | config
+
+
+HF = MarianDialect(
+    leaves=BART_HF.leaves,
+    forms=BART_HF.forms,
+    prefix=BART_HF.prefix,
+    tied=BART_HF.tied,
+    unread=BART_HF.unread,
     rows=(*_ROWS, ("output/bias", "final_logits_bias")),
     heads={},
-    present={"final_logits_bias": {"output.bias": True}},
     config=(
         *BART_HF.config,
         ("embeddings.scaled", "scale_embedding"),
@@ -205,7 +229,6 @@ HF = dataclasses.replace(
         "scale_embedding": False,
         "decoder_vocab_size": lambda config: config.get("vocab_size"),
     },
-    shift={},
     fixed={
         "model_type": "marian",
         "is_encoder_decoder": True,
@@ -217,16 +240,9 @@ HF = dataclasses.replace(
         "tie_word_embeddings": True,
     },
     model_types=("marian",),
-    # as in the released ones, whose padding is the last piece
-    added={
-        "pad_token_id": lambda spec: spec.embeddings.vocabulary - 1,
-        "decoder_start_token_id": lambda spec: spec.embeddings.vocabulary - 1,
-        "eos_token_id": 0,
-        "forced_eos_token_id": 0,
-    },
     special={"eos_token_id": "sep", "decoder_start_token_id": "pad", "forced_eos_token_id": "sep"},
-    architectures={"MarianMTModel": (), "MarianModel": ()},
-    ignore=("*.embed_positions.weight",),  # older files hold the sines and cosines
+    classes={"MarianMTModel": Class(), "MarianModel": Class()},
+    ignored={"*.embed_positions.weight": buffers.sines},  # in older files
 )
 
 TRANSFORMER = register(

@@ -25,13 +25,16 @@ begins anew with each row (`objectives/segments.py`); sinusoids are not dropped.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from keras import ops
 
-from kerasbert.checkpoints.names import TORCH_LEAVES, Dialect
+from kerasbert.checkpoints import buffers
+from kerasbert.checkpoints.forms import Joined
+from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import relative, visibility
 from kerasbert.layers.adaptive import Adaptive, AdaptiveEmbeddings, AdaptiveSoftmax
 from kerasbert.layers.block import Block, PreNormBlock
@@ -69,7 +72,7 @@ class UnbiasedAttention(RelativeAttention):
     Args: as RelativeAttention.
     """
 
-    def __init__(self, *args, use_bias: bool = False, **kwargs):
+    def __init__(self, *args, use_bias: bool = False, **kwargs) -> None:
         super().__init__(*args, use_bias=False, **kwargs)
 
 
@@ -78,7 +81,7 @@ class TransformerXLBlock(Block):
 
     attention_class = UnbiasedAttention
 
-    def feedforward_class(self, *sizes, **kwargs):
+    def feedforward_class(self, *sizes, **kwargs) -> Callable:
         return DroppedFeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
 
@@ -100,11 +103,11 @@ class TransformerXL(CausalLM):
     spec: TransformerXLSpec
 
     @property
-    def block_class(self):
+    def block_class(self) -> Callable:
         """Blocks of the Spec's norm."""
         return PreNormTransformerXLBlock if self.spec.blocks.norm == "pre" else TransformerXLBlock
 
-    def _build(self):
+    def _build(self) -> None:
         super()._build()
         self.softmax = AdaptiveSoftmax(self.spec, name="output", dtype=self.dtype_policy)
         self.softmax.build()
@@ -113,7 +116,9 @@ class TransformerXL(CausalLM):
 
     # What is seen, and from where
 
-    def visible(self, inputs: Mapping[str, Any], memory: Memory | None = None, about: Recurrence | None = None) -> Any:
+    def visible(
+        self, inputs: Mapping[str, Tensor], memory: Memory | None = None, about: Recurrence | None = None
+    ) -> Tensor:
         """As its parent's, of M + S keys: all of the memory is seen, or with `same_length` the last tokens."""
         about = about or self.spec.memory
         own, length, places = super().visible(inputs), ops.shape(inputs["token_ids"])[1], 0
@@ -129,7 +134,7 @@ class TransformerXL(CausalLM):
         return visibility.both(own, within(ops.arange(places, places + length), places + length, about))
 
     def context(
-        self, inputs: Mapping[str, Any], memory: Memory | None = None, about: Recurrence | None = None
+        self, inputs: Mapping[str, Tensor], memory: Memory | None = None, about: Recurrence | None = None
     ) -> Context:
         about = about or self.spec.memory
         visible, length = self.visible(inputs, memory, about), ops.shape(inputs["token_ids"])[1]
@@ -140,11 +145,13 @@ class TransformerXL(CausalLM):
         layers = None if memory is None else memory.layers
         return Context(None if visible is None else visibility.bias(visible), memory=layers, positions=positions)
 
-    def sinusoids(self, keys: Any, last: Any, about: Recurrence) -> Any:
+    def sinusoids(self, keys: Tensor, last: Tensor, about: Recurrence) -> Tensor:
         """Vectors of the distances from `keys` down to `last`: float32 [R, H]."""
         return relative.sinusoids(relative.distances(keys, last, about.clamp), self.spec.hidden)
 
-    def run(self, inputs, context: Context, training=False, queries: Queries = None, attention=False):
+    def run(
+        self, inputs, context: Context, training=False, queries: Queries = None, attention=False
+    ) -> dict[str, Tensor]:
         cache = context.cache
         if cache is not None and cache.column is not None:  # a step: one query a row, keys at the places of the cache
             column, about = ops.expand_dims(cache.column, 1), self.spec.memory
@@ -158,14 +165,14 @@ class TransformerXL(CausalLM):
 
     def read(
         self,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, Tensor],
         memory: Memory | None = None,
         about: Recurrence | None = None,
         *,
         training: bool = False,
         queries: Queries = None,
         remember: Any = None,
-    ) -> tuple[dict[str, Any], Memory | None]:
+    ) -> tuple[dict[str, Tensor], Memory | None]:
         """One segment after others: the outputs of `call`, and the memory for the next (section 3.2).
 
         Args:
@@ -183,24 +190,24 @@ class TransformerXL(CausalLM):
 
     # What comes next
 
-    def logits(self, x):
+    def logits(self, x) -> Tensor:
         """Which token comes next: `sequence` [B, P, H] -> float32 [B, P, V], log probabilities where there are clusters."""
         return self.softmax(x, embeddings=self.embeddings)
 
-    def output_clusters(self, x: Any) -> list[tuple[Any, Any]] | None:
+    def output_clusters(self, x: Tensor) -> list[tuple[Tensor, Tensor]] | None:
         """What `objectives.lm_loss.cluster_sums` takes of `sequence`; None where one softmax is over all tokens."""
         return self.softmax.columns(x, self.embeddings) if self.softmax.clusters.tails else None
 
-    def scaled(self, x):
+    def scaled(self, x) -> Tensor:
         """What the rows of `output_rows` are multiplied with, where one softmax is over all tokens."""
         return self._column(x)[0]
 
     @property
-    def output_rows(self):
+    def output_rows(self) -> Tensor:
         """The table whose products are the logits, its last column the bias, where one softmax is over all tokens."""
         return self._column(ops.zeros((1, self.spec.hidden)))[1]
 
-    def _column(self, x):
+    def _column(self, x) -> Tensor:
         if self.softmax.clusters.tails:
             raise InputError(
                 f"an adaptive softmax of {self.softmax.clusters.tails + 1} clusters has no one table of tokens"
@@ -245,7 +252,25 @@ def _usual(config: Mapping[str, Any]) -> list[int] | None:
 _LAYER = "transformer.layers.{i}"
 _ATTENTION, _FEEDFORWARD = f"{_LAYER}.dec_attn", f"{_LAYER}.pos_ff"
 _CLUSTERS, _PROJECTION = range(10), "transformer.word_emb.emb_projs"
-HF = Dialect(
+
+
+class TransformerXLDialect(Dialect):
+    """Distances without a bound (any number below 0), and the cutoffs of the released models, which ours leaves out."""
+
+    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+        """With None for what is usual."""
+        clamp, cutoffs = config.get("clamp_len"), config.get("cutoffs")
+        config = config | ({"clamp_len": -1} if type(clamp) is int and clamp < 0 else {})
+        return config | ({"cutoffs": None} if cutoffs is not None and cutoffs == _usual(config) else {})
+
+    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+        """With the cutoffs, and what their classes ask for besides."""
+        clusters = len(spec.adaptive.borders(spec.embeddings.vocabulary))
+        about = {"adaptive": True, "sample_softmax": -1, "tie_projs": [i > 0 for i in range(clusters)]}
+        return about | config | ({"cutoffs": _usual(config)} if config["cutoffs"] is None else {})
+
+
+HF = TransformerXLDialect(
     rows=(
         ("embeddings/tokens", "transformer.word_emb.emb_layers.0"),
         ("embeddings/tokens_{j}", "transformer.word_emb.emb_layers.{j}"),
@@ -271,7 +296,7 @@ HF = Dialect(
         ("heads/classifier", "score"),
     ),
     leaves=TORCH_LEAVES,
-    stacked={"*.qkv_net.weight": 3},
+    forms={"*.qkv_net.weight": Joined(3, axis=0)},
     heads={"classifier": {"kernel": "H L"}},
     config=(
         ("embeddings.vocabulary", "vocab_size"),
@@ -294,10 +319,7 @@ HF = Dialect(
     ),
     # what a configuration of theirs leaves out is at their class's default; n_positions is ours alone
     silent={"n_positions": 1024, "dropout": 0.1, "dropatt": 0.0, "clamp_len": 1000, "same_length": True},
-    none={
-        "clamp_len": lambda config: min(config.get("clamp_len") or 0, 0) or -1,
-        "cutoffs": lambda config: _usual(config),
-    },
+    values={"clamp_len": {-1: None}},
     unprojected=True,
     fixed={
         "model_type": "transfo-xl",
@@ -308,23 +330,28 @@ HF = Dialect(
         "tie_word_embeddings": True,
         "tie_weight": True,
     },
-    added={
-        "adaptive": True,
-        "sample_softmax": -1,
-        "tie_projs": lambda spec: [i > 0 for i, _ in enumerate(spec.adaptive.borders(spec.embeddings.vocabulary))],
-    },
     model_types=("transfo-xl",),
     special={"eos_token_id": "sep"},
-    architectures={
-        "TransfoXLLMHeadModel": (),
-        "TransfoXLModel": (),
-        "TransfoXLForSequenceClassification": ("classifier",),
+    classes={
+        "TransfoXLLMHeadModel": Class(),
+        "TransfoXLModel": Class(),
+        "TransfoXLForSequenceClassification": Class(("classifier",)),
     },
     tied={
         **{f"crit.out_layers.{i}.weight": f"transformer.word_emb.emb_layers.{i}.weight" for i in _CLUSTERS},
         **{f"crit.out_projs.{i}": (f"{_PROJECTION}.{i}", f"{_PROJECTION}.0") for i in _CLUSTERS[1:]},
     },
-    ignore=("transformer.pos_emb.inv_freq",),
+    ignored={"transformer.pos_emb.inv_freq": buffers.frequencies},
+    unread={
+        "tie_projs": "projections are compared",
+        "init": "how a new model starts",
+        "init_range": "how a new model starts",
+        "proj_init_std": "how a new model starts",
+        "tgt_len": "the length of its training's texts",
+        "ext_len": "the length of its evaluation's texts",
+        "adaptive": (True,),
+        "sample_softmax": (-1,),
+    },
 )
 
 TRANSFORMER_XL = register(

@@ -25,6 +25,7 @@ from typing import Any
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import gather
 from kerasbert.layers.random import Dropout, LockedDropout
 from kerasbert.layers.recurrent_encoder import (
@@ -95,7 +96,7 @@ class AWDLSTM(RecurrentEncoder):
         """Of the recurrent matrices."""
         return self.spec.rates.weights
 
-    def build_parts(self):
+    def build_parts(self) -> None:
         rates, policy = self.spec.rates, {"dtype": self.dtype_policy}
         self.words_dropout = Dropout(rates.words, shared=True, name="words_dropout", **policy)
         self.input_dropout = LockedDropout(rates.input, name="input_dropout", **policy)
@@ -109,17 +110,17 @@ class AWDLSTM(RecurrentEncoder):
             shape=(self.spec.embeddings.vocabulary,), initializer="zeros", name="output_bias", autocast=False
         )
 
-    def embed(self, inputs, training=False):
+    def embed(self, inputs, training=False) -> Tensor:
         x = self.table(inputs["token_ids"])
         if training and self.spec.rates.words:
             kept = self.words_dropout(ops.ones((1, self.spec.embeddings.vocabulary), x.dtype), training=True)[0]
             x = x * ops.expand_dims(gather(kept, inputs["token_ids"]), -1)
         return self.input_dropout(x, training=training)
 
-    def between(self, x, layer, training=False):
+    def between(self, x, layer, training=False) -> Tensor:
         return self.between_dropouts[layer](x, training=training)
 
-    def scaled(self, x: Any) -> Any:
+    def scaled(self, x: Tensor) -> Tensor:
         """What the rows of `output_rows` are multiplied with."""
         return with_one(x)
 

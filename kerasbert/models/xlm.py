@@ -15,7 +15,9 @@ import dataclasses
 
 from keras import ops
 
-from kerasbert.inputs import TEXT, Input
+from kerasbert.checkpoints import buffers
+from kerasbert.checkpoints.names import Class
+from kerasbert.inputs import TEXT, Input, Tensor
 from kerasbert.layers import embeddings
 from kerasbert.layers.backend import project
 from kerasbert.layers.embeddings import Table
@@ -56,7 +58,7 @@ class Embeddings(embeddings.Embeddings):
 
     spec: Spec
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         super().build(shape)
         parts, spec = self.spec.embeddings, self.spec
         self.languages = None
@@ -65,7 +67,7 @@ class Embeddings(embeddings.Embeddings):
             self.languages = Table(parts.languages, width, spec.initializer, name="languages", dtype=self.dtype_policy)
             self.languages.build()
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, language_ids=None, training=False):
+    def call(self, token_ids, segment_ids=None, position_ids=None, language_ids=None, training=False) -> Tensor:
         x = self.sum(token_ids, segment_ids, position_ids)
         if self.languages is not None and language_ids is not None:
             x = x + self.languages(language_ids)
@@ -75,10 +77,10 @@ class Embeddings(embeddings.Embeddings):
 class TokenHead(MaskedLM):
     """Predict tokens with the transposed token table and a bias: x [B, P, H], table [V, H] -> float32 [B, P, V]."""
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
-    def call(self, x, table):
+    def call(self, x, table) -> Tensor:
         logits = project(x, ops.transpose(ops.cast(table, x.dtype)))
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
 
@@ -89,7 +91,7 @@ class Encoder(bert.Encoder):
     embeddings_class = Embeddings
     token_head = TokenHead
 
-    def embed(self, inputs, training=False):
+    def embed(self, inputs, training=False) -> Tensor:
         places = inputs.get("segment_ids"), inputs.get("position_ids"), inputs.get("language_ids")
         return self.embeddings(inputs["token_ids"], *places, training=training)
 
@@ -99,7 +101,7 @@ class XlmPretraining(BertPretraining):
 
     packing = "doc"
 
-    def prepare(self, features):
+    def prepare(self, features) -> dict[str, Tensor]:
         batch = super().prepare(features)
         first = features["segment_lengths"][:, :1]
         column = ops.arange(batch["token_ids"].shape[1], dtype="int32")[None]
@@ -160,23 +162,28 @@ HF = BERT_HF.derive(
         "summary_proj_to_labels": True,
         "summary_activation": None,
     },
-    architectures={
-        "XLMModel": (),
-        "XLMWithLMHeadModel": ("mlm",),
-        "XLMForSequenceClassification": ("classifier",),
-        "XLMForTokenClassification": ("classifier",),
-        "XLMForQuestionAnsweringSimple": ("span",),
+    classes={
+        "XLMModel": Class(),
+        "XLMWithLMHeadModel": Class(("mlm",)),
+        "XLMForSequenceClassification": Class(("classifier",)),
+        "XLMForTokenClassification": Class(("classifier",), rows=(("heads/classifier", "classifier"),)),
+        "XLMForQuestionAnsweringSimple": Class(("span",)),
+        "XLMForQuestionAnswering": Class(
+            refused="searches starts and ends with a beam (XLMForQuestionAnsweringSimple does not)"
+        ),
+        "XLMForMultipleChoice": Class(refused="has two linear maps in a row and no activation between"),
     },
-    rows_of={"XLMForTokenClassification": (("heads/classifier", "classifier"),)},
-    refused={
-        "XLMForQuestionAnswering": "searches starts and ends with a beam (XLMForQuestionAnsweringSimple does not)",
-        "XLMForMultipleChoice": "has two linear maps in a row and no activation between",
-    },
-    without_pooler=(),
     prefix="transformer.",
     renames=(),
     tied={"pred_layer.proj.weight": "transformer.embeddings.weight"},
-    ignore=("*position_ids",),
+    ignored={"*position_ids": buffers.counted},
+    unread={
+        "embed_init_std": "how a new model starts",
+        "lang_id": "the language is given with the text",
+        "mask_token_id": "an id of the tokenizer",
+        "start_n_top": "of a refused class",
+        "end_n_top": "of a refused class",
+    },
 )
 
 

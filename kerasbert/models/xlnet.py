@@ -19,15 +19,16 @@ computed once; XLNet's draws one a row.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
-from kerasbert.checkpoints.names import TORCH_LEAVES, Dialect
+from kerasbert.checkpoints.forms import ByHead, Leading
+from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
-from kerasbert.inputs import TEXT, Input
+from kerasbert.inputs import TEXT, Input, Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.backend import choose
 from kerasbert.layers.block import Block
@@ -40,6 +41,7 @@ from kerasbert.layers.heads import tied_logits
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.relative import Relative, RelativeAttention, distances, sinusoids
 from kerasbert.models.bert import HF as BERT_HF
+from kerasbert.models.bert import ONE_MAP
 from kerasbert.registry import Family, register
 from kerasbert.spec import Embeddings
 from kerasbert.spec import Spec as BaseSpec
@@ -79,14 +81,14 @@ class Spec(BaseSpec):
 class XLNetAttention(RelativeAttention):
     """Relative attention with a term for the segments (section 2.5): s is `segment_bias` [N, D], e is `segments` [2, N, D]."""
 
-    def __init__(self, *args, use_bias: bool = False, **kwargs):
+    def __init__(self, *args, use_bias: bool = False, **kwargs) -> None:
         super().__init__(*args, use_bias=use_bias, **kwargs)
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         super().build(shape)
         self.segment_bias, self.segments = self.head_weight("segment_bias"), self.head_weight("segments", 2)
 
-    def further(self, query, positions):
+    def further(self, query, positions) -> Tensor:
         if positions.other is None:
             return None
         # (q + s) e_same is left out: the softmax does not see what all keys of a query have in common
@@ -100,7 +102,7 @@ class XLNetBlock(Block):
 
     attention_class = XLNetAttention
 
-    def feedforward_class(self, *sizes, **kwargs):  # its dropout is the block's
+    def feedforward_class(self, *sizes, **kwargs) -> Callable:  # its dropout is the block's
         return DroppedFeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
 
@@ -129,24 +131,24 @@ class TwoStreams(Context):
         positions = dataclasses.replace(self.positions, ordered=False, **own)
         return dataclasses.replace(self, bias=bias, positions=positions, last=True)
 
-    def rows(self, x: Any) -> Any:
+    def rows(self, x: Tensor) -> Tensor:
         return x[:, self.length :] if self.last else x
 
-    def keys(self, x: Any) -> Any:
+    def keys(self, x: Tensor) -> Tensor:
         return super().keys(x[:, : self.length])
 
 
 class XLNetLM(keras.layers.Layer):
     """Predict tokens with the table of tokens and a bias: x [B, P, H], table [V, H] -> float32 [B, P, V]."""
 
-    def __init__(self, vocabulary: int, *sizes, **kwargs):  # no other layer of its own: no further sizes
+    def __init__(self, vocabulary: int, *sizes, **kwargs) -> None:  # no other layer of its own: no further sizes
         super().__init__(**kwargs)
         self.vocabulary = vocabulary
 
-    def build(self, shape):
+    def build(self, shape) -> None:
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
-    def call(self, x, table):
+    def call(self, x, table) -> Tensor:
         return tied_logits(x, table) + ops.cast(self.bias, "float32")
 
 
@@ -168,7 +170,7 @@ class XLNet(Encoder):
     token_head = XLNetLM
     label_activation = "tanh"  # the sequence summary
 
-    def _build(self):
+    def _build(self) -> None:
         super()._build()
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
         self.mask = Table(1, spec.hidden, spec.initializer, name="mask", **kwargs)
@@ -183,21 +185,21 @@ class XLNet(Encoder):
         """There is none."""
         return None
 
-    def embed(self, inputs, training=False):
+    def embed(self, inputs, training=False) -> Tensor:
         x, targets = super().embed(inputs, training), inputs.get("target_positions")
         if targets is None:
             return x
         g = self.mask(ops.zeros_like(targets))  # [B, P, H]
         return ops.concatenate([x, self.mask_dropout(g, training=training)], axis=1)
 
-    def visible(self, inputs):
+    def visible(self, inputs) -> Tensor:
         real, masks = self._limits(inputs), self._orders(inputs, inputs.get("order"))
         if masks:  # h sees itself whatever the order
             size = ops.shape(inputs["token_ids"])[1]
             masks = [ops.logical_or(visibility.both(*masks), ops.cast(ops.expand_dims(ops.eye(size), 0), "bool"))]
         return visibility.both(real, self._causal(inputs), *masks)
 
-    def visible_to_targets(self, inputs: Mapping[str, Any]) -> Any:
+    def visible_to_targets(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """What the query stream sees: bool [B, P or 1, S], or None for everything."""
         targets, order = inputs["target_positions"], inputs.get("order")
         masks = [] if order is None else [visibility.earlier(choose(order, targets), order)]
@@ -219,7 +221,7 @@ class XLNet(Encoder):
         masks = [] if order is None else [visibility.earlier(order, order)]
         return [*masks, *([ops.cast(inputs["visible_matrix"], "bool")] if "visible_matrix" in inputs else [])]
 
-    def context(self, inputs):
+    def context(self, inputs) -> Context:
         memory, targets = inputs.get("memory"), inputs.get("target_positions")
         rows, size = ops.shape(inputs["token_ids"])[:2]
         behind = 0 if memory is None else ops.shape(memory[0])[1]
@@ -243,7 +245,7 @@ class XLNet(Encoder):
             positions = dataclasses.replace(positions, seen=something)
         return TwoStreams(bias, memory=memory, positions=positions, length=size)
 
-    def relative(self, inputs: Mapping[str, Any], size: Any, behind: Any) -> Relative:
+    def relative(self, inputs: Mapping[str, Tensor], size: Any, behind: Tensor) -> Relative:
         """Distances and segments: of S tokens with M of memory in front."""
         targets, segments, keys = inputs.get("target_positions"), inputs.get("segment_ids"), size + behind
         apart = distances(keys, 0 if self.spec.attention.causal else 1 - size, self.spec.distances.clamp or None)
@@ -261,7 +263,7 @@ class XLNet(Encoder):
         places = None if targets is None else ops.cast(targets, "int32") + behind
         return Relative(vectors, keys, behind, places=places, backward=inputs.get("backward"), other=other)
 
-    def run(self, inputs, context, training=False, queries: Queries = None, attention=False):
+    def run(self, inputs, context, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
         vectors = ops.expand_dims(context.positions.vectors, 0)
         vectors = ops.squeeze(self.distance_dropout(vectors, training=training), 0)
         positions = dataclasses.replace(context.positions, vectors=vectors)
@@ -323,8 +325,7 @@ HF = Dialect(
         ("heads/span", "qa_outputs"),
     ),
     leaves=TORCH_LEAVES,
-    leading=("*mask_emb",),
-    by_head=("*layer.*.rel_attn.[qkvor]",),
+    forms={"*mask_emb": Leading(), "*layer.*.rel_attn.[qkvor]": ByHead()},
     heads={"lm": {"bias": "V"}, "classifier": _SUMMARY} | {name: BERT_HF.heads[name] for name in ("span",)},
     config=(
         ("embeddings.vocabulary", "vocab_size"),
@@ -345,23 +346,27 @@ HF = Dialect(
     fixed={
         "model_type": "xlnet",
         "same_length": False,
+        "untie_r": True,
         "tie_word_embeddings": True,
         "summary_type": "last",
         "summary_use_proj": True,
         "summary_activation": "tanh",
     },
-    architectures={
-        "XLNetModel": (),
-        "XLNetLMHeadModel": ("lm",),
-        "XLNetForSequenceClassification": ("classifier",),
-        "XLNetForTokenClassification": ("classifier",),
-        "XLNetForQuestionAnsweringSimple": ("span",),
-        "XLNetForMultipleChoice": ("classifier",),
+    classes={
+        "XLNetModel": Class(),
+        "XLNetLMHeadModel": Class(("lm",)),
+        "XLNetForSequenceClassification": Class(("classifier",)),
+        "XLNetForTokenClassification": ONE_MAP,
+        "XLNetForQuestionAnsweringSimple": Class(("span",)),
+        "XLNetForMultipleChoice": Class(("classifier",)),
+        "XLNetForQuestionAnswering": Class(refused="finds an answer's end by its start, by a beam search"),
     },
-    rows_of={"XLNetForTokenClassification": (("heads/classifier", "classifier"),)},
-    heads_of={"XLNetForTokenClassification": {"classifier": BERT_HF.heads["classifier"]}},
-    refused={"XLNetForQuestionAnswering": "finds an answer's end by its start, by a beam search"},
     prefix="transformer.",
+    unread={
+        "bi_data": (False,),  # the second half of a batch is backward: here a row says it of itself
+        **dict.fromkeys(("mem_len", "reuse_len", "use_mems_*"), "what a text leaves for the next; none does here"),
+        **dict.fromkeys(("start_n_top", "end_n_top"), "of a refused class"),
+    },
     tied={"lm_loss.weight": "transformer.word_embedding.weight"},
 )
 

@@ -6,9 +6,8 @@ sum(scale * loss sum / count): a mean per replica would be wrong wherever the co
 
 import copy
 import dataclasses
-import inspect
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
 import tensorflow as tf
@@ -16,14 +15,15 @@ from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, nearest
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import fused, on_tpu
 from kerasbert.layers.backend_fused import ByHand, row_max, row_sums
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.spec import Spec
 from kerasbert.text.base import Tokenizer
 
-# old name -> name; a class that defines one of them has it under both
-RENAMED = {"weights": "counts", "parts": "heads", "masking_defaults": "defaults", "masking_of": "defaults_of"}
+if TYPE_CHECKING:
+    from kerasbert.data.records import Records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,6 @@ class Objective:
         records: further settings of `write_records` that it needs.
         settings_class: a frozen dataclass, nested where paths are to have dots; it checks its own values.
         defaults: settings that differ from those of the class, by dotted path.
-        settings_name: where run.json keeps the settings.
         token_losses: names of losses whose mean is the cross-entropy of a token: evaluation tells their perplexity.
         targets: what the baseline guesses, in words.
         model_class: the class of `model`, made with encoder, heads and shapes.
@@ -60,21 +59,9 @@ class Objective:
     records: Mapping[str, Any] = {}
     settings_class: ClassVar[type] = NoSettings
     defaults: Mapping[str, Any] = {}
-    settings_name: str = "objective_settings"
     token_losses: Collection[str] = ()
     targets: str = "tokens"
     model_class: type[HeadedModel] = HeadedModel
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        for old, new in RENAMED.items():
-            if new in vars(cls):
-                setattr(cls, old, vars(cls)[new])
-            elif old in vars(cls):
-                setattr(cls, new, vars(cls)[old])
-        taken = inspect.signature(cls.__init__).parameters
-        if "masking" in taken and "settings" not in taken:
-            raise InputError(f"{cls.__name__}.__init__ takes masking=, which is called settings= now: rename it")
 
     def __init__(
         self,
@@ -84,7 +71,7 @@ class Objective:
         features: Collection[str] = (),
         settings: Any = None,
         seed: int = 0,
-    ):
+    ) -> None:
         """
         Args:
             encoder: Encoder.
@@ -127,7 +114,7 @@ class Objective:
         return other
 
     @classmethod
-    def check(cls, settings: Any, records: Any) -> None:
+    def check(cls, settings: Any, records: "Records") -> None:
         """Refuse records that lack what the settings ask for.
 
         Args:
@@ -139,22 +126,18 @@ class Objective:
         """The heads by name, and the shapes they are built with."""
         raise NotImplementedError
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Records' features -> the batch that `losses` takes, with `row` among it; runs in the input pipeline.
 
         It gets the rows of several global batches at once: what becomes of a row may depend on that row alone.
         """
         raise NotImplementedError
 
-    def counts(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Loss name -> number of targets in the batch (float32 scalar), from the targets alone."""
         raise NotImplementedError
 
-    def weights(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The old name of `counts`."""
-        return self.counts(batch)
-
-    def losses(self, batch: Mapping[str, Any], training: bool = True) -> dict[str, Any]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         """Loss or metric name -> sum over the batch (float32 scalar). Random numbers come from the open scope."""
         raise NotImplementedError
 
@@ -166,7 +149,9 @@ class Objective:
         """
         return {}
 
-    def losses_from(self, batch: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def losses_from(
+        self, batch: Mapping[str, Tensor], state: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """`losses` of rows before which others were read, without dropout; and the state after the rows."""
         return self.losses(batch, training=False), dict(state)
 
@@ -221,7 +206,7 @@ class Objective:
         return []
 
     @classmethod
-    def baseline(cls, records: Any) -> dict[str, float] | None:
+    def baseline(cls, records: "Records") -> dict[str, float] | None:
         """What guessing without looking reaches on the targets of data.records.Records; None where it says nothing.
 
         Returns:
@@ -249,7 +234,7 @@ def changed(settings: Any, changes: Mapping[str, Any], name: str = "the objectiv
     return specs.from_dict(tree, type(settings))
 
 
-def log_sums(logits: Any, labels: Any) -> tuple[Any, Any, Any]:
+def log_sums(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """float32 [..., C] logits, int [...] labels -> [..., 1] each: log of the sum of exp, the label's logit, right or not.
 
     For a `fused` function; where two logits are the largest, both are right, as in `correct` on TPU.
@@ -260,7 +245,7 @@ def log_sums(logits: Any, labels: Any) -> tuple[Any, Any, Any]:
     return total, of_label, ops.cast(of_label >= largest, "float32")
 
 
-def log_gradient(logits: Any, labels: Any, total: Any, smoothing: float = 0.0) -> Any:
+def log_gradient(logits: Tensor, labels: Tensor, total: Tensor, smoothing: float = 0.0) -> Tensor:
     """The gradient of total - the label's logit by the logits: softmax - (smoothed) one-hot, [..., C] float32."""
     columns = ops.arange(logits.shape[-1], dtype=keras.backend.standardize_dtype(labels.dtype))
     chosen = ops.cast(ops.equal(columns, ops.expand_dims(labels, -1)), "float32")
@@ -268,24 +253,24 @@ def log_gradient(logits: Any, labels: Any, total: Any, smoothing: float = 0.0) -
     return ops.exp(logits - total) - wanted
 
 
-def _label_sums_forward(logits, labels, weights):
+def _label_sums_forward(logits, labels, weights) -> tuple:
     total, of_label, right = log_sums(ops.cast(logits, "float32"), labels)
     nats, right = ops.squeeze(total - of_label, -1), ops.squeeze(right, -1)
     return (ops.sum(nats * weights), ops.sum(right * weights)), (logits, labels, weights, total, nats, right)
 
 
-def _label_sums_backward(upstream, logits, labels, weights, total, nats, right):
+def _label_sums_backward(upstream, logits, labels, weights, total, nats, right) -> tuple[Tensor, Tensor, Tensor]:
     of_logits = log_gradient(ops.cast(logits, "float32"), labels, total) * ops.expand_dims(weights * upstream[0], -1)
     return of_logits, None, nats * upstream[0] + right * upstream[1]
 
 
 @fused(constant=(2,), by_hand=ByHand(_label_sums_forward, _label_sums_backward))
-def label_sums(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
+def label_sums(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """[..., C] logits, int [...] labels, float32 [...] weights -> sums of nats and of right answers, both weighted."""
     return ops.sum(cross_entropy(logits, labels) * weights), ops.sum(correct(logits, labels) * weights)
 
 
-def cross_entropy(logits: Any, labels: Any) -> Any:
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """[..., C] logits, int32 [...] labels -> [...] nats, in float32.
 
     Not `ops.sparse_categorical_crossentropy`: it makes the labels int64, which a TPU has not.
@@ -293,7 +278,7 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, ops.cast(logits, "float32"))
 
 
-def correct(logits: Any, labels: Any) -> Any:
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
     """1.0 where the largest logit is the label: [..., C], [...] -> [...] float32."""
     if on_tpu():
         # argmax is a pass of its own over the logits, the maximum is part of the loss; where two are the largest, both count

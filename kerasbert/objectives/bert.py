@@ -9,6 +9,7 @@ from typing import Any
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import heads
 from kerasbert.layers.backend import pick
 from kerasbert.layers.encoder import Encoder
@@ -33,7 +34,7 @@ class PretrainingModel(heads.HeadedModel):
         and, with a head for pairs, `<head>_logits` [B, C] float32 (nsp_logits, sop_logits, place_logits).
     """
 
-    def call(self, inputs, training=False):
+    def call(self, inputs, training=False) -> dict[str, Tensor]:
         outputs = self.encoder(inputs, training=training)
         outputs["mlm_logits"] = self.tokens(outputs["sequence"], inputs["mlm_positions"])
         for head, _ in SENTENCES.values():
@@ -41,7 +42,7 @@ class PretrainingModel(heads.HeadedModel):
                 outputs[f"{head}_logits"] = ops.cast(self.heads[head](outputs["pooled"]), "float32")
         return outputs
 
-    def tokens(self, sequence, positions):
+    def tokens(self, sequence, positions) -> Tensor:
         """Masked-LM logits [B, P, V] of the vectors at positions [B, P]; the product with the table is made there alone."""
         return self.heads["mlm"](pick(sequence, positions), self.encoder.embeddings.tokens.table)
 
@@ -53,14 +54,12 @@ class BertPretraining(Objective):
         encoder: Encoder.
         tokenizer: whose special tokens are never masked.
         features: names of what a batch of the records holds; those of SENTENCES bring a head.
-        settings: objectives.masked_lm.MaskedLM, how tokens are selected and rendered, or a mapping; `masking` is its
-            old name.
+        settings: objectives.masked_lm.MaskedLM, how tokens are selected and rendered, or a mapping.
         seed: int.
     """
 
     packing = "pairs"
     settings_class = MaskedLM
-    settings_name = "masking"
     token_losses = ("mlm",)
     targets = "masked tokens"
     model_class = PretrainingModel
@@ -75,24 +74,13 @@ class BertPretraining(Objective):
         features: Collection[str] = (),
         settings: Any = None,
         seed: int = 0,
-        masking: Any = None,
-    ):
+    ) -> None:
         self.sentences = {feature: SENTENCES[feature] for feature in SENTENCES if feature in features}
-        settings = masking if settings is None else settings
         super().__init__(encoder, tokenizer, features=features, settings=settings, seed=seed)
         self.scales = dict.fromkeys([*self.model.heads, *self.predicted], 1.0)
 
-    @property
-    def masking(self) -> MaskedLM:
-        """The old name of `settings`."""
-        return self.settings
-
-    @masking.setter
-    def masking(self, settings: MaskedLM) -> None:
-        self.settings = settings
-
     @classmethod
-    def check(cls, settings, records):
+    def check(cls, settings, records) -> None:
         if settings.select == "entities" and "entities" not in records.manifest["settings"]:
             raise InputError(
                 f"records {records.directory} bring no entities along, and the masking selects them: make them again with "
@@ -100,7 +88,7 @@ class BertPretraining(Objective):
             )
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None):
+    def predictions(cls, settings, length, tokens=None) -> float:
         width = settings.width(length)
         return width if tokens is None else min(width, settings.rate * tokens)
 
@@ -123,19 +111,19 @@ class BertPretraining(Objective):
             shapes[head] = (None, spec.hidden)
         return parts, shapes
 
-    def prepare(self, features):
+    def prepare(self, features) -> dict[str, Tensor]:
         return mask_tokens(features, self.settings, tokenizer=self.tokenizer, seed=self.seed)
 
-    def counts(self, batch):
+    def counts(self, batch) -> dict[str, Tensor]:
         counts = {loss: ops.sum(batch[weights]) for loss, (_, weights) in self.predicted.items()}
         for feature, (head, _) in self.sentences.items():
             counts[head] = ops.cast(ops.shape(batch[feature])[0], "float32")
         return counts
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         return self.sums(self.model(batch, training=training), batch)
 
-    def sums(self, outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:
+    def sums(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Loss and metric sums of the model's outputs."""
         sums = {}
         for loss, (labels, weights) in self.predicted.items():

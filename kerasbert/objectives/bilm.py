@@ -16,11 +16,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import gather
 from kerasbert.layers.random import key, shared_key, uniform
 from kerasbert.objectives.lm_loss import token_sums
@@ -44,7 +46,7 @@ class Settings:
     segments: int = 4
     candidates: int = 8192
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.segments < 1:
             raise InputError(f"segments {self.segments}, expected at least 1 in a row")
         if self.candidates < 0:
@@ -59,14 +61,14 @@ class BiLM(TextSegments):
     token_losses = WAYS
     cut = ("char_ids", "padding_mask", "labels", "weights", "labels_before", "weights_before")
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "new_softmax") or not hasattr(encoder, "read"):
             raise InputError(
                 f"{type(encoder).__name__} does not read a text in two directions: choose another objective (--objective)"
             )
         return {"mlm": encoder.new_softmax("mlm")}, {"mlm": (None, None, encoder.spec.width)}
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """As `TextSegments`, with char_ids [B, k * S, 50], and labels_before, weights_before of the other direction."""
         tokenizer: Any = self.tokenizer
         if not hasattr(tokenizer, "table"):
@@ -81,19 +83,19 @@ class BiLM(TextSegments):
             "weights_before": tf.concat([tf.zeros_like(real[:, :1]), real[:, 1:]], axis=1),
         }
 
-    def counts(self, batch):
+    def counts(self, batch) -> dict[str, Tensor]:
         return {"forward": ops.sum(batch["weights"]), "backward": ops.sum(batch["weights_before"])}
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         return self._sums(batch, None, training)[0]
 
-    def losses_from(self, batch, state):
+    def losses_from(self, batch, state) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         return self._sums(batch, state, False)
 
-    def empty_state(self, rows):
+    def empty_state(self, rows) -> dict[str, Any]:
         return self.model.body.empty_state(rows)
 
-    def _sums(self, batch: Mapping[str, Any], state: Any, training: bool) -> tuple[dict[str, Any], Any]:
+    def _sums(self, batch: Mapping[str, Tensor], state: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:
         """Sums of both directions, and the forward state at the end of the rows."""
         parts = segments(batch, self.settings.segments, self.cut)
         words = [self.model.body.embed(part, training) for part in parts]
@@ -109,8 +111,8 @@ class BiLM(TextSegments):
         return total, ended
 
     def _segment(
-        self, x: Any, part: Mapping[str, Any], way: int, state: Any, candidates: Any, training: bool
-    ) -> tuple[dict[str, Any], Any]:
+        self, x: Tensor, part: Mapping[str, Any], way: int, state: Tensor, candidates: Tensor, training: bool
+    ) -> tuple[dict[str, Tensor], Tensor]:
         """Sums of one direction over a segment, and the state at its end in that direction."""
         body, name, suffix = self.model.body, WAYS[way], "_before" if way else ""
         # forward, nothing real sees the padding behind it; but what is carried on must not
@@ -135,7 +137,7 @@ class BiLM(TextSegments):
         return log_uniform(key(0, "bilm/candidates") if drawn is None else drawn, count, vocabulary)
 
 
-def log_uniform(key: Any, count: int, vocabulary: int) -> Any:
+def log_uniform(key: Tensor, count: int, vocabulary: int) -> Tensor:
     """Words drawn by their rank, with replacement: int32 [count], k with probability log((k + 2) / (k + 1)) / log(V + 1).
 
     Args:
@@ -145,14 +147,14 @@ def log_uniform(key: Any, count: int, vocabulary: int) -> Any:
     return ops.cast(ops.clip(drawn, 0, vocabulary - 1), "int32")
 
 
-def expected_logs(words: Any, count: int, vocabulary: int) -> Any:
+def expected_logs(words: Tensor, count: int, vocabulary: int) -> Tensor:
     """The logarithm of how often a word is expected among `count` that `log_uniform` draws: int [...] -> float32 [...]."""
     rank = ops.cast(words, "float32")
     share = ops.log1p(1.0 / (rank + 1.0)) / np.float32(math.log(vocabulary + 1))
     return ops.log(share * np.float32(count))
 
 
-def sampled_nats(x: Any, table: Any, bias: Any, labels: Any, candidates: Any) -> Any:
+def sampled_nats(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, candidates: Tensor) -> Tensor:
     """Cross-entropy of words among their label and the candidates, logits less `expected_logs` (Jean et al., 2015, section 3.2).
 
     That makes the sum over candidates stand for the sum over all words. A candidate that is the label is left out.
@@ -167,7 +169,7 @@ def sampled_nats(x: Any, table: Any, bias: Any, labels: Any, candidates: Any) ->
     count, vocabulary = candidates.shape[0], table.shape[0]
     rows, flat = ops.reshape(x, (-1, x.shape[-1])), ops.reshape(labels, (-1,))
 
-    def biased(logits: Any, words: Any) -> Any:
+    def biased(logits: Tensor, words: Tensor) -> Tensor:
         return ops.cast(logits, "float32") + gather(bias, words) - expected_logs(words, count, vocabulary)
 
     of_label = ops.cast(gather(table, flat), rows.dtype)

@@ -1,16 +1,16 @@
 """Targets of the span boundary objective: what stands next to a masked span (Joshi et al., 2020, section 3.2)."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
+from kerasbert.inputs import Tensor
 from kerasbert.objectives import render
 from kerasbert.objectives.masked_lm import masked_columns
 from kerasbert.objectives.select import runs
 
 
-def boundaries(batch: Mapping[str, Any], places: int) -> dict[str, Any]:
+def boundaries(batch: Mapping[str, Tensor], places: int) -> dict[str, Tensor]:
     """The tokens next to the run of masked positions that each masked position is in, and its place in the run.
 
     Every run has a neighbour on both sides that is not masked, for special tokens begin and end each text.

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
+import keras
 import tensorflow as tf
 from keras import ops
 
 from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import token_head
 from kerasbert.objectives.base import Objective
 from kerasbert.objectives.lm_loss import token_sums, writes
@@ -31,7 +32,7 @@ class LanguageModeling(Objective):
     token_losses = ("lm",)
 
     @classmethod
-    def check(cls, settings, records):
+    def check(cls, settings, records) -> None:
         name = records.manifest["settings"]["packing"]
         packed = PACKINGS[name]
         if packed.pairs or packed.feature or cls.opened not in (None, packed.cls):
@@ -41,10 +42,10 @@ class LanguageModeling(Objective):
             )
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None):
+    def predictions(cls, settings, length, tokens=None) -> float:
         return 0 if tokens is None else tokens  # no logits are kept
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         head = getattr(encoder, "token_head", None)
         if head is not None and hasattr(head, "output_rows"):  # untied: not the encoder's
             return {"mlm": token_head(head, encoder.spec, dtype=encoder.dtype_policy)}, {
@@ -57,10 +58,10 @@ class LanguageModeling(Objective):
             )
         return {}, {}
 
-    def counts(self, batch):
+    def counts(self, batch) -> dict[str, Tensor]:
         return {"lm": ops.sum(batch["weights"])}
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         body, labels = self.model.body, batch["labels"]
         output = self.model.heads.get("mlm", body)
         x = self.model(batch, training=training)["sequence"][:, : labels.shape[1]]
@@ -74,7 +75,7 @@ class CausalLM(LanguageModeling):
     Documents follow one another in a row with a separator between them, and see what stands before them, as in GPT-2.
     """
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not getattr(encoder.spec.attention, "causal", False):
             raise InputError(
                 f"{type(encoder).__name__} is no decoder (attention.causal), and its tokens would see what they predict: "
@@ -82,7 +83,7 @@ class CausalLM(LanguageModeling):
             )
         return super().heads(encoder)
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """token_ids [B, S]; labels, weights [B, S - 1]; row [B]. Nothing real sees the padding behind it: there is no mask."""
         ids, total = features["token_ids"], tf.reduce_sum(features["segment_lengths"], axis=1, keepdims=True)
         real = tf.range(1, ids.shape[1])[None] < total

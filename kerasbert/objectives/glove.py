@@ -7,12 +7,12 @@ sum over a batch of pairs, the same for a seed on any number of replicas. AdaGra
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import gather
 from kerasbert.objectives.base import Objective
 
@@ -31,11 +31,11 @@ class GloVe(keras.Model):
     Call: int [B, 2], word and context -> float32 [B], what is to be log X.
     """
 
-    def __init__(self, words: int, width: int, seed: int = 0, **kwargs):
+    def __init__(self, words: int, width: int, seed: int = 0, **kwargs) -> None:
         super().__init__(**kwargs)
         self.words, self.width, self.seed = words, width, seed
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         for number, name in enumerate(("word", "context")):
             first = keras.initializers.RandomUniform(-0.5 / self.width, 0.5 / self.width, seed=2 * self.seed + number)
             setattr(self, name, self.add_weight(shape=(self.words, self.width), initializer=first, name=name))
@@ -44,7 +44,7 @@ class GloVe(keras.Model):
             )
         self.built = True
 
-    def call(self, pairs):
+    def call(self, pairs) -> Tensor:
         i, j = pairs[:, 0], pairs[:, 1]
         product = ops.sum(gather(self.word, i) * gather(self.context, j), axis=-1)
         return product + gather(self.word_bias, i) + gather(self.context_bias, j)
@@ -63,12 +63,12 @@ class WeightedLeastSquares(Objective):
     Batch: token_ids int32 [B, 2], log_counts float32 [B], weights float32 [B] (f(X), 0 where the row is padding).
     """
 
-    def __init__(self, model: GloVe, batch: int):
+    def __init__(self, model: GloVe, batch: int) -> None:
         self.model, self.scales = model, {LOSS: float(batch)}
 
-    def counts(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {LOSS: ops.sum(ops.ones_like(batch["weights"]))}
 
-    def losses(self, batch: Mapping[str, Any], training: bool = True) -> dict[str, Any]:
+    def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         error = self.model(batch["token_ids"]) - batch["log_counts"]
         return {LOSS: 0.5 * ops.sum(batch["weights"] * error * error)}

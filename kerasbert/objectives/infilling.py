@@ -15,16 +15,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
 from kerasbert.data.joins import BORDERS
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.objectives import render, seq2seq, units
 from kerasbert.objectives.select import divide, shuffled, tokens
 from kerasbert.registry import register_objective
+from kerasbert.text.base import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Settings:
     deletion: float = 0.0
     masking: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("rate", "permutation", "rotation", "deletion", "masking"):
             value = getattr(self, name)
             if not 0 <= value <= 1 or (value == 1 and name in ("rate", "deletion")):
@@ -77,7 +80,7 @@ class Infilling(seq2seq.TextToText):
     opened = True
 
     @classmethod
-    def check(cls, settings, records):
+    def check(cls, settings, records) -> None:
         super().check(settings, records)
         if settings.permutation and BORDERS not in records.features:
             raise InputError(
@@ -86,14 +89,14 @@ class Infilling(seq2seq.TextToText):
             )
 
     @classmethod
-    def lengths(cls, settings, length):
+    def lengths(cls, settings, length) -> tuple[int, ...]:
         return length, length
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         mask_of(self.tokenizer)
         return super().heads(encoder)
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """token_ids, padding_mask [B, S]; decoder_token_ids, labels, weights [B, S]; row, dropped [B].
 
         `dropped` counts the spans of length 0 that the row had no place for.
@@ -130,11 +133,11 @@ class Infilling(seq2seq.TextToText):
         batch = {"token_ids": source, "padding_mask": mask, "row": row, "dropped": tf.cast(dropped, tf.float32)}
         return batch | self.decoded(ids, written)
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         return super().losses(batch, training) | {"lm/dropped": ops.sum(batch["dropped"])}
 
 
-def mask_of(tokenizer: Any) -> int:
+def mask_of(tokenizer: Tokenizer) -> int:
     """Id of [MASK].
 
     Raises:
@@ -150,13 +153,13 @@ def counts(share: float, length: int) -> np.ndarray:
     return np.array([round(share * max(0, total - 2)) for total in range(length + 1)], "int32")
 
 
-def between(total: Any, length: int) -> Any:
+def between(total: Tensor, length: int) -> Tensor:
     """Which tokens stand between [CLS] and the last [SEP]: [B, 1] -> bool [B, S]."""
     place = tf.range(length)[None]
     return (place > 0) & (place < total - 1)
 
 
-def chosen(key: Any, total: Any, length: int, share: float) -> tuple[Any, Any]:
+def chosen(key: Tensor, total: Tensor, length: int, share: float) -> tuple[Tensor, Tensor]:
     """Single tokens, a share of a row's, as spans that begin and end: int32 [B, K] each; unused ones are empty, at S."""
     count = counts(share, length)
     places, taken, _ = tokens(key, between(total, length), tf.gather(count, total[:, 0]), max(1, int(count[-1])))
@@ -165,20 +168,20 @@ def chosen(key: Any, total: Any, length: int, share: float) -> tuple[Any, Any]:
     return begins, tf.minimum(begins + 1, total)
 
 
-def of_some(key: Any, share: float, moved: Any) -> Any:
+def of_some(key: Tensor, share: float, moved: Tensor) -> Tensor:
     """Columns [B, S] of a share of the rows; the others' stay as they are."""
     here = random.uniform(key, (1,)) < share
     return moved if share == 1 else tf.where(here, moved, tf.range(moved.shape[1])[None])
 
 
-def permuted(key: Any, total: Any, starts: Any) -> Any:
+def permuted(key: Tensor, total: Tensor, starts: Tensor) -> Tensor:
     """The columns of a row, its sentences in random order: total [B, 1], starts bool [B, S] -> int32 [B, S]."""
     place, inner = tf.range(starts.shape[1])[None], between(total, starts.shape[1])
     columns = shuffled(key, inner, divide(inner, starts))[0]  # what is not eligible comes last: [CLS] first of it
     return tf.where(place == 0, 0, tf.where(inner, tf.roll(columns, 1, axis=1), place))
 
 
-def rotated(key: Any, total: Any, length: int) -> Any:
+def rotated(key: Tensor, total: Tensor, length: int) -> Tensor:
     """The columns of a row that begins at a random token: [B, 1] -> int32 [B, S]."""
     place, inner = tf.range(length)[None], between(total, length)
     size = tf.maximum(total - 2, 1)
@@ -186,7 +189,9 @@ def rotated(key: Any, total: Any, length: int) -> Any:
     return tf.where(inner, 1 + (place - 1 + draws % size) % size, place)
 
 
-def infilled(key: Any, ids: Any, total: Any, settings: Settings, mask_id: int, pad_id: int) -> tuple[Any, Any, Any]:
+def infilled(
+    key: Tensor, ids: Tensor, total: Tensor, settings: Settings, mask_id: int, pad_id: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Rows with spans that became one [MASK] each.
 
     Args:
@@ -219,7 +224,7 @@ def infilled(key: Any, ids: Any, total: Any, settings: Settings, mask_id: int, p
     return found, taken, tf.reduce_sum(dropped, axis=1)
 
 
-def poisson(key: Any, mean: float, count: int) -> Any:
+def poisson(key: Tensor, mean: float, count: int) -> Tensor:
     """Draws of Poisson(mean): uint32 [B, 2] -> int32 [B, K]; what is beyond 12 sigma counts as that."""
     law = [math.exp(-mean)]
     while len(law) < mean + 12 * math.sqrt(mean):

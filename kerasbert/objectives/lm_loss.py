@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import differentiated, fused
 from kerasbert.layers.backend_fused import ByHand, row_sums
 from kerasbert.objectives.base import correct, cross_entropy, log_gradient, log_sums
@@ -22,8 +23,8 @@ TILE = 128  # positions of a piece are a multiple of it
 
 
 def lm_sums(
-    x: Any, table: Any, labels: Any, weights: Any, piece: int = PIECE, smoothing: float = 0.0
-) -> tuple[Any, Any]:
+    x: Tensor, table: Tensor, labels: Tensor, weights: Tensor, piece: int = PIECE, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Sums over the predicted tokens: nats, and right answers.
 
     Args:
@@ -44,8 +45,14 @@ def lm_sums(
 
 
 def lm_hits(
-    x: Any, table: Any, labels: Any, weights: Any, piece: int = PIECE, smoothing: float = 0.0, count: Any = None
-) -> tuple[Any, Any]:
+    x: Tensor,
+    table: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    piece: int = PIECE,
+    smoothing: float = 0.0,
+    count: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """As `lm_sums` of x [P, H], with the right answers place by place: (nats, float32 [P] of 0 or 1).
 
     Args:
@@ -55,10 +62,10 @@ def lm_hits(
     early = differentiated(x) or differentiated(table)
 
     @tf.custom_gradient
-    def call(x, table):
+    def call(x, table) -> tuple:
         nats, hits, *gradients = _sums(x, table, labels, weights, piece, early, smoothing, count)
 
-        def gradient(upstream, _):
+        def gradient(upstream, _) -> tuple[Tensor, Tensor]:
             of_x, of_table = gradients or _sums(x, table, labels, weights, piece, True, smoothing, count)[2:]
             return of_x * tf.cast(upstream, of_x.dtype), of_table * upstream
 
@@ -67,7 +74,9 @@ def lm_hits(
     return call(x, tf.convert_to_tensor(table))
 
 
-def cluster_sums(clusters: Sequence[tuple[Any, Any]], labels: Any, weights: Any, piece: int = PIECE) -> tuple[Any, Any]:
+def cluster_sums(
+    clusters: Sequence[tuple[Tensor, Tensor]], labels: Tensor, weights: Tensor, piece: int = PIECE
+) -> tuple[Tensor, Tensor]:
     """As `lm_sums` of an adaptive softmax (Grave et al., 2017, section 3): the head of all places, of a tail those in it.
 
     All shapes are fixed: the places of a tail are brought to the front and the pieces behind them are left out. A token is
@@ -106,7 +115,7 @@ def writes(body: Any) -> bool:
     return hasattr(body, "output_clusters") or hasattr(body, "output_rows")
 
 
-def token_sums(body: Any, x: Any, labels: Any, weights: Any, smoothing: float = 0.0) -> tuple[Any, Any]:
+def token_sums(body: Any, x: Tensor, labels: Tensor, weights: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """`lm_sums`, or `cluster_sums`, of what a model's `sequence` [B, T, H] says of the tokens that follow.
 
     Args:
@@ -127,8 +136,15 @@ def token_sums(body: Any, x: Any, labels: Any, weights: Any, smoothing: float = 
 
 
 def _sums(
-    x: Any, table: Any, labels: Any, weights: Any, piece: int, gradients: bool, smoothing: float, most: Any = None
-) -> tuple[Any, ...]:
+    x: Tensor,
+    table: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    piece: int,
+    gradients: bool,
+    smoothing: float,
+    most: Tensor | None = None,
+) -> tuple[Tensor, ...]:
     """Nats, right answers by place and, where asked for, the gradients of the nats by x and table."""
     size = max(TILE, piece // table.shape[0] // TILE * TILE)
     count = x.shape[0]
@@ -162,7 +178,9 @@ def _sums(
     return nats, hits, tf.reshape(of_x.stack(), [-1, x.shape[-1]])[:count], *of_table
 
 
-def _piece(x: Any, table: Any, labels: Any, weights: Any, gradients: bool, smoothing: float) -> tuple[Any, ...]:
+def _piece(
+    x: Tensor, table: Tensor, labels: Tensor, weights: Tensor, gradients: bool, smoothing: float
+) -> tuple[Tensor, ...]:
     """`_sums` of a piece that is small enough."""
     rows = tf.cast(table, x.dtype)
     logits = tf.matmul(x, rows, transpose_b=True)
@@ -175,7 +193,7 @@ def _piece(x: Any, table: Any, labels: Any, weights: Any, gradients: bool, smoot
 
 
 @fused(constant=(0, 2))
-def _nats(logits: Any, labels: Any, weights: Any) -> tuple[Any, Any]:
+def _nats(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """[P, V], [P], [P] -> the sum of nats, and 1.0 where an answer is right [P]."""
     return ops.sum(cross_entropy(logits, labels) * weights), correct(logits, labels)
 
@@ -191,7 +209,9 @@ def _compiled_with_gradient(logits, labels, weights, *, smoothing):
 
 
 @fused(constant=(0, 2), by_hand=ByHand(_compiled_with_gradient))
-def _with_gradient(logits: Any, labels: Any, weights: Any, *, smoothing: float) -> tuple[Any, Any, Any]:
+def _with_gradient(
+    logits: Tensor, labels: Tensor, weights: Tensor, *, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """[P, V], [P], [P] -> as `_nats`, and the gradient of the nats by the logits, in their type."""
     dtype, logits = logits.dtype, ops.cast(logits, "float32")
     nats, right = ops.sum(cross_entropy(logits, labels) * weights), correct(logits, labels)
@@ -200,7 +220,7 @@ def _with_gradient(logits: Any, labels: Any, weights: Any, *, smoothing: float) 
     return nats, right, ops.cast(of_logits * ops.expand_dims(weights, -1), dtype)
 
 
-def _smoothed(nats: Any, logits: Any, weights: Any, smoothing: float) -> Any:
+def _smoothed(nats: Tensor, logits: Tensor, weights: Tensor, smoothing: float) -> Tensor:
     """The nats of smoothed labels, of those of the labels."""
     if not smoothing:
         return nats

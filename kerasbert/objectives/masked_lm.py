@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.objectives import render, units
 from kerasbert.objectives.select import select
@@ -46,7 +47,7 @@ class MaskedLM:
     select: str = "tokens"
     render: str = "token"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
             raise InputError(f"masking rate {self.rate}, expected a share between 0 and 1, such as 0.15")
         if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
@@ -71,7 +72,9 @@ class MaskedLM:
         return min(length, self.predictions or int(np.ceil(self.rate * length - 1e-9)))
 
 
-def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: Tokenizer, seed: int) -> dict[str, Any]:
+def mask_tokens(
+    features: Mapping[str, Tensor], settings: MaskedLM, *, tokenizer: Tokenizer, seed: int
+) -> dict[str, Tensor]:
     """A batch of the records -> the batch that the model and its losses take.
 
     Args:
@@ -129,7 +132,7 @@ def mask_tokens(features: Mapping[str, Any], settings: MaskedLM, *, tokenizer: T
     return batch
 
 
-def _pieces(token_ids: Any, inside: Any, cls_id: int | None) -> tuple[Any, Any]:
+def _pieces(token_ids: Tensor, inside: Tensor, cls_id: int | None) -> tuple[Tensor, Tensor]:
     """Rows [B, S] of pieces that each begin with [CLS] -> number of a token's piece (0 = padding), its place in it."""
     size, length = tf.size(token_ids), token_ids.shape[1]
     # Every row begins with a piece, so the pieces of all rows are counted through. Without cumsum: it takes ten times as long.
@@ -142,18 +145,18 @@ def _pieces(token_ids: Any, inside: Any, cls_id: int | None) -> tuple[Any, Any]:
     return tuple(tf.where(inside, tf.reshape(found, tf.shape(token_ids)), 0) for found in (numbers, places))
 
 
-def ordinary(token_ids: Any, tokenizer: Tokenizer) -> Any:
+def ordinary(token_ids: Tensor, tokenizer: Tokenizer) -> Tensor:
     """Which tokens are not special. A few comparisons cost a tenth of a look-up in a table of the vocabulary."""
     return functools.reduce(tf.logical_and, [token_ids != token for token in sorted(set(tokenizer.special_ids))])
 
 
-def masked_columns(batch: Mapping[str, Any]) -> Any:
+def masked_columns(batch: Mapping[str, Tensor]) -> Tensor:
     """Which tokens of a batch are predicted: bool [B, S]."""
     weights = tf.cast(batch["mlm_weights"], tf.int32)
     return render.add(tf.zeros_like(batch["token_ids"]), batch["mlm_positions"], weights) > 0
 
 
-def row_keys(features: Mapping[str, Any], settings: MaskedLM, seed: int, name: str) -> Any:
+def row_keys(features: Mapping[str, Tensor], settings: MaskedLM, seed: int, name: str) -> Tensor:
     """The rows' keys [B, 2]: new ones at every step, or `settings.static` fixed ones for each example."""
     if settings.static is None:
         return random.key(seed, name, features["step"], features["row"])

@@ -8,12 +8,13 @@ itself in 10%.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.objectives import render, seq2seq
 from kerasbert.objectives.infilling import counts, mask_of
@@ -33,7 +34,7 @@ class Settings:
     mask: float = 0.8
     random: float = 0.1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise InputError(f"rate {self.rate}, expected a share above 0 and at most 1, such as 0.5")
         if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
@@ -53,18 +54,18 @@ class Mass(seq2seq.TextToText):
     opened = True
 
     @classmethod
-    def lengths(cls, settings, length):
+    def lengths(cls, settings, length) -> tuple[int, ...]:
         return length, max(1, int(counts(settings.rate, length)[-1]))
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None):
+    def predictions(cls, settings, length, tokens=None) -> float:
         return 0 if tokens is None else settings.rate * tokens
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         mask_of(self.tokenizer)
         return super().heads(encoder)
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """token_ids, padding_mask [B, S]; decoder_token_ids, decoder_position_ids, labels, weights [B, T]; row [B]."""
         ids, row, settings, tokenizer = features["token_ids"], features["row"], self.settings, self.tokenizer
         length, width = self.lengths(settings, ids.shape[1])

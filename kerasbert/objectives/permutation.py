@@ -15,12 +15,13 @@ says, and their number is exact, where the released code adds single tokens up t
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.layers.heads import HeadedModel, token_head
 from kerasbert.layers.memory import remembered
@@ -56,7 +57,7 @@ class Settings:
     segments: int = 2
     memory: int = 384
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.one_in < 1:
             raise InputError(f"one_in {self.one_in}, expected at least 1: one token of so many is predicted")
         if self.longest < 1:
@@ -87,7 +88,7 @@ class Settings:
 class TwoStreamModel(HeadedModel):
     """Call: as the encoder's, with target_positions [B, P] -> its outputs and lm_logits float32 [B, P, V]."""
 
-    def call(self, inputs, training=False):
+    def call(self, inputs, training=False) -> dict[str, Tensor]:
         outputs = self.encoder(inputs, training=training)
         table = self.encoder.embeddings.tokens.table
         return outputs | {"lm_logits": self.heads["lm"](outputs["sequence"], table)}
@@ -107,17 +108,17 @@ class Permutation(Segmented, LanguageModeling):
         return (*ARRAYS, "backward") if self.settings.both_directions else ARRAYS
 
     @classmethod
-    def lengths(cls, settings, length):
+    def lengths(cls, settings, length) -> tuple[int, ...]:
         found = super().lengths(settings, length)
         settings.width(found[0])
         return found
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None):
+    def predictions(cls, settings, length, tokens=None) -> float:
         width = settings.segments * settings.width(length // settings.segments)
         return width if tokens is None else width * tokens / length
 
-    def remarks(self, length):
+    def remarks(self, length) -> list[str]:
         size = length // self.settings.segments
         lines = [f"{SPECIALS} of every {size} tokens ({SPECIALS / size:.1%}) make room for <sep> and <cls>"]
         if self.tokenizer.single[-1].id == self.tokenizer.cls_id:
@@ -125,7 +126,7 @@ class Permutation(Segmented, LanguageModeling):
         rows = f"the tokenizer packs texts as {self.tokenizer.template[0]!r}, where this model learns <cls> as the last token"
         return [*lines, f"{rows}: {LEARN}"]
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "visible_to_targets"):
             raise InputError(
                 f"{type(encoder).__name__} has no query stream, which this objective predicts tokens with: choose another "
@@ -136,7 +137,7 @@ class Permutation(Segmented, LanguageModeling):
         head = token_head(encoder.token_head, encoder.spec, "lm", dtype=encoder.dtype_policy)
         return {"lm": head}, {"lm": (None, None, encoder.spec.hidden)}
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """token_ids, padding_mask, segment_ids, order [B, k * S]; target_positions, labels, weights [B, k * P]; backward [B, k].
 
         The last tokens of a row make room for <sep> and <cls>.
@@ -160,7 +161,7 @@ class Permutation(Segmented, LanguageModeling):
             batch["backward"] = tf.tile(backward, [1, count])
         return batch | {"row": row}
 
-    def _segment(self, rows: Any, held: Any, keys: Any, length: int, width: int) -> dict[str, Any]:
+    def _segment(self, rows: Tensor, held: Tensor, keys: Tensor, length: int, width: int) -> dict[str, Tensor]:
         """Segments of S tokens from `held` [R, 1] tokens of text [R, S - 3]."""
         tokenizer, place = self.tokenizer, tf.range(length)[None]
         named = {name: random.key(keys[:, 0], keys[:, 1], name) for name in ("border", "targets", "order")}
@@ -191,7 +192,7 @@ class Permutation(Segmented, LanguageModeling):
             "weights": tf.cast(chosen, tf.float32),
         }
 
-    def segment(self, part, memory, training):
+    def segment(self, part, memory, training) -> tuple[dict[str, Tensor], Tensor]:
         inputs = {name: part[name] for name in ARRAYS[:-2]}
         if "backward" in part:
             inputs["backward"] = part["backward"][:, 0]
@@ -204,11 +205,11 @@ class Permutation(Segmented, LanguageModeling):
         left = remembered(memory, text, self.settings.memory, part["padding_mask"][:, :-2])
         return {"lm": nats, "lm/accuracy": right}, left
 
-    def losses_from(self, batch, state):
+    def losses_from(self, batch, state) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         return self.losses(batch, training=False), dict(state)
 
 
-def targets(key: Any, eligible: Any, count: Any, width: int, longest: int) -> tuple[Any, Any]:
+def targets(key: Tensor, eligible: Tensor, count: Tensor, width: int, longest: int) -> tuple[Tensor, Tensor]:
     """The places that are predicted, in spans (Yang et al., 2019, appendix; create_pretraining_data of the released code).
 
     The eligible tokens of a row are divided into windows, in proportion to the lengths of the spans, and a span stands anywhere
@@ -243,7 +244,7 @@ def targets(key: Any, eligible: Any, count: Any, width: int, longest: int) -> tu
     return tf.gather(columns, tf.where(chosen, found, 0), batch_dims=1) % eligible.shape[1], chosen
 
 
-def span_lengths(key: Any, width: int, longest: int) -> Any:
+def span_lengths(key: Tensor, width: int, longest: int) -> Tensor:
     """Lengths of spans, p(L) ~ 1/L for L of 1 to `longest`: uint32 [B, 2] -> int32 [B, P]."""
     law = 1 / np.arange(1, longest + 1)
     bounds = np.cumsum(law)[:-1] / law.sum()
@@ -252,7 +253,7 @@ def span_lengths(key: Any, width: int, longest: int) -> Any:
     )
 
 
-def ranks(key: Any, length: int) -> Any:
+def ranks(key: Tensor, length: int) -> Tensor:
     """Numbers in a random order, all different and at least 1: uint32 [B, 2] -> int32 [B, S]."""
     low, column = (1 << (length - 1).bit_length()) - 1, tf.range(length)
     draws = tf.bitcast(tf.bitwise.right_shift(random.bits(key, (length,)), tf.constant(2, tf.uint32)), tf.int32)

@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.objectives.causal import LanguageModeling
 from kerasbert.objectives.lm_loss import token_sums, writes
 from kerasbert.objectives.segments import TextSegments
@@ -29,7 +31,7 @@ class Settings:
     activation: float = 0.0
     change: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.segments < 1:
             raise InputError(f"segments {self.segments}, expected at least 1 in a row")
         for name in ("activation", "change"):
@@ -40,7 +42,7 @@ class Settings:
 class Recurrent(LanguageModeling):
     """What objectives of recurrent encoders share: a softmax of their own where the encoder's table is not the output's."""
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "read_from"):
             raise InputError(
                 f"{type(encoder).__name__} carries no state from text to text: choose another objective (--objective)"
@@ -49,12 +51,12 @@ class Recurrent(LanguageModeling):
             return {}, {}
         return {"mlm": encoder.new_softmax("mlm")}, {"mlm": (None, None, encoder.spec.hidden)}
 
-    def dropped(self, x: Any, training: bool) -> Any:
+    def dropped(self, x: Tensor, training: bool) -> Tensor:
         """What the softmax reads of the last layer's states."""
         body = self.model.body
         return body.last_dropout(x, training=training) if hasattr(body, "last_dropout") else x
 
-    def sums(self, x: Any, labels: Any, weights: Any) -> dict[str, Any]:
+    def sums(self, x: Tensor, labels: Tensor, weights: Tensor) -> dict[str, Tensor]:
         """The loss of tokens, and how many are right: x [B, T, H]; [B, T]."""
         nats, right = token_sums(self.model.heads.get("mlm", self.model.body), x, labels, weights)
         return {"lm": nats, "lm/accuracy": right}
@@ -69,22 +71,22 @@ class RecurrentLM(Recurrent, TextSegments):
 
     settings_class = Settings
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         extra = {name: getattr(self.settings, name) for name in ("activation", "change")}
         self.scales = {"lm": 1.0} | {name: scale for name, scale in extra.items() if scale}
 
-    def counts(self, batch):
+    def counts(self, batch) -> dict[str, Tensor]:
         weights = batch["weights"]
         counts = {"lm": ops.sum(weights), "activation": ops.sum(weights), "change": ops.sum(self._pairs(weights))}
         return {name: counts[name] for name in self.scales}
 
-    def _pairs(self, weights: Any) -> Any:
+    def _pairs(self, weights: Tensor) -> Tensor:
         """Of neighbouring places of a segment whether both predict: [B, k * S] -> [B, k, S - 1]."""
         parts = ops.reshape(weights, (weights.shape[0], self.settings.segments, -1))
         return parts[:, :, 1:] * parts[:, :, :-1]
 
-    def segment(self, part, memory, training):
+    def segment(self, part, memory, training) -> tuple[dict[str, Tensor], Tensor]:
         inputs = {"token_ids": part["token_ids"]}
         if not training:  # nothing real sees the padding behind it; but what is carried on must not
             inputs["padding_mask"] = part["padding_mask"]
@@ -99,13 +101,13 @@ class RecurrentLM(Recurrent, TextSegments):
                 sums["change"] = ops.sum(ops.mean(ops.square(moved), axis=-1) * weights[:, 1:] * weights[:, :-1])
         return sums, {name: ops.stop_gradient(each) for name, each in state.items()}
 
-    def empty_state(self, rows):
+    def empty_state(self, rows) -> dict[str, Any]:
         return self.model.body.empty_state(rows)
 
-    def memory_of(self, state):
+    def memory_of(self, state) -> Tensor:
         return dict(state)
 
-    def state_of(self, memory):
+    def state_of(self, memory) -> dict[str, Tensor]:
         return memory
 
 
@@ -120,14 +122,14 @@ class SequenceAutoencoder(Recurrent):
     opened = True
 
     @classmethod
-    def sequences(cls, settings):
+    def sequences(cls, settings) -> int:
         return 2
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None):
+    def predictions(cls, settings, length, tokens=None) -> float:
         return length - 1 if tokens is None else tokens
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """token_ids, padding_mask [B, S]; written_ids, labels, weights [B, S - 1]; row [B]."""
         ids, total = features["token_ids"], tf.reduce_sum(features["segment_lengths"], axis=1, keepdims=True)
         place = tf.range(ids.shape[1])[None]
@@ -141,7 +143,7 @@ class SequenceAutoencoder(Recurrent):
             "row": features["row"],
         }
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         body = self.model.body
         read = {"token_ids": batch["token_ids"], "padding_mask": batch["padding_mask"]}
         _, state = body.read_from(read, training=training)

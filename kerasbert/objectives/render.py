@@ -1,25 +1,25 @@
 """What the model sees at the selected positions: the second half of select x render."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 
 
 def in_place(
-    key: Any,
-    token_ids: Any,
-    positions: Any,
-    chosen: Any,
+    key: Tensor,
+    token_ids: Tensor,
+    positions: Tensor,
+    chosen: Tensor,
     *,
     mask_id: int,
     ordinary_ids: np.ndarray,
     shares: Sequence[float] = (0.8, 0.1),
-    first: Any = None,
-) -> tuple[Any, Any]:
+    first: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """[MASK], a random token or the token itself, drawn for each chosen position (Devlin et al., 2019, 3.1).
 
     Args:
@@ -48,17 +48,17 @@ def in_place(
     return add(token_ids, positions, tf.where(chosen, new - labels, 0)), labels
 
 
-def _places(positions: Any, length: int) -> Any:
+def _places(positions: Tensor, length: int) -> Tensor:
     """Positions [B, P] of rows of `length` -> places in the flattened rows."""
     return positions + tf.range(tf.shape(positions)[0])[:, None] * length
 
 
-def take(token_ids: Any, positions: Any) -> Any:
+def take(token_ids: Tensor, positions: Tensor) -> Tensor:
     """The tokens [B, P] at positions [B, P] of token_ids [B, S]."""
     return tf.gather(tf.reshape(token_ids, [-1]), _places(positions, token_ids.shape[1]))
 
 
-def add(token_ids: Any, positions: Any, differences: Any) -> Any:
+def add(token_ids: Tensor, positions: Tensor, differences: Tensor) -> Tensor:
     """Add differences [B, P] at positions [B, P] (different within a row) of token_ids [B, S].
 
     Four times as fast as writing the new ids with a scatter, and exact: they are integers.

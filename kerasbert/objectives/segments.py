@@ -10,10 +10,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.memory import Memory
 from kerasbert.objectives.base import Objective
 from kerasbert.objectives.causal import LanguageModeling
@@ -50,7 +52,7 @@ class Settings:
     memory: int | None = None
     evaluation: Evaluation = Evaluation()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.segments < 1:
             raise InputError(f"segments {self.segments}, expected at least 1 in a row")
         for name, value in (("memory", self.memory), ("evaluation.memory", self.evaluation.memory)):
@@ -61,7 +63,7 @@ class Settings:
             raise InputError(f"evaluation.clamp {clamp}, expected a distance of at least 1")
 
 
-def segments(batch: Mapping[str, Any], count: int, names: tuple[str, ...]) -> list[dict[str, Any]]:
+def segments(batch: Mapping[str, Tensor], count: int, names: tuple[str, ...]) -> list[dict[str, Tensor]]:
     """The segments of a batch, in order: of each the part [B, S, ...] of the named arrays [B, k * S, ...]."""
     parts = {name: ops.split(batch[name], count, axis=1) for name in names}
     return [{name: part[i] for name, part in parts.items()} for i in range(count)]
@@ -79,7 +81,7 @@ class Segmented(Objective):
     cut: tuple[str, ...] = ("token_ids",)
 
     @classmethod
-    def check(cls, settings, records):
+    def check(cls, settings, records) -> None:
         super().check(settings, records)
         cls.lengths(settings, records.length)
         if records.tokens < records.length:
@@ -89,7 +91,7 @@ class Segmented(Objective):
             )
 
     @classmethod
-    def lengths(cls, settings, length):
+    def lengths(cls, settings, length) -> tuple[int, ...]:
         count = settings.segments
         if length % count:
             raise InputError(
@@ -99,14 +101,14 @@ class Segmented(Objective):
         return (length // count,)
 
     @classmethod
-    def record_length(cls, settings, length):
+    def record_length(cls, settings, length) -> int:
         return length * settings.segments
 
     @classmethod
-    def sequences(cls, settings):
+    def sequences(cls, settings) -> int:
         return settings.segments
 
-    def segment(self, part: Mapping[str, Any], memory: Any, training: bool) -> tuple[dict[str, Any], Any]:
+    def segment(self, part: Mapping[str, Any], memory: Tensor, training: bool) -> tuple[dict[str, Tensor], Tensor]:
         """Loss or metric name -> sum over one segment, and the memory behind it.
 
         Args:
@@ -116,18 +118,18 @@ class Segmented(Objective):
         """
         raise NotImplementedError
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         return self._read(batch, None, training)[0]
 
-    def losses_from(self, batch, state):
+    def losses_from(self, batch, state) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         sums, memory = self._read(batch, self.memory_of(state) if state else None, False)
         return sums, self.state_of(memory) if state and memory is not None else dict(state)
 
-    def memory_of(self, state: Mapping[str, Any]) -> Any:
+    def memory_of(self, state: Mapping[str, Tensor]) -> Tensor:
         """What `segment` takes, of arrays by name (`empty_state`)."""
         return Memory.of_state(state)
 
-    def state_of(self, memory: Any) -> dict[str, Any]:
+    def state_of(self, memory: Tensor) -> dict[str, Tensor]:
         """The inverse of `memory_of`."""
         return memory.state
 
@@ -145,7 +147,7 @@ class TextSegments(Segmented, LanguageModeling):
     opened = False
     cut = ("token_ids", "padding_mask", "labels", "weights")
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """token_ids, padding_mask, labels, weights [B, k * S]; row [B]. The last place of a row predicts nothing."""
         ids, total = features["token_ids"], tf.reduce_sum(features["segment_lengths"], axis=1, keepdims=True)
         place = tf.range(ids.shape[1])[None]
@@ -161,7 +163,7 @@ class TextSegments(Segmented, LanguageModeling):
 class SegmentLM(TextSegments):
     """Each token from those before it in its segment and in the memory."""
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "read"):
             raise InputError(
                 f"{type(encoder).__name__} has no memory, which segments are read with: choose another objective "
@@ -181,7 +183,7 @@ class SegmentLM(TextSegments):
             about, **{name: value for name, value in changes.items() if value is not None}
         ).check()
 
-    def segment(self, part, memory, training):
+    def segment(self, part, memory, training) -> tuple[dict[str, Tensor], Tensor]:
         body = self.model.body
         # nothing real sees the padding, which is at the end; but a memory that is carried on must not hold it as text
         masked = {"remember": part["padding_mask"]} if memory is not None and memory.mask is not None else {}
@@ -190,7 +192,7 @@ class SegmentLM(TextSegments):
         nats, right = token_sums(body, outputs["sequence"], part["labels"], part["weights"])
         return {"lm": nats, "lm/accuracy": right}, memory
 
-    def empty_state(self, rows):
+    def empty_state(self, rows) -> dict[str, Any]:
         body, places = self.model.body, self.about(False).length
         if not places:
             return {}

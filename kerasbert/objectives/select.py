@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.registry import SELECTIONS
 
@@ -29,7 +30,9 @@ SPANS = tuple(0.8 ** np.arange(10) / (0.8 ** np.arange(10)).sum())  # Geo(0.2), 
 PHASES = 12  # words in front of a row where a division may begin
 
 
-def tokens(key: Any, eligible: Any, count: Any, predictions: int, begins: Callable[[], Any] | None = None) -> Selection:
+def tokens(
+    key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any] | None = None
+) -> Selection:
     """Single tokens, every set of `count` eligible ones with the same probability (Devlin et al., 2019, 3.1)."""
     length = eligible.shape[1]
     column = tf.range(length)
@@ -49,7 +52,7 @@ def tokens(key: Any, eligible: Any, count: Any, predictions: int, begins: Callab
     return positions, chosen, tf.broadcast_to(tf.range(predictions), tf.shape(positions))
 
 
-def words(key: Any, eligible: Any, count: Any, predictions: int, begins: Callable[[], Any]) -> Selection:
+def words(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
     """Whole words: all pieces of a word or none (google-research/bert, the whole word masking models of 2019).
 
     A word of more pieces than the budget has left is passed over and a shorter one may follow, as in the released code.
@@ -57,12 +60,12 @@ def words(key: Any, eligible: Any, count: Any, predictions: int, begins: Callabl
     return whole(key, eligible, divide(eligible, begins()), count, predictions)
 
 
-def entities(key: Any, eligible: Any, count: Any, predictions: int, begins: Callable[[], Any]) -> Selection:
+def entities(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
     """Whole entities and, beside them, whole words or phrases (Sun et al., 2019, section 3.2.3): `begins` tells them."""
     return words(key, eligible, count, predictions, begins)
 
 
-def ngrams(key: Any, eligible: Any, count: Any, predictions: int, begins: Callable[[], Any]) -> Selection:
+def ngrams(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
     """Groups of n <= 3 whole words, p(n) ~ 1/n (Lan et al., 2020, section 4.1).
 
     Differs: the released code draws places, then n, and passes over what touches earlier choices, so that long n-grams
@@ -75,7 +78,7 @@ def ngrams(key: Any, eligible: Any, count: Any, predictions: int, begins: Callab
     return whole(key, eligible, tile(key, eligible, begins(), NGRAMS), count, predictions)
 
 
-def spans(key: Any, eligible: Any, count: Any, predictions: int, begins: Callable[[], Any]) -> Selection:
+def spans(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
     """Spans of whole words, their lengths of Geo(0.2) up to 10, 3.8 words on average (Joshi et al., 2020, section 3.1).
 
     The last span is cut where the budget ends, perhaps within a word, and spans that touch are one unit: both as in the
@@ -94,12 +97,12 @@ def spans(key: Any, eligible: Any, count: Any, predictions: int, begins: Callabl
     return positions, chosen, runs(apart | ~chosen)[0]
 
 
-def divide(eligible: Any, begins: Any) -> Any:
+def divide(eligible: Tensor, begins: Tensor) -> Tensor:
     """Where a unit begins: where `begins` says so, and behind a token that is not eligible. All bool [B, S]."""
     return eligible & (begins | ~_before(eligible, False))
 
 
-def tile(key: Any, eligible: Any, begins: Any, law: Sequence[float]) -> Any:
+def tile(key: Tensor, eligible: Tensor, begins: Tensor, law: Sequence[float]) -> Tensor:
     """A row's words in groups, their numbers of words drawn from a law: where a group begins, bool [B, S].
 
     Args:
@@ -121,7 +124,7 @@ def tile(key: Any, eligible: Any, begins: Any, law: Sequence[float]) -> Any:
     return starts & ((group != _before(group, -1)) | ~_before(eligible, False))
 
 
-def whole(key: Any, eligible: Any, starts: Any, count: Any, predictions: int) -> Selection:
+def whole(key: Tensor, eligible: Tensor, starts: Tensor, count: Tensor, predictions: int) -> Selection:
     """Whole units, in random order; one that does not fit into what is left of `count` is passed over.
 
     Args:
@@ -147,7 +150,7 @@ def whole(key: Any, eligible: Any, starts: Any, count: Any, predictions: int) ->
     return positions, chosen, runs(tf.gather(starts, positions, batch_dims=1) | ~chosen | _at_first(chosen))[0]
 
 
-def runs(first: Any) -> tuple[Any, Any]:
+def runs(first: Tensor) -> tuple[Tensor, Tensor]:
     """Rows divided into runs, `first` [B, S] True where one begins (at column 0 too) -> begin and end of each one's run.
 
     Returns:
@@ -161,16 +164,16 @@ def runs(first: Any) -> tuple[Any, Any]:
     return tuple(tf.reshape(tf.gather(places, number), tf.shape(first)) - offset for places in (begins, ends))
 
 
-def _at_first(x: Any) -> Any:
+def _at_first(x: Tensor) -> Tensor:
     return (tf.range(x.shape[1]) == 0)[None, :]
 
 
-def _before(x: Any, edge: Any) -> Any:
+def _before(x: Tensor, edge: Tensor) -> Tensor:
     """What stands one column to the left, [B, S]."""
     return tf.pad(x[:, :-1], [[0, 0], [1, 0]], constant_values=edge)
 
 
-def shuffled(key: Any, eligible: Any, starts: Any) -> tuple[Any, Any]:
+def shuffled(key: Tensor, eligible: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
     """Columns [B, S] with the units in random order, tokens of a unit side by side and ascending; which are eligible.
 
     What is not eligible comes last.
@@ -188,7 +191,7 @@ def shuffled(key: Any, eligible: Any, starts: Any) -> tuple[Any, Any]:
     return tf.where(usable, low - tf.bitwise.bitwise_and(order, low), -1 - order), usable
 
 
-def _ascending(columns: Any, taken: Any, length: int, predictions: int) -> tuple[Any, Any]:
+def _ascending(columns: Tensor, taken: Tensor, length: int, predictions: int) -> tuple[Tensor, Tensor]:
     """Different columns [B, M], which of them are taken (at most P) -> positions [B, P], chosen [B, P]; those first."""
     order = -tf.math.top_k(-tf.where(taken, columns, length + columns), predictions).values
     return order % length, order < length

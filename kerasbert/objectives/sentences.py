@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras import ops
 
 from kerasbert.data.joins import BORDERS
 from kerasbert.data.packing import PACKINGS
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.objectives import units
 from kerasbert.objectives.base import Objective
 
@@ -32,7 +34,7 @@ class Settings:
 
     sentences: int = 8
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.sentences < 2:
             raise InputError(f"sentences {self.sentences}, expected at least 2 in a row: one is told by another")
 
@@ -45,7 +47,7 @@ class Sentences(Objective):
     settings_class = Settings
 
     @classmethod
-    def check(cls, settings, records):
+    def check(cls, settings, records) -> None:
         super().check(settings, records)
         cls.lengths(settings, records.length)
         name = records.manifest["settings"]["packing"]
@@ -57,7 +59,7 @@ class Sentences(Objective):
             )
 
     @classmethod
-    def lengths(cls, settings, length):
+    def lengths(cls, settings, length) -> tuple[int, ...]:
         place = 2 * length // settings.sentences
         if place < LEAST:
             raise InputError(
@@ -67,18 +69,18 @@ class Sentences(Objective):
         return (place,)
 
     @classmethod
-    def record_length(cls, settings, length):
+    def record_length(cls, settings, length) -> int:
         return length * settings.sentences // 2
 
     @classmethod
-    def sequences(cls, settings):
+    def sequences(cls, settings) -> int:
         return settings.sentences
 
     @classmethod
-    def tokens_read(cls, settings, length, tokens):
+    def tokens_read(cls, settings, length, tokens) -> float:
         return tokens  # places are twice as long as what stands in them
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "sentences"):
             raise InputError(
                 f"{type(encoder).__name__} gives no vectors of sentences while it learns: choose another objective "
@@ -86,11 +88,11 @@ class Sentences(Objective):
             )
         return {}, {}
 
-    def remarks(self, length):
+    def remarks(self, length) -> list[str]:
         (place,), count = self.lengths(self.settings, length), self.settings.sentences
         return [f"sentences: the first {count} of a row, {place} tokens of each; dropped: tokens that were left out"]
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """token_ids, padding_mask int32 [B, N, T]; dropped float32 [B], tokens that are in no place; row [B]."""
         ids, count = features["token_ids"], self.settings.sentences
         (place,), length = self.lengths(self.settings, ids.shape[1]), ids.shape[1]
@@ -111,7 +113,7 @@ class Sentences(Objective):
         }
 
 
-def bounds(starts: Any, total: Any, count: int) -> tuple[Any, Any]:
+def bounds(starts: Tensor, total: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Where the first sentences of a row begin and end; empty ones where there are fewer.
 
     Args:
@@ -133,6 +135,6 @@ def bounds(starts: Any, total: Any, count: int) -> tuple[Any, Any]:
     return edges[:, :-1], edges[:, 1:]
 
 
-def flat(x: Any) -> Any:
+def flat(x: Tensor) -> Tensor:
     """The sentences of all rows: [B, N, ...] -> [B N, ...]."""
     return ops.reshape(x, (-1, *x.shape[2:]))

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.objectives.causal import LanguageModeling
 
 
@@ -19,14 +21,14 @@ class TextToText(LanguageModeling):
     start: str = "pad"
     targets = "tokens of the text"
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if not hasattr(encoder, "decode"):
             raise InputError(
                 f"{type(encoder).__name__} is no encoder-decoder, and this objective is for those: choose another (--objective)"
             )
         return super().heads(encoder)
 
-    def decoded(self, written: Any, total: Any) -> dict[str, Any]:
+    def decoded(self, written: Any, total: Tensor) -> dict[str, Tensor]:
         """What the decoder reads and what it is to say.
 
         Args:
@@ -46,7 +48,7 @@ class TextToText(LanguageModeling):
         }
 
 
-def put_together(rows: Any, starts: Any, sizes: Any, width: int) -> tuple[Any, Any]:
+def put_together(rows: Tensor, starts: Tensor, sizes: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Rows made of stretches of rows.
 
     Args:
@@ -71,7 +73,9 @@ def put_together(rows: Any, starts: Any, sizes: Any, width: int) -> tuple[Any, A
     return tf.gather(tf.reshape(rows, [-1]), places), taken
 
 
-def left_out(rows: Any, begins: Any, ends: Any, total: Any, symbols: Any, opens: Any, width: int) -> tuple[Any, Any]:
+def left_out(
+    rows: Tensor, begins: Tensor, ends: Tensor, total: Tensor, symbols: Tensor, opens: Tensor, width: int
+) -> tuple[Tensor, Tensor]:
     """Rows in which a symbol stands in place of each span.
 
     Args:
@@ -96,7 +100,7 @@ def beside(*columns: Any) -> Any:
     return tf.reshape(tf.stack(columns, axis=2), [-1, len(columns) * columns[0].shape[1]])
 
 
-def extended(token_ids: Any, *special: Sequence[int]) -> Any:
+def extended(token_ids: Tensor, *special: Sequence[int]) -> Tensor:
     """Rows [B, S] with the same tokens behind each."""
     more = tf.constant([token for group in special for token in group], tf.int32)
     return tf.concat([token_ids, tf.tile(more[None], [tf.shape(token_ids)[0], 1])], axis=1)

@@ -1,11 +1,11 @@
 """Tokens in a wrong order, for the word structural objective (Wang et al., 2020, StructBERT, section 2.2)."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.objectives import render
 from kerasbert.objectives.select import runs, tile, whole
@@ -14,7 +14,9 @@ SIZE = 3  # K, tokens in a subsequence
 ORDERS = np.array(list(itertools.permutations(range(SIZE))), np.int32)
 
 
-def shuffle(key: Any, token_ids: Any, eligible: Any, count: Any, most: int) -> tuple[Any, Any, Any, Any]:
+def shuffle(
+    key: Tensor, token_ids: Tensor, eligible: Tensor, count: Tensor, most: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Shuffle trigrams that do not overlap.
 
     Args:

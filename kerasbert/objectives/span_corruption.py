@@ -13,12 +13,13 @@ whatever is drawn: rows of 568 tokens give 512 and 114, of 284 give 256 and 58, 
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.objectives import seq2seq
 from kerasbert.objectives.select import tokens
@@ -45,7 +46,7 @@ class Settings:
     mean: float = 3.0
     select: str = "spans"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
             raise InputError(f"rate {self.rate}, expected a share between 0 and 1, such as 0.15")
         if self.mean < 1:
@@ -78,17 +79,17 @@ class SpanCorruption(seq2seq.TextToText):
     opened = False
 
     @classmethod
-    def lengths(cls, settings, length):
+    def lengths(cls, settings, length) -> tuple[int, ...]:
         if settings.select == "prefix":
             return length, length  # the longest of each leaves the other one token; both end in </s>
         noise, spans = settings.noise(length), settings.spans(length)
         return length - noise + spans + 1, noise + spans + 1
 
     @classmethod
-    def predictions(cls, settings, length, tokens=None):
+    def predictions(cls, settings, length, tokens=None) -> float:
         return 0 if tokens is None else cls.lengths(settings, round(tokens))[1]
 
-    def heads(self, encoder):
+    def heads(self, encoder) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
         if self.settings.select != "prefix" and not self.tokenizer.sentinel_ids:
             raise InputError(
                 "the tokenizer has no sentinels (<extra_id_0>, <extra_id_1>, ...), which stand for what is left out: take "
@@ -96,7 +97,7 @@ class SpanCorruption(seq2seq.TextToText):
             )
         return super().heads(encoder)
 
-    def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
+    def prepare(self, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """token_ids, padding_mask [B, S]; decoder_token_ids, labels, weights [B, T]; row [B]: (S, T) as `lengths` says."""
         ids, row, settings, tokenizer = features["token_ids"], features["row"], self.settings, self.tokenizer
         length = ids.shape[1]
@@ -129,7 +130,7 @@ class SpanCorruption(seq2seq.TextToText):
         return {"token_ids": token_ids, "padding_mask": mask, "row": row, **self.decoded(written, said)}
 
 
-def spans(key: Any, total: Any, length: int, settings: Settings) -> tuple[Any, Any]:
+def spans(key: Tensor, total: Tensor, length: int, settings: Settings) -> tuple[Tensor, Tensor]:
     """Where the spans that are left out begin and end: int32 [B, K] each; those beyond a row's number are empty.
 
     Args:
@@ -145,7 +146,7 @@ def spans(key: Any, total: Any, length: int, settings: Settings) -> tuple[Any, A
     return kept + tf.pad(lost[:, :-1], [[0, 0], [1, 0]]), kept + lost
 
 
-def segmentation(key: Any, items: Any, segments: Any, width: int, most: int) -> Any:
+def segmentation(key: Tensor, items: Tensor, segments: Tensor, width: int, most: int) -> Tensor:
     """So many items in so many segments, every way with the same probability: where the segments end, int32 [B, K].
 
     Args:
@@ -161,7 +162,7 @@ def segmentation(key: Any, items: Any, segments: Any, width: int, most: int) -> 
     return tf.concat([tf.sort(ends, axis=1), items[:, None]], axis=1)
 
 
-def spans_of_tokens(key: Any, total: Any, length: int, settings: Settings) -> tuple[Any, Any]:
+def spans_of_tokens(key: Tensor, total: Tensor, length: int, settings: Settings) -> tuple[Tensor, Tensor]:
     """As `spans`, of single tokens: any set of the row's number of them with the same probability."""
     noise = np.array([settings.noise(n) for n in range(length + 1)], "int32")
     places, chosen, _ = tokens(key, tf.range(length)[None] < total[:, None], tf.gather(noise, total), int(noise[-1]))
@@ -169,7 +170,7 @@ def spans_of_tokens(key: Any, total: Any, length: int, settings: Settings) -> tu
     return begins, tf.minimum(begins + 1, total[:, None])
 
 
-def prefix(key: Any, total: Any, length: int, settings: Settings) -> tuple[Any, Any]:
+def prefix(key: Tensor, total: Tensor, length: int, settings: Settings) -> tuple[Tensor, Tensor]:
     """As `spans`: what is behind a border, which leaves at least a token on either side of a row of two or more."""
     # 24 bits: a product with 2^-24 rounds down, so that 1 never occurs
     share = tf.cast(tf.bitcast(random.bits(key, (1,)), tf.int32) & 0xFFFFFF, tf.float32) * 2.0**-24

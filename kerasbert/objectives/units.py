@@ -5,17 +5,17 @@ of special tokens and padding does not count.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from kerasbert.data.joins import BORDER_GROUP, BORDERS, GROUP, LEVELS
 from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import Tensor
 from kerasbert.text.base import Tokenizer
 
 
-def words(features: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
+def words(features: Mapping[str, Tensor], tokenizer: Tokenizer) -> Tensor:
     """Words, told by their pieces: "##" of WordPiece, the blank in front of byte-level BPE and unigram pieces.
 
     Where the records bring words or phrases along (`kerasbert data --words`), those; the others as their pieces say.
@@ -25,24 +25,24 @@ def words(features: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
     return found & ~joined(features, "words") if "joins" in features else found
 
 
-def entities(features: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
+def entities(features: Mapping[str, Tensor], tokenizer: Tokenizer) -> Tensor:
     """Named entities that the records bring along (`kerasbert data --entities`); where there is none, words."""
     if "joins" not in features:
         raise InputError("the records bring no entities along: make them again with kerasbert data --entities SOURCE")
     return words(features, tokenizer) & ~joined(features, "entities")
 
 
-def joined(features: Mapping[str, Any], level: str) -> Any:
+def joined(features: Mapping[str, Tensor], level: str) -> Tensor:
     """Tokens that go on with the unit of the one before them, bool [B, S]; level is one of data.joins.LEVELS."""
     return _bits(features, "joins", LEVELS.index(level) + len(LEVELS) * tf.range(GROUP))
 
 
-def sentences(features: Mapping[str, Any]) -> Any:
+def sentences(features: Mapping[str, Tensor]) -> Tensor:
     """Tokens with which a sentence begins, bool [B, S]: of records made with sentence_borders."""
     return _bits(features, BORDERS, tf.range(BORDER_GROUP))
 
 
-def _bits(features: Mapping[str, Any], name: str, shifts: Any) -> Any:
+def _bits(features: Mapping[str, Tensor], name: str, shifts: Tensor) -> Tensor:
     """The bits at these places of each number of a feature, bool [B, S]."""
     bits = tf.bitwise.right_shift(features[name][..., None], shifts) & 1  # [B, ceil(S/G), G]
     length = features["token_ids"].shape[1]
@@ -52,7 +52,7 @@ def _bits(features: Mapping[str, Any], name: str, shifts: Any) -> Any:
 UNITS: dict[str, Callable] = {"words": words, "entities": entities}
 
 
-def begins(name: str, features: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
+def begins(name: str, features: Mapping[str, Tensor], tokenizer: Tokenizer) -> Tensor:
     """Where units of that kind begin, bool [B, S]; an unknown kind is an error that gives the nearest."""
     if name not in UNITS:
         raise unknown("kind of unit", name, UNITS, ", ".join(UNITS))

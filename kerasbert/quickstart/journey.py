@@ -21,6 +21,7 @@ from kerasbert.text.train import train_wordpiece
 
 MARKER = "quickstart.json"
 FORMAT = 1
+Sentences = tuple[list[str], list[str]]  # and the author of each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,30 +97,10 @@ def run(out: str | os.PathLike, plan: Plan) -> dict[str, Any]:
     tokenizer = _tokenizer(folder, plan)
 
     stage(f"records: sentence pairs of {plan.length} tokens -> {folder}/records")
-    records = {
-        name: data.write_records(
-            [folder / "data" / f"{name}.txt"],
-            tokenizer,
-            folder / "records" / name,
-            length=plan.length,
-            seed=plan.seed,
-            dupe_factor=dupe_factor,
-        )
-        for name, dupe_factor in (("train", plan.dupe_factor), ("test", 1))
-    }
+    records = _records(folder, tokenizer, plan)
 
     stage(f"pretraining: masked LM + next sentence, {plan.steps} steps -> {folder}/pretrained")
-    kerasbert.pretrain(
-        "bert/tiny",
-        records["train"].directory,
-        out=folder / "pretrained",
-        changes=plan.changes(),
-        steps=plan.steps,
-        batch=plan.batch,
-        learning_rate=plan.learning_rate,
-        objective={"rate": plan.masking},
-        seed=plan.seed,
-    )
+    _pretrain(records["train"], folder, plan)
     pretraining = results(
         "pretraining", lambda: measure.masked(folder / "pretrained", records["test"], plan.masking, plan.seed)
     )
@@ -129,26 +110,7 @@ def run(out: str | os.PathLike, plan: Plan) -> dict[str, Any]:
     stage(f"the same from random weights, to compare -> {folder}/author-from-random")
     _finetune(_random_encoder(tokenizer, plan), folder, "author-from-random", plan)
     test = measure.read(folder / "data/test.tsv")
-    models = {
-        name: results(name, lambda name=name: measure.keras_model(folder / name, *test))
-        for name in ("author", "author-from-random")
-    }
-
-    saved, tflite = folder / "serving" / "author" / "1", folder / "author.tflite"
-    stage(f"SavedModel, text in, label out -> {saved}")
-    if not saved.exists():
-        kerasbert.export(folder / "author", saved)
-    models["saved_model"] = results("saved_model", lambda: measure.saved_model(saved, *test))
-
-    stage(f"int8 .tflite for the phone -> {tflite}")
-    if not tflite.exists():
-        measure.mobile(
-            *("compress", folder / "author", "--quantize", "dynamic_int8"),
-            *("--length", plan.length, "--data", folder / "data/train.tsv", "--out", tflite),
-        )
-    stage("the .tflite in a process that cannot import TensorFlow")
-    models["tflite"] = results("tflite", lambda: measure.phone(tflite, *test, folder / "data" / "timed.txt"))
-
+    models = _measured(folder, test, results) | _exported(folder, plan, test, results, stage)
     numbers = {
         "plan": dataclasses.asdict(plan),
         "sentences": rows,
@@ -162,12 +124,41 @@ def run(out: str | os.PathLike, plan: Plan) -> dict[str, Any]:
     return numbers
 
 
+def _measured(folder: Path, test: Sentences, results: "Results") -> dict[str, dict[str, Any]]:
+    """What is measured of both fine-tuned models."""
+    return {
+        name: results(name, lambda name=name: measure.keras_model(folder / name, *test))
+        for name in ("author", "author-from-random")
+    }
+
+
+def _exported(
+    folder: Path, plan: Plan, test: Sentences, results: "Results", stage: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
+    """The fine-tuned model as a SavedModel and on the phone: what is measured of each."""
+    saved, tflite = folder / "serving" / "author" / "1", folder / "author.tflite"
+    stage(f"SavedModel, text in, label out -> {saved}")
+    if not saved.exists():
+        kerasbert.export(folder / "author", saved)
+    models = {"saved_model": results("saved_model", lambda: measure.saved_model(saved, *test))}
+
+    stage(f"int8 .tflite for the phone -> {tflite}")
+    if not tflite.exists():
+        measure.mobile(
+            *("compress", folder / "author", "--quantize", "dynamic_int8"),
+            *("--length", plan.length, "--data", folder / "data/train.tsv", "--out", tflite),
+        )
+    stage("the .tflite in a process that cannot import TensorFlow")
+    models["tflite"] = results("tflite", lambda: measure.phone(tflite, *test, folder / "data" / "timed.txt"))
+    return models
+
+
 class Results:
     """Measured numbers by name, kept in a file: measured once."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.known = json.loads(path.read_text()) if path.is_file() else {}
+        self.known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
 
     def __call__(self, name: str, measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The numbers of that name, measured now if they are not known."""
@@ -183,7 +174,7 @@ def open_folder(out: str | os.PathLike, plan: Plan) -> Path:
     path = folder / MARKER
     if path.is_file():
         try:
-            old = json.loads(path.read_text())
+            old = json.loads(path.read_text("utf-8"))
             known = {"format": old["format"], "books": old["books"], **old["plan"]}
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is damaged ({error}). Choose another --out") from error
@@ -204,6 +195,35 @@ def _tokenizer(folder: Path, plan: Plan) -> Any:
         with files.new_directory(folder / "tokenizer") as made:
             tokenizer.save(made)
     return text.load_tokenizer(folder / "tokenizer")
+
+
+def _records(folder: Path, tokenizer: Tokenizer, plan: Plan) -> dict[str, data.Records]:
+    """Records of the chapters to learn from and of those of the test."""
+    return {
+        name: data.write_records(
+            [folder / "data" / f"{name}.txt"],
+            tokenizer,
+            folder / "records" / name,
+            length=plan.length,
+            seed=plan.seed,
+            dupe_factor=dupe_factor,
+        )
+        for name, dupe_factor in (("train", plan.dupe_factor), ("test", 1))
+    }
+
+
+def _pretrain(records: data.Records, folder: Path, plan: Plan) -> None:
+    kerasbert.pretrain(
+        "bert/tiny",
+        records.directory,
+        out=folder / "pretrained",
+        changes=plan.changes(),
+        steps=plan.steps,
+        batch=plan.batch,
+        learning_rate=plan.learning_rate,
+        objective={"rate": plan.masking},
+        seed=plan.seed,
+    )
 
 
 def _random_encoder(tokenizer: Tokenizer, plan: Plan) -> Any:

@@ -1,10 +1,8 @@
 """What the ledger says is measured here: on sentences of chapters that no stage has learned from, one at a time."""
 
 import json
-import os
 import statistics
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,12 +12,12 @@ from typing import Any
 import tensorflow as tf
 
 import kerasbert
-from kerasbert import registry, text
+from kerasbert import children, registry, text
 from kerasbert.data import Records, read_table
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 from kerasbert.tasks.predict import encoded_for
-from kerasbert.training import results
+from kerasbert.training import model_files
 
 TIMED = 200  # sentences
 BATCH = 32
@@ -33,7 +31,7 @@ def masked(run: Path, records: Records, rate: float, seed: int) -> dict[str, flo
     model, tokenizer = kerasbert.load(run), text.load_tokenizer(run / "tokenizer")
     objective = registry.objective(registry.family_of(model).objective)
     program = objective(model, tokenizer, features=records.features, settings={"rate": rate}, seed=seed)
-    results.load_heads(run, program.model.heads)
+    model_files.load_heads(run, program.model.heads)
     sums: Counter = Counter()
     counts: Counter = Counter()
     step = tf.function(lambda batch: (program.counts(batch), program.losses(batch, training=False)), autograph=False)
@@ -109,9 +107,9 @@ def mobile(*arguments: Any, tensorflow: bool = True, stdin: str = "") -> str:
     for file in registry.plugin_files() if tensorflow else ():
         arguments += ("--plugin", file)
     done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
+        children.command(program, *map(str, arguments)),
         input=stdin,
-        env=_environment(),
+        env=children.environment(TF_CPP_MIN_LOG_LEVEL="3"),
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -120,13 +118,6 @@ def mobile(*arguments: Any, tensorflow: bool = True, stdin: str = "") -> str:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1].removeprefix("error: ")
         raise InputError(f"kerasbert-mobile {arguments[0]}: {last}")
     return done.stdout
-
-
-def _environment() -> dict[str, str]:
-    """For processes of this interpreter: they find this kerasbert, installed or not."""
-    tree = str(Path(kerasbert.__file__).resolve().parent.parent)
-    path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{path}" if path else tree, "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def _seconds(one: Callable[[str], Any], texts: list[str]) -> list[float]:

@@ -58,34 +58,34 @@ def smooth(curve: report.Curve, width: int) -> report.Curve:
     return [(part[-1][0], sum(value for _, value in part) / len(part)) for part in parts]
 
 
-def page(folder: Path, numbers: dict[str, Any]) -> str:
-    """report.html."""
-    logs = {name: report.curves(folder / name) for name in ("pretrained", "author", "author-from-random")}
-    pretrain = {name: smooth(curve, 10) for name, curve in logs["pretrained"].items()}
-    tuned, control = ({name: smooth(c, 3) for name, c in logs[run].items()} for run in ("author", "author-from-random"))
+def _pretraining(folder: Path, numbers: dict[str, Any]) -> list[str]:
+    """Curves of the pretraining beside the unigram baseline."""
+    curves = {name: smooth(curve, 10) for name, curve in report.curves(folder / "pretrained").items()}
     masked = numbers["pretraining"]
-    models = numbers["models"]
-    sizes = {label: (models[name]["milliseconds"], models[name]["megabytes"]) for name, label in MODELS.items()}
-    plan = [[name, str(value)] for name, value in numbers["plan"].items()]
-    sentences = numbers["sentences"]
-    parts = [
-        f"<p>Five novels, {sentences['train']} sentences to learn from and {sentences['test']} of other chapters to test on.</p>",
-        report.html_table(*_checks(numbers)),
-        report.html_table(HEADER, _model_rows(numbers)),
-        "<p>The gain over random weights is that of a short fine-tuning: with three epochs it was gone (see the README).</p>",
+    return [
         "<h2>Pretraining</h2>",
         report.plot(
-            {"masked LM": pretrain["mlm"], "next sentence": pretrain["nsp"]},
+            {"masked LM": curves["mlm"], "next sentence": curves["nsp"]},
             "step",
             "loss, nats",
             levels={"unigram baseline": masked["unigram"]},
         ),
         report.plot(
-            {"masked tokens": pretrain["mlm/accuracy"], "next sentence": pretrain["nsp/accuracy"]},
+            {"masked tokens": curves["mlm/accuracy"], "next sentence": curves["nsp/accuracy"]},
             "step",
             "accuracy in training",
             levels={"unigram baseline": masked["unigram/accuracy"]},
         ),
+    ]
+
+
+def _fine_tuning(folder: Path, numbers: dict[str, Any]) -> list[str]:
+    """Curves of the fine-tuning, and of that from random weights."""
+    tuned, control = (
+        {name: smooth(curve, 3) for name, curve in report.curves(folder / run).items()}
+        for run in ("author", "author-from-random")
+    )
+    return [
         "<h2>Fine-tuning</h2>",
         report.plot(
             {"from the pretrained encoder": tuned["loss"], "from random weights": control["loss"]}, "step", "loss, nats"
@@ -96,6 +96,21 @@ def page(folder: Path, numbers: dict[str, Any]) -> str:
             "accuracy in training",
             levels={"majority class": numbers["majority"]},
         ),
+    ]
+
+
+def page(folder: Path, numbers: dict[str, Any]) -> str:
+    """report.html."""
+    models, sentences = numbers["models"], numbers["sentences"]
+    sizes = {label: (models[name]["milliseconds"], models[name]["megabytes"]) for name, label in MODELS.items()}
+    plan = [[name, str(value)] for name, value in numbers["plan"].items()]
+    parts = [
+        f"<p>Five novels, {sentences['train']} sentences to learn from and {sentences['test']} of other chapters to test on.</p>",
+        report.html_table(*_checks(numbers)),
+        report.html_table(HEADER, _model_rows(numbers)),
+        "<p>The gain over random weights is that of a short fine-tuning: with three epochs it was gone (see the README).</p>",
+        *_pretraining(folder, numbers),
+        *_fine_tuning(folder, numbers),
         "<h2>Size against latency</h2>",
         report.scatter(sizes, "ms per sentence", "MB"),
         "<h2>Settings</h2>",

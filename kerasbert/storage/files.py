@@ -4,53 +4,30 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.storage import places
+from kerasbert.storage.aside import Aside, sweep, sync
+
+__all__ = ["check_free", "new_directory", "new_file", "sha256", "sweep", "sync", "write_atomic", "write_json"]
 
 
-def sync(path: Path) -> None:
-    """Flush a file or directory to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _complain(path: Path, error: OSError) -> InputError:
-    return InputError(
-        f"cannot write {path}: {error.strerror or error}. Nothing was left there; free space or choose another place"
-    )
+def _complain(path: str | os.PathLike, error: OSError) -> InputError:
+    return InputError(f"cannot write {path}: {error.strerror or error}. Free space or choose another place")
 
 
 def write_atomic(path: str | os.PathLike, data: bytes | str) -> None:
     """Write a whole file: a reader sees the old content or the new, never a part.
 
     Raises:
-        InputError: the disk is full or the folder cannot be written; nothing is left behind.
+        InputError: the disk is full, the folder cannot be written, a folder or device is there; nothing is left behind.
     """
-    path = Path(path)
-    data = data.encode() if isinstance(data, str) else data
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        sync(path.parent)
-    except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        raise _complain(path, error) from error
+    with new_file(path) as part:
+        part.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 @contextlib.contextmanager
@@ -58,20 +35,23 @@ def new_file(path: str | os.PathLike) -> Iterator[Path]:
     """A path to write beside `path`; what was written there becomes `path` when the block ends without an error.
 
     Raises:
-        InputError: the disk is full or the folder cannot be written; nothing is left behind.
+        InputError: the disk is full, the folder cannot be written, a folder or device is there; nothing is left behind.
     """
-    path = Path(path)
-    part = path.with_name(f"{path.name}.part")
+    path = Path(os.path.realpath(path))  # of a link the file that it leads to
+    part = None
     try:
+        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+            raise InputError(f"{path} is no file, expected one to write. Choose another place")
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        sync(part)
-        os.replace(part, path)
+        part = Aside(path, folder=False)
+        yield part.new
+        sync(part.new)
+        part.put()
     except OSError as error:
         raise _complain(path, error) from error
     finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+        if part is not None:
+            part.discard()
 
 
 def sha256(path: str | os.PathLike) -> str:
@@ -85,39 +65,39 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
     write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def check_free(path: str | os.PathLike, replace: bool = False) -> None:
-    """Refuse a place for a directory that holds something already, unless that is to be replaced."""
-    path = Path(path)
-    if path.exists() and not replace and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} exists already. Choose another place or pass --overwrite")
+def check_free(path: str | os.PathLike, replace: bool = False, inputs: Iterable[str | os.PathLike] = ()) -> None:
+    """Refuse a place for a directory that holds something already, unless that is ours and to be replaced.
+
+    Args:
+        inputs: what is read, in whose place nothing is written.
+    """
+    places.check_folder(path, replace, inputs)
 
 
 @contextlib.contextmanager
-def new_directory(path: str | os.PathLike, replace: bool = False) -> Iterator[Path]:
+def new_directory(path: str | os.PathLike, replace: bool = False, *, inside: bool = False) -> Iterator[Path]:
     """A directory that appears at `path` only when the block ends without an error.
 
     Args:
-        replace: bool, put it in the place of an existing directory; else an existing, non-empty one is an error.
+        replace: bool, put it in the place of an existing directory of ours; else an existing, non-empty one is an error.
+        inside: bool, whether it is a part of a directory of ours: then it bears no mark of its own.
     """
-    path = Path(path)
-    check_free(path, replace)
+    real = Path(os.path.realpath(path)) if inside else places.check_folder(path, replace)
+    new = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise _complain(path, error) from error
-    try:
-        yield temporary
-        for file in sorted(temporary.rglob("*")):
+        real.parent.mkdir(parents=True, exist_ok=True)
+        new = Aside(real, folder=True)
+        yield new.new
+        if not inside:
+            places.mark(new.new)
+        for file in sorted(new.new.rglob("*")):
             sync(file)
-        os.chmod(temporary, 0o755)
-        if path.is_dir():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
-        sync(path.parent)
+        sync(new.new)
+        if not inside and replace:
+            places.check_folder(path, replace)  # again: it may have taken hours
+        new.put(replace)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise _complain(path, error) from error
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    finally:
+        if new is not None:
+            new.discard()

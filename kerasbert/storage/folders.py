@@ -6,6 +6,7 @@ An object store has neither folders nor rename, but an object appears when its w
 import contextlib
 import os
 import posixpath
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def write(path: str | os.PathLike, data: bytes | str) -> None:
     if not is_remote(path):
         files.write_atomic(path, data)
         return
-    part = f"{os.fspath(path)}.part"
+    part = f"{os.fspath(path)}.{secrets.token_hex(6)}.part"  # of this writer alone
     try:
         with tf.io.gfile.GFile(part, "wb") as file:
             file.write(data)

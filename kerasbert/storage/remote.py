@@ -40,7 +40,7 @@ def opened(path: str | os.PathLike, mode: str = "rb") -> BinaryIO:
 class _Seekable(io.RawIOBase):
     """TensorFlow's file as Python's own, for readers that need all of its methods."""
 
-    def __init__(self, file: Any):
+    def __init__(self, file: Any) -> None:
         self.file = file
 
     def readable(self) -> bool:

@@ -60,6 +60,11 @@ def unpack(source: str | os.PathLike | bytes) -> dict[str, bytes]:
 def _opened(source: str | os.PathLike | bytes) -> Iterator[zipfile.ZipFile]:
     """The zip at the end of a file; what is wrong with it, or with reading it, is an InputError."""
     where = "the bundle" if isinstance(source, bytes) else str(source)
+    if (
+        not isinstance(source, bytes) and os.path.exists(source) and not os.path.isfile(source)
+    ):  # a pipe would be waited for
+        what = "a folder" if os.path.isdir(source) else "a pipe, a socket or a device"
+        raise InputError(f"{where} is {what}, expected a .tflite file")
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else Path(source)) as archive:
             yield archive
@@ -67,7 +72,7 @@ def _opened(source: str | os.PathLike | bytes) -> Iterator[zipfile.ZipFile]:
         raise
     except FileNotFoundError as error:
         raise InputError(f"no file {where}. Write one with: kerasbert-mobile compress RUN --out FILE") from error
-    except (IsADirectoryError, PermissionError) as error:
+    except PermissionError as error:
         raise InputError(f"cannot read {where}: {error.strerror}. Expected a .tflite file") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError, struct.error) as error:
         raise InputError(

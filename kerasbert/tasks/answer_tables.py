@@ -1,26 +1,31 @@
-"""A table of texts -> the same table with answers."""
+"""A table of texts -> the same table with answers, a row at a time."""
 
-import csv
-import io
+import dataclasses
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data.reading import chosen_encoding
-from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
+from kerasbert.answers import Kind
+from kerasbert.blanks import blank
+from kerasbert.data import texts
+from kerasbert.data.reading import numbered_lines
+from kerasbert.data.sources import SURROGATES, TABLES, check_files, file_format
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
-from kerasbert.tasks.task import one, table
+from kerasbert.tasks.task import read_rows, table
 
 KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """Ending of a name -> how a table of answers is written."""
 BY_ID = ".json"
 """The ending of what benchmarks take: a json object of the rows' `id` -> the first field of the answer."""
+ENDS = ("\t", "\n", "\r")  # what a cell of a tsv cannot hold
 
 
-def read(path: str, columns: Sequence[str], task: Task) -> tuple[str, list[dict[str, Any]], list[Any]]:
-    """A file's format, its rows with all their columns, and the text (or the parts of the input) of each.
+def read(path: str | os.PathLike, columns: Sequence[str], task: Task) -> texts.Texts:
+    """The rows of a file, with all their columns, and the text (or the parts of the input) of each.
 
     Args:
         path: a table, or plain text with a text a line, whose column is then `columns[0]`; or what the task's reader reads.
@@ -30,95 +35,220 @@ def read(path: str, columns: Sequence[str], task: Task) -> tuple[str, list[dict[
         InputError: no such file or column, a row without text.
     """
     check_files([path])
-    kind, lists = file_format(path), {columns[i] for i in task.answer_kind.lists if i < len(columns)}
-    if task.reader and list(columns) == list(task.asked) == list(task.parts):
-        kind, numbered = "jsonl", table(task, Path(path), columns)
-    elif kind in TABLES:
-        numbered = numbered_table(path, columns=columns, raw=True)
-        kind = kind if kind in KINDS.values() else "jsonl"
-    elif len(columns) > 1:
-        raise InputError(f"{path} is plain text, the model reads pairs: give a csv, tsv or jsonl file with two columns")
-    else:
-        kind, lines = "tsv", Path(path).read_text(chosen_encoding(None) or "utf-8-sig", errors="replace").split("\n")
-        numbered = [(i, {columns[0]: line.removesuffix("\r")}) for i, line in enumerate(lines, 1)]
-        if not lines[-1]:
-            numbered.pop()
-    texts = []
-    for line, row in numbered:
-        parts = [row[column] for column in columns]
-        for column, part in zip(columns, parts):
-            several = column in lists and isinstance(part, list | tuple)
-            if not all(isinstance(each, str) for each in (part if several else (part,))):
-                raise InputError(
-                    f"{path}, line {line}: column {column!r} holds no text. Name the text with --text-column"
-                )
-        texts.append(one(tuple(tuple(part) if isinstance(part, list) else part for part in parts)))
-    return kind, [row for _, row in numbered], texts
+    kind = task.answer_kind
+    opened = texts.opened(path, columns, lists=kind.lists, line=line_of(kind, columns))
+    if not task.reader or not list(columns) == list(task.asked) == list(task.parts):
+        return opened
+    if not kind.lists and opened.kind in TABLES and _has(opened):
+        return opened
+    try:
+        return dataclasses.replace(opened, kind="jsonl", rows=table(task, Path(path), columns))
+    except InputError:
+        if kind.lists or opened.kind != "text" or not _a_text_a_line(opened):
+            raise
+    return opened
 
 
-def blank(text: Any) -> bool:
-    """Whether a text, or all parts of an input, are empty: such a row keeps its place and has no answer."""
-    parts = (text,) if isinstance(text, str) else text
-    return not any(each.strip() for part in parts for each in ((part,) if isinstance(part, str) else part))
+def _a_text_a_line(opened: texts.Texts) -> bool:
+    """Whether no line of a plain text has more columns, or fewer, than an input has parts: then it is no file of a reader."""
+    lines = (line for _, line in numbered_lines(opened.path) if line.strip())
+    return all(line.count("\t") == len(opened.columns) - 1 for line in lines)
+
+
+def _has(opened: texts.Texts) -> bool:
+    """Whether a table has the columns of the texts by their names: then no reader, which may leave others out, is needed."""
+    try:
+        next(iter(opened), None)
+    except InputError:
+        return False
+    return True
+
+
+def inputs_of(task: Task, path: str | os.PathLike) -> list[Any]:
+    """The inputs of a file without labels: a text a line (a tab within a pair), or rows of the task; blank ones are left out.
+
+    Raises:
+        InputError: no text, or no column of it; with file and line.
+    """
+    if task.asked == task.parts or file_format(path) == "text":
+        return read(path, task.asked, task).texts()
+    found = [text for text in read_rows(task, Path(path), targets=False).texts if not blank(text)]
+    if not found:
+        raise InputError(f"{path} holds no text, expected at least one")
+    return found
+
+
+def line_of(kind: Kind, names: Sequence[str]) -> texts.Line:
+    """What makes the parts of an input of a line of plain text."""
+    if not kind.named:
+        return texts.as_pair
+
+    def parts(line: str, where: str) -> tuple:
+        return kind.from_line(line, names, where) if line.strip() else ("",) * len(names)
+
+    return parts
 
 
 def names(answer: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
-    """Names of the answer's columns; one that the table has already becomes `predicted_label`."""
-    return {name: f"predicted_{name}" if name in columns else name for name in answer}
+    """Names of the answer's columns, none of which the table has: `predicted_label`, then `predicted_label_2`, and so on.
+
+    >>> names(["label", "score"], ["text", "label"])
+    {'label': 'predicted_label', 'score': 'score'}
+    >>> names(["label", "score"], ["text", "label", "predicted_label", "score"])
+    {'label': 'predicted_label_2', 'score': 'predicted_score_2'}
+    """
+    for number in itertools.count(1):
+        end = "" if number == 1 else f"_{number}"
+        found = {name: f"predicted_{name}{end}" if name in columns else name for name in answer}
+        if not set(found.values()) & set(columns):
+            break
+    return found
 
 
-def text(
-    kind: str,
-    rows: Sequence[Mapping[str, Any]],
-    answers: Sequence[Mapping[str, Any] | None],
-    fields: Sequence[str] = ("label", "score"),
-) -> str:
-    """The table with the answers as a file's content.
+@dataclasses.dataclass(frozen=True)
+class Survey:
+    """What a look at all rows of a file tells before any is answered.
 
     Args:
-        kind: a value of KINDS, or BY_ID. rows: column -> value. answers: json of each; None where there is none.
-        fields: of an answer, which become columns.
+        count: int, rows. absent: int, those without text. columns: of all rows, in the order in which they come.
+    """
+
+    count: int
+    absent: int
+    columns: tuple[str, ...]
+
+
+def survey(rows: texts.Texts, kind: str) -> Survey:
+    """Read a file once, to refuse what could not be written when all is computed.
+
+    Args:
+        kind: a value of KINDS, or BY_ID.
 
     Raises:
-        InputError: a text that a tsv cannot hold.
+        InputError: a row that cannot be read; one that a tsv cannot hold; one without an id, or with that of another.
     """
-    if kind == BY_ID:
-        return _by_id(rows, answers, fields[0])
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    added = names(fields if any(answer is not None for answer in answers) else (), columns)
-    made = [
-        {**row, **{column: None if answer is None else answer[name] for name, column in added.items()}}
-        for row, answer in zip(rows, answers)
-    ]
-    if kind == "jsonl":
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made)
-    columns += added.values()
-    cells = [columns, *([_cell(row.get(column)) for column in columns] for row in made)]
-    if kind == "csv":
-        file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows(cells)
-        return file.getvalue()
-    for i, row in enumerate(cells):
-        if any("\t" in cell or "\n" in cell or "\r" in cell for cell in row):
-            raise InputError(
-                f"row {i} holds a tab or a line break, which a tsv cannot: name --out a .csv or .jsonl file"
-            )
-    return "".join("\t".join(row) + "\n" for row in cells)
+    count = absent = 0
+    columns: dict[str, None] = {}
+    ids: dict[str, int] = {}
+    for count, (_, row, text) in enumerate(rows, 1):
+        absent += blank(text)
+        columns.update(dict.fromkeys(row))
+        if kind == BY_ID:
+            _check_id(row, count, ids)
+        elif kind == "tsv":
+            check_cells(count, (cell(value) for value in row.values()))
+    if kind == "tsv":
+        check_cells(0, columns)
+    return Survey(count, absent, tuple(columns))
 
 
-def _by_id(rows: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any] | None], field: str) -> str:
-    absent = next((i for i, row in enumerate(rows, 1) if not str(row.get("id") or "")), None)
-    if absent is not None:
+def _check_id(row: Mapping[str, Any], number: int, ids: dict[str, int]) -> None:
+    """Refuse a row that would be lost in an object of answers by id."""
+    name = identity(row)
+    instead = "which a .json file of answers is made by: name --out a .csv or .jsonl file"
+    if not name:
+        raise InputError(f"row {number} has no id, {instead}")
+    if name in ids:
+        raise InputError(f"rows {ids[name]} and {number} have the same id {name!r:.60}, {instead}")
+    ids[name] = number
+
+
+def identity(row: Mapping[str, Any]) -> str:
+    """The id of a row as text, empty without one."""
+    return "" if row.get("id") is None else str(row["id"])
+
+
+def check_cells(number: int, cells: Any) -> None:
+    """Refuse the cells of a row (from 1; 0 is the header) that a tsv cannot hold."""
+    if any(end in each for each in cells for end in ENDS):
         raise InputError(
-            f"row {absent} has no id, which a .json file of answers is made by: name --out a .csv or .jsonl file"
+            f"row {number} holds a tab or a line break, which a tsv cannot: name --out a .csv or .jsonl file"
         )
-    made = {str(row["id"]): "" if answer is None else answer[field] for row, answer in zip(rows, answers)}
-    return json.dumps(made, ensure_ascii=False, indent=1) + "\n"
 
 
-def _cell(value: Any) -> str:
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """How the rows are written.
+
+    Args:
+        kind: a value of KINDS, or BY_ID.
+        columns: of the table.
+        fields: of an answer, which become columns; of BY_ID the first is the value.
+        answered: bool, whether any row has an answer; without one the table gets no columns.
+    """
+
+    kind: str
+    columns: Sequence[str]
+    fields: Sequence[str]
+    answered: bool = True
+
+    @property
+    def added(self) -> dict[str, str]:
+        """Field -> its column."""
+        return names(self.fields if self.answered else (), self.columns)
+
+    def told(self) -> list[str]:
+        """Which columns the answers went into, where the table had theirs."""
+        renamed = {name: column for name, column in self.added.items() if name != column}
+        if self.kind == BY_ID or not renamed:
+            return []
+        has, held = " and ".join(map(repr, renamed)), ", ".join(renamed.values())
+        return [f"the table has {has} already: the answers are in {held}"]
+
+    def lines(self, rows: Iterator[tuple[Mapping[str, Any], Sequence[Any] | None]]) -> Iterator[str]:
+        """The content of the file piece by piece.
+
+        Args:
+            rows: column -> value, and the fields' values or None where there is no answer.
+
+        Raises:
+            InputError: an answer that a tsv cannot hold.
+        """
+        if self.kind == BY_ID:
+            yield from self._by_id(rows)
+            return
+        added = self.added
+        columns = [*self.columns, *added.values()]
+        if self.kind != "jsonl":
+            yield self._line(0, list(map(str, columns)))
+        for number, (row, answer) in enumerate(rows, 1):
+            said = {column: None if answer is None else value for column, value in zip(added.values(), answer or added)}
+            if self.kind == "jsonl":
+                yield _json({**row, **said}) + "\n"
+            else:
+                yield self._line(number, [cell({**row, **said}.get(column)) for column in columns])
+
+    def _line(self, number: int, cells: list[str]) -> str:
+        if self.kind == "csv":
+            return ",".join(map(_quoted, cells)) + "\n" if cells != [""] else '""\n'
+        check_cells(number, cells)
+        return "\t".join(cells) + "\n"
+
+    def _by_id(self, rows: Iterator[tuple[Mapping[str, Any], Sequence[Any] | None]]) -> Iterator[str]:
+        before = "{\n"
+        for row, answer in rows:
+            said = json.dumps({identity(row): "" if answer is None else answer[0]}, ensure_ascii=False, indent=1)
+            yield before + SURROGATES.sub("\ufffd", said[2:-2])
+            before = ",\n"
+        yield "\n}\n"
+
+
+def _json(row: Mapping[str, Any]) -> str:
+    text = json.dumps(row, ensure_ascii=False)
+    return (
+        json.dumps(row) if SURROGATES.search(text) else text
+    )  # no file takes half of a pair, json's own form of it does
+
+
+def _quoted(text: str) -> str:
+    """A cell of a csv; a carriage return is quoted too, at which readers end a line."""
+    return '"' + text.replace('"', '""') + '"' if any(each in text for each in ',"\n\r') else text
+
+
+def cell(value: Any) -> str:
+    """A value as text; what a row does not have is empty."""
     if value is None:
         return ""
     if isinstance(value, float):
         return f"{value:.6g}"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return SURROGATES.sub("\ufffd", value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

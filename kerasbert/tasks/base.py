@@ -13,12 +13,14 @@ import numpy as np
 
 from kerasbert import answers, registry
 from kerasbert.errors import InputError, unknown
-from kerasbert.inputs import Row
-from kerasbert.tasks.exported import Exported
+from kerasbert.inputs import Row, Tensor
+from kerasbert.tasks.exported_kind import Exported
 from kerasbert.tasks.rows import Rows
 
 if TYPE_CHECKING:  # plug-ins' kinds load on a phone
     from kerasbert.layers.encoder import Encoder
+    from kerasbert.tasks.model import TaskModel
+    from kerasbert.tasks.tables import Source
 
 OURS = ("choice", "classification", "generation", "multi_label", "regression", "span", "tags", "tokens", "vector")
 _MAKERS: dict[str, Callable[[], "TaskKind"]] = {}
@@ -71,7 +73,7 @@ class Task:
         absent = {"length": None, "mean": 0.0, "std": 1.0, "settings": {}, "reader": "", "files": {}, "options": {}}
         absent |= {"layers": "last", "auxiliary_lm": 0.0}
         for name, default in absent.items():
-            if fields[name] == default:  # absent where nothing is said, as in older files
+            if fields[name] == default:  # absent where nothing is said
                 del fields[name]
         return fields | {"labels": dict(self.labels), "inputs": "pair" if self.pair else "text"}
 
@@ -133,7 +135,7 @@ class Task:
         task.answer_kind  # noqa: B018 (it checks them)
         return task
 
-    def measured(self, outputs: Any, targets: Any, encoded: Any = None) -> dict[str, float]:
+    def measured(self, outputs: Tensor, targets: Any, encoded: Any = None) -> dict[str, float]:
         """The metrics of its kind, and one of the user's own that the task is judged by, where that is known here."""
         metrics = self.how.metrics(self, outputs, targets, encoded)
         if self.metric not in metrics and self.metric in registry.METRICS:
@@ -168,7 +170,7 @@ class TaskKind(Exported):
 
     # Rows of a file
 
-    def with_labels(self, task: Task, source: Any, lines: Sequence[int], values: Sequence[Any]) -> Task:
+    def with_labels(self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any]) -> Task:
         """The task with the labels that occur in the training rows, where it names none.
 
         Args:
@@ -177,7 +179,7 @@ class TaskKind(Exported):
         return task
 
     def targets(
-        self, task: Task, source: Any, lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
+        self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any], texts: Sequence[Any]
     ) -> Any:
         """Values of the label's column -> targets [n], an array or a list with one for each row.
 
@@ -186,7 +188,7 @@ class TaskKind(Exported):
         """
         raise NotImplementedError
 
-    def fitted(self, task: Task, source: Any, targets: Any) -> Task:
+    def fitted(self, task: Task, source: "Source", targets: Any) -> Task:
         """The task with what it takes from the targets of the training rows."""
         return task
 
@@ -194,11 +196,15 @@ class TaskKind(Exported):
         """The task with what the model that it begins from says of itself; `held` is the json of that model's task."""
         return task
 
+    def imported(self, task: Task, generation: Mapping[str, Any] | None) -> Task:
+        """The task with how the checkpoint that the model was imported from writes (`generation_config.read`)."""
+        return task
+
     def continued(self, task: Task, begun: Mapping[str, Any]) -> Task:
         """The task with what the run that goes on has taken from its rows; `begun` is the task's json."""
         return task
 
-    def told(self, source: Any, rows: Rows) -> list[str]:
+    def told(self, source: "Source", rows: Rows) -> list[str]:
         """What a user should know of the training rows, a line each."""
         return []
 
@@ -237,27 +243,27 @@ class TaskKind(Exported):
         """Name -> layer, and name -> the shape that it is built with. The first is called on what the kind reads."""
         raise NotImplementedError
 
-    def readout(self, task: Task, encoder: Any) -> str | None:
+    def readout(self, task: Task, encoder: "Encoder") -> str | None:
         """What its head reads of a row, of `layers.readout.READOUTS`; None for every token."""
         from kerasbert import registry
 
         return None if self.per_token else getattr(encoder, "readout", None) or registry.family_of(encoder).readout
 
-    def logits(self, model: Any, read: Any, inputs: Any, training: bool = False) -> Any:
+    def logits(self, model: "TaskModel", read: Any, inputs: Any, training: bool = False) -> Any:
         """What a TaskModel's head says of what it reads, [B, H], or [B, S, H] of tokens: float32 [B, L] or [B, S, L]."""
         return model.heads[self.head](read, training=training) if model.heads else read
 
-    def outputs(self, task: Task, logits: Any) -> dict[str, Any]:
+    def outputs(self, task: Task, logits: Tensor) -> dict[str, Tensor]:
         """What a task's model returns: of the head's float32 [B, L], or [B, S, L]."""
         return {"logits": logits}
 
-    def counts(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def counts(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Loss name -> number of targets, float32 scalars."""
         from keras import ops
 
         return {"label": ops.sum(batch["label_weight"])}
 
-    def losses(self, task: Task, logits: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def losses(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Loss or `loss/metric` name -> sum over the batch, float32 scalars."""
         from kerasbert.objectives.base import label_sums
 
@@ -268,20 +274,20 @@ class TaskKind(Exported):
         """Targets of texts without labels, which a teacher answers: as `targets` gives them, of whatever value."""
         return np.zeros(len(texts), "float32")
 
-    def compared(self, task: Task, logits: Any, batch: Mapping[str, Any]) -> Any:
+    def compared(self, task: Task, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """What of the logits a teacher's are compared with: float32 [..., C], of which a softmax is over the last axis.
 
         The first axes are those of `label_weight`.
         """
         return logits
 
-    def losses_of(self, model: Any, logits: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def losses_of(self, model: "TaskModel", logits: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`losses` of a TaskModel; a kind whose losses read weights of its heads overrides this."""
         return self.losses(model.declaration, logits, batch)
 
     # Evaluation
 
-    def metrics(self, task: Task, outputs: Any, targets: Any, encoded: Any = None) -> dict[str, float]:
+    def metrics(self, task: Task, outputs: Tensor, targets: Any, encoded: Any = None) -> dict[str, float]:
         """Metrics by name.
 
         Args:
@@ -291,7 +297,7 @@ class TaskKind(Exported):
         """
         raise NotImplementedError
 
-    def details(self, task: Task, outputs: Any, targets: Any, encoded: Any = None) -> dict[str, Any]:
+    def details(self, task: Task, outputs: Tensor, targets: Any, encoded: Any = None) -> dict[str, Any]:
         """What is told beside the metrics, as json: `labels`, numbers of each, and `confusion`, [target][answer].
 
         Args:
@@ -305,11 +311,11 @@ class TaskKind(Exported):
             return True
         return new < old if metric in ("loss", "mean_squared_error") else new > old
 
-    def remarks(self, task: Task, outputs: Any, targets: Any) -> list[str]:
+    def remarks(self, task: Task, outputs: Tensor, targets: Any) -> list[str]:
         """What makes the metrics of these answers say little, a line each."""
         return []
 
-    def tuned(self, task: Task, outputs: Any, targets: Any, encoded: Any) -> Task:
+    def tuned(self, task: Task, outputs: Tensor, targets: Any, encoded: Any) -> Task:
         """The task with the options that the dev rows choose, such as a threshold; asked for the best weights so far.
 
         Args:
@@ -319,7 +325,9 @@ class TaskKind(Exported):
 
     # Explanation
 
-    def explained(self, task: Task, rows: Any, logits: Any, target: Any) -> tuple[int, str, Callable[[Any], Any]]:
+    def explained(
+        self, task: Task, rows: Any, logits: Tensor, target: Any
+    ) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         """The number that `explain` takes apart: which of the rows gives it, what it is, and logits [B, ...] -> it, [B].
 
         Args:
@@ -342,7 +350,7 @@ class TaskKind(Exported):
                 f"no metric {task.metric!r} for a {self.name}. All: {known}. One of your own: register_metric in a --plugin"
             )
 
-    def from_exported(self, outputs: Any) -> Any:
+    def from_exported(self, outputs: Tensor) -> Tensor:
         """Outputs of an exported file -> outputs of the model as `metrics` takes them; logits up to a constant."""
         if not self.answers.labelled:
             return outputs
@@ -359,27 +367,33 @@ def register(name: str, make: Callable[[], TaskKind]) -> None:
     """
     if name in OURS or (name in _MAKERS and _MAKERS[name].__qualname__ != make.__qualname__):
         raise InputError(f"the kind {name!r} is registered already: choose another name")
+    if name not in answers.KINDS:
+        known = [kind.name for kind in answers.KINDS.values() if kind.name not in OURS]
+        raise unknown(
+            "kind of answer", name, known, f"answers.register it first. Registered: {', '.join(known) or 'none'}"
+        )
+    if not callable(make):
+        raise InputError(
+            f"the kind {name!r} is registered with {make!r:.80}, expected a function that makes its TaskKind"
+        )
     _MAKERS[name] = make
     _KINDS.pop(name, None)
 
 
 def find(name: str) -> TaskKind:
-    """The kind of that name, or of an older name.
+    """The kind of that name.
 
     Raises:
         InputError: no such kind.
     """
     if name not in (*OURS, *_MAKERS):
-        known = {alias: kind.name for kind in answers.KINDS.values() for alias in kind.aliases}
-        if name not in known:
-            raise unknown("kind of task", name, [*OURS, *_MAKERS], ", ".join([*OURS, *_MAKERS]))
-        name = known[name]
+        raise unknown("kind of task", name, [*OURS, *_MAKERS], ", ".join([*OURS, *_MAKERS]))
     if name not in _KINDS:
         _KINDS[name] = _MAKERS[name]() if name in _MAKERS else importlib.import_module(f"kerasbert.tasks.{name}").KIND
     return _KINDS[name]
 
 
-def kind_of(model: Any) -> TaskKind:
+def kind_of(model: "TaskModel") -> TaskKind:
     """The kind of a task's model; of an encoder, vectors."""
     task = getattr(model, "task", None) if hasattr(model, "heads") else None
     return find("vector") if task is None else task.how

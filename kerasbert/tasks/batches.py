@@ -11,7 +11,7 @@ import numpy as np
 
 from kerasbert import inputs
 from kerasbert.answers.base import Kind, Parts
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, of_text
 from kerasbert.inputs import NO_TREE, TEXT, Input, Row
 from kerasbert.tasks.base import Task, TaskKind, find
 from kerasbert.tasks.token_cache import TokenCache
@@ -62,6 +62,15 @@ class Encoded:
         starts = np.searchsorted(self.owners, np.arange(self.texts + 1))
         return [slice(a, b) for a, b in itertools.pairwise(starts)]
 
+    def take(self, texts: Sequence[int]) -> "Encoded":
+        """The rows of some of the texts."""
+        rows = self.of()
+        owners = np.repeat(np.arange(len(texts)), [rows[i].stop - rows[i].start for i in texts])
+        parts = [self.parts[i] for i in texts] if self.parts else ()
+        return dataclasses.replace(
+            self, rows=[row for i in texts for row in self.rows[rows[i]]], owners=owners, parts=parts
+        )
+
     def length_quantiles(self, count: int = 33) -> list[int]:
         """Tokens of the rows: the least, the most, and between them as many others, evenly in rank."""
         return np.quantile([row.length for row in self.rows], np.linspace(0, 1, count), method="nearest").tolist()
@@ -91,6 +100,10 @@ class Encoded:
         """The lines that say how many texts are truncated, and what else their kind tells; none where none is."""
         count = len(self.truncated)
         lines = [self.kind.cut(count, self.texts, longest)] if count else []
+        if (triples := self.triples) is not None:
+            inserted, lost = sum(len(row.triples) for row in self.rows), sum(row.lost for row in self.rows)
+            without, more = sum(not each for each in triples), f", {lost} more found no room" if lost else ""
+            lines.append(f"triples inserted: {inserted}{more}; texts without any: {without} of {self.texts}")
         return [what + line for line in (*lines, *self.kind.told(self.rows))]
 
     def arrays(
@@ -134,7 +147,7 @@ def encode_texts(
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
 
     def pack(tokenizer: Tokenizer) -> list[list[Row]]:
-        return [answers.rows(tokenizer, each, longest) for each in _told(parts, what)]
+        return [_rows(answers, tokenizer, each, longest, number) for number, each in enumerate(_told(parts, what))]
 
     if cache is None:
         rows = pack(tokenizer)
@@ -143,6 +156,12 @@ def encode_texts(
     owners = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
     flat = [row for each in rows for row in each]
     return Encoded(flat, owners, tokenizer.pad_id, declared, dict(settings or {}), parts, answers)
+
+
+def _rows(answers: Kind, tokenizer: Tokenizer, parts: Parts, longest: int, number: int) -> list[Row]:
+    """The rows of a text; a mistake in it bears its number."""
+    with of_text(number):
+        return answers.rows(tokenizer, parts, longest)
 
 
 def _told(texts: Sequence[Any], what: str | None) -> Iterator[Any]:

@@ -1,11 +1,15 @@
 """The best of several choices for a text (Devlin et al., 2019, section 4.4): a score a row, softmax over an input's rows."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from keras import ops
 
 from kerasbert.answers.base import softmax
 from kerasbert.answers.choice import Choice, listed
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.objectives.base import correct, cross_entropy
 from kerasbert.tasks import labels, tables
 from kerasbert.tasks.base import TaskKind
@@ -19,7 +23,7 @@ class ChoiceTask(TaskKind):
     metrics_known = ("accuracy", "loss")
     together = True
 
-    def targets(self, task, source, lines, values, texts):
+    def targets(self, task, source, lines, values, texts) -> Any:
         choices = []
         for line, (_, given) in zip(lines, texts):
             try:
@@ -38,7 +42,7 @@ class ChoiceTask(TaskKind):
             targets[i] = target
         return targets
 
-    def batch(self, task, rows, targets, count, length):
+    def batch(self, task, rows, targets, count, length) -> dict:
         inputs = sum(row.about == 0 for row in rows)  # their last rows are repeated, so that each has as many
         width = len(rows) // inputs
         chosen = np.zeros((count, width), "bool")
@@ -47,17 +51,17 @@ class ChoiceTask(TaskKind):
         label[:inputs] = targets[::width]
         return {"label": label, "label_weight": (np.arange(count) < inputs).astype("float32"), "choices": chosen}
 
-    def heads(self, encoder, task):
+    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         return label_head(encoder, task)
 
-    def unlabelled(self, task, texts):
+    def unlabelled(self, task, texts) -> Any:
         return np.zeros(len(texts), "int32")
 
-    def compared(self, task, logits, batch):
+    def compared(self, task, logits, batch) -> Tensor:
         """The scores of an input's choices, [B, C]."""
         return ops.where(batch["choices"], ops.reshape(logits, batch["choices"].shape), -1e9)
 
-    def losses(self, task, logits, batch):
+    def losses(self, task, logits, batch) -> dict[str, Tensor]:
         scores = self.compared(task, logits, batch)
         label, weight = batch["label"], batch["label_weight"]
         return {
@@ -65,30 +69,30 @@ class ChoiceTask(TaskKind):
             "label/accuracy": ops.sum(correct(scores, label) * weight),
         }
 
-    def metrics(self, task, outputs, targets, encoded=None):
+    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
         scores = [outputs[at, 0].astype("float64") for at in encoded.of()]
         right = [score.argmax() == target for score, target in zip(scores, targets)]
         logs = [-np.log(max(softmax(score)[target], 1e-300)) for score, target in zip(scores, targets)]
         return {"accuracy": float(np.mean(right)), "loss": float(np.mean(logs))}
 
-    def remarks(self, task, outputs, targets):
+    def remarks(self, task, outputs, targets) -> list[str]:
         if len(outputs) > 1 and np.ptp(outputs) <= 1e-6 * float(np.abs(outputs).max()):
             return [f"all {len(outputs)} choices have the score {float(outputs[0, 0]):.4g}"]
         return []
 
-    def explained(self, task, rows, logits, target):
+    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         labels.untargeted(self.name, target)
         best = 0 if logits is None else int(np.argmax(np.ravel(logits)))
         return best, f"score of choice {best}", lambda values: values[:, 0]
 
-    def strings(self, task):
+    def strings(self, task) -> tuple[str, ...]:
         return ("context", "choices")
 
-    def probes(self, texts, parts):
+    def probes(self, texts, parts) -> list[Any]:
         texts = [text for text in texts if text]
         return [(text, (texts[i - 1], texts[i - 2], text)) for i, text in enumerate(texts)]
 
-    def served(self, run, tokenizer, strings, length, labels):
+    def served(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
         """The best choice of each input, `scores` [B, C]: an empty choice fills up an input that has fewer, its score is 0."""
         import tensorflow as tf
 
@@ -110,7 +114,7 @@ class ChoiceTask(TaskKind):
             "truncated": tf.reduce_any(lost, axis=-1),
         }
 
-    def unserved(self, served, labels):
+    def unserved(self, served, labels) -> list[Any] | None:
         answers = []
         for i, scores in enumerate(served["scores"]):
             index, text = int(served["index"][i]), served["text"][i].decode()
@@ -118,7 +122,7 @@ class ChoiceTask(TaskKind):
             answers.append(Choice(index, text, float(served["score"][i]), tuple(scores.tolist()), truncated).to_json())
         return answers
 
-    def described(self):
+    def described(self) -> str:
         return (
             "`index` [B] int32, `text` [B] string and `score` [B] float32 of the best choice, `scores` [B, C] float32 and "
             "`truncated` [B] bool; in `choices` [B, C] empty texts fill up"

@@ -1,20 +1,24 @@
 """Classification of a text or a pair (Devlin et al., 2019, section 4.1)."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import LabelHead
 from kerasbert.objectives.base import correct, cross_entropy
 from kerasbert.tasks import labels, metrics
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import Task, TaskKind
 
 
-def label_head(encoder, task):
+def label_head(encoder, task) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
     """A head with an output for each label, or one; encoders without a pooler bring a hidden layer."""
     spec = encoder.spec
     hidden = not specs.maybe(spec, "pooler") and task.hidden_layer is not False
@@ -29,24 +33,22 @@ def label_head(encoder, task):
 
 
 BALANCED, POSITIVE = "balanced", "f1_positive"
-OLDER = ("accuracy", "f1", "matthews", "loss")
-"""Metrics of older runs; a task that is judged by one of them logs these four, and `f1` is the older name of `f1_macro`."""
 
 
 class Classification(TaskKind):
     """Cross-entropy of the label; accuracy, F1 (macro, and of the second of two labels), Matthews, ROC AUC and loss."""
 
     name = "classification"
-    metrics_known = (*OLDER, "f1_macro", POSITIVE, "roc_auc")
+    metrics_known = ("accuracy", "f1_macro", POSITIVE, "matthews", "roc_auc", "loss")
 
-    def with_labels(self, task, source, lines, values):
+    def with_labels(self, task, source, lines, values) -> Task:
         if task.labels:
             return task
         cleaned = labels.clean(source, task.label, lines, values)
         labels.check_classes(source, task.label, cleaned)
         return dataclasses.replace(task, labels={value: value for value in labels.ordered(set(cleaned))})
 
-    def targets(self, task, source, lines, values, texts):
+    def targets(self, task, source, lines, values, texts) -> Any:
         index = {value: i for i, value in enumerate(task.labels)}
         index |= {name: i for i, name in enumerate(task.labels.values())}
         if task.metric == POSITIVE and len(task.labels) != 2:
@@ -59,7 +61,7 @@ class Classification(TaskKind):
             raise labels.unknown(source, lines[wrong], cleaned[wrong], task)
         return np.array([index[value] for value in cleaned], "int32")
 
-    def fitted(self, task, source, targets):
+    def fitted(self, task, source, targets) -> Task:
         """The task with the weight of each label, which `balanced` takes from the training rows."""
         weights = self.options["class_weights"]
         if self.options["label_smoothing"] >= 1 or self.options["label_smoothing"] < 0:
@@ -74,17 +76,17 @@ class Classification(TaskKind):
             _check_weights(task, weights)
         return task
 
-    def continued(self, task, begun):
+    def continued(self, task, begun) -> Task:
         return task if task.labels else dataclasses.replace(task, labels=begun.get("labels") or {})
 
-    def told(self, source, rows):
+    def told(self, source, rows) -> list[str]:
         return labels.remarks(source, rows.labels or ())
 
-    def absent(self, task, train, dev):
+    def absent(self, task, train, dev) -> list[str]:
         present, known = set(dev.targets.tolist()), set(train.targets.tolist())
         return labels.absent([name for i, name in enumerate(task.labels.values()) if i in known - present])
 
-    def batch(self, task, rows, targets, count, length):
+    def batch(self, task, rows, targets, count, length) -> dict:
         arrays, weights = one_number(targets, count, "int32"), self.options["class_weights"]
         if weights == BALANCED:
             raise InputError("class_weights are 'balanced' where a head is kept: give the numbers, {label: weight}")
@@ -93,13 +95,13 @@ class Classification(TaskKind):
             arrays["label_weight"] *= np.asarray(each, "float32")[arrays["label"]]
         return arrays
 
-    def heads(self, encoder, task):
+    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         return label_head(encoder, task)
 
-    def unlabelled(self, task, texts):
+    def unlabelled(self, task, texts) -> Any:
         return np.zeros(len(texts), "int32")
 
-    def losses(self, task, logits, batch):
+    def losses(self, task, logits, batch) -> dict[str, Tensor]:
         labelled, weights, smoothing = batch["label"], batch["label_weight"], self.options["label_smoothing"]
         errors = cross_entropy(logits, labelled)
         if smoothing:
@@ -109,7 +111,7 @@ class Classification(TaskKind):
             "label/accuracy": ops.sum(correct(logits, labelled) * weights),
         }
 
-    def metrics(self, task, outputs, targets, encoded=None):
+    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
         table = metrics.confusion(targets, outputs.argmax(-1), outputs.shape[1])
         hits, rows, columns = np.diag(table), table.sum(1), table.sum(0)
         f1 = metrics.precision_recall_f1(hits, columns, rows)[2]
@@ -119,8 +121,6 @@ class Classification(TaskKind):
             "matthews": metrics.matthews(table),
             "loss": metrics.log_loss(outputs, targets),
         }
-        if task is None or task.metric in OLDER:  # what logs and scripts of older runs call it
-            return {{"f1_macro": "f1"}.get(name, name): value for name, value in found.items()}
         areas = [
             metrics.roc_auc(scores, targets == i)
             for i, scores in enumerate(_scores(outputs))
@@ -129,14 +129,14 @@ class Classification(TaskKind):
         found["roc_auc"] = float(np.mean(areas)) if areas else 0.0
         return found | ({POSITIVE: float(f1[1])} if len(f1) == 2 else {})
 
-    def details(self, task, outputs, targets, encoded=None):
+    def details(self, task, outputs, targets, encoded=None) -> dict[str, Any]:
         table = metrics.confusion(targets, outputs.argmax(-1), outputs.shape[1])
         columns = metrics.precision_recall_f1(np.diag(table), table.sum(0), table.sum(1))
         areas = [metrics.roc_auc(scores, targets == i) for i, scores in enumerate(_scores(outputs))]
         told = labels.told(task, [*columns, areas, table.sum(1)])
         return {"labels": told, "confusion": table.astype(int).tolist()}
 
-    def remarks(self, task, outputs, targets):
+    def remarks(self, task, outputs, targets) -> list[str]:
         lines, count, names = [], len(targets), list(task.labels.values())
         labelled, answered = np.unique(targets), np.unique(outputs.argmax(-1))
         if len(labelled) == 1:
@@ -145,11 +145,11 @@ class Classification(TaskKind):
             lines.append(f"all {count} answers are {names[answered[0]]!r}")
         return lines
 
-    def explained(self, task, rows, logits, target):
+    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         number = labels.number(task, logits, target)
         return 0, f"log-odds of {list(task.labels.values())[number]}", lambda values: log_odds(values, number)
 
-    def exported(self, model, outputs, inputs):
+    def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
         import tensorflow as tf
 
         probabilities = self.device(outputs, inputs)
@@ -157,20 +157,20 @@ class Classification(TaskKind):
         labelled = tf.gather(list(model.labels), label_ids)
         return {"probabilities": probabilities, "label_ids": label_ids, "labels": labelled}
 
-    def described(self):
+    def described(self) -> str:
         return "`probabilities` [B, L] float32, `label_ids` [B] int32, `labels` [B] string"
 
-    def check_target(self, target):
+    def check_target(self, target) -> None:
         pass
 
 
-def log_odds(logits, number):
+def log_odds(logits, number) -> Tensor:
     """The log of a label's probability over that of all others: [B, L] -> [B]."""
     others = ops.concatenate([logits[:, :number], logits[:, number + 1 :]], axis=-1)
     return logits[:, number] - (ops.logsumexp(others, axis=-1) if others.shape[-1] else 0.0)
 
 
-def _scores(outputs):
+def _scores(outputs) -> np.ndarray:
     """What tells a row with a label from one without: probabilities [L, n]; of two labels one is the other's complement."""
     values = outputs.astype("float64")
     if values.shape[1] == 2:
@@ -178,7 +178,7 @@ def _scores(outputs):
     return softmax(values).T
 
 
-def _check_weights(task, weights):
+def _check_weights(task, weights) -> None:
     """Refuse class weights that are no numbers by label."""
     known = {*task.labels, *task.labels.values()}
     numbers = isinstance(weights, dict) and all(
@@ -191,7 +191,7 @@ def _check_weights(task, weights):
         )
 
 
-def one_number(targets, count, dtype):
+def one_number(targets, count, dtype) -> dict[str, np.ndarray]:
     """A target for each row: label [count] and its weight."""
     label = np.zeros(count, dtype)
     label[: len(targets)] = targets

@@ -2,7 +2,8 @@
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from kerasbert.data.sources import TABLES, check_files, file_format, numbered_ta
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
 from kerasbert.tasks.base import Task
+from kerasbert.tasks.unlabelled import say
 
 UD = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 DOCUMENT = "-DOCSTART-"
@@ -26,28 +28,47 @@ def read_conll(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]]:
 
     Args:
         task: its `label` names the column of tags: one of CoNLL-U's, or a number from 1; by default the last one. `text`
-            likewise, by default the first one (CoNLL-U's FORM).
+            likewise, by default the first one (CoNLL-U's FORM), or the second where the first one numbers the words. Numbers
+            may stand in its `reader` too: `conll:2,3` (`find_task`).
 
     Raises:
         InputError: a line with another number of columns than the first, an empty word; with file and line.
     """
     (path,) = check_files([source])
+    numbers = task.reader.partition(":")[2].split(",") if ":" in task.reader else ["", ""]
     ud = plain_name(path).suffix.lower() == ".conllu"
-    if not ud and _is_table(path, task):
+    if not ud and _is_table(path, task, numbers):
+        if any(numbers):
+            raise InputError(f"{path} is a table, whose columns are named: give their names, not {', '.join(numbers)}")
         return [(line, _listed(task, path, line, row)) for line, row in numbered_table(path, raw=True)]
     if not ud and (untagged := _untagged(path, task)):
         return untagged
+    rows = list(_lines(path, ud))
+    if not ud:
+        rows = _without_comments(path, rows, numbers[1])
+    chosen = numbers[0] or task.text, numbers[1] or task.label
+    return _sentences(path, rows, task, chosen, ud)
+
+
+def _sentences(
+    path: Path | str, rows: Sequence[tuple[int, list[str]]], task: Task, chosen: tuple[str, str], ud: bool
+) -> list[tuple[int, dict[str, Any]]]:
+    """The sentences of the lines of a file of columns.
+
+    Args:
+        rows: number and fields of each line. chosen: names or numbers of the columns of words and tags.
+    """
     sentences: list[tuple[int, dict[str, Any]]] = []
     words: list[str] = []
     tags: list[str] = []
     columns, begun = None, 0
-    for number, fields in _lines(path, ud):
+    for number, fields in rows:
         if not fields or fields[0] == DOCUMENT:
             if words:
                 sentences.append((begun, {task.text: words, task.label: tags}))
             words, tags = [], []
             continue
-        columns = columns or _columns(path, number, task, len(fields), ud)
+        columns = columns or _columns(path, number, chosen, len(fields), ud, rows)
         width, word, tag = columns
         if len(fields) != width:
             raise InputError(f"{path}, line {number}: {len(fields)} columns, expected {width}. Mend the line")
@@ -64,10 +85,52 @@ def read_conll(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]]:
     return sentences
 
 
+def _without_comments(
+    path: Path | str, rows: Sequence[tuple[int, list[str]]], tag_column: str
+) -> list[tuple[int, list[str]]]:
+    """The lines without comments, `# ...` in front of a sentence; a row whose word is # stays, and so does #hashtag.
+
+    A line that begins with # and a blank or a tab is a comment where it has another number of columns than the rows, or
+    where its last column, or that of the tags, is no tag of theirs and looks like none (MultiCoNER's domain=en).
+    """
+    others = [fields for _, fields in rows if fields and not _is_marked(fields) and fields[0] != DOCUMENT]
+    widths = Counter(map(len, others))
+    width = widths.most_common(1)[0][0] if widths else 0
+    at = int(tag_column) - 1 if tag_column and 0 < int(tag_column) <= width else width - 1
+    tags = {fields[at] for fields in others if len(fields) == width}
+    kept: list[tuple[int, list[str]]] = []
+    inside, found = False, []
+    for number, fields in rows:
+        if fields and fields[0] in ("#begin", "#end") and fields[1:2] == ["document"]:
+            found.append(number)
+            continue
+        if fields and not inside and _is_marked(fields) and width > 1 and _is_comment(fields, width, at, tags):
+            found.append(number)
+            continue
+        inside = bool(fields) and fields[0] != DOCUMENT
+        kept.append((number, fields))
+    if found:
+        say(f"{path}: {len(found)} comment lines are no words and are skipped, such as line {found[0]}")
+    return kept
+
+
+def _is_marked(fields: Sequence[str]) -> bool:
+    """Whether a line begins with # and a blank or a tab."""
+    return fields[0] == "#" or fields[0].startswith("# ")
+
+
+def _is_comment(fields: Sequence[str], width: int, at: int, tags: Collection[str]) -> bool:
+    if len(fields) != width:
+        return True
+    return fields[at] not in tags and any(sign in part for part in fields[1:] for sign in ("=", "://"))
+
+
 def _untagged(path: Path | str, task: Task) -> list[tuple[int, dict[str, Any]]]:
     """Words or raw texts without tags; empty where the task has no labels yet, or the file some of them."""
     known = {*task.labels, *task.labels.values()}
     rows = list(_lines(path, False)) if known else []
+    if all(len(fields) < 2 or fields[0] == "#" for _, fields in rows):  # words alone, and comments
+        rows = [(number, fields) for number, fields in rows if len(fields) < 2]
     if any(field in known for _, fields in rows for field in fields[1:]):
         return []
     if any(len(fields) > 1 for _, fields in rows):
@@ -78,11 +141,13 @@ def _untagged(path: Path | str, task: Task) -> list[tuple[int, dict[str, Any]]]:
     return [(group[0][0], {task.text: [fields[0] for _, fields in group]}) for group in groups]
 
 
-def _is_table(path: Path | str, task: Task) -> bool:
+def _is_table(path: Path | str, task: Task, numbers: Sequence[str]) -> bool:
     """Whether a file is a table; a tsv without the column of words is columns, as of BioBERT's data."""
     kind = file_format(path)
     if kind != "tsv":
         return kind in TABLES
+    if any(numbers):
+        return False
     return task.text in next((fields for _, fields in _lines(path, False) if fields), ())
 
 
@@ -105,7 +170,14 @@ def _lines(path: Path | str, ud: bool) -> Iterator[tuple[int, list[str]]]:
             yield number, fields
 
 
-def _columns(path: Path | str, number: int, task: Task, width: int, ud: bool) -> tuple[int, int, int]:
+def _columns(
+    path: Path | str,
+    number: int,
+    chosen: tuple[str, str],
+    width: int,
+    ud: bool,
+    rows: Sequence[tuple[int, list[str]]],
+) -> tuple[int, int, int]:
     """How many columns there are, and which hold words and tags."""
     if ud and width != len(UD):
         raise InputError(
@@ -115,10 +187,32 @@ def _columns(path: Path | str, number: int, task: Task, width: int, ud: bool) ->
         raise InputError(
             f"{path}, line {number}: one column, expected a word and its tag, with a tab or blanks between them"
         )
+    usual = UD.index("form") if ud else 0
+    if not ud and not chosen[0].isdecimal() and _counts(rows):
+        if width == 2:
+            raise InputError(f"{path}: the first of its two columns numbers the words, expected words and tags")
+        usual = 1
+        tag = chosen[1] if chosen[1].isdecimal() else width
+        say(
+            f"{path}: the first of its {width} columns numbers the words: words are read from column 2, tags from column "
+            f"{tag} (--text-column N, --label-column N choose others)"
+        )
     return (
         width,
-        _column(path, task.text, width, ud, UD.index("form") if ud else 0),
-        _column(path, task.label, width, ud, UD.index("upos") if ud else width - 1),
+        _column(path, chosen[0], width, ud, usual),
+        _column(path, chosen[1], width, ud, UD.index("upos") if ud else width - 1),
+    )
+
+
+def _counts(rows: Sequence[tuple[int, list[str]]]) -> bool:
+    """Whether the first column is 1, 2, 3 ... (or 0, 1, 2 ...) of each sentence."""
+    groups = itertools.groupby(rows, key=lambda row: bool(row[1]) and row[1][0] != DOCUMENT)
+    sentences = [[fields[0] for _, fields in group] for there, group in groups if there]
+    longest = max(map(len, sentences), default=0)
+    return longest > 1 and all(
+        each == [str(i) for i in range(first, first + len(each))]
+        for each in sentences
+        for first in [int(each[0] != "0")]
     )
 
 

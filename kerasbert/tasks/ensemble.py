@@ -2,19 +2,25 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasbert import registry
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
+
+CHOSEN = ("thresholds", "null_threshold")  # options that the dev rows of each model have chosen
+# of a model's training and its own head
+OWN = ("class_weights", "label_smoothing", "lstm", "lstm_layers", "loss", "scale", "negatives", "highest")
 
 
 class Ensemble:
     """Models of one task that answer as one: by the mean of the probabilities of labels, of numbers, of the logits of spans.
 
-    `predict` and `evaluate` take it as a model. It is as long as the shortest of them.
+    `predict` and `evaluate` take it as a model. It is as long as the shortest of them. Its thresholds are the means of theirs.
+    The order of the models changes nothing.
 
     Args:
         models: TaskModels that agree on the kind of task, the labels, the tokenizer and what their networks read.
@@ -23,7 +29,7 @@ class Ensemble:
         InputError: a model without a task, or what two of them differ in.
     """
 
-    def __init__(self, models: Sequence[Any]):
+    def __init__(self, models: Sequence[Any]) -> None:
         if not models:
             raise InputError("an ensemble of no models, expected one or more")
         facts = [_facts(model, f"model {i}") for i, model in enumerate(models, 1)]
@@ -36,13 +42,17 @@ class Ensemble:
                     )
         first = min(models, key=lambda model: registry.family_of(model.encoder).longest(model.spec) or math.inf)
         lengths = [model.task.length for model in models if model.task.length]
-        self.models, self.kind = tuple(models), models[0].kind
-        self.task = dataclasses.replace(models[0].task, length=min(lengths, default=None))
+        self.models = tuple(models)
+        task, chosen = dataclasses.replace(models[0].task, length=min(lengths, default=None)), _chosen(models)
+        self.task = task.optioned(chosen)
+        self.kind = self.task.how
+        differing = [name for name in chosen if any(each.task.options.get(name) != chosen[name] for each in models)]
+        self.remarks = [f"{name} is the mean of those of the {len(models)} models" for name in differing]
         self.labels, self.tokenizer = models[0].labels, models[0].tokenizer
         self.encoder, self.spec, self.heads = first.encoder, first.spec, first.heads
         self.directory = getattr(models[0], "directory", None)
 
-    def joined(self, outputs: Sequence[Any]) -> Any:
+    def joined(self, outputs: Sequence[Tensor]) -> Tensor:
         """The models' outputs of the same rows -> one: of each row, as a model gives them."""
         kind = self.task.how
         if kind.per_token:
@@ -79,8 +89,27 @@ def _facts(model: Any, who: str) -> dict[str, Any]:
         "number of texts": len(model.task.asked),
         "tokenizer": model.tokenizer.digest()[:12],
         "knowledge graph": knowledge.graph.digest[:12] if (knowledge := model.tokenizer.knowledge) else "none",
+        "set of options": _told(model.task.how.options),
+        "language": ", ".join(map(str, model.task.settings.values())) or "none",
         "set of inputs": ", ".join(each.name for each in registry.family_of(model.encoder).inputs),
     }
+
+
+def _told(options: Mapping[str, Any]) -> str:
+    """The options that answers depend on, but for those that are averaged."""
+    return ", ".join(f"{name} {options[name]}" for name in sorted({*options} - {*CHOSEN, *OWN})) or "none"
+
+
+def _chosen(models: Sequence[Any]) -> dict[str, Any]:
+    """The means of what the models' dev rows have chosen."""
+    options = [model.task.how.options for model in models]
+    found: dict[str, Any] = {}
+    if "thresholds" in options[0]:
+        each = [model.kind.answers.configured(own).thresholds(len(model.labels)) for model, own in zip(models, options)]
+        found["thresholds"] = [math.fsum(column) / len(models) for column in np.transpose(each).tolist()]
+    if "null_threshold" in options[0]:
+        found["null_threshold"] = math.fsum(own["null_threshold"] for own in options) / len(models)
+    return found
 
 
 def _name(model: Any, who: str) -> str:

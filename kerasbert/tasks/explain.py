@@ -11,6 +11,7 @@ import numpy as np
 from kerasbert import registry
 from kerasbert.answers.base import Parts
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.batches import Encoded
@@ -181,7 +182,7 @@ def integrated(
     start = tf.cast(model.body.embed(start, training=False), "float32")
     way = tf.cast(model.body.embed(tensors, training=False), "float32") - start
 
-    def scores(embedded: Any) -> Any:
+    def scores(embedded: Tensor) -> Tensor:
         count = embedded.shape[0]
         repeated = {name: tf.repeat(value, count, axis=0) for name, value in tensors.items()}
         return tf.cast(score(predict.task_logits(model, {**repeated, "embedded": embedded})), "float32")
@@ -213,7 +214,7 @@ def attention_of(encoder: Any, batch: Mapping[str, np.ndarray], length: int) -> 
 
 
 def _words(
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     texts: list[tuple[int, str]],
     places: list[Place | None],
     ids: list[int],

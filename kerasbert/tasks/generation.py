@@ -1,6 +1,9 @@
 """A text that is written from a text: translation, summaries, and every task whose answer is put into words."""
 
+import dataclasses
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -9,12 +12,13 @@ from keras import ops
 from kerasbert import registry
 from kerasbert.answers.generation import NUMBER, WRITTEN, GenerationKind, text_of
 from kerasbert.answers.generation import Generation as Written
+from kerasbert.checkpoints import generation_config, source
 from kerasbert.errors import InputError
-from kerasbert.inputs import NAMES, target_places
-from kerasbert.layers.search import generate
+from kerasbert.inputs import NAMES, Input, Row, Tensor, target_places
+from kerasbert.layers.beam_search import generate
 from kerasbert.objectives.lm_loss import token_sums
 from kerasbert.tasks import tables, text_metrics
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import Task, TaskKind
 
 
 class Generation(TaskKind):
@@ -33,19 +37,35 @@ class Generation(TaskKind):
     left_out = ("lm",)
     answers: GenerationKind  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
 
-    def check_metric(self, task):
+    def check_metric(self, task) -> None:
         super().check_metric(task)
         text_metrics.check(task.metric)
 
     # Rows of a file
 
-    def of_family(self, task, family):
+    def imported(self, task, generation) -> Task:
+        if left := (generation or {}).get("unused"):
+            source.say(f"the checkpoint's settings of writing that are not computed here: {', '.join(left)}")
+        return task.optioned(generation_config.options_for(generation, task.name))
+
+    def started(self, task, held) -> Task:
+        """With how the imported checkpoint writes, where the task names nothing."""
+        found = generation_config.options_for(held.get("generation"), task.name)
+        found = {name: value for name, value in found.items() if name not in task.options}
+        if found.get("min_new_tokens", 0) >= found.get("target_length", self.answers.target_length):
+            del found["min_new_tokens"]  # of longer texts than those that are learnt
+        if found:
+            said = ", ".join(f"{name}={value}" for name, value in found.items())
+            source.say(f"writes as the imported checkpoint says: {said} (others: --set task.NAME=VALUE)")
+        return task.optioned(found)
+
+    def of_family(self, task, family) -> Task:
         self.reads(family)
-        start = family.encoder.first_token if family.kind == "seq2seq" else ""
+        start = task.options.get("start", family.encoder.first_token) if family.kind == "seq2seq" else ""
         smoothing = task.options.get("smoothing", getattr(family.encoder, "label_smoothing", 0.0))
         return task.optioned({"start": start, "smoothing": smoothing})
 
-    def reads(self, family):
+    def reads(self, family) -> tuple[Input, ...]:
         if family.kind == "encoder":
             raise InputError(
                 f"{family.name} is an encoder, which writes no text: expected an encoder-decoder or a decoder, such as t5, "
@@ -54,21 +74,21 @@ class Generation(TaskKind):
         return family.inputs
 
     @property
-    def targets_read(self):
+    def targets_read(self) -> tuple[Input, ...]:
         return () if self.answers.one_row else (WRITTEN,)
 
-    def targets(self, task, source, lines, values, texts):
+    def targets(self, task, source, lines, values, texts) -> Any:
         for line, text in zip(lines, texts):
             if not isinstance(text, tuple) or not text[0].strip():
                 raise InputError(f"{tables.where(source, line)}: {task.text} is empty, expected a text to write from")
         return [target for _, target in texts]
 
-    def group(self, target):
+    def group(self, target) -> Any:
         return 0
 
     # Batches and network
 
-    def batch(self, task, rows, targets, count, length):
+    def batch(self, task, rows, targets, count, length) -> dict:
         if not self.answers.one_row:
             length = target_places(max(len(row.about.target) for row in rows), self.answers.target_length)
         label, weight = np.zeros((count, length), "int32"), np.zeros((count, length), "float32")
@@ -78,7 +98,7 @@ class Generation(TaskKind):
             label[i, at], weight[i, at] = row.about.target, 1
         return {"label": label, "label_weight": weight}
 
-    def heads(self, encoder, task):
+    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         family, decoding = registry.family_of(encoder), self.answers.decoding
         longest = family.longest(encoder.spec)
         if longest and decoding.max_new_tokens > longest:
@@ -88,13 +108,13 @@ class Generation(TaskKind):
         decoding.check(encoder.spec.embeddings.vocabulary)
         return {}, {}
 
-    def readout(self, task, encoder):
+    def readout(self, task, encoder) -> str | None:
         return None
 
-    def outputs(self, task, logits):
+    def outputs(self, task, logits) -> dict[str, Tensor]:
         return {"sequence": logits}
 
-    def losses_of(self, model, logits, batch):
+    def losses_of(self, model, logits, batch) -> dict[str, Tensor]:
         body, about = model.body, {"smoothing": self.options["smoothing"]}
         nats, right = token_sums(body, logits, batch["label"], batch["label_weight"], **about)
         return {"label": nats, "label/accuracy": right}
@@ -102,19 +122,22 @@ class Generation(TaskKind):
     # What is written
 
     @property
-    def program(self):
+    def program(self) -> str:
         return json.dumps(dict(self.options), sort_keys=True)
 
-    def prompts(self, rows):
+    def prompts(self, rows) -> Sequence[Row]:
         return [self.answers.prompt(row, i) for i, row in enumerate(rows)]
 
-    def output(self, model, inputs):
+    def output(self, model, inputs) -> Tensor:
         written = self.written(model, inputs)
-        score = ops.expand_dims(written["score"], 1)
-        return ops.concatenate([score, ops.cast(written["token_ids"], "float32")], axis=1)
+        ids, scores = written.get("sequences"), written.get("scores")
+        if ids is None:
+            ids, scores = written["token_ids"], written["score"]
+        both = ops.concatenate([ops.expand_dims(scores, -1), ops.cast(ids, "float32")], axis=-1)
+        return ops.reshape(both, (-1, self.answers.decoding.num_return_sequences * both.shape[-1]))
 
     def written(self, model, inputs):
-        """What the model writes of sources: token_ids int32 [B, T], score float32 [B]."""
+        """What the model writes of sources, as `generate` gives it."""
         body, tokenizer, answers = model.body, model.tokenizer, self.answers
         read = {each.name: inputs[each.name] for each in self.reads(registry.family_of(body)) if each.name in inputs}
         start = None if answers.one_row else answers.start_of(tokenizer)
@@ -123,27 +146,35 @@ class Generation(TaskKind):
 
     # Export, in the graph
 
-    def answered(self, model, inputs):
+    def answered(self, model, inputs) -> dict[str, Tensor]:
         return self.written(model, inputs)
 
-    def described(self):
+    def described(self) -> str:
         return (
             "`text` [B] string, what the model writes, `score` [B] float32, its log-probability, and `truncated` [B] bool, "
             "whether a part of the source was not read; signature `ids` returns `token_ids` [B, T] int32, which the end token "
             "and padding close, and `score`"
+            + ("; of all texts `texts` and `scores` [B, N]" if self.answers.decoding.num_return_sequences > 1 else "")
         )
 
-    def probes(self, texts, parts):
+    def probes(self, texts, parts) -> list[Any]:
         return [text for text in texts if text.strip()]  # an empty source is refused
 
-    def served(self, run, tokenizer, strings, length, labels=()):
+    def served(self, run, tokenizer, strings, length, labels=()) -> dict[str, Tensor]:
         (texts,) = strings.values()
         packed, truncated = self._prompts(tokenizer, tf.strings.join([self.options["prefix"], texts]), length)
         written = run(packed)
-        ids = written["token_ids"]
-        over = tf.cumsum(tf.cast(ids == tokenizer.source.sep_id, tf.int32), axis=1) > 0
-        kept = tf.ragged.boolean_mask(ids, ~over)
-        return {"text": tokenizer.detokenize(kept), "score": written["score"], "truncated": truncated}
+
+        def text(ids):
+            over = tf.cumsum(tf.cast(ids == tokenizer.source.sep_id, tf.int32), axis=1) > 0
+            return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ~over))
+
+        served = {"text": text(written["token_ids"]), "score": written["score"], "truncated": truncated}
+        if "sequences" in written:
+            ids = written["sequences"]
+            texts = tf.reshape(text(tf.reshape(ids, [-1, ids.shape[-1]])), tf.shape(ids)[:2])
+            served |= {"texts": texts, "scores": written["scores"]}
+        return served
 
     def _prompts(self, tokenizer, texts, length):
         """`answers.rows` of sources without targets, in the graph: inputs [B, W], and whether tokens are missing [B]."""
@@ -152,20 +183,27 @@ class Generation(TaskKind):
         separator, ids = tokenizer.source.encode(self.options["separator"]), tokenizer.encode(texts)
         room = length - self.answers.target_length - len(separator)
         kept = ids[:, :room]
-        ending = tf.tile([separator], [kept.nrows(), 1])
-        joined = tf.concat([kept, tf.cast(ending, kept.dtype)], axis=1)
+        ending = tf.tile(tf.constant([separator], kept.dtype), [kept.nrows(), 1])
+        joined = tf.concat([kept, ending], axis=1) if separator else kept
         mask = tf.ones_like(joined).to_tensor()
         packed = zip(NAMES, (joined.to_tensor(tokenizer.pad_id), mask, tf.zeros_like(mask)), strict=True)
         return dict(packed), ids.row_lengths() > room
 
-    def unserved(self, served, labels):
+    def unserved(self, served, labels) -> list[Any] | None:
         columns = zip(served["text"], served["score"], served["truncated"], strict=True)
-        return [Written(text.decode(), float(score), bool(cut)).to_json() for text, score, cut in columns]
+        found = [Written(text.decode(), float(score), bool(cut)) for text, score, cut in columns]
+        for i, texts in enumerate(served.get("texts", ())):
+            several = tuple(Written(text.decode(), float(score)) for text, score in zip(texts, served["scores"][i]))
+            found[i] = dataclasses.replace(found[i], sequences=several)
+        return [each.to_json() for each in found]
 
     # Evaluation
 
-    def metrics(self, task, outputs, targets, encoded=None):
-        written = [text_of(row.about.tokenizer, output[1:]) for row, output in zip(encoded.rows, outputs)]
+    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
+        written = [
+            text_of(row.about.tokenizer, output[1 : 1 + self.answers.target_length])
+            for row, output in zip(encoded.rows, outputs)
+        ]
         return text_metrics.measured(written, targets, task.metric)
 
 

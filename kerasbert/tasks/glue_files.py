@@ -13,12 +13,15 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.data.reading import line_lists, plain_name, text_chunks
 from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.base import Task
 
 # column of a task -> what it is called in files, the likeliest first
 NAMES = {
@@ -44,7 +47,7 @@ SUBMISSIONS = {
 Numbered = list[tuple[int, dict[str, Any]]]
 
 
-def read(source: Path, task: Any) -> Numbered:
+def read(source: Path, task: "Task") -> Numbered:
     """(line, column of the task -> text) of each row; a file without labels has no such column.
 
     Raises:
@@ -69,7 +72,7 @@ def read(source: Path, task: Any) -> Numbered:
     ]
 
 
-def _rows(source: Path, task: Any) -> Numbered:
+def _rows(source: Path, task: "Task") -> Numbered:
     """The rows of a file of any format, by the names of its columns."""
     kind = file_format(source)
     if kind == "jsonl" and plain_name(source).suffix == ".json":
@@ -82,7 +85,7 @@ def _rows(source: Path, task: Any) -> Numbered:
     return _tab_separated(source, task)  # MRPC's end in .txt
 
 
-def _names(first: Sequence[str], task: Any) -> list[str] | None:
+def _names(first: Sequence[str], task: "Task") -> list[str] | None:
     """The names of the columns where the first line is a row; None where it is a header."""
     known = {name for column in task.columns for name in (column, *NAMES.get(column, ()))}
     if known & set(first):
@@ -90,7 +93,7 @@ def _names(first: Sequence[str], task: Any) -> list[str] | None:
     return {len(COLA): COLA, len(STSB): STSB}.get(len(first))
 
 
-def _tab_separated(source: Path, task: Any) -> Numbered:
+def _tab_separated(source: Path, task: "Task") -> Numbered:
     lines = enumerate(itertools.chain.from_iterable(line_lists(source)), 1)
     fields = ((number, line.removesuffix("\r").split("\t")) for number, line in lines if line.strip())
     first = next(fields, None)
@@ -129,7 +132,7 @@ def _text(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
-def _numbered_labels(rows: Numbered, column: str | None, task: Any) -> Numbered:
+def _numbered_labels(rows: Numbered, column: str | None, task: "Task") -> Numbered:
     """The rows, words in the place of Hugging Face's numbers where a task's labels are words."""
     words = list(task.labels)
     if column is None or not words or any(word.isdigit() for word in words):
@@ -139,7 +142,7 @@ def _numbered_labels(rows: Numbered, column: str | None, task: Any) -> Numbered:
 
 
 def submission(
-    folder: str | os.PathLike, task: Any, source: str | os.PathLike, answers: Sequence[Any]
+    folder: str | os.PathLike, task: "Task", source: str | os.PathLike, answers: Sequence[Any]
 ) -> tuple[Path, str]:
     """The file of GLUE's server for the answers to a test file: its path, and its content.
 

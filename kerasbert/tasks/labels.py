@@ -1,16 +1,22 @@
 """What a column of labels may hold, and what is to be said about it."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import errors
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.tasks.tables import Source, where
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.base import Task
 
 # how pandas, Python and databases write a value that is not there
 MISSING = ("", "nan", "NaN", "None", "null", "NULL", "<NA>", "NaT")
 MOST = 10_000
+MARKS = ("-", "-1")  # of a row without a label: SNLI's, Hugging Face's
 FEW = 20  # so many different numbers may be classes, whatever their rows
 
 
@@ -74,13 +80,14 @@ def ordered(values: Collection[str]) -> list[str]:
         return sorted(values)
 
 
-def unknown(source: Source, line: int, label: str, task: Any) -> InputError:
+def unknown(source: Source, line: int, label: str, task: "Task") -> InputError:
     """The error for a label that a task does not know."""
     known = ", ".join(list(task.labels)[:20])
-    return InputError(f"{where(source, line)}: label {label!r} is unknown. Expected one of: {known}")
+    hint = ". It marks a row without a label: drop these rows, or predict them" if label in MARKS else ""
+    return InputError(f"{where(source, line)}: label {label!r} is unknown. Expected one of: {known}{hint}")
 
 
-def number(task: Any, logits: Any, target: Any) -> int:
+def number(task: "Task", logits: Tensor, target: Any) -> int:
     """The label that is asked for, by its name or its value in the file, else the best of a row's logits.
 
     Args:
@@ -110,7 +117,7 @@ def absent(names: Sequence[str]) -> list[str]:
     return [f"no dev row has the label{'s' * (len(names) > 1)} {', '.join(map(repr, names[:10]))}"]
 
 
-def told(task: Any, columns: Sequence[Any]) -> dict[str, dict[str, float]]:
+def told(task: "Task", columns: Sequence[Any]) -> dict[str, dict[str, float]]:
     """What is known of each label, by its name.
 
     Args:
@@ -137,13 +144,14 @@ def remarks(source: Source, raw: Sequence[Any]) -> list[str]:
             f"which is read as {spaced[0].strip()!r}"
         )
     counts = Counter(values)
-    folded: dict[str, list[str]] = {}
-    for value in sorted(counts):
-        folded.setdefault(value.casefold(), []).append(value)
-    for same in folded.values():
-        if len(same) > 1:
-            names = ", ".join(f"{name!r} ({counts[name]} rows)" for name in same)
-            found.append(f"{source}: labels that differ in case alone are classes of their own: {names}")
+    for alike, same in _alike(counts):
+        names = ", ".join(f"{name!r} ({counts[name]} rows)" for name in same)
+        found.append(f"{source}: labels that {alike} are classes of their own: {names}")
+    marks = [mark for mark in MARKS if mark in counts]
+    if marks and len(counts) > 2:
+        found.append(
+            f"{source}: the label {marks[0]!r} is a class of its own; where it marks rows without a label drop them"
+        )
     if len(counts) > FEW and len(values) < 2 * len(counts):
         found.append(f"{source}: {len(counts)} labels in {len(values)} rows: is it the label column?")
     label, most = counts.most_common(1)[0]
@@ -156,6 +164,22 @@ def remarks(source: Source, raw: Sequence[Any]) -> list[str]:
             f"combination is a class of its own ({len(counts)} classes); --task multi_label gives it several"
         )
     return found
+
+
+def _alike(values: Collection[str]) -> list[tuple[str, list[str]]]:
+    """Labels that somebody may have meant as one, and how they are alike."""
+    folded: dict[str, list[str]] = {}
+    numbers: dict[float, list[str]] = {}
+    for value in sorted(values):
+        folded.setdefault(" ".join(unicodedata.normalize("NFKC", value).casefold().split()), []).append(value)
+        if (number := _number(value)) is not None:
+            numbers.setdefault(number, []).append(value)
+    told = [("are the same number", same) for same in numbers.values() if len(same) > 1]
+    for same in folded.values():
+        if len(same) > 1 and _number(same[0]) is None:
+            cased = len({value.casefold() for value in same}) == 1
+            told.append(("differ in case alone" if cased else "differ in blanks or in forms of characters alone", same))
+    return told
 
 
 def _combined(labels: Sequence[str]) -> str | None:

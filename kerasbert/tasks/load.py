@@ -14,7 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
 from kerasbert.registry import Family
 from kerasbert.storage import files
-from kerasbert.tasks.adapted import load_on
+from kerasbert.tasks.adapted_models import load_on
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task, task_of
@@ -53,6 +53,7 @@ def save(
     Raises:
         InputError: another kind of model, a model without a tokenizer, or a directory that is taken.
     """
+    files.check_free(directory, overwrite)
     encoder, task = getattr(model, "encoder", model), getattr(model, "declaration", getattr(model, "task", None))
     if not hasattr(encoder, "spec"):
         raise InputError(
@@ -65,6 +66,7 @@ def save(
         "labels": model.labels if task else None,
         "plugin": registry.plugin_of(encoder),
     }
+    generation = getattr(encoder, "generation", None)
     if adapter:
         about["heads"] = (
             {head: values(layer) for head, layer in model.heads.items()} if isinstance(task, Task) else None
@@ -86,12 +88,15 @@ def save(
         encoder=encoder,
         heads=model.heads if task else None,  # of an imported encoder: arrays by name
         tokenizer=tokenizer,
+        generation=generation,
         **about,
     )
 
 
 def held_task(model: Any, kind: TaskKind) -> tuple[dict[str, Any], Family]:
-    """The task that a model directory holds, as model.json says it, {} for none and for a model; and the model's family.
+    """The task that a model directory holds, as model.json says it, and the model's family.
+
+    Without a task, and of a model, it is how an imported checkpoint writes, {"generation": ...}, or {}.
 
     Raises:
         InputError: the directory holds what a task of that kind would leave out.
@@ -100,7 +105,10 @@ def held_task(model: Any, kind: TaskKind) -> tuple[dict[str, Any], Family]:
         check_left_out(model, kind)
     info = checkpoints.read_model_json(model) if isinstance(model, Path) else None
     family = registry.family(info.family) if info else registry.family_of(getattr(model, "encoder", model))
-    return (info.task if info else None) or {}, family
+    if info is not None and info.task:
+        return info.task, family
+    generation = info.generation if info else getattr(getattr(model, "encoder", model), "generation", None)
+    return ({"generation": generation} if generation else {}), family
 
 
 def check_left_out(path: Path, kind: TaskKind) -> None:
@@ -145,7 +153,7 @@ def load(directory: str | os.PathLike, task: str | None = None, base: Any = None
     if declared is None:
         return encoder
     if task is not None:
-        declared = declared.how.of_family(declared, registry.family_of(encoder))
+        declared = declared.how.of_family(declared.how.imported(declared, info.generation), registry.family_of(encoder))
     prefix = "heads/"
     if task is not None and hasattr(encoder, "token_model"):
         encoder, prefix = encoder.token_model(checkpoints.read_tensors(path)) or (encoder, prefix)

@@ -17,6 +17,22 @@ def confusion(targets: np.ndarray, predicted: np.ndarray, labels: int) -> np.nda
     return table
 
 
+def between(low: float, high: float, otherwise: float) -> float:
+    """The middle of two numbers with as few digits, six at least, as keep it between them in float32 too.
+
+    Args:
+        otherwise: what is returned where float32 has nothing between them.
+
+    >>> between(1e-9, 2e-7, 0.0), between(0.1, 0.2, 0.0)
+    (1.005e-07, 0.15)
+    """
+    for digits in range(6, 10):
+        value = float(f"{(low + high) / 2:.{digits}g}")
+        if low < float(np.float32(value)) < high:
+            return value
+    return otherwise
+
+
 def precision_recall_f1(hits: np.ndarray, answered: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, ...]:
     """Precision, recall and F1 of labels; 0 where undefined.
 
@@ -26,7 +42,7 @@ def precision_recall_f1(hits: np.ndarray, answered: np.ndarray, wanted: np.ndarr
     return _share(hits, answered), _share(hits, wanted), _share(2 * hits, answered + wanted)
 
 
-def _share(part, whole):
+def _share(part, whole) -> np.ndarray:
     return np.divide(part, whole, out=np.zeros(np.shape(whole)), where=np.asarray(whole) > 0)
 
 

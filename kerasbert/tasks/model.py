@@ -1,17 +1,18 @@
 """The model of a task and its objective; what differs between kinds stands in their files."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import mix
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
-from kerasbert.layers.readout import queries_of, readout, width
+from kerasbert.layers.readout import Queries, queries_of, readout, width
 from kerasbert.objectives.base import Objective
 from kerasbert.objectives.lm_loss import token_sums, writes
 from kerasbert.tasks.task import Task
@@ -29,7 +30,7 @@ class TaskModel(HeadedModel):
         Where the head reads the first token alone, the last layer is computed for no other.
     """
 
-    def __init__(self, encoder: Encoder, task: Task, **kwargs):
+    def __init__(self, encoder: Encoder, task: Task, **kwargs) -> None:
         kind = task.how
         of_row = kind.readout(task, encoder)
         heads, shapes = _reading(task, encoder, of_row, *kind.heads(encoder, task))
@@ -46,24 +47,24 @@ class TaskModel(HeadedModel):
         return self.declaration.how.settled(self.declaration, self.heads)
 
     @task.setter
-    def task(self, task: Task):
-        self.declaration = task
+    def task(self, task: Task) -> None:
+        self.declaration, self.kind = task, task.how
+        self.readout = self.kind.readout(task, self.encoder)
 
-    def call(self, inputs, training=False, queries=True, read=True):
-        """With `queries=None` the last layer is computed for every token; `read` is the older name."""
-        every = queries is None or read is None
-        outputs = self.body(inputs, training=training, queries=None if every else self.queries(inputs))
+    def call(self, inputs, training=False, queries=True) -> dict[str, Tensor]:
+        """With `queries=None` the last layer is computed for every token."""
+        outputs = self.body(inputs, training=training, queries=None if queries is None else self.queries(inputs))
         return self.answer(outputs, inputs, training=training)
 
-    def queries(self, inputs):
+    def queries(self, inputs) -> Queries:
         """The tokens that the last layer is computed for: those that the head reads."""
         return None if self.readout is None else queries_of(self.readout, inputs.get("padding_mask"))
 
-    def answer(self, outputs, inputs=None, training=False):
+    def answer(self, outputs, inputs=None, training=False) -> dict[str, Tensor]:
         """What the model returns, of the encoder's outputs."""
         return self.kind.outputs(self.declaration, self.logits(outputs, inputs, training=training))
 
-    def logits(self, outputs, inputs=None, training=False):
+    def logits(self, outputs, inputs=None, training=False) -> Tensor:
         """What the head says of the encoder's outputs: float32 [B, L]; of tokens [B, S, L].
 
         Args:
@@ -85,12 +86,12 @@ class TaskModel(HeadedModel):
         """What it has learnt that people read, as json: how much each layer weighs, of a task that reads a mix of them."""
         return {"layers": self.heads["mix"].told()} if self.declaration.layers == "mix" else {}
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         config = {"name": self.name, "trainable": self.trainable, "task": self.declaration.to_json()}
         return config | {"encoder": keras.saving.serialize_keras_object(self.encoder)}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config) -> Self:
         encoder = keras.saving.deserialize_keras_object(config["encoder"])
         model = cls(encoder, Task.from_json(config["task"]), name=config["name"])
         model.trainable = config["trainable"]
@@ -130,7 +131,7 @@ class TaskObjective(Objective):
     With `auxiliary_lm` a decoder learns each next token of the texts too (Radford et al., 2018, section 3.2).
     """
 
-    def __init__(self, encoder: Encoder, task: Task):
+    def __init__(self, encoder: Encoder, task: Task) -> None:
         self.model = TaskModel(encoder, task, name="label_model")
         self.model.build()
         self.kind = self.model.kind
@@ -144,11 +145,11 @@ class TaskObjective(Objective):
                 )
             self.scales["lm"] = task.auxiliary_lm
 
-    def counts(self, batch):
+    def counts(self, batch) -> dict[str, Tensor]:
         counts = self.kind.counts(batch)
         return counts | {"lm": ops.sum(followed(batch))} if "lm" in self.scales else counts
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         body, every = self.model.body, "lm" in self.scales
         outputs = body(batch, training=training, queries=None if every else self.model.queries(batch))
         logits = self.model.logits(outputs, batch, training=training)
@@ -160,6 +161,6 @@ class TaskObjective(Objective):
         return sums | {"lm": nats, "lm/accuracy": right}
 
 
-def followed(batch: Mapping[str, Any]) -> Any:
+def followed(batch: Mapping[str, Tensor]) -> Tensor:
     """Which tokens have a real one behind them: float32 [B, S - 1]; rows that fill up a batch have one token, and so none."""
     return ops.cast(batch["padding_mask"][:, 1:], "float32")

@@ -6,15 +6,20 @@ A cell of the label's column holds labels with `|` between them, else with comma
 
 import dataclasses
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.tasks import labels, metrics, tables
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.tables import Source
 
 
 class MultiLabel(TaskKind):
@@ -26,7 +31,7 @@ class MultiLabel(TaskKind):
     name = "multi_label"
     metrics_known = ("f1_micro", "f1_macro", "exact_match", "roc_auc", "loss")
 
-    def with_labels(self, task, source, lines, values):
+    def with_labels(self, task, source, lines, values) -> Task:
         if task.labels:
             return task
         names = {label for line, value in zip(lines, values) for label in split(value, source, line)}
@@ -40,7 +45,7 @@ class MultiLabel(TaskKind):
             )
         return dataclasses.replace(task, labels={label: label for label in labels.ordered(names)})
 
-    def targets(self, task, source, lines, values, texts):
+    def targets(self, task, source, lines, values, texts) -> Any:
         index = {value: i for i, value in enumerate(task.labels)}
         index |= {name: i for i, name in enumerate(task.labels.values())}
         targets = np.zeros((len(values), len(task.labels)), "float32")
@@ -51,33 +56,33 @@ class MultiLabel(TaskKind):
                 targets[row, index[label]] = 1
         return targets
 
-    def continued(self, task, begun):
+    def continued(self, task, begun) -> Task:
         return task if task.labels else dataclasses.replace(task, labels=begun.get("labels") or {})
 
-    def absent(self, task, train, dev):
+    def absent(self, task, train, dev) -> list[str]:
         names = list(task.labels.values())
         missing = [names[i] for i in np.flatnonzero((train.targets.max(0) > 0) & (dev.targets.max(0) == 0))]
         return labels.absent(missing)
 
-    def group(self, target):
+    def group(self, target) -> Any:
         return tuple(target)
 
-    def batch(self, task, rows, targets, count, length):
+    def batch(self, task, rows, targets, count, length) -> dict:
         label = np.zeros((count, len(task.labels)), "float32")
         label[: len(targets)] = targets
         return {"label": label, "label_weight": (np.arange(count) < len(targets)).astype("float32")}
 
-    def heads(self, encoder, task):
+    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         return label_head(encoder, task)
 
-    def unlabelled(self, task, texts):
+    def unlabelled(self, task, texts) -> Any:
         return np.zeros((len(texts), len(task.labels)), "float32")
 
-    def compared(self, task, logits, batch):
+    def compared(self, task, logits, batch) -> Tensor:
         """Each label against its absence, [B, L, 2]: the softmax is the sigmoid."""
         return ops.stack([logits, ops.zeros_like(logits)], axis=-1)
 
-    def losses(self, task, logits, batch):
+    def losses(self, task, logits, batch) -> dict[str, Tensor]:
         label, weights = batch["label"], batch["label_weight"]
         # of a row the mean over its labels (torch's BCEWithLogitsLoss)
         errors = ops.maximum(logits, 0.0) - logits * label + ops.log1p(ops.exp(-ops.abs(logits)))
@@ -87,7 +92,7 @@ class MultiLabel(TaskKind):
             "label/accuracy": ops.sum(ops.mean(right, axis=-1) * weights),
         }
 
-    def metrics(self, task, outputs, targets, encoded=None):
+    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
         hits, answered, wanted = self._counts(outputs, targets)
         whole = metrics.precision_recall_f1(hits.sum(), answered.sum(), wanted.sum())[2]
         each = metrics.precision_recall_f1(hits, answered, wanted)[2]
@@ -101,30 +106,30 @@ class MultiLabel(TaskKind):
             "loss": metrics.binary_log_loss(outputs, targets),
         }
 
-    def details(self, task, outputs, targets, encoded=None):
+    def details(self, task, outputs, targets, encoded=None) -> dict[str, Any]:
         hits, answered, wanted = self._counts(outputs, targets)
         columns = metrics.precision_recall_f1(hits, answered, wanted)
         return {"labels": labels.told(task, [*columns, _areas(outputs, targets), wanted])}
 
-    def remarks(self, task, outputs, targets):
+    def remarks(self, task, outputs, targets) -> list[str]:
         if len(outputs) > 1 and not self._chosen(outputs).any():
             return [f"none of the {len(outputs)} answers has a label: no probability reaches its threshold"]
         return []
 
-    def tuned(self, task, outputs, targets, encoded):
+    def tuned(self, task, outputs, targets, encoded) -> Task:
         probabilities = self.answers.probabilities(np.asarray(outputs))
         thresholds = [best_threshold(*columns) for columns in zip(probabilities.T, np.asarray(targets).T > 0)]
         return task.optioned({"thresholds": thresholds})
 
-    def from_exported(self, outputs):
+    def from_exported(self, outputs) -> Tensor:
         values = np.clip(np.stack(outputs).astype("float64"), 1e-30, 1 - 2**-24)  # the largest below 1 in float32
         return np.log(values) - np.log1p(-values)
 
-    def explained(self, task, rows, logits, target):
+    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         number = labels.number(task, logits, target)
         return 0, f"log-odds of {list(task.labels.values())[number]}", lambda values: values[:, number]
 
-    def exported(self, model, outputs, inputs):
+    def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
         import tensorflow as tf
 
         probabilities = self.device(outputs, inputs)
@@ -135,13 +140,13 @@ class MultiLabel(TaskKind):
         counts = tf.cast(answered.row_lengths(), tf.int32)
         return {"probabilities": probabilities, "labels": answered.to_tensor(""), "label_counts": counts}
 
-    def described(self):
+    def described(self) -> str:
         return (
             "`probabilities` [B, L] float32, `labels` [B, most of a text] string, those that are answered, and `label_counts` "
             "[B] int32, how many they are"
         )
 
-    def device(self, outputs, inputs):
+    def device(self, outputs, inputs) -> Tensor:
         return ops.sigmoid(outputs["logits"])
 
     def _chosen(self, outputs):
@@ -158,7 +163,7 @@ def _areas(outputs, targets):
     return [metrics.roc_auc(*columns) for columns in zip(np.asarray(outputs).T, np.asarray(targets).T > 0)]
 
 
-def split(value: Any, source: Any, line: int) -> list[str]:
+def split(value: Any, source: "Source", line: int) -> list[str]:
     """The labels of a cell, or of a json list."""
     if isinstance(value, str):
         if value.lstrip().startswith("["):
@@ -176,7 +181,8 @@ def split(value: Any, source: Any, line: int) -> list[str]:
 def best_threshold(scores: np.ndarray, wanted: np.ndarray) -> float:
     """The threshold with the best F1: in the middle between two scores; of equally good ones that nearest to 0.5.
 
-    0.5 where no row has the label, or every one.
+    0.5 where no row has the label, or every one. Where float32 has no number between two scores it is the upper one: a
+    probability that equals its threshold reaches it.
 
     Args:
         scores: [n] probabilities. wanted: bool [n].
@@ -193,7 +199,12 @@ def best_threshold(scores: np.ndarray, wanted: np.ndarray) -> float:
     answered, hits = (len(each) - np.searchsorted(each, thresholds) for each in order)
     f1 = 2 * hits / (answered + wanted.sum())
     best = thresholds[f1 >= f1.max() - 1e-12]
-    return round(float(best[np.abs(best - 0.5).argmin()]), 6)
+    chosen = float(best[np.abs(best - 0.5).argmin()])
+    above = int(np.searchsorted(values, chosen))  # the first score that reaches it
+    if chosen == 0.5 or above == len(values):
+        return chosen
+    low, high = float(values[above - 1]) if above else 0.0, float(values[above])
+    return metrics.between(low, high, otherwise=high)
 
 
 KIND = MultiLabel()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data.reading import chosen_encoding
+from kerasbert.data.reading import plain_name, whole
 from kerasbert.data.sources import numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
@@ -20,7 +20,7 @@ def read_swag(source: Path, task: Task) -> Numbered:
     for line, row in numbered_table(source, columns=["sent1", "sent2", *endings]):
         choices = [f"{row['sent2']} {row[ending]}".strip() for ending in endings]
         answer = {task.label: row["label"]} if "label" in row else {}  # the test file has none
-        rows.append((line, {task.text: row["sent1"], task.text_b: choices} | answer))
+        rows.append((line, row | {task.text: row["sent1"], task.text_b: choices} | answer))  # no column is lost
     return rows
 
 
@@ -39,7 +39,7 @@ def read_race(source: Path, task: Task) -> Numbered:
     """
     files = [source]
     if source.is_dir():
-        files = sorted(file for file in source.rglob("*") if file.suffix in (".txt", ".json", ".jsonl"))
+        files = sorted(file for file in source.rglob("*") if plain_name(file).suffix in (".txt", ".json", ".jsonl"))
         if not files:
             raise InputError(
                 f"{source} holds no .txt, .json or .jsonl file of articles: is it RACE's train or dev folder?"
@@ -50,18 +50,18 @@ def read_race(source: Path, task: Task) -> Numbered:
 
 def _articles(file: Path) -> list[tuple[str, Any]]:
     """Where each article of a file stands, and the article."""
-    text = file.read_text(chosen_encoding(None) or "utf-8-sig")
+    text = whole(file)
     try:
         content = json.loads(text)
         return [(str(file), each) for each in (content if isinstance(content, list) else [content])]
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     articles = []
     for line, row in enumerate(text.split("\n"), 1):
         if row.strip():
             try:
                 articles.append((f"{file}, line {line}", json.loads(row)))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"{file}, line {line}: no json ({error}), expected an article of RACE") from error
     return articles
 

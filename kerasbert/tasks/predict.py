@@ -1,27 +1,29 @@
 """Texts -> answers and vectors."""
 
+import contextlib
 import dataclasses
 import functools
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasbert import answers, inputs, registry
 from kerasbert import spec as specs
+from kerasbert.answers.base import with_triples
 from kerasbert.errors import InputError
-from kerasbert.inputs import Input, Row
+from kerasbert.inputs import Input, Row, Tensor
 from kerasbert.layers.readout import queries_of, readout
-from kerasbert.tasks import early
-from kerasbert.tasks.base import Task, TaskKind, find, kind_of
+from kerasbert.tasks import early_checks
+from kerasbert.tasks.base import TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
 from kerasbert.tasks.ensemble import Ensemble
+from kerasbert.tasks.given import Texts, check_texts, listed
 from kerasbert.tasks.load import load
-from kerasbert.tasks.task import one
+from kerasbert.tasks.prompts import vector_kind
 
-Texts = Sequence[Any]  # str, tuples of the parts of an input, or dicts of them
 BATCH = 64  # texts at once
 UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows a bound
 
@@ -32,6 +34,18 @@ _graphs: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 def as_model(model: Any) -> Any:
     """The model itself, or the one in a directory."""
     return load(model) if isinstance(model, str | os.PathLike) else model
+
+
+def check_ours(model: Any) -> None:
+    """Refuse what is no model of ours: a path that is none, a Keras model of the user's own.
+
+    Raises:
+        InputError: of one line.
+    """
+    if not hasattr(model, "spec") or not hasattr(model, "tokenizer"):
+        raise InputError(
+            f"model is a {type(model).__name__}, expected a directory or a model of kerasbert: kb.load(DIRECTORY)"
+        )
 
 
 def together(model: Any, base: Any = None) -> Any:
@@ -147,9 +161,10 @@ def forward(
     read: Callable,
     length: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    kind: TaskKind | None = None,
 ) -> np.ndarray:
     """`read(model, inputs)` for every text, in the order of the texts: float32 [n, ...]; `name` tells reads apart."""
-    encoded = encoded_for(model, texts, length, settings)
+    encoded = encoded_for(model, texts, length, settings, kind)
     return run(graph(model, name, read, encoded.settings), encoded, longest(model, length))
 
 
@@ -180,56 +195,16 @@ def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, 
     return results if results is not None else [] if per_token else np.zeros((0,), "float32")
 
 
-def check_texts(model: Any, texts: Texts) -> list[Any]:
-    """The texts as a list of str, of pairs, or of tuples of the parts, as the task takes them."""
-    if isinstance(texts, str | bytes):
-        raise InputError("texts is one text, expected a list of texts: put it into brackets")
-    task = getattr(model, "task", None)
-    if hasattr(texts, "columns"):  # a DataFrame
-        texts = _columns_of(texts, task)
-    kind, names = kind_of(model).answers, ("text",) if task is None else task.asked
-    if kind.lists and kind.asked is None:
-        return [one(kind.parts(text, names, f"text {i}")) for i, text in enumerate(texts)]
-    checked = [text if isinstance(text, str) else _parts(kind, text, names, i) for i, text in enumerate(texts)]
-    for i, text in enumerate(checked):
-        pair = isinstance(text, tuple)
-        if pair and len(text) != 2:
-            raise InputError(f"text {i} has {len(text)} parts, expected 2: (text_a, text_b)")
-        wrong = next((part for part in (text if pair else (text,)) if not isinstance(part, str | bytes)), None)
-        if wrong is not None:
-            raise InputError(f"text {i} is a {type(wrong).__name__}, expected str")
-        if task is not None and pair != task.pair:
-            received, expected = ("a pair", "one text") if pair else ("one text", "a pair (text_a, text_b)")
-            raise InputError(f"text {i} is {received}, expected {expected}: the model's task is {task.name}")
-    return checked
-
-
-def _parts(kind: answers.Kind, text: Any, names: Sequence[str], number: int) -> Any:
-    """A dict of the parts, or a list of them, as `Rows` hold them."""
-    if isinstance(text, Mapping):
-        return one(kind.parts(text, names, f"text {number}"))
-    return tuple(text) if isinstance(text, list | tuple) else text
-
-
-def _columns_of(table: Any, task: Task | None) -> list:
-    """The texts of a DataFrame, in the columns that the task names."""
-    names = ["text"] if task is None else list(task.asked)
-    for name in names:
-        if name not in table.columns:
-            held = ", ".join(map(str, table.columns))
-            raise InputError(f"the DataFrame has no column {name!r}. It has: {held}. Give one of them: frame[...]")
-    return list(table[names[0]]) if len(names) == 1 else list(zip(*(table[name] for name in names)))
-
-
-def task_logits(model: Any, batch: dict[str, Any]) -> Any:
+def task_logits(model: Any, batch: dict[str, Tensor]) -> Tensor:
     """What the head says of a batch: logits, or standardised numbers [B, 1]."""
     return model.logits(model.body(batch, queries=model.queries(batch)), batch)
 
 
 def check_task(model: Any) -> None:
     """Refuse a model that answers nothing."""
+    check_ours(model)
     if getattr(model, "task", None) is None:
-        raise InputError(early.NO_TASK)
+        raise InputError(early_checks.NO_TASK)
 
 
 def outputs(model: Any, texts: Texts, length: int | None = None, settings: Mapping[str, Any] | None = None) -> Any:
@@ -264,7 +239,7 @@ def predict(
     Args:
         model: a run's directory or a loaded model; a list of them answers as one (`Ensemble`).
         texts: list of str, of tuples of the task's parts such as (text_a, text_b), or of dicts of them by name; a Series,
-            or a DataFrame with the task's columns.
+            or a DataFrame with the task's columns. One str is a list of one.
         length: int, tokens a text may have; longer ones are truncated. The length of the task's training by default.
         batch: int, texts at once.
         language: str, of the texts, for a model that reads it (XLM); that of the task's training by default.
@@ -283,7 +258,7 @@ def answered(
 ) -> tuple[list[Any], Encoded]:
     """One answer per text of a loaded model, and the encoded texts, which tell what was truncated."""
     check_task(model)
-    early.check_batch(batch)
+    early_checks.check_batch(batch)
     most = longest(model, length)
     texts, how = check_texts(model, texts), model.task.optioned(options or {}).how
     encoded, kind = encoded_for(model, texts, length, settings, how), how.answers
@@ -294,10 +269,26 @@ def answered(
         return [kind.answer(row, model.tokenizer, each, most, labels) for each in parts], encoded
     if not texts:
         return [], encoded
-    values = outputs_of(model, encoded, most, batch)
+    with _as_asked(model, options):
+        values = outputs_of(model, encoded, most, batch)
     values = [kind.probabilities(each) for each in values] if kind.per_token else kind.probabilities(values)
     rows = encoded.of()
-    return [kind.decode(each, encoded.rows[at], values[at], labels) for each, at in zip(parts, rows)], encoded
+    found = [kind.decode(each, encoded.rows[at], values[at], labels) for each, at in zip(parts, rows)]
+    return [with_triples(each, encoded.rows[at], model.tokenizer) for each, at in zip(found, rows)], encoded
+
+
+@contextlib.contextmanager
+def _as_asked(model: Any, options: Mapping[str, Any] | None) -> Iterator[None]:
+    """The model with options of a call: its network may depend on them, as vectors on `normalize`."""
+    held = getattr(model, "declaration", None)
+    if not options or held is None:
+        yield
+        return
+    model.task = held.optioned(options)
+    try:
+        yield
+    finally:
+        model.task = held
 
 
 def _one_row(model: Any, encoded: Encoded, longest: int, row: Row) -> np.ndarray:
@@ -306,7 +297,13 @@ def _one_row(model: Any, encoded: Encoded, longest: int, row: Row) -> np.ndarray
 
 
 def encode(
-    model: Any, texts: Texts, *, pooling: str | None = None, length: int | None = None, language: str | None = None
+    model: Any,
+    texts: Texts,
+    *,
+    pooling: str | None = None,
+    length: int | None = None,
+    language: str | None = None,
+    prompt_name: str | None = None,
 ) -> np.ndarray:
     """Vectors of texts: float32 [n, H].
 
@@ -314,11 +311,21 @@ def encode(
         model: a directory or a loaded model; a task's model lends its encoder.
         pooling: "mean" over the real tokens (specials included, as sentence-transformers has it), "first" for [CLS], "last" for
             the last real token (of what reads from left to right), "pooled" for the pooler's output. None: the vector that the
-            model was trained to give of a text (Skip-Thought, Quick-Thoughts), else "mean"; as in `kb.export`.
+            model was trained to give of a text (one whose task is vectors, such as an import from sentence-transformers, with
+            its pooling and norm; Skip-Thought, Quick-Thoughts), else "mean"; as in `kb.export`.
         language: str, of the texts, for a model that reads it (XLM).
+        prompt_name: str, of the prompt that is put before each text, of those that an import from sentence-transformers
+            brings; "" for none. By default the one that its files name.
     """
-    early.check_pooling(pooling)
+    early_checks.check_pooling(pooling)
     model = as_model(model)
+    check_ours(model)
+    kind, texts = vector_kind(model, prompt_name), listed(texts)
+    if kind is not None and pooling is None:
+        encoded = encoded_for(model, texts, length, {"language": language}, kind)
+        found = outputs_of(model, encoded, longest(model, length))
+        return found.reshape(len(texts), found.shape[-1] if len(texts) else 0)
+    length = longest(model, length) if kind is not None else length
     model = getattr(model, "encoder", model)
     if pooling == "pooled" and not specs.maybe(model.spec, "pooler"):
         raise InputError("pooling='pooled' needs a model with a pooler; use 'mean' or 'first'")
@@ -340,5 +347,5 @@ def encode(
         "last": last,
         "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
     }
-    vectors = forward(model, texts, pooling or "vector", kinds[pooling], length, {"language": language})
+    vectors = forward(model, texts, pooling or "vector", kinds[pooling], length, {"language": language}, kind)
     return vectors.reshape(len(texts), model.spec.hidden)

@@ -2,34 +2,49 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from keras import ops
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.tasks import labels, metrics, tables
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head, one_number
-from kerasbert.tasks.exported import READERS
+from kerasbert.tasks.exported_kind import READERS
 
 
 class Regression(TaskKind):
-    """Squared error in standard deviations from the mean; Pearson, Spearman and the mean squared error."""
+    """Squared error in standard deviations from the mean; Pearson, Spearman and the mean squared error.
+
+    With the option `activation` the answer is the sigmoid of the head's number, and the error is the answer's.
+    """
 
     name = "regression"
     taught = ("labels", "logits")
     metrics_known = ("pearson", "spearman", "mean_squared_error")
 
-    def targets(self, task, source, lines, values, texts):
+    @property
+    def program(self) -> str:
+        return self.options["activation"]
+
+    def targets(self, task, source, lines, values, texts) -> Any:
         return np.array([number(value, source, line) for value, line in zip(values, lines)], "float32")
 
-    def fitted(self, task, source, targets):
+    def fitted(self, task, source, targets) -> Task:
         """The task with the mean and the standard deviation of the training targets.
 
         Raises:
             InputError: all targets are the same number.
         """
         numbers = targets.astype("float64").tolist()
+        if self.options["activation"] and not (min(numbers) >= 0 and max(numbers) <= 1):
+            raise InputError(
+                f"{source}: numbers of {min(numbers):g} to {max(numbers):g} in column {task.label!r}, expected 0 to 1, which the "
+                "activation sigmoid gives: scale them, or leave task.activation out"
+            )
         mean = math.fsum(numbers) / len(numbers)  # exact: the same on every machine
         std = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / len(numbers))
         if min(numbers) == max(numbers):
@@ -37,55 +52,59 @@ class Regression(TaskKind):
                 f"{source}: all {len(numbers)} numbers in column {task.label!r} of the training rows are {numbers[0]:g}, "
                 "expected different ones"
             )
-        return dataclasses.replace(task, mean=mean, std=std)
+        return task if self.options["activation"] else dataclasses.replace(task, mean=mean, std=std)
 
-    def scaled(self, task, targets):
+    def scaled(self, task, targets) -> Any:
         if (task.mean, task.std) == (0.0, 1.0):
             return targets
         return ((targets.astype("float64") - task.mean) / task.std).astype("float32")
 
-    def batch(self, task, rows, targets, count, length):
+    def batch(self, task, rows, targets, count, length) -> dict:
         return one_number(targets, count, "float32")
 
-    def heads(self, encoder, task):
+    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         return label_head(encoder, task)
 
-    def outputs(self, task, logits):
-        value = logits[:, 0]
+    def outputs(self, task, logits) -> dict[str, Tensor]:
+        value = self._activated(logits[:, 0])
         return {"value": value if (task.mean, task.std) == (0.0, 1.0) else value * task.std + task.mean}
 
-    def losses(self, task, logits, batch):
-        return {"label": ops.sum(ops.square(logits[:, 0] - batch["label"]) * batch["label_weight"])}
+    def _activated(self, value) -> Tensor:
+        return ops.sigmoid(value) if self.options["activation"] else value
 
-    def metrics(self, task, outputs, targets, encoded=None):
+    def losses(self, task, logits, batch) -> dict[str, Tensor]:
+        error = self._activated(logits[:, 0]) - batch["label"]
+        return {"label": ops.sum(ops.square(error) * batch["label_weight"])}
+
+    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
         outputs, targets = (np.asarray(values, "float64") for values in (outputs, targets))
         error = float(np.mean(np.square(outputs - targets)))
         correlations = {"pearson": metrics.pearson(outputs, targets), "spearman": metrics.spearman(outputs, targets)}
         return correlations | {"mean_squared_error": error}
 
-    def remarks(self, task, outputs, targets):
+    def remarks(self, task, outputs, targets) -> list[str]:
         count = len(targets)
         if count > 1 and np.ptp(outputs) <= 1e-6 * max(task.std, float(np.abs(outputs).max())):
             return [f"all {count} answers are {outputs[0]:.4g}"]
         return []
 
-    def from_exported(self, outputs):
+    def from_exported(self, outputs) -> Tensor:
         return np.asarray(outputs)[:, 0]
 
-    def explained(self, task, rows, logits, target):
+    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         labels.untargeted(self.name, target)
-        return 0, "the number", lambda values: values[:, 0] * task.std + task.mean
+        return 0, "the number", lambda values: self._activated(values[:, 0]) * task.std + task.mean
 
-    def device(self, outputs, inputs):
+    def device(self, outputs, inputs) -> Tensor:
         return ops.expand_dims(outputs["value"], -1)
 
-    def exported(self, model, outputs, inputs):
+    def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
         return {"value": outputs["value"]}
 
-    def described(self):
+    def described(self) -> str:
         return "`value` [B] float32"
 
-    def check_target(self, target):
+    def check_target(self, target) -> None:
         reader, answers = READERS[target]
         raise InputError(f"the model is for a regression, expected {answers}: {reader} has no other")
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert.inputs import Tensor
+
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
@@ -20,7 +22,7 @@ class Rows:
     targets: Any
     labels: list[Any] | None = None
 
-    def take(self, indices: Any) -> "Rows":
+    def take(self, indices: Tensor) -> "Rows":
         """Some of the rows."""
         raw = None if self.labels is None else [self.labels[i] for i in indices]
         whole = isinstance(self.targets, np.ndarray)

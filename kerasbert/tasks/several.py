@@ -8,6 +8,7 @@ from keras import ops
 from kerasbert import registry
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, sharing
@@ -25,11 +26,11 @@ class TasksModel(HeadedModel):
         own: task -> weight name -> variable.
     """
 
-    def __init__(self, encoder: Encoder, own: Mapping[str, Mapping[str, Any]]):
+    def __init__(self, encoder: Encoder, own: Mapping[str, Mapping[str, Any]]) -> None:
         heads: Any = {task: dict(variables) for task, variables in own.items()}
         super().__init__(encoder, heads, {}, name="tasks")
 
-    def build(self, shape=None):
+    def build(self, shape=None) -> None:
         self.built = True
 
 
@@ -45,7 +46,7 @@ class TasksObjective(Objective):
         programs: task -> its objective, whose encoder is that one or has its weights and others of its own.
     """
 
-    def __init__(self, encoder: Encoder, programs: Mapping[str, TaskObjective]):
+    def __init__(self, encoder: Encoder, programs: Mapping[str, TaskObjective]) -> None:
         shared = set(names(encoder))
         if weighed := [task for task, program in programs.items() if set(program.scales) - {"label"}]:
             raise InputError(
@@ -64,24 +65,24 @@ class TasksObjective(Objective):
         self.model.build()
         self.scales = dict.fromkeys(programs, 1.0)
 
-    def counts(self, batch):
+    def counts(self, batch) -> dict[str, Tensor]:
         task = task_of(batch)
         counts = self.programs[task].counts(batch)
         return {name: counts["label"] if name == task else ops.zeros(()) for name in self.programs}
 
-    def losses(self, batch, training=True):
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
         task = task_of(batch)
         sums = self.programs[task].losses(batch, training)
         others = {name: ops.zeros(()) for name in self.programs if name != task}
         return others | {task + name.removeprefix("label"): value for name, value in sums.items()}
 
 
-def marked(batch: Mapping[str, Any], task: str, rows: Any) -> dict[str, Any]:
+def marked(batch: Mapping[str, Tensor], task: str, rows: Any) -> dict[str, Tensor]:
     """A batch as one of that task; `rows` has as many elements as the batch has inputs."""
     return {**batch, MARK + task: rows}
 
 
-def task_of(batch: Mapping[str, Any]) -> str:
+def task_of(batch: Mapping[str, Tensor]) -> str:
     """The task of a batch."""
     return next(name.removeprefix(MARK) for name in batch if name.startswith(MARK))
 

@@ -1,8 +1,8 @@
 """The part of a text that answers a question: where it begins and ends (Devlin et al., 2019, sections 4.2 and 4.3)."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from keras import ops
@@ -10,10 +10,14 @@ from keras import ops
 from kerasbert import spec as specs
 from kerasbert.answers.span import SpanKind
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import LabelHead
 from kerasbert.objectives.base import correct, cross_entropy
 from kerasbert.tasks import labels, span_metrics, tables
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import Task, TaskKind
+
+if TYPE_CHECKING:
+    from kerasbert.tasks.tables import Source
 
 
 class Target(NamedTuple):
@@ -42,17 +46,17 @@ class Span(TaskKind):
     pooler = False
     metrics_known = ("f1", "exact_match")
 
-    def check_target(self, target):
+    def check_target(self, target) -> None:
         if target != "task_library":
             super().check_target(target)
 
-    def reader_outputs(self, target):
+    def reader_outputs(self, target) -> tuple[str, ...]:
         # BertQuestionAnswerer (bert_question_answerer.h, .cc) finds its outputs by these names
         return ("start_logits", "end_logits") if target == "task_library" else ()
 
     # Rows of a file
 
-    def targets(self, task, source, lines, values, texts):
+    def targets(self, task, source, lines, values, texts) -> Any:
         targets = []
         for line, value, (question, context) in zip(lines, values, texts, strict=True):
             name, golds = _golds(source, line, value)
@@ -67,7 +71,7 @@ class Span(TaskKind):
             targets.append(_placed(golds, context, where))
         return targets
 
-    def told(self, source, rows):
+    def told(self, source, rows) -> list[str]:
         absent = [target for target in rows.targets if target.where == "absent"]
         if absent:
             raise InputError(
@@ -82,32 +86,32 @@ class Span(TaskKind):
         total = len(rows.texts)
         return [f"{source}: {count} of {total} {said[where]}" for where, count in counts.items() if count]
 
-    def group(self, target):
+    def group(self, target) -> Any:
         return bool(target.golds)
 
     # Batches and network
 
-    def batch(self, task, rows, targets, count, length):
+    def batch(self, task, rows, targets, count, length) -> dict:
         label = np.zeros((count, 2), "int32")
         for i, (row, target) in enumerate(zip(rows, targets)):
             label[i] = places(row.about, target)
         return {"label": label, "label_weight": (np.arange(count) < len(rows)).astype("float32")}
 
-    def heads(self, encoder, task):
+    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         # no dropout, as in BERT's run_squad and transformers
         policy = {"name": self.head, "dtype": encoder.dtype_policy}
         head = LabelHead(2, specs.maybe(encoder.spec, "initializer", 0.02), **policy)
         return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
 
-    def unlabelled(self, task, texts):
+    def unlabelled(self, task, texts) -> Any:
         return [Target(())] * len(texts)
 
-    def compared(self, task, logits, batch):
+    def compared(self, task, logits, batch) -> Tensor:
         """The first and the last token among the tokens of a row, [B, 2, S]."""
         seen = ops.expand_dims(ops.cast(batch["padding_mask"], "bool"), -1)
         return ops.swapaxes(ops.where(seen, logits, -1e4), 1, 2)
 
-    def losses(self, task, logits, batch):
+    def losses(self, task, logits, batch) -> dict[str, Tensor]:
         logits, label = self.compared(task, logits, batch), batch["label"]
         ends = [(logits[:, i], label[:, i]) for i in (0, 1)]
         hits = correct(*ends[0]) * correct(*ends[1])
@@ -117,12 +121,12 @@ class Span(TaskKind):
 
     # Evaluation
 
-    def metrics(self, task, outputs, targets, encoded=None):
+    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
         decode, rows = self.answers.decode, encoded.rows
         answers = [decode((), rows[at], outputs[at], ()).text for at in encoded.of()]
         return means(answers, [target.golds for target in targets], self.options)
 
-    def tuned(self, task, outputs, targets, encoded):
+    def tuned(self, task, outputs, targets, encoded) -> Task:
         """The threshold of the empty answer that is best on the dev rows (SQuAD 2.0's script)."""
         if not self.options["unanswerable"]:
             return task
@@ -139,9 +143,9 @@ class Span(TaskKind):
         threshold = span_metrics.best_threshold(
             scores=scored, margins=margins, has_answer=[bool(each) for each in golds]
         )
-        return dataclasses.replace(task, options={**task.options, "null_threshold": round(threshold, 4)})
+        return dataclasses.replace(task, options={**task.options, "null_threshold": threshold})
 
-    def explained(self, task, rows, logits, target):
+    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         labels.untargeted(self.name, target)
         if rows is None:
             return 0, "", lambda values: values
@@ -158,35 +162,35 @@ class Span(TaskKind):
 
     # Export
 
-    def strings(self, task):
+    def strings(self, task) -> tuple[str, ...]:
         return ("question", "context")
 
-    def served(self, run, tokenizer, strings, length, labels):
+    def served(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
         from kerasbert.tasks import span_graph
 
         return span_graph.served(cast(SpanKind, self.answers), run, tokenizer, tuple(strings.values()), length)
 
-    def probes(self, texts, parts):
+    def probes(self, texts, parts) -> list[Any]:
         # numbers before the texts: windows with the same tokens would have the same best answer several times
         long = " ".join(f"{i} {text}" for i in range(60) for text in texts if len(text) < 80)
         return [*zip(texts, (*texts[1:], long)), (texts[0], long), (texts[-1], texts[0])]
 
-    def unserved(self, served, labels):
+    def unserved(self, served, labels) -> list[Any] | None:
         values = zip(*(served[name].tolist() for name in ("text", "start", "end", "score")))
         # without its alternatives, which the graph does not give
         return [
             {"text": text.decode(), "start": start, "end": end, "score": score} for text, start, end, score in values
         ]
 
-    def longer(self, longest):
+    def longer(self, longest) -> str:
         most = self.options["question"]
         return f"A context of any length is read, in windows of {longest} tokens; a question has at most {most}."
 
-    def described(self):
+    def described(self) -> str:
         return "`text` [B] string, `start` and `end` [B] int32 (characters of the context), `score` [B] float32"
 
 
-def places(window: Any, target: Target) -> tuple[int, int]:
+def places(window: Tensor, target: Target) -> tuple[int, int]:
     """The first and the last token of an answer in a row; those of no answer where the window does not hold all of it."""
     if target.start >= 0:
         first, last = window.context.covering(target.start, target.end)
@@ -208,7 +212,7 @@ def means(answers: Sequence[str], golds: Sequence[Sequence[str]], options: Any) 
     return result
 
 
-def _golds(source: Any, line: int, value: Any) -> tuple[str, list[tuple[str, int | None]]]:
+def _golds(source: "Source", line: int, value: Any) -> tuple[str, list[tuple[str, int | None]]]:
     """The question's name for an error, and (text, offset) of each answer that is not empty.
 
     Args:

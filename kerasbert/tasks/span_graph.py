@@ -1,12 +1,15 @@
 """The windows over a context and the choice of a span as TensorFlow operations, for SavedModels: those of `answers.span`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
 from kerasbert.answers.span import BLANKS, SpanKind, null_item, text_item
 from kerasbert.text.words_graph import cut, decode
+
+if TYPE_CHECKING:
+    from kerasbert.text.graph import GraphTokenizer
 
 _MOST = 1 << 20  # windows of one context
 
@@ -31,7 +34,7 @@ class Windows(NamedTuple):
 
 
 def served(
-    kind: SpanKind, run: Callable[[dict], Mapping], tokenizer: Any, parts: Sequence[tf.Tensor], length: int
+    kind: SpanKind, run: Callable[[dict], Mapping], tokenizer: "GraphTokenizer", parts: Sequence[tf.Tensor], length: int
 ) -> dict[str, tf.Tensor]:
     """What `SpanKind.rows` and `decode` give, for questions and contexts.
 
@@ -84,7 +87,12 @@ def served(
 
 
 def _windows(
-    kind: SpanKind, tokenizer: Any, asked: tf.RaggedTensor, ids: tf.RaggedTensor, counts: tf.Tensor, length: int
+    kind: SpanKind,
+    tokenizer: "GraphTokenizer",
+    asked: tf.RaggedTensor,
+    ids: tf.RaggedTensor,
+    counts: tf.Tensor,
+    length: int,
 ) -> Windows:
     items, options = tokenizer.pair, kind.options
     room = kind.room(tokenizer, length)

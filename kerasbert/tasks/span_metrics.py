@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerasbert.errors import unknown
+from kerasbert.tasks.metrics import between
 
 _HAN = "[\u4e00-\u9fa5]"
 _WORD = r"[^\W\u4e00-\u9fa5]"
@@ -130,7 +131,7 @@ def best_threshold(scores: npt.ArrayLike, margins: npt.ArrayLike, has_answer: np
     if gains[best] <= 0:
         return float(least[0] - 1.0)  # nothing is answered
     following = least[best + 1] if best + 1 < len(least) else least[best] + 1.0
-    return float((least[best] + following) / 2)
+    return between(float(least[best]), float(following), otherwise=float(least[best]))  # more than it, not as much
 
 
 def _scored(one: str, other: str) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kerasbert.data.reading import plain_name, whole
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
 from kerasbert.tasks import tables
@@ -26,12 +27,12 @@ def read(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]]:
     Raises:
         InputError: not such a file; with the question's id where one is wrong.
     """
-    if source.suffix.lower() != ".json":
+    if plain_name(source).suffix.lower() != ".json":
         return tables.table(source, task.columns, task.parts)
+    content = whole(source)
     try:
-        content = source.read_text(encoding="utf-8-sig")
         articles = json.loads(content)
-    except (OSError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{source} is not a json file in SQuAD's format: {' '.join(str(error).split())}") from error
     rows, line, place = [], 1, 0
     for context, question in _questions(source, articles):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerasbert.blanks import absent
 from kerasbert.data.sources import numbered_table
 from kerasbert.errors import InputError
 from kerasbert.storage import files
@@ -30,21 +31,25 @@ class Memory:
     def __str__(self) -> str:
         return self.name
 
-    def table(self, order: Sequence[str], columns: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+    def table(
+        self, order: Sequence[str], columns: Sequence[str], texts: Sequence[str] = ()
+    ) -> list[tuple[int, dict[str, Any]]]:
         """(number from 0, column -> text) of each row, as a file's.
 
         Args:
             order: columns that the values of a tuple are of.
-            columns: those that every row must have.
+            columns: those that every row must have. texts: those that hold texts, of which none may be missing.
 
         Raises:
-            InputError: no rows, a row of another form, a missing column or text.
+            InputError: no rows, a row of another form, a missing column or text (None, NaN).
         """
         if not self.rows:
             raise InputError(f"{self} are none, expected at least one")
-        return [(i, self._row(i, row, order, columns)) for i, row in enumerate(self.rows)]
+        return [(i, self._row(i, row, order, columns, texts)) for i, row in enumerate(self.rows)]
 
-    def _row(self, i: int, row: Any, order: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
+    def _row(
+        self, i: int, row: Any, order: Sequence[str], columns: Sequence[str], texts: Sequence[str]
+    ) -> dict[str, Any]:
         if not isinstance(row, Mapping):
             if not isinstance(row, list | tuple):
                 raise InputError(f"{where(self, i)}: a {type(row).__name__}, expected a dict or ({', '.join(order)})")
@@ -57,6 +62,11 @@ class Memory:
                     "Texts in pairs need text_b_column"
                 )
             row = dict(zip(order, values))
+        gone = next((name for name in texts if name in row and absent(row[name])), None)
+        if gone is not None:
+            raise InputError(
+                f"{where(self, i)}: column {gone!r} is {row[gone]!r}, expected a text. Drop the row or fill it"
+            )
         row = {str(name): _text(value) for name, value in row.items()}
         for column in columns:
             if column not in row:
@@ -80,10 +90,12 @@ def where(source: Source, line: int) -> str:
     return f"{source}, {'row' if isinstance(source, Memory) else 'line'} {line}"
 
 
-def table(source: Source, order: Sequence[str], columns: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+def table(
+    source: Source, order: Sequence[str], columns: Sequence[str], texts: Sequence[str] = ()
+) -> list[tuple[int, dict[str, Any]]]:
     """(line, column -> text) of each row of a file, or of rows in memory; see `Memory.table`."""
     if isinstance(source, Memory):
-        return source.table(order, columns)
+        return source.table(order, columns, texts)
     return numbered_table(source, columns=columns)
 
 
@@ -152,7 +164,7 @@ def _is_text(value: Any) -> bool:
 
 def _text(value: Any) -> Any:
     """A value as a jsonl file would give it; a missing one (None, NaN) is empty."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if absent(value):
         return ""
     if hasattr(value, "item") and not isinstance(value, str):
         value = value.item()  # numpy's numbers

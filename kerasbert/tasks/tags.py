@@ -3,19 +3,22 @@
 import dataclasses
 import operator
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
 from keras import ops
 
 from kerasbert.answers import crf
-from kerasbert.answers.tags import OUTSIDE, TagsKind, best_labels, entities_of, has_spans, illegal, joined, mended
-from kerasbert.errors import InputError
+from kerasbert.answers.schemes import OUTSIDE, SCHEMES, entities_of, has_spans, illegal, mended, scheme_of
+from kerasbert.answers.tags import TagsKind, best_labels, joined
+from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import Tensor
 from kerasbert.layers.bidirectional import BiLSTMHead
 from kerasbert.layers.crf import CRF
 from kerasbert.layers.heads import LabelHead
 from kerasbert.tasks import tables
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.metrics import precision_recall_f1
 from kerasbert.text.words import split_words
@@ -30,14 +33,14 @@ class Tags(TaskKind):
 
     F1 over spans as conlleval has it, accuracy over words; `loss` is nats a word, under a CRF of an input's whole sequence.
 
-    Metrics that choose nothing: `mended`, labels that continue a span that is not there; `without_token`, words that no token
+    Metrics that choose nothing: `mended`, places that break the scheme of the training tags; `without_token`, words that no token
     stands for, which get O.
     """
 
     name = "tags"
     metrics_known = (*OF_SPANS, "accuracy", "loss")
 
-    def with_labels(self, task, source, lines, values):
+    def with_labels(self, task, source, lines, values) -> Task:
         """The task with its tags; those that are no spans are judged by accuracy, whatever spans were to be judged by."""
         counts = Counter()
         for line, value in zip(lines, values):
@@ -51,17 +54,38 @@ class Tags(TaskKind):
         metric = task.metric
         if not has_spans(names) and metric in OF_SPANS:
             metric = "accuracy"
-        return dataclasses.replace(task, labels=names, metric=metric)
+        task = dataclasses.replace(task, labels=names, metric=metric)
+        if self.options["scheme"] or not has_spans(names):
+            return task
+        return task.optioned({"scheme": scheme_of(tags_of(value, source, line) for line, value in zip(lines, values))})
 
-    def check_metric(self, task):
+    def told(self, source, rows) -> list[str]:
+        """The scheme, where it is another than BIO."""
+        scheme = self.options["scheme"]
+        return [f"{source}: the tags are in {scheme}"] if scheme not in ("", "IOB2") else []
+
+    def check_metric(self, task) -> None:
         super().check_metric(task)
+        if self.options["scheme"] not in SCHEMES:
+            raise unknown("scheme of tags", self.options["scheme"], [*SCHEMES], ", ".join(filter(None, SCHEMES)))
         if task.labels and not has_spans(task.labels.values()) and task.metric in OF_SPANS:
             raise InputError(f"no metric {task.metric!r} for tags that are not of BIO or IOBES. All: accuracy, loss")
 
-    def continued(self, task, begun):
-        return task if task.labels else dataclasses.replace(task, labels=begun.get("labels") or {})
+    def continued(self, task, begun) -> Task:
+        if task.labels:
+            return task
+        scheme = self.options["scheme"] or (begun.get("options") or {}).get("scheme")
+        task = dataclasses.replace(task, labels=begun.get("labels") or {})
+        return task.optioned({"scheme": scheme}) if scheme else task
 
-    def targets(self, task, source, lines, values, texts):
+    def fitted(self, task, source, targets) -> Task:
+        """The task with its scheme, where its labels were given."""
+        names = list(task.labels.values())
+        if self.options["scheme"] or not has_spans(names):
+            return task
+        return task.optioned({"scheme": scheme_of([names[i] for i in target] for target in targets)})
+
+    def targets(self, task, source, lines, values, texts) -> Any:
         index = {name: i for i, name in enumerate(task.labels.values())}
         index |= {value: i for i, value in enumerate(task.labels)}
         targets = []
@@ -83,21 +107,21 @@ class Tags(TaskKind):
             targets.append(np.array([index[tag] for tag in tags], "int32"))
         return targets
 
-    def group(self, target):
+    def group(self, target) -> Any:
         return tuple(np.unique(target).tolist())
 
-    def absent(self, task, train, dev):
+    def absent(self, task, train, dev) -> list[str]:
         there = [set(np.concatenate([np.zeros(0, int), *rows.targets]).tolist()) for rows in (train, dev)]
         names = [name for i, name in enumerate(task.labels.values()) if i in there[0] - there[1]]
         return [f"no dev row has the tag{'s' * (len(names) > 1)} {', '.join(map(repr, names[:10]))}"] if names else []
 
-    def batch(self, task, rows, targets, count, length):
+    def batch(self, task, rows, targets, count, length) -> dict:
         label, weight = np.zeros((count, length), "int32"), np.zeros((count, length), "float32")
         for i, (row, target) in enumerate(zip(rows, targets)):
             label[i, row.about.tokens], weight[i, row.about.tokens] = target[row.about.words], 1
         return {"label": label, "label_weight": weight}
 
-    def heads(self, encoder, task):
+    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         spec, policy = encoder.spec, {"name": "classifier", "dtype": encoder.dtype_policy}
         labels, units, layers = max(1, len(task.labels)), self.options["lstm"], self.options["lstm_layers"]
         if units < 0 or layers < 1:
@@ -115,22 +139,22 @@ class Tags(TaskKind):
             shapes["crf"] = (None, None, len(task.labels))
         return heads, shapes
 
-    def logits(self, model, read, inputs, training=False):
+    def logits(self, model, read, inputs, training=False) -> Any:
         if not self.options["lstm"]:
             return super().logits(model, read, inputs, training=training)
         mask = None if inputs is None else inputs.get("padding_mask")
         return model.heads[self.head](read, mask, training=training)
 
-    def unlabelled(self, task, texts):
+    def unlabelled(self, task, texts) -> Any:
         return [np.zeros(len(words_of(text)), "int32") for text in texts]
 
-    def losses_of(self, model, logits, batch):
+    def losses_of(self, model, logits, batch) -> dict[str, Tensor]:
         """Under a CRF the nats of each row's labels, which count by its words: the loss is of a word, as without it."""
         if not self.options["crf"]:
             return super().losses_of(model, logits, batch)
         return {"label": ops.sum(model.heads["crf"](logits, batch["label"], batch["label_weight"]))}
 
-    def settled(self, task, heads):
+    def settled(self, task, heads) -> Any:
         """The task with the table of its CRF, of which no path goes through what is not legal, where that is asked for."""
         if not self.options["crf"]:
             return task
@@ -139,19 +163,21 @@ class Tags(TaskKind):
         with tf.init_scope():  # also asked for while a graph is made
             weights = [heads["crf"].transitions, heads["crf"].start, heads["crf"].end]
             transitions, start, end = (ops.convert_to_tensor(each).numpy() for each in weights)
+        table = np.stack([*transitions, start, end])
         if self.options["legal"]:
-            wrong = illegal(list(task.labels.values()))
-            transitions, start = np.where(wrong[:-1], FORBIDDEN, transitions), np.where(wrong[-1], FORBIDDEN, start)
-        return task.optioned({"transitions": np.stack([*transitions, start, end]).tolist()})
+            table = np.where(illegal(list(task.labels.values()), self.options["scheme"]), FORBIDDEN, table)
+        return task.optioned({"transitions": table.tolist()})
 
-    def metrics(self, task, outputs, targets, encoded=None):
+    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
         names = list(task.labels.values())
-        words, right, illegal, spans = 0, 0, 0, Counter()
-        for gold, predicted in answered(names, outputs, targets, encoded, self._table(task)):
+        words, right, broken, spans = 0, 0, 0, Counter()
+        pairs = list(answered(names, outputs, targets, encoded, self._table(task)))
+        scheme = self.options["scheme"] or scheme_of(gold for gold, _ in pairs)  # of a model that was not trained here
+        for gold, predicted in pairs:
             words, right = words + len(gold), right + sum(map(operator.eq, gold, predicted))
             one, two = (set(entities_of(labels)) for labels in (gold, predicted))
             spans.update(gold=len(one), predicted=len(two), both=len(one & two))
-            illegal += mended(predicted)
+            broken += mended(predicted, scheme) if has_spans(names) else 0
         nats, known = self._nats(task, outputs, targets, encoded)
         result = {"accuracy": _share(right, words), "loss": _share(nats, known)}
         result["without_token"] = float(words - known)
@@ -159,9 +185,9 @@ class Tags(TaskKind):
             return result
         precision, recall = _share(spans["both"], spans["predicted"]), _share(spans["both"], spans["gold"])
         f1 = 2 * precision * recall / (precision + recall) if spans["both"] else 0.0
-        return {"f1": f1, "precision": precision, "recall": recall} | result | {"mended": float(illegal)}
+        return {"f1": f1, "precision": precision, "recall": recall} | result | {"mended": float(broken)}
 
-    def _table(self, task):
+    def _table(self, task) -> np.ndarray | None:
         return cast(TagsKind, self.answers).table(len(task.labels))
 
     def _nats(self, task, outputs, targets, encoded):
@@ -174,7 +200,7 @@ class Tags(TaskKind):
             count += len(words)
         return float(total), count
 
-    def details(self, task, outputs, targets, encoded=None):
+    def details(self, task, outputs, targets, encoded=None) -> dict[str, Any]:
         """By type of span, or by tag, what is right of how many."""
         names = list(task.labels.values())
         what, items = ("spans", entities_of) if has_spans(names) else ("words", _each)
@@ -189,14 +215,14 @@ class Tags(TaskKind):
         keys = ("precision", "recall", "f1")
         return {"labels": {kind: dict(zip(keys, map(float, row))) | {what: wanted[kind]} for kind, *row in columns}}
 
-    def from_exported(self, outputs):
+    def from_exported(self, outputs) -> Tensor:
         return outputs if self.options["crf"] else super().from_exported(outputs)
 
-    def device(self, outputs, inputs):
+    def device(self, outputs, inputs) -> Tensor:
         """Under a CRF the emissions themselves: int8 probabilities would end at 1/256."""
         return outputs["logits"] if self.options["crf"] else super().device(outputs, inputs)
 
-    def explained(self, task, rows, logits, target):
+    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         if target is not None and (type(target) is not int or target < 0):
             raise InputError(f"the target of tags is the number of a word, from 0. Received: {target!r:.60}")
         if rows is None:
@@ -215,20 +241,20 @@ class Tags(TaskKind):
         what = f"log-odds of {names[label]} of word {word}, {sentence.words[word]}"
         return number, what, lambda values: log_odds(values[:, token], label)
 
-    def strings(self, task):
+    def strings(self, task) -> tuple[str, ...]:
         return ("text",)
 
-    def served(self, run, tokenizer, strings, length, labels):
+    def served(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
         from kerasbert.tasks import tags_graph
 
         return tags_graph.served(run, tokenizer, strings["text"], length, labels, cast(TagsKind, self.answers))
 
-    def unserved(self, served, labels):
+    def unserved(self, served, labels) -> list[Any] | None:
         from kerasbert.tasks import tags_graph
 
         return tags_graph.unserved(served)
 
-    def described(self):
+    def described(self) -> str:
         return (
             "`words`, `labels` [B, W] string, `starts`, `ends` [B, W] int32 in characters, `scores` [B, W] float32, the first "
             "`lengths` [B] int32 of each; of tags in BIO or IOBES also `entities`, `entity_labels` [B, E] string, "
@@ -253,7 +279,7 @@ def words_of(text):
     return text[0] if text and isinstance(text[0], tuple) else text
 
 
-def check_tags(names, source, lines, values):
+def check_tags(names, source, lines, values) -> None:
     """Refuse tags that are not BIO or IOBES where the others are.
 
     Raises:
@@ -280,11 +306,11 @@ def answered(names, outputs, targets, encoded, table=None):
         yield [names[i] for i in target], [names[i] if i >= 0 else OUTSIDE for i in numbers]
 
 
-def _each(labels):
+def _each(labels) -> list[tuple[str, int]]:
     return [(label, place) for place, label in enumerate(labels)]
 
 
-def _share(part, whole):
+def _share(part, whole) -> float:
     return part / whole if whole else 0.0
 
 

@@ -1,14 +1,18 @@
 """Words, windows, labels and entities as TensorFlow operations, for SavedModels: those of `answers.tags`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.answers.tags import OUTSIDE, TagsKind, begins_span, ends_span, has_spans, room_of, split_tag, step_of
+from kerasbert.answers.schemes import OUTSIDE, begins_span, ends_span, has_spans, split_tag
+from kerasbert.answers.tags import TagsKind, room_of, step_of
 from kerasbert.text.tree_graph import Belongs
 from kerasbert.text.words_graph import Words, cut, decode
+
+if TYPE_CHECKING:
+    from kerasbert.text.graph import GraphTokenizer
 
 _NONE = np.iinfo(np.int64).max
 
@@ -29,7 +33,12 @@ class Windows(NamedTuple):
 
 
 def served(
-    run: Callable[[dict], Mapping], tokenizer: Any, texts: tf.Tensor, length: int, labels: Sequence[str], kind: TagsKind
+    run: Callable[[dict], Mapping],
+    tokenizer: "GraphTokenizer",
+    texts: tf.Tensor,
+    length: int,
+    labels: Sequence[str],
+    kind: TagsKind,
 ) -> dict[str, tf.Tensor]:
     """What `TagsKind.rows` and `decode` give, for raw texts [B].
 
@@ -97,7 +106,7 @@ def _raw_starts(words: Words, starts: tf.RaggedTensor) -> tf.RaggedTensor:
 
 
 def _windows(
-    tokenizer: Any,
+    tokenizer: "GraphTokenizer",
     ids: tf.RaggedTensor,
     first: tf.Tensor,
     words: Words,
@@ -105,7 +114,7 @@ def _windows(
     stride: int,
     belongs: Belongs | None = None,
 ) -> Windows:
-    lead, room = room_of(tokenizer.single, length)
+    lead, room = room_of(tokenizer.single, length, trees=belongs is not None)
     step = step_of(room, stride)
     tokens = ids.row_lengths()
     count = 1 + tf.maximum(tf.constant(0, tf.int64), (tokens - room + step - 1) // step)
@@ -192,7 +201,7 @@ def _along(emissions: tf.Tensor, transitions: tf.Tensor, start: tf.Tensor, total
 
 
 def _entities(codes: tf.RaggedTensor, words: Words, numbers: tf.Tensor, labels: Sequence[str]) -> dict[str, tf.Tensor]:
-    """The spans of labels; see `answers.tags.entities_of`."""
+    """The spans of labels; see `answers.schemes.entities_of`."""
     tags = [split_tag(label) for label in (*labels, OUTSIDE)]
     pairs = [[(one[0], two[0], one[1] == two[1]) for two in tags] for one in tags]
     begins, ends = (tf.constant([[rule(*pair) for pair in row] for row in pairs]) for rule in (begins_span, ends_span))

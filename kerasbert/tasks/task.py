@@ -5,20 +5,26 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasbert import registry
 from kerasbert.answers.base import Parts
+from kerasbert.data.reading import ENDINGS
 from kerasbert.errors import InputError
 from kerasbert.registry import register_task
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Rows, Task
 from kerasbert.tasks.tables import Memory, Source
+from kerasbert.tasks.unlabelled import labelled
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.directory import ModelInfo
 
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
 FORMATS = ("tsv", "csv", "jsonl")
+COLUMNS = "conll"  # the reader of files of columns; behind a colon the numbers of those of words and tags
 
 
 for _kind, _metric in (("classification", "accuracy"), ("multi_label", "f1_micro"), ("regression", "spearman")):
@@ -28,10 +34,32 @@ register_task("glue/sst2", Task("glue/sst2", text="sentence", labels={"0": "nega
 
 
 def find_task(task: str | Task, **fields: Any) -> Task:
-    """The task of that name, with other fields where given; other column names (text, text_b, label) are of a table."""
+    """The task of that name, with other fields where given; other column names (text, text_b, label) are of a table.
+
+    Columns of a file of columns (CoNLL) are chosen by their numbers from 1; the task remembers them in its `reader`.
+    """
     known: Task = registry.task(task) if isinstance(task, str) else task
     named = {name: value for name, value in fields.items() if value}
+    if not isinstance(known, Task):
+        raise InputError(f"task is a {type(known).__name__}, expected the name of a task or a Task")
+    if numbered := by_number(known, named):
+        return numbered
     return dataclasses.replace(known, **named, **({"reader": ""} if {"text", "text_b", "label"} & set(named) else {}))
+
+
+def by_number(task: Task, named: Mapping[str, Any]) -> Task | None:
+    """The task that reads the columns of those numbers; None where they are no numbers, or its files no columns.
+
+    Args:
+        named: fields of the task, `text` and `label` among them.
+    """
+    numbers = {name: str(named[name]) for name in ("text", "label") if str(named.get(name, "")).isdecimal()}
+    reader, _, before = task.reader.partition(":")
+    if reader != COLUMNS or not numbers:
+        return None
+    chosen = [numbers.get(name) or old for name, old in zip(("text", "label"), (before or ",").split(","))]
+    others = {name: value for name, value in named.items() if name not in numbers}
+    return dataclasses.replace(task, **others, reader=f"{COLUMNS}:{','.join(chosen)}")
 
 
 def split_files(data: Any, test: bool = False, task: Task | None = None) -> dict[str, Source]:
@@ -79,7 +107,9 @@ def _folder(path: Path, named: Mapping[str, Sequence[str]]) -> dict[str, Source]
     files: dict[str, Source] = {}
     for split, names in SPLITS.items():
         wanted = [file for pattern in named.get(split, ()) for file in sorted(path.glob(pattern))]
-        tabled = [path / f"{name}.{ending}" for name in names for ending in FORMATS]
+        tabled = [
+            path / f"{name}.{ending}{packed}" for name in names for ending in FORMATS for packed in ("", *ENDINGS)
+        ]
         found = [*wanted, *(file for file in tabled if file.is_file())]  # a task may read a folder of files
         if found:
             files[split] = found[0]
@@ -100,13 +130,15 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int,
         InputError: a missing column, a text that is none; with file and line.
     """
     if task.reader and isinstance(source, Path):
-        rows = registry.READERS.find(task.reader)(source, task)
+        rows = registry.READERS.find(task.reader.partition(":")[0])(source, task)
         if not rows:
             raise InputError(f"{source} holds no rows of {task.name}: is it another file?")
         if absent := [name for name in columns if name not in rows[0][1]]:
             raise InputError(f"{source} holds no {', '.join(absent)}: a file without answers can only be predicted")
     else:
-        rows = tables.table(source, task.columns, columns)
+        rows = tables.table(source, task.columns, columns, task.parts)
+    if task.label in columns:
+        rows = labelled(task, source, rows)
     lists = [task.parts[i] for i in task.answer_kind.lists]
     for line, row in rows:
         for column in task.parts:
@@ -192,36 +224,9 @@ def _hash(text: Any) -> bytes:
     return hashlib.blake2b(joined.encode("utf-8", "replace"), digest_size=8).digest()
 
 
-def held_out_by_seed(count: int, seed: int, share: float = 0.1) -> np.ndarray:
-    """Numbers of the rows that earlier runs held out: those whose random number is below `share`."""
-    from kerasbert.layers import random  # here: a task can be declared where no Keras is
-
-    drawn = np.asarray(random.uniform(random.key(seed, "hold out", np.arange(count, dtype="int32")), ()))
-    return np.flatnonzero(drawn < share)
-
-
 def without(count: int, numbers: np.ndarray) -> np.ndarray:
     """The other numbers below `count`, ascending."""
     return np.setdiff1d(np.arange(count), numbers)
-
-
-def read_unlabelled(task: Task, paths: Sequence[str | os.PathLike]) -> list[Any]:
-    """Texts or pairs of files: a table's columns, or the lines of a text file.
-
-    Raises:
-        InputError: no text in them, or lines where the task reads pairs.
-    """
-    from kerasbert.data.sources import file_format, read_documents
-
-    texts: list[Any] = []
-    for path in paths:
-        if file_format(path) != "text":
-            texts += read_rows(task, Path(path), targets=False).texts
-        elif task.pair:
-            raise InputError(f"{path} is plain text, the task {task.name} reads pairs: give a tsv, csv or jsonl file")
-        else:
-            texts += [line for document in read_documents([path]) for line in document]
-    return texts
 
 
 def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[Rows, np.ndarray]:
@@ -238,7 +243,7 @@ def joined(task: Task, train: Rows | None, unlabelled: Sequence[Any]) -> tuple[R
     return Rows(texts, targets), (np.arange(len(texts)) < len(texts) - len(unlabelled)).astype("float32")
 
 
-def task_of(info: Any) -> Task | None:
+def task_of(info: "ModelInfo") -> Task | None:
     """The task of a model directory; None for a bare encoder."""
     if info.task is None:
         return None

@@ -46,7 +46,7 @@ class TokenCache:
         quiet: bool, print no lines.
     """
 
-    def __init__(self, folder: str | os.PathLike, always: bool = False, quiet: bool = False):
+    def __init__(self, folder: str | os.PathLike, always: bool = False, quiet: bool = False) -> None:
         self.folder, self.least, self.quiet = Path(folder), 0.0 if always else LEAST, quiet
         self._waiting: list[tuple[Path, Recording]] = []
 
@@ -154,7 +154,7 @@ class Recording(NamedTuple):
 class _Recorder:
     """Answers as the tokenizer does, and remembers."""
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self.of, self.texts, self.counts = tokenizer, bytearray(), array.array("i")
         self.ids, self.starts, self.ends = array.array("i"), array.array("i"), array.array("i")
 
@@ -182,7 +182,7 @@ class _Recorder:
 class _Replay:
     """Answers from a recording; Stale where it holds another text."""
 
-    def __init__(self, recording: Recording, tokenizer: Tokenizer):
+    def __init__(self, recording: Recording, tokenizer: Tokenizer) -> None:
         self.texts, self.ids = recording.texts.tobytes(), recording.ids
         self.counts, self.starts, self.ends = recording.counts.tolist(), recording.starts, recording.ends
         self.vocabulary, self.call, self.token, self.place = tokenizer.vocabulary, 0, 0, 0

@@ -1,7 +1,7 @@
 """Fill-mask: the tokens behind the masks of a text, by the masked-LM head that pretraining left in a directory."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -9,11 +9,13 @@ from keras import ops
 
 from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, FillMask, filling, pattern, spelled
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import pick
 from kerasbert.layers.heads import token_head
 from kerasbert.tasks import labels, predict
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import log_odds
+from kerasbert.tasks.given import check_texts
 from kerasbert.tasks.load import load
 from kerasbert.text import Tokenizer
 from kerasbert.text.graph import GraphTokenizer
@@ -30,49 +32,49 @@ class Tokens(TaskKind):
     head = "mlm"
     metrics_known = ()
 
-    def check_metric(self, task):
+    def check_metric(self, task) -> None:
         raise InputError("fill-mask is what pretraining learns, and fine-tuning does not: kerasbert pretrain")
 
-    def heads(self, encoder, task):
+    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         if not hasattr(encoder, "token_head"):
             raise InputError(f"{type(encoder).__name__} has no token_head: it predicts no tokens")
         head = token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
         return {"mlm": head}, {"mlm": (None, None, encoder.spec.hidden)}
 
-    def readout(self, task, encoder):
+    def readout(self, task, encoder) -> str | None:
         return None  # `logits` picks
 
-    def logits(self, model, read, inputs, training=False):
+    def logits(self, model, read, inputs, training=False) -> Any:
         picked = pick(read, ops.expand_dims(inputs[POSITIONS.name][:, 0], 1))
         return ops.squeeze(model.heads["mlm"](picked, model.encoder.embeddings.tokens.table), 1)
 
-    def explained(self, task, rows, logits, target):
+    def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         labels.untargeted(self.name, target)
         best = 0 if logits is None else int(logits[0].argmax())
         return 0, "log-odds of the best token for the first mask", lambda values: log_odds(values, best)
 
     # Export, in the graph
 
-    def device(self, outputs, inputs):
+    def device(self, outputs, inputs) -> Tensor:
         return ops.softmax(outputs["logits"], axis=-1)
 
-    def exported(self, model, outputs, inputs):
+    def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
         known = self.device(outputs, inputs)[..., : model.tokenizer.size]
         scores, ids = tf.math.top_k(known, min(self.options["top"], model.tokenizer.size))
         return {"scores": scores, "token_ids": ids}
 
-    def described(self):
+    def described(self) -> str:
         return (
             "for the P masks of a text, padded to the most that one has (`count` [B] int32), the best k `tokens` [B, P, k] "
             "string, their `scores` [B, P, k] float32 and `token_ids` [B, P, k] int32, `text` [B] string with the best "
             "filled in, and `truncated` [B] bool"
         )
 
-    def probes(self, texts, parts):
+    def probes(self, texts, parts) -> list[Any]:
         first, *others = texts
         return [f"{first} [MASK]", *(f"<mask>{text}[MASK] a\u2003 [MASK]" for text in others)]
 
-    def served(self, run, tokenizer, strings, length, labels=()):
+    def served(self, run, tokenizer, strings, length, labels=()) -> dict[str, Tensor]:
         source, budget = tokenizer.source, room(tokenizer.source.single, length)
         pieces = _pieces(source, strings["text"])
         flat, splits = pieces.flat_values, pieces.row_splits
@@ -95,7 +97,7 @@ class Tokens(TaskKind):
         truncated = (lengths > budget) & (count > 0)
         return masks | {"text": tf.strings.reduce_join(text.to_tensor(""), 1), "count": count, "truncated": truncated}
 
-    def unserved(self, served, labels):
+    def unserved(self, served, labels) -> list[Any] | None:
         answers = []
         for i, count in enumerate(served["count"]):
             columns = [served[name][i, :count] for name in ("tokens", "scores", "token_ids")]
@@ -165,7 +167,7 @@ def fill_mask(
     task = getattr(model, "task", None)
     if task is None or not isinstance(task.how, Tokens):
         raise InputError('the model fills no masks, expected the directory of one, or kb.load(DIR, task="fill-mask")')
-    texts, most, found = predict.check_texts(model, texts), predict.longest(model, length), []
+    texts, most, found = check_texts(model, texts), predict.longest(model, length), []
     kind = task.how.answers.configured({"top": top})
     for i in range(0, len(texts), batch):  # not all at once: the numbers of a batch are [B, P, V]
         encoded = predict.encoded_for(model, texts[i : i + batch], length, {"language": language})

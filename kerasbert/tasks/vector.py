@@ -6,15 +6,18 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from kerasbert.answers.vector import cosines
+from kerasbert.answers.vector import VectorKind, cosines
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers.readout import check, readout
 from kerasbert.objectives.base import correct
 from kerasbert.objectives.contrastive import candidate_logs
 from kerasbert.tasks import metrics, tables
-from kerasbert.tasks.base import TaskKind
+from kerasbert.tasks.base import Task, TaskKind
+from kerasbert.tasks.exported_kind import READERS
 from kerasbert.tasks.regression import number
 
+KEPT = ("pooling", "normalize", "dimensions", "prompts", "prompt_name", "include_prompt")
 METRICS = {"cosine": ("spearman", "pearson"), "ranking": ("recall",)}
 
 
@@ -30,13 +33,18 @@ class Vector(TaskKind):
     """
 
     name = "vector"
+    answers: VectorKind  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
     taught = ()
     metrics_known = ("spearman", "pearson", "recall")
     head = ""
     together = True
     pooler = False
 
-    def check_metric(self, task):
+    @property
+    def program(self) -> str:
+        return " ".join(str(self.options[name]) for name in ("pooling", "normalize", "dimensions"))
+
+    def check_metric(self, task) -> None:
         loss = self.options["loss"]
         if loss not in METRICS:
             raise InputError(f"vectors have no loss {loss!r}, expected one of {', '.join(METRICS)} (option loss)")
@@ -44,18 +52,16 @@ class Vector(TaskKind):
             known = ", ".join(METRICS[loss])
             raise InputError(f"no metric {task.metric!r} for a {self.name} with the loss {loss!r}. All: {known}")
 
-    def started(self, task, held):
-        """With the pooling and the norm that the model has, where the task names none."""
-        if held.get("kind") not in (self.name, *self.answers.aliases):
+    def started(self, task, held) -> Task:
+        """With the pooling, the norm and the prompts that the model has, where the task names none."""
+        if held.get("kind") != self.name:
             return task
-        options = {
-            name: held.get("options", {}).get(name) for name in ("pooling", "normalize") if name not in task.options
-        }
+        options = {name: held.get("options", {}).get(name) for name in KEPT if name not in task.options}
         return task.optioned({name: value for name, value in options.items() if value is not None})
 
     # Rows of a file
 
-    def targets(self, task, source, lines, values, texts):
+    def targets(self, task, source, lines, values, texts) -> Any:
         if self.options["loss"] == "ranking":
             return np.ones(len(lines), "float32")
         for line, text in zip(lines, texts):
@@ -63,19 +69,19 @@ class Vector(TaskKind):
                 raise InputError(f"{tables.where(source, line)}: a score is of two texts, received {text!r:.60}")
         return np.array([number(value, source, line) for value, line in zip(values, lines)], "float32")
 
-    def fitted(self, task, source, targets):
+    def fitted(self, task, source, targets) -> Task:
         highest = float(targets.max(initial=1.0)) if self.options["loss"] == "cosine" else 1.0
         return task if highest == self.options["highest"] else task.optioned({"highest": highest})
 
-    def scaled(self, task, targets):
+    def scaled(self, task, targets) -> Any:
         return targets / np.float32(self.options["highest"])
 
-    def group(self, target):
+    def group(self, target) -> Any:
         return 0.0  # every text has its share of the held-out rows, whatever its score
 
     # Batches and network
 
-    def batch(self, task, rows, targets, count, length):
+    def batch(self, task, rows, targets, count, length) -> dict:
         inputs = sum(row.about == 0 for row in rows)
         width = len(rows) // inputs
         weight = (np.arange(count) < inputs).astype("float32")
@@ -91,31 +97,32 @@ class Vector(TaskKind):
         own = np.tile(np.eye(group, dtype="float32"), (count // group, 1))
         return {"label": own, "label_weight": weight, "candidates": candidates}
 
-    def check_batch(self, batch, parts):
+    def check_batch(self, batch, parts) -> None:
         if self.options["loss"] == "ranking":
             self._check_group(batch // parts, self.options["negatives"] or batch)
 
     @staticmethod
-    def _check_group(inputs, group):
+    def _check_group(inputs, group) -> None:
         if inputs % group:
             raise InputError(
                 f"a replica's micro-batch has {inputs} inputs, and the negatives of an anchor are of {group}: expected a "
                 f"multiple. Pass --set task.negatives={inputs} or a divisor of it, or change --batch"
             )
 
-    def heads(self, encoder, task):
+    def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         return {}, {}
 
-    def readout(self, task, encoder):
+    def readout(self, task, encoder) -> str | None:
         pooling = "first" if self.options["pooling"] == "cls" else self.options["pooling"]
         check(pooling)
         return pooling
 
-    def outputs(self, task, logits):
+    def outputs(self, task, logits) -> dict[str, Tensor]:
         vectors = ops.cast(logits, "float32")
-        return {"vector": unit(vectors) if self.options["normalize"] else vectors}
+        vectors = unit(vectors) if self.options["normalize"] else vectors
+        return {"vector": vectors[:, : self.options["dimensions"]] if self.options["dimensions"] else vectors}
 
-    def losses(self, task, logits, batch):
+    def losses(self, task, logits, batch) -> dict[str, Tensor]:
         vectors, weight = unit(ops.cast(logits, "float32")), batch["label_weight"]
         inputs = weight.shape[0]
         vectors = ops.reshape(vectors, (inputs, vectors.shape[0] // inputs, vectors.shape[1]))
@@ -124,7 +131,7 @@ class Vector(TaskKind):
             return {"label": ops.sum(ops.square(cosine - batch["label"]) * weight)}
         return self._ranking(vectors, batch["candidates"], batch["label"].shape[1], weight)
 
-    def _ranking(self, vectors, candidates, group, weight):
+    def _ranking(self, vectors, candidates, group, weight) -> dict[str, Tensor]:
         """The sums of a batch's part: vectors [B, k, H], candidates bool [B, k - 1], weight [B]."""
         inputs, texts, hidden = vectors.shape
         self._check_group(inputs, group)
@@ -143,7 +150,7 @@ class Vector(TaskKind):
 
     # Evaluation
 
-    def metrics(self, task, outputs, targets, encoded=None):
+    def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
         vectors = outputs.astype("float64")
         first = np.array([at.start for at in encoded.of()])
         if self.options["loss"] == "cosine":
@@ -161,26 +168,39 @@ class Vector(TaskKind):
 
     # Export, in the graph
 
-    def device(self, outputs, inputs):
+    def device(self, outputs, inputs) -> Tensor:
         if (own := _own(outputs)) is not None:
             return own
         mask = ops.expand_dims(ops.cast(inputs["padding_mask"], "float32"), -1)
         return ops.sum(outputs["sequence"] * mask, axis=1) / ops.sum(mask, axis=1)
 
-    def exported(self, model, outputs, inputs):
+    def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
         if (own := _own(outputs)) is not None:
             return {"vector": own}
         return {"vector": readout(outputs["sequence"], inputs["padding_mask"], "mean")}  # finite without a token too
 
-    def described(self):
+    def described(self) -> str:
         pooling, normalize = self.options["pooling"], self.options["normalize"]
-        return f"`vector` [B, H] float32: {TOLD.get(pooling, pooling)}{', of length 1' * normalize}"
+        first = self.options["dimensions"]
+        told = f"{TOLD.get(pooling, pooling)}{', of length 1' * normalize}{f', its first {first} numbers' if first else ''}"
+        prompt = self.answers.prompt
+        return f"`vector` [B, H] float32: {told}" + (f"; {prompt!r} is put before each text" if prompt else "")
 
-    def check_target(self, target):
-        pass
+    def prompted(self, texts) -> list[Any]:
+        import tensorflow as tf  # here: plug-ins' kinds load on a phone
+
+        prompt = self.answers.prompt
+        return [tf.strings.join([prompt, texts[0]]), *texts[1:]] if prompt else texts
+
+    def check_target(self, target) -> None:
+        if self.answers.prompt:
+            raise InputError(
+                f"the model puts the prompt {self.answers.prompt!r} before each text, which {READERS[target][0]} does not: "
+                "compress without --target, or with --set task.prompt_name="
+            )
 
 
-def _own(outputs: Mapping[str, Any]) -> Any:
+def _own(outputs: Mapping[str, Tensor]) -> Tensor:
     """What a model of vectors gives, or an encoder that learned one of a text; None of any other."""
     return outputs.get("vector", outputs.get("text_vector"))
 
@@ -195,7 +215,7 @@ TOLD = {
 }
 
 
-def unit(vectors):
+def unit(vectors) -> Tensor:
     """Vectors of length 1 (torch's `normalize`): float32 [B, H] -> [B, H]."""
     return vectors / ops.sqrt(ops.maximum(ops.sum(ops.square(vectors), axis=-1, keepdims=True), 1e-24))
 

@@ -12,6 +12,7 @@ from kerasbert.answers import Classification
 from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
+from kerasbert.tasks.given import listed
 
 TEMPLATE = "This example is {}."
 
@@ -43,9 +44,12 @@ def zero_shot(
         InputError: a model of another kind, no label for entailment, no labels, or a template without {}.
     """
     model = predict.as_model(model)
-    if isinstance(texts, str | bytes) or not all(isinstance(text, str) for text in texts):
-        raise InputError("texts must be a list of str")
-    if isinstance(labels, str) or not labels or len(set(labels)) < len(labels):
+    texts = listed(texts)
+    wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise InputError(f"texts must be a list of str, and text {wrong} is {texts[wrong]!r:.40}")
+    named = isinstance(labels, list | tuple) and all(isinstance(label, str) for label in labels)
+    if not named or not labels or len(set(labels)) < len(labels):
         raise InputError(f"labels must be a list of names, each once. Received: {labels!r:.100}")
     if template.count("{}") != 1:
         raise InputError(f"template must hold {{}} once, for the label. Received: {template!r}")

@@ -1,5 +1,6 @@
 """A tiny world made in a second: a vocabulary, a corpus, records, labelled texts."""
 
+import csv
 import random
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def sentences(count: int, seed: int) -> list[str]:
 def corpus(path: Path, documents: int = 30, seed: int = 0) -> Path:
     """A text file; blank lines between documents."""
     lines = sentences(documents * 8, seed)
-    path.write_text("\n\n".join("\n".join(lines[i : i + 8]) for i in range(0, len(lines), 8)) + "\n")
+    path.write_text("\n\n".join("\n".join(lines[i : i + 8]) for i in range(0, len(lines), 8)) + "\n", "utf-8")
     return path
 
 
@@ -64,5 +65,11 @@ def labelled(path: Path, count: int = 120, seed: int = 0) -> Path:
         kept = [word for word in line.split() if word not in GOOD + BAD] or ["film"]
         kept.insert(draw.randint(0, len(kept)), draw.choice(GOOD if i % 2 else BAD))
         rows.append(f"{' '.join(kept)}\t{'pos' if i % 2 else 'neg'}")
-    path.write_text("\n".join(rows) + "\n")
+    path.write_text("\n".join(rows) + "\n", "utf-8")
     return path
+
+
+def first_column(path: Path, most: int = 64) -> list[str]:
+    """The first texts of a tsv with a header."""
+    with open(path, encoding="utf-8", newline="") as rows:
+        return [row[0] for row in csv.reader(rows, delimiter="\t", quoting=csv.QUOTE_NONE)][1 : most + 1]

@@ -72,8 +72,8 @@ def read_added(entries: Any, vocabulary: Mapping[str, int], specials: Iterable[s
         if content not in vocabulary:
             raise InputError(f"the vocabulary has no {content!r}, which is an added token: add it as the last piece")
         tokens.append(AddedToken(content, **flags))
-    contents = [token.content for token in tokens]
-    twice = [content for i, content in enumerate(contents) if content in contents[:i] or content in specials]
+    seen = set(specials)
+    twice = [token.content for token in tokens if token.content in seen or seen.add(token.content)]
     if twice:
         raise InputError(f"the added token {twice[0]!r} occurs twice, or is a special token already: leave one out")
     return tuple(tokens)
@@ -88,7 +88,7 @@ class Matcher:
         InputError: nothing is left of a token after normalisation.
     """
 
-    def __init__(self, tokens: Iterable[tuple[str, int, AddedToken]]):
+    def __init__(self, tokens: Iterable[tuple[str, int, AddedToken]]) -> None:
         self.tokens: dict[str, tuple[int, AddedToken]] = {}
         for form, number, token in tokens:
             if not form:

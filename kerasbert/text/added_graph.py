@@ -55,6 +55,24 @@ class Segments(NamedTuple):
         return join(pieces[0], self.ids), join(pieces[1], spans[0]), join(pieces[2], spans[1])
 
 
+class Matches(NamedTuple):
+    """Where forms of added tokens are found, in order.
+
+    Attributes:
+        forms: [M] int32, numbers of the forms.
+        rows: [M] int64.
+        starts, ends: [M] int64, places.
+        first, last: [M] int64, places at which the row of each begins and ends.
+    """
+
+    forms: tf.Tensor
+    rows: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+    first: tf.Tensor
+    last: tf.Tensor
+
+
 class GraphMatcher(tf.Module):
     """`added.Matcher` as TensorFlow operations.
 
@@ -62,7 +80,7 @@ class GraphMatcher(tf.Module):
         matcher: the Python one.
     """
 
-    def __init__(self, matcher: Matcher):
+    def __init__(self, matcher: Matcher) -> None:
         super().__init__(name="matcher")
         forms = matcher.forms
         tokens = [matcher.tokens[form] for form in forms]
@@ -78,33 +96,45 @@ class GraphMatcher(tf.Module):
 
     def split(self, codes: tf.RaggedTensor) -> Segments:
         """Code points [B, (characters)] int32 -> tokens and what lies between them."""
+        matches = self._standing(codes.flat_values, self._matches(codes))
+        return self._segments(codes, *self._with_blanks(codes.flat_values, matches))
+
+    def _matches(self, codes: tf.RaggedTensor) -> Matches:
+        """Where the expression finds a form."""
         import tensorflow_text
 
-        flat, splits = codes.flat_values, codes.row_splits
+        splits = codes.row_splits
         found = tensorflow_text.regex_split_with_offsets(
             tf.strings.unicode_encode(codes, "UTF-8"), self._pattern, self._pattern
         )
         forms = self._forms.lookup(found[0].flat_values)
         matches = tf.where(forms >= 0)[:, 0]
         forms, rows = tf.gather(forms, matches), tf.gather(found[0].value_rowids(), matches)
-        widths = sum(tf.cast(flat >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
+        widths = sum(tf.cast(codes.flat_values >= bound, tf.int64) for bound in (0x0, 0x80, 0x800, 0x10000))
         before = tf.concat([[0], tf.cumsum(widths)], 0)
 
         def place(row_bytes: tf.RaggedTensor) -> tf.Tensor:
             at = tf.cast(tf.gather(row_bytes.flat_values, matches), tf.int64)
             return tf.searchsorted(before, at + tf.gather(before, tf.gather(splits, rows)), out_type=tf.int64)
 
-        starts, ends = place(found[1]), place(found[2])
         first, last = tf.gather(splits, rows), tf.gather(splits, rows + 1)
+        return Matches(forms, rows, place(found[1]), place(found[2]), first, last)
+
+    def _standing(self, flat: tf.Tensor, matches: Matches) -> Matches:
+        """Matches without those that stand beside a letter and whose token must not."""
         word = tf.concat([inside_bounds(flat, self._words[0]), [False]], 0)
         for bounds in self._words[1:3]:
             word |= tf.concat([inside_bounds(flat, bounds), [False]], 0)
         word ^= tf.concat([inside_bounds(flat, self._words[3]), [False]], 0)
-        beside = (starts > first) & tf.gather(word, tf.maximum(starts - 1, 0)) | (ends < last) & tf.gather(word, ends)
-        kept = ~(tf.gather(self._single, forms) & beside)
-        forms, rows, starts, ends, first, last = (
-            tf.boolean_mask(some, kept) for some in (forms, rows, starts, ends, first, last)
-        )
+        starts, ends = matches.starts, matches.ends
+        beside = (starts > matches.first) & tf.gather(word, tf.maximum(starts - 1, 0))
+        beside |= (ends < matches.last) & tf.gather(word, ends)
+        kept = ~(tf.gather(self._single, matches.forms) & beside)
+        return Matches(*(tf.boolean_mask(some, kept) for some in matches))
+
+    def _with_blanks(self, flat: tf.Tensor, matches: Matches) -> tuple[Matches, tf.Tensor]:
+        """Matches with the blanks that their tokens take in, and where what comes before each begins."""
+        forms, rows, starts, ends, first, last = matches
         ends = tf.where(tf.gather(self._right, forms), self._after_blanks(flat, ends, last), ends)
         # a token takes in no blank that the one before it has taken in
         same_row = tf.concat([[False], rows[1:] == rows[:-1]], 0)[: tf.size(rows)]
@@ -112,7 +142,11 @@ class GraphMatcher(tf.Module):
         starts = tf.where(
             tf.gather(self._left, forms), tf.maximum(self._before_blanks(flat, starts, first), done), starts
         )
-        # what comes before each token, the tokens, and what comes after a row's last one
+        return matches._replace(starts=starts, ends=ends), done
+
+    def _segments(self, codes: tf.RaggedTensor, matches: Matches, done: tf.Tensor) -> Segments:
+        """What comes before each token, from `done` on, the tokens, and what comes after a row's last one."""
+        splits, rows, ends = codes.row_splits, matches.rows, matches.ends
         count = tf.size(rows, tf.int64)
         number = tf.range(count)
         row_matches = tf.searchsorted(rows, tf.range(codes.nrows(tf.int64)), side="right", out_type=tf.int64)
@@ -120,9 +154,9 @@ class GraphMatcher(tf.Module):
         final = tf.where(has, tf.gather(tf.concat([ends, [0]], 0), tf.maximum(row_matches - 1, 0)), splits[:-1])
         texts = tf.fill([tf.size(rows)], -1), tf.fill([tf.size(has)], -1)
         columns = [
-            tf.concat([texts[0], tf.gather(self._ids, forms), texts[1]], 0),
-            tf.concat([done, starts, final], 0),
-            tf.concat([starts, ends, splits[1:]], 0),
+            tf.concat([texts[0], tf.gather(self._ids, matches.forms), texts[1]], 0),
+            tf.concat([done, matches.starts, final], 0),
+            tf.concat([matches.starts, ends, splits[1:]], 0),
             tf.concat([rows, rows, tf.range(tf.size(has, tf.int64))], 0),
         ]
         keys = tf.concat([3 * number + 1, 3 * number + 2, 3 * row_matches], 0)

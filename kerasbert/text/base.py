@@ -7,10 +7,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kerasbert.errors import InputError
-from kerasbert.inputs import NAMES
+from kerasbert.inputs import NAMES, Tensor, listed
 from kerasbert.text.added import AddedToken, Matcher, matchers, read_added
 from kerasbert.text.template import kept_tokens, parse_template, room
 
@@ -33,7 +34,7 @@ class Tokens(NamedTuple):
 class Cache(dict):
     """Chunk of text -> its tokens; computed on demand, bounded."""
 
-    def __init__(self, compute: Callable[[str], tuple]):
+    def __init__(self, compute: Callable[[str], tuple]) -> None:
         self._compute = compute
 
     def __missing__(self, chunk: str) -> tuple:
@@ -65,6 +66,7 @@ class Tokenizer:
         special_ids: ids that no text gives and no objective selects, in the order of PARTS, each once.
         languages: the table beside its files (`text.languages`), or None.
         knowledge: the graph beside its files, whose branches its rows have (`text.knowledge`), or None.
+        not_used: what Hugging Face's files say and nothing reads, by key and file: it changes no id. Empty of our own files.
         spelled: whether its ids remember their words (`text.characters`); numbers in a file would not.
     Raises:
         InputError: empty vocabulary, a special token is missing, a piece occurs twice.
@@ -73,6 +75,7 @@ class Tokenizer:
     kind = ""
     languages: dict[str, int] | None = None
     knowledge: Any = None
+    not_used: Mapping[str, Any] = MappingProxyType({})
     spelled = False
 
     def __init__(
@@ -81,7 +84,7 @@ class Tokenizer:
         specials: Mapping[str, str],
         template: Sequence[str],
         added: Iterable[AddedToken | Mapping] = (),
-    ):
+    ) -> None:
         self.vocabulary = tuple(vocabulary)
         self.size = len(self.vocabulary)
         self.specials = _checked_specials(specials)
@@ -109,6 +112,8 @@ class Tokenizer:
         for items, texts in ((self.single, ["A"]), (self.pair, ["A", "B"])):
             if [item.text for item in items if item.text] != texts:
                 raise InputError(f"template must be two, one with $A and one with $A and $B. Received: {self.template}")
+        placed = [item.id for items in (self.single, self.pair) for item in items if not item.text]
+        self.special_ids = tuple(dict.fromkeys((*self.special_ids, *placed)))
 
     def _check(self) -> None:
         """A vocabulary that cannot work is refused, naming what is wrong."""
@@ -120,15 +125,21 @@ class Tokenizer:
         missing = [token for token in wanted if token not in self._ids]
         if missing:
             raise InputError(
-                f"the vocabulary of {self.size} pieces has no {clip(missing)}, expected {clip(wanted)}: "
-                "add a line for each, or make a vocabulary with kerasbert vocab"
+                f"the vocabulary of {self.size} pieces has no {clip(missing)}, expected {clip(wanted)}. If it has others in "
+                "their place, name them in special_tokens_map.json; else add them as the last pieces (ids are rows of a trained "
+                "model's table: none may move), or make a vocabulary with kerasbert vocab"
             )
         if len(self._ids) < self.size:
             twice = [piece for piece, count in Counter(self.vocabulary).items() if count > 1]
             raise InputError(
-                f"{len(twice)} pieces occur more than once in the vocabulary, first {twice[0][:60]!r}, expected each once: "
-                "remove the repeated lines"
+                f"{len(twice)} pieces occur more than once in the vocabulary, first {twice[0][:60]!r}, expected each once. Give "
+                "the earlier one another name: without it all later ids would move"
             )
+
+    @property
+    def segments(self) -> int:
+        """One more than the highest segment of a token."""
+        return 1 + max(item.segment for item in (*self.single, *self.pair))
 
     @functools.cached_property
     def sentinel_ids(self) -> tuple[int, ...]:
@@ -159,6 +170,10 @@ class Tokenizer:
 
     def spelling(self, token_id: int) -> bytes | None:
         """What a token stands for in a text that is decoded; None where it is left out."""
+        raise NotImplementedError
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of ids, special tokens around a text left out."""
         raise NotImplementedError
 
     def joined(self, ids: Iterable[int], between: bytes = b"") -> bytes:
@@ -207,7 +222,7 @@ class Tokenizer:
         """A token for each word of a list, with its characters, where tokens are words; else None."""
         return None
 
-    def others(self, ids: Any) -> dict[str, Any]:
+    def others(self, ids: Tensor) -> dict[str, Tensor]:
         """What a network reads of tokens beside their ids, by the name of its input: arrays [..., more] of ids [...]."""
         return {}
 
@@ -303,6 +318,8 @@ class Tokenizer:
             places.append(len(token_ids))
             token_ids += ids
             segment_ids += [segment] * len(ids)
+        if not token_ids:  # no text, of a template without special tokens: a network reads at least one token
+            token_ids, segment_ids = [self.pad_id], [0]
         return token_ids, segment_ids, places
 
     def __call__(self, texts: Iterable[str | tuple[str, str]], length: int | None = None) -> dict:
@@ -316,14 +333,12 @@ class Tokenizer:
             token_ids, padding_mask (1 = a real token, 0 = padding) and segment_ids: numpy int32 [B, S].
 
         Raises:
-            InputError: one text instead of a list, a pair of another length, a length without room for the specials.
+            InputError: a text that is none, a pair of another length, a length without room for the specials.
         """
         import numpy as np
 
-        if isinstance(texts, str | bytes):
-            raise InputError("the tokenizer received one text, expected a list of texts: put it into brackets")
         checked = []
-        for i, text in enumerate(texts):
+        for i, text in enumerate(listed(texts)):
             parts = tuple(text) if isinstance(text, list | tuple) else (text,)
             if len(parts) > 2 or not all(isinstance(part, str | bytes) for part in parts):
                 raise InputError(f"text {i} is {text!r}, expected a text or a pair (text_a, text_b)")

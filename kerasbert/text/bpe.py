@@ -62,7 +62,7 @@ class MergeTokenizer(Tokenizer):
         specials: Mapping[str, str],
         template: Sequence[str],
         added: Iterable[AddedToken | Mapping] = (),
-    ):
+    ) -> None:
         super().__init__(vocabulary, specials, template, added)
         self.merges = tuple(_merge_of(merge) for merge in merges)
         self._ranks: dict[int, int] = {}  # left id * size + right id -> rank
@@ -177,7 +177,7 @@ class BytePairEncoding(MergeTokenizer):
         specials: Mapping[str, str] = SPECIALS,
         template: Sequence[str] = TEMPLATE,
         added: Iterable[AddedToken | Mapping] = (),
-    ):
+    ) -> None:
         self.add_prefix_space = flag("add_prefix_space", add_prefix_space)
         super().__init__(vocabulary, merges, specials, template, added)
         self._words = Cache(self._tokenize_word)
@@ -304,7 +304,7 @@ class BytePairEncoding(MergeTokenizer):
             return False
         return not chr(BYTES[self.vocabulary[token_id][0]]).isspace()
 
-    def spelling(self, token_id):
+    def spelling(self, token_id) -> bytes | None:
         if token_id in (self.pad_id, self.cls_id, self.sep_id):
             return None
         piece = self.vocabulary[token_id]

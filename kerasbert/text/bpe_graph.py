@@ -4,11 +4,10 @@ Code points -> classes (one gather) -> words by GPT-2's expression as comparison
 the batch once -> merges, one rank per word and round, for all words together. A word that is a piece needs no merging.
 """
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.inputs import Tensor
 from kerasbert.text.added_graph import GraphMatcher, Segments
 from kerasbert.text.bpe import BLANK, BYTES, BytePairEncoding, MergeTokenizer
 from kerasbert.text.graph import GraphTokenizer
@@ -32,7 +31,7 @@ def class_table() -> tuple[np.ndarray, np.ndarray]:
 class MergeGraph(GraphTokenizer):
     """What the kinds of BPE share: the merges of all words together."""
 
-    def __init__(self, tokenizer: MergeTokenizer):
+    def __init__(self, tokenizer: MergeTokenizer) -> None:
         super().__init__(tokenizer)
         self._size = tokenizer.size
         pairs = np.fromiter(tokenizer._ranks or [-2], np.int64)
@@ -62,50 +61,53 @@ class MergeGraph(GraphTokenizer):
         word = tf.gather(others, rows)
         done_ids, done_words = tf.gather(whole, found), found
 
-        def step(ids: tf.Tensor, word: tf.Tensor, done_ids: tf.Tensor, done_words: tf.Tensor) -> tuple:
-            """Merge the pairs of the lowest rank in each word; a word without one is done."""
-            joined = word[:-1] == word[1:]
-            left, right = tf.cast(ids[:-1], tf.int64), tf.cast(ids[1:], tf.int64)
-            pairs = tf.where(joined, left * self._size + right, -1)
-            ranks = tf.concat([self._ranks.lookup(pairs), tf.fill([tf.minimum(tf.size(ids), 1)], NEVER)], 0)
-            # a segment for each word that is left
-            segment = tf.cumsum(tf.cast(tf.concat([[False], ~joined], 0), tf.int32))[: tf.size(ids)]
-            lowest = tf.gather(tf.math.segment_min(ranks, segment), segment)
-            going = lowest < NEVER
-            merge = (ranks == lowest) & going
-            position = tf.range(tf.size(ids))
-            if self._one_by_one:
-                leftmost = tf.math.segment_min(tf.where(merge, position, NEVER), segment)
-                merge &= position == tf.gather(leftmost, segment)
-            else:  # of overlapping pairs (a a a) the first, third, ... are merged
-                run_begins = merge & ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
-                run = tf.cumsum(tf.cast(run_begins, tf.int32)) - 1
-                run_first = tf.gather(tf.concat([tf.where(run_begins)[:, 0], [0]], 0), tf.maximum(run, 0))
-                merge &= (position - tf.cast(run_first, tf.int32)) % 2 == 0
-            merged = tf.where(merge, tf.gather(self._merged, tf.where(merge, lowest, 0)), ids)
-            kept = ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
-            finished = ~going
-            stays = kept & going
-            return (
-                tf.boolean_mask(merged, stays),
-                tf.boolean_mask(word, stays),
-                tf.concat([done_ids, tf.boolean_mask(ids, finished)], 0),
-                tf.concat([done_words, tf.boolean_mask(word, finished)], 0),
-            )
-
         flat = (tf.TensorShape([None]),) * 4
         loop = (ids, word, done_ids, done_words)
-        loop = tf.while_loop(lambda ids, *_: tf.size(ids) > 0, step, loop, shape_invariants=flat)
+        loop = tf.while_loop(lambda ids, *_: tf.size(ids) > 0, self._merge_lowest, loop, shape_invariants=flat)
         order = tf.argsort(loop[3], stable=True)
         return tf.RaggedTensor.from_value_rowids(
             tf.gather(loop[2], order), tf.gather(loop[3], order), tf.size(words, tf.int64), validate=False
         )
 
+    def _merge_lowest(self, ids: tf.Tensor, word: tf.Tensor, done_ids: tf.Tensor, done_words: tf.Tensor) -> tuple:
+        """Merge the pairs of the lowest rank in each word; a word without one is done."""
+        joined = word[:-1] == word[1:]
+        left, right = tf.cast(ids[:-1], tf.int64), tf.cast(ids[1:], tf.int64)
+        pairs = tf.where(joined, left * self._size + right, -1)
+        ranks = tf.concat([self._ranks.lookup(pairs), tf.fill([tf.minimum(tf.size(ids), 1)], NEVER)], 0)
+        # a segment for each word that is left
+        segment = tf.cumsum(tf.cast(tf.concat([[False], ~joined], 0), tf.int32))[: tf.size(ids)]
+        lowest = tf.gather(tf.math.segment_min(ranks, segment), segment)
+        going = lowest < NEVER
+        merge = self._apart((ranks == lowest) & going, segment)
+        merged = tf.where(merge, tf.gather(self._merged, tf.where(merge, lowest, 0)), ids)
+        kept = ~tf.concat([[False], merge[:-1]], 0)[: tf.size(ids)]
+        finished = ~going
+        stays = kept & going
+        return (
+            tf.boolean_mask(merged, stays),
+            tf.boolean_mask(word, stays),
+            tf.concat([done_ids, tf.boolean_mask(ids, finished)], 0),
+            tf.concat([done_words, tf.boolean_mask(word, finished)], 0),
+        )
+
+    def _apart(self, merge: tf.Tensor, segment: tf.Tensor) -> tf.Tensor:
+        """Which of the pairs of one rank, bool [n], are merged in this round: no two that overlap."""
+        position = tf.range(tf.size(merge))
+        if self._one_by_one:
+            leftmost = tf.math.segment_min(tf.where(merge, position, NEVER), segment)
+            return merge & (position == tf.gather(leftmost, segment))
+        # of overlapping pairs (a a a) the first, third, ... are merged
+        run_begins = merge & ~tf.concat([[False], merge[:-1]], 0)[: tf.size(merge)]
+        run = tf.cumsum(tf.cast(run_begins, tf.int32)) - 1
+        run_first = tf.gather(tf.concat([tf.where(run_begins)[:, 0], [0]], 0), tf.maximum(run, 0))
+        return merge & ((position - tf.cast(run_first, tf.int32)) % 2 == 0)
+
 
 class BytePairGraph(MergeGraph):
     """A byte-level BPE tokenizer as TensorFlow operations; see `GraphTokenizer`."""
 
-    def __init__(self, tokenizer: BytePairEncoding):
+    def __init__(self, tokenizer: BytePairEncoding) -> None:
         super().__init__(tokenizer)
         self._prefix = tokenizer.add_prefix_space
         pieces = [piece if all(c in BYTES for c in piece) else "" for piece in tokenizer.vocabulary]
@@ -270,7 +272,7 @@ def _in_order(tokenizer: MergeTokenizer) -> bool:
     return len(tokenizer._ranks) == len(tokenizer._merged)
 
 
-def lookup(keys: Any, values: Any, default: int) -> tf.lookup.StaticHashTable:
+def lookup(keys: Tensor, values: Tensor, default: int) -> tf.lookup.StaticHashTable:
     """A lookup table; a module that holds it takes it into a SavedModel."""
     content = tf.lookup.KeyValueTensorInitializer(tf.constant(keys), tf.constant(values, tf.int32))
     return tf.lookup.StaticHashTable(content, default)

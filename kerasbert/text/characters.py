@@ -11,7 +11,7 @@ from typing import Any
 
 from kerasbert import inputs
 from kerasbert.errors import InputError
-from kerasbert.inputs import WORD, Input
+from kerasbert.inputs import WORD, Input, Tensor
 from kerasbert.text.base import Cache, Tokens
 from kerasbert.text.whole_words import WholeWords, commonest
 from kerasbert.text.words import split_words
@@ -101,7 +101,7 @@ class CharacterWords(WholeWords):
     lines = "one word a line"
     spelled = True
 
-    def __init__(self, vocabulary: Iterable[str]):
+    def __init__(self, vocabulary: Iterable[str]) -> None:
         super().__init__(vocabulary)
         self._special = {
             number: Spelled(number, _packed(characters_of_special(part, piece)))
@@ -128,17 +128,17 @@ class CharacterWords(WholeWords):
         words, starts, ends = zip(*split_words(text)) if text.strip() else ((), (), ())
         return [self._spelled[word][0] for word in words], list(starts), list(ends)
 
-    def of_words(self, words, starts, ends):
+    def of_words(self, words, starts, ends) -> Tokens | None:
         """A token for each of these words as it is, whatever it holds."""
         ids = [self._spelled[word][0] for word in words]
         return Tokens(ids, [self.vocabulary[i] for i in ids], list(starts), list(ends))
 
-    def join(self, ids_a, ids_b=None):
+    def join(self, ids_a, ids_b=None) -> tuple[list[int], list[int], list[int]]:
         """As `Tokenizer.join`, with `Spelled` ids: of one that is none, the characters of its row."""
         token_ids, segment_ids, places = super().join(ids_a, ids_b)
         return [each if type(each) is Spelled else self._of_id(each) for each in token_ids], segment_ids, places
 
-    def __call__(self, texts, length=None):
+    def __call__(self, texts, length=None) -> dict:
         """As `Tokenizer.__call__`, with char_ids [B, S, 50]."""
         import numpy as np
 
@@ -158,7 +158,7 @@ class CharacterWords(WholeWords):
         packed = b"".join(self._of_id(number).characters for number in range(self.size))
         return np.frombuffer(packed, "<u2").reshape(-1, WORD)
 
-    def characters(self, ids: Any) -> Any:
+    def characters(self, ids: Tensor) -> Tensor:
         """The characters of ids: of `Spelled` ones their own, of numbers those of their rows.
 
         Args:
@@ -173,7 +173,7 @@ class CharacterWords(WholeWords):
             return self.table[ids].astype("int32")
         return np.asarray(_make({"token_ids": self.join(ids)[0]})[1:-1], "int32")
 
-    def others(self, ids: Any) -> dict[str, Any]:
+    def others(self, ids: Tensor) -> dict[str, Tensor]:
         """What a network reads of the tokens beside their ids."""
         return {CHARACTERS.name: self.characters(ids)}
 

@@ -1,11 +1,9 @@
 """`characters.CharacterWords` in the graph: the words' rule, one look-up a word, and their bytes."""
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
-from kerasbert.inputs import WORD
+from kerasbert.inputs import WORD, Tensor
 from kerasbert.text.characters import FILLING, MOST, WORD_BEGIN, WORD_END, CharacterWords
 from kerasbert.text.whole_words_graph import WholeWordsGraph
 from kerasbert.text.words_graph import decode, split_words
@@ -24,7 +22,7 @@ class CharacterGraph(WholeWordsGraph):
     [[259, 257, 260, 261], [259, 111, 102, 120], [259, 258, 260, 261], [0, 0, 0, 0]]
     """
 
-    def __init__(self, tokenizer: CharacterWords):
+    def __init__(self, tokenizer: CharacterWords) -> None:
         super().__init__(tokenizer)
         ids = list(tokenizer.special_ids)
         self._special = np.concatenate([np.array(ids)[:, None], tokenizer.table[ids]], axis=1).astype("int32")
@@ -38,7 +36,7 @@ class CharacterGraph(WholeWordsGraph):
         return words.strings.with_flat_values(self._words.lookup(words.strings.flat_values)), words.starts, words.ends
 
     @tf.autograph.experimental.do_not_convert
-    def carried(self, strings: Any, offsets: bool = True) -> tuple[tf.RaggedTensor, Any, Any]:
+    def carried(self, strings: Tensor, offsets: bool = True) -> tuple[tf.RaggedTensor, Tensor, Tensor]:
         """As that of `GraphTokenizer`; tokens are [B, (tokens), 1 + WORD] int32."""
         words = split_words(decode(strings))
         flat = words.strings.flat_values

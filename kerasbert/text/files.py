@@ -2,31 +2,37 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError, unknown
 from kerasbert.lazy import later
 from kerasbert.registry import TOKENIZERS
-from kerasbert.text import hf, unigram
-from kerasbert.text.base import KNOWLEDGE, SENTINEL, Tokenizer
+from kerasbert.storage import unused
+from kerasbert.text import hf
+from kerasbert.text.base import KNOWLEDGE, Tokenizer
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
 from kerasbert.text.characters import CharacterWords
+from kerasbert.text.hf_added import with_added
+from kerasbert.text.hf_beside import CONFIG, GENERIC, NAMES, NUMBERS, Beside
+from kerasbert.text.hf_spm import folds, of_model
+from kerasbert.text.hf_values import gap
 from kerasbert.text.in_memory import InMemory
 from kerasbert.text.kinds import Kind
 from kerasbert.text.languages import NAME as LANGUAGES
 from kerasbert.text.languages import read_languages
 from kerasbert.text.regex import RegexWords
 from kerasbert.text.regex import read_vocabulary as read_words
-from kerasbert.text.sentencepiece import CONTROL, UNKNOWN, Model, folded, read_model
+from kerasbert.text.sentencepiece import read_model
 from kerasbert.text.unigram import Unigram
 from kerasbert.text.word_bpe import END, SPECIALS, WordPairEncoding
 from kerasbert.text.wordpiece import WordPiece
 
 # what a directory may hold, the most telling first
-NAMES = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
+FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
 SENTENCEPIECE = (".model", ".spm")
+BOM = "\ufeff"  # which some editors put before a text
 
 
 def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: bool | None = None) -> Tokenizer:
@@ -64,6 +70,9 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
     except RecursionError:
         raise InputError(f"{file}: json nested too deeply. Download or write it again") from None
     tokenizer.languages = read_languages(file.parent)
+    for left in tokenizer.not_used:
+        key, _, name = left.rpartition(" (")
+        unused.leave(name.removesuffix(")"), [key])
     return tokenizer
 
 
@@ -88,7 +97,7 @@ def held_tokenizer(directory: str | os.PathLike) -> Tokenizer | None:
 def tokenizer_file(directory: Path | InMemory) -> Path | InMemory | None:
     """The file of a directory that a tokenizer can be read from; None where there is none."""
     models = sorted(file for file in directory.iterdir() if file.suffix in SENTENCEPIECE)
-    return next((directory / name for name in NAMES if (directory / name).is_file()), models[0] if models else None)
+    return next((directory / name for name in FILES if (directory / name).is_file()), models[0] if models else None)
 
 
 def _load(file: Any, lowercase: bool | None) -> Tokenizer:
@@ -98,7 +107,6 @@ def _load(file: Any, lowercase: bool | None) -> Tokenizer:
             "not read here. Import the model without a tokenizer (--tokenizer none), or with another of the same ids"
         )
     if file.suffix in SENTENCEPIECE:
-        _check_class(file, "sentencepiece")
         return _from_sentencepiece(file, lowercase)
     if file.suffix != ".json":
         return _from_vocabulary(file, lowercase)
@@ -106,8 +114,9 @@ def _load(file: Any, lowercase: bool | None) -> Tokenizer:
     if file.name in ("vocab.json", "encoder.json"):
         return _from_merges(file, content, lowercase)
     if "kind" not in content:
-        _check_class(file, "tokenizer.json")
-        return hf.from_hf(content, lowercase, _beside(file))
+        beside = _beside(file)
+        _check_class(file, beside, "tokenizer.json")
+        return hf.from_hf(content, lowercase, beside)
     kind = content["kind"]
     if kind not in TOKENIZERS:
         raise unknown("tokenizer", str(kind)[:60], TOKENIZERS, "kerasbert list tokenizers")
@@ -148,7 +157,7 @@ def _read_text(file: Path) -> str:
 
 def _read_json(file: Path) -> dict:
     try:
-        content = json.loads(_read_text(file))
+        content = json.loads(_read_text(file).removeprefix(BOM))
     except json.JSONDecodeError as error:
         raise InputError(f"not json (line {error.lineno}: {error.msg}). Download or write it again") from None
     except ValueError as error:  # a number of thousands of digits
@@ -158,51 +167,52 @@ def _read_json(file: Path) -> dict:
     return content
 
 
-def _config(file: Path, name: str = "tokenizer_config.json") -> dict | None:
-    """A json file of Hugging Face's beside a file."""
-    config = file.parent / name
-    return _read_json(config) if config.exists() else None
-
-
-def _beside(file: Path) -> list[dict]:
-    """Added tokens that the files beside a tokenizer's file name."""
-    names = ("tokenizer_config.json", "added_tokens.json", "special_tokens_map.json")
-    return hf.added_beside(*(_config(file, name) or {} for name in names))
+def _beside(file: Any) -> Beside:
+    """What the files beside a tokenizer's file say."""
+    names = (CONFIG, NAMES, NUMBERS)
+    return Beside(*(_read_json(file.parent / name) if (file.parent / name).exists() else {} for name in names))
 
 
 # Hugging Face's classes that the vocabulary's own files are enough for; "Fast" at the end says nothing
 CLASSES = {
     "wordpiece": "Bert DistilBert Electra MobileBert ConvBert LayoutLM Lxmert SqueezeBert Retribert Realm Ernie Nezha",
-    "bpe": "Roberta GPT2 Bart Longformer LED Blenderbot",
+    "bpe": "Roberta GPT2 Bart Longformer LED",
     "word_bpe": "OpenAIGPT",
     "sentencepiece": "Albert XLMRoberta XLNet T5 Bert",
 }
-MOST_SENTINELS = 10_000
 # what these do before or after a tokenizer.json (another splitter, Moses, emoji) stands in no file
 OWN_CODE = ("BertJapanese", "Bertweet", "Phobert", "XLM", "Flaubert", "FSMT", "BertGeneration", "Transfo")
 
 
-def _check_class(file: Path, kind: str) -> None:
+def _check_class(file: Any, beside: Beside, kind: str) -> None:
     """Refuse the files of a class that reads them in another way than ours."""
-    given = (_config(file) or {}).get("tokenizer_class")
+    given, name = beside.given_class, beside.class_name
     if given is None:
         return
-    name = str(given).removesuffix("Fast").removesuffix("Tokenizer")
     if kind == "tokenizer.json":
         if name in OWN_CODE:
             raise InputError(
                 f"tokenizer_class is {hf.short(given)}, whose own code splits texts: it cannot be read here"
             )
-    elif name not in (*CLASSES[kind].split(), "PreTrained", "TokenizersBackend"):
+    elif name == "Blenderbot":
+        raise InputError(
+            f"tokenizer_class is {hf.short(given)}, whose releases put other tokens around a text: save it with transformers, so "
+            "that tokenizer.json says which, or give another --tokenizer"
+        )
+    elif name not in (*CLASSES[kind].split(), *GENERIC):
         raise InputError(
             f"tokenizer_class is {hf.short(given)}, which reads {file.name} in a way of its own, expected one of "
             f"{', '.join(f'{known}Tokenizer' for known in CLASSES[kind].split())}: give another --tokenizer, or none"
         )
 
 
-def _read_vocabulary(file: Path) -> list[str]:
-    """One piece a line; only a line feed ends one, because a piece may be another kind of line break."""
-    text = _read_text(file)
+def _read_vocabulary(file: Path, bom: str = "") -> list[str]:
+    """One piece a line; only a line feed ends one, because a piece may be another kind of line break.
+
+    Args:
+        bom: str, what may stand before the first.
+    """
+    text = _read_text(file).removeprefix(bom)
     pieces = text.split("\n")
     if any(blank in text for blank in " \t\r"):
         pieces = [line.rstrip(" \t\r") for line in pieces]
@@ -213,7 +223,7 @@ def _read_vocabulary(file: Path) -> list[str]:
 
 def _read_merges(file: Path) -> list[list[str]]:
     """One merge a line; a first line that begins with #version is none."""
-    lines = [line.rstrip("\r") for line in _read_text(file).split("\n")]
+    lines = [line.rstrip("\r") for line in _read_text(file).removeprefix(BOM).split("\n")]
     return [line.split(" ") for i, line in enumerate(lines) if line and not (i == 0 and line.startswith("#version"))]
 
 
@@ -280,32 +290,50 @@ TOKENIZERS.add(
 )
 
 
-def _from_vocabulary(file: Path, lowercase: bool | None) -> WordPiece:
-    _check_class(file, "wordpiece")
-    pieces = _read_vocabulary(file)
-    settings: dict[str, Any] = {}
-    given = _config(file)
-    if given is not None:
+def _from_vocabulary(file: Any, lowercase: bool | None) -> WordPiece:
+    """vocab.txt: an id is the number of a line; of a piece on several lines the last counts, as in transformers."""
+    beside = _beside(file)
+    _check_class(file, beside, "wordpiece")
+    pieces = _read_vocabulary(file, BOM)
+    if pieces and all("\t" in piece for piece in pieces):
+        raise InputError(
+            "each line has a tab, expected the piece alone on it: cut the counts off (cut -f1), keep the order of lines"
+        )
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    for i, piece in enumerate(pieces):
+        if ids[piece] != i:
+            beside.told[f"line {i + 1} of {file.name}"] = f"{piece!r} stands on line {ids[piece] + 1} again"
+            pieces[i] = gap(i, ids)
+    if len(beside.config):
         settings = {
-            "lowercase": hf.field(given, "do_lower_case", bool, "tokenizer_config.json", True),
-            "strip_accents": hf.field(given, "strip_accents", bool, "tokenizer_config.json", None),
-            "split_cjk": hf.field(given, "tokenize_chinese_chars", bool, "tokenizer_config.json", True),
+            "lowercase": beside.flag("do_lower_case", True),
+            "strip_accents": beside.flag("strip_accents", None),
+            "split_cjk": beside.flag("tokenize_chinese_chars", True),
         }
     else:
         # markup such as [MASK] or the Chinese vocabulary's <S> says nothing about the text's case
-        settings["lowercase"] = not any(piece[:1] not in "[<" and piece != piece.lower() for piece in pieces)
+        settings = {"lowercase": not any(piece[:1] not in "[<" and piece != piece.lower() for piece in pieces)}
     if lowercase is not None:
         settings["lowercase"] = lowercase
-    # an unreadable piece is the vocabulary's affair: say that first
-    beside = _beside(file) if file.name == "vocab.txt" else []
-    if not beside:
-        return WordPiece(pieces, **settings)
-    plain = WordPiece(pieces, **settings)
-    pieces, added = hf.with_added(plain._ids, beside)
-    return WordPiece(pieces, **settings, added=hf.ordinary(added, plain.specials.values()))
+    tokens = beside.added() if file.name == "vocab.txt" else []
+    pieces, added = with_added({piece: i for i, piece in enumerate(pieces)}, tokens)
+    tokenizer = hf.word_pieces(pieces, settings, added, beside)
+    tokenizer.not_used = beside.left_over(hf.CONFIG_OF_KIND["wordpiece"])
+    return tokenizer
 
 
-def _from_merges(file: Path, ids: dict, lowercase: bool | None) -> MergeTokenizer:
+def _from_sentencepiece(file: Any, lowercase: bool | None) -> Unigram:
+    beside = _beside(file)
+    _check_class(file, beside, "sentencepiece")
+    model = read_model(_read_bytes(file))
+    if lowercase is not None and not folds(model):
+        _only_wordpiece("unigram")
+    tokenizer = of_model(model, lowercase, beside)
+    tokenizer.not_used = beside.left_over(hf.CONFIG_OF_KIND["unigram"])
+    return tokenizer
+
+
+def _from_merges(file: Any, ids: dict, lowercase: bool | None) -> MergeTokenizer:
     """vocab.json with merges.txt, or GPT-2's own names for them; GPT's where merges end words."""
     if lowercase is not None:
         _only_wordpiece("bpe")
@@ -318,64 +346,15 @@ def _from_merges(file: Path, ids: dict, lowercase: bool | None) -> MergeTokenize
             "first, which is not here. Import the model without a tokenizer (--tokenizer none), or with another of the same "
             "pieces"
         )
-    _check_class(file, "word_bpe" if ends else "bpe")
-    pieces, added = hf.with_added(dict(zip(hf.by_id(ids), range(len(ids)))), _beside(file))
-    if ends:
-        return hf.within_words(pieces, merges, added)
-    prefix = hf.field(_config(file) or {}, "add_prefix_space", bool, "tokenizer_config.json", False)
-    return hf.byte_level(pieces, merges, prefix, added)
-
-
-def _from_sentencepiece(file: Path, lowercase: bool | None) -> Unigram:
-    model = read_model(_read_bytes(file))
-    given = _config(file) or {}
-    layout = unigram.layout_of(model.pieces)
-    if layout in (unigram.ALBERT, unigram.XLNET):
-        lower = given.get("do_lower_case", layout == unigram.ALBERT) if lowercase is None else lowercase
-        model = folded(model, lower, not given.get("keep_accents", False))
-    elif lowercase is not None:
-        _only_wordpiece("unigram")
-    if layout == unigram.XLM_R and "<pad>" not in model.pieces:
-        model = fairseq_order(model)
-    settings: dict[str, Any] = {"specials": layout.specials, "template": layout.template}
     beside = _beside(file)
-    if layout == unigram.T5 and model.can_add:
-        beside = _with_sentinels(beside, model.pieces, given)
-    if beside:
-        pieces, added = hf.with_added({piece: i for i, piece in enumerate(model.pieces)}, beside)
-        more = tuple(pieces[len(model.pieces) :])
-        model = model._replace(
-            pieces=(*model.pieces, *more),
-            scores=(*model.scores, *(0.0 for _ in more)),
-            types=(*model.types, *(CONTROL for _ in more)),
-        )
-        settings["added"] = hf.ordinary(added, layout.specials.values())
-    return Unigram(model, **settings)
-
-
-def _with_sentinels(beside: list[dict], pieces: Sequence[str], given: dict) -> list[dict]:
-    """Added tokens and before them T5's sentinels, <extra_id_0> last, where neither model nor files give them an id.
-
-    tokenizer_config.json says how many they are, `extra_ids`; 100 by default.
-    """
-    count = hf.field(given, "extra_ids", int, "tokenizer_config.json", 100)
-    if not 0 <= count <= MOST_SENTINELS:
-        raise InputError(f"extra_ids is {count}, expected 0 to {MOST_SENTINELS}: the sentinels of a T5")
-    names = [SENTINEL.format(i) for i in reversed(range(count))]
-    if {*names} & {*pieces, *(each["content"] for each in beside if each["id"] is not None)}:
-        return beside
-    sentinels = [{"content": name, "special": True, "id": None} for name in names]
-    return [*sentinels, *(each for each in beside if each["content"] not in names)]
-
-
-def fairseq_order(model: Model) -> Model:
-    """XLM-R's ids: fairseq puts <s> <pad> </s> <unk> first and <mask> last, so that the others are one more than in the file."""
-    if model.pieces[:3] != ("<unk>", "<s>", "</s>"):
-        raise InputError(
-            f"the first pieces are {' '.join(model.pieces[:3])}, expected <unk> <s> </s> as in XLM-R's model"
-        )
-    return model._replace(
-        pieces=("<s>", "<pad>", "</s>", "<unk>", *model.pieces[3:], "<mask>"),
-        scores=(0.0,) * 4 + (*model.scores[3:], 0.0),
-        types=(CONTROL, CONTROL, CONTROL, UNKNOWN, *model.types[3:], CONTROL),
-    )
+    _check_class(file, beside, "word_bpe" if ends else "bpe")
+    pieces, added = with_added(ids, beside.added())
+    tokenizer: MergeTokenizer
+    if ends:
+        beside.settled("do_lower_case", True, own=False)
+        tokenizer = hf.within_words(pieces, merges, added, beside=beside)
+    else:
+        prefix = beside.flag("add_prefix_space", False)
+        tokenizer = hf.byte_level(pieces, merges, prefix, added, beside)
+    tokenizer.not_used = beside.left_over(hf.CONFIG_OF_KIND[tokenizer.kind])
+    return tokenizer

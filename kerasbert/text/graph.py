@@ -3,12 +3,13 @@
 A SavedModel holds the tables and loads with `import tensorflow_text` alone.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from kerasbert.errors import unknown
-from kerasbert.inputs import NAMES
+from kerasbert.inputs import NAMES, Tensor
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text import added_graph
 from kerasbert.text.added_graph import GraphMatcher, Segments
@@ -32,7 +33,7 @@ class GraphTokenizer(tf.Module):
 
     form_is_text = False
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(name="tokenizer")
         self.source = tokenizer
         self._single, self._pair, self._pad = tokenizer.single, tokenizer.pair, tokenizer.pad_id
@@ -63,7 +64,7 @@ class GraphTokenizer(tf.Module):
             return self.tokenize_plain(strings)
         return added_graph.around(self, decode(strings))
 
-    def carried(self, strings: Any, offsets: bool = True) -> tuple[tf.RaggedTensor, Any, Any]:
+    def carried(self, strings: Tensor, offsets: bool = True) -> tuple[tf.RaggedTensor, Tensor, Tensor]:
         """`tokenize` with tokens as `join` takes them, here ids; the offsets are None where they are not asked for."""
         return self.tokenize(strings) if offsets else (self.encode(strings), None, None)
 
@@ -119,7 +120,7 @@ class GraphTokenizer(tf.Module):
         joined = tf.strings.reduce_join(parts, axis=1)
         return tf.strings.unicode_transcode(joined, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
 
-    def pack(self, text_a: Any, text_b: Any = None, length: int = 128) -> dict[str, tf.Tensor]:
+    def pack(self, text_a: Tensor, text_b: Tensor | None = None, length: int = 128) -> dict[str, tf.Tensor]:
         """One or two texts [B] with special tokens as token_ids, padding_mask, segment_ids [B, length] int32.
 
         The template and the truncation are those of `Tokenizer.pack`; of a tokenizer with a graph rows are trees (`text.tree`).
@@ -132,22 +133,30 @@ class GraphTokenizer(tf.Module):
         if text_b is None:
             return self.join(_first(ids_a, budget), length=length)[0]
         ids_b = self.carried(text_b, offsets=False)[0]
-        return self.join(*map(_first, (ids_a, ids_b), _kept(budget, ids_a, ids_b)), length=length)[0]
+        return self.join(
+            *map(_first, (ids_a, ids_b), _kept(budget, ids_a.row_lengths(), ids_b.row_lengths())), length=length
+        )[0]
 
     def _trees(self, texts: list[tf.Tensor], budget: int, length: int) -> dict[str, tf.Tensor]:
-        assert self.trees is not None
-        ids, entities, numbers = [], [], []
-        for text in texts:
-            tokens, starts, _ = self.tokenize(text)
-            found = self.trees.belongs(decode(text), starts)
+        ids, found, counts = self._cut(texts, budget)
+        entities, numbers = [], []
+        for each in found:
             count = tf.add_n([tf.size(each, tf.int64) for each in numbers]) if numbers else tf.constant(0, tf.int64)
-            own = found.entities.flat_values
-            ids.append(tokens)
-            entities.append(found.entities.with_flat_values(tf.where(own == NONE, own, own + count)))
-            numbers.append(found.numbers)
-        counts = [budget] if len(ids) == 1 else _kept(budget, *ids)
+            own = each.entities.flat_values
+            entities.append(each.entities.with_flat_values(tf.where(own == NONE, own, own + count)))
+            numbers.append(each.numbers)
         ids, entities = (list(map(_first, of, counts)) for of in (ids, entities))
         return self.grown(ids, Belongs(entities[0], tf.concat(numbers, 0)), entities[1:], length, width=length).packed
+
+    def _cut(self, texts: list[tf.Tensor], budget: int) -> tuple[list, list[Belongs], list[tf.Tensor]]:
+        """Tokens of one or two texts [B], their entities, and how many tokens of each are left beside its branches, [B]."""
+        assert self.trees is not None
+        tokens = [self.tokenize(text) for text in texts]
+        found = [self.trees.belongs(decode(text), starts) for text, (_, starts, _) in zip(texts, tokens)]
+        rooms = [tf.fill([tokens[0][0].nrows()], budget)]
+        if len(texts) > 1:
+            rooms = _kept(budget, *map(self.trees.sizes, found))
+        return [ids for ids, *_ in tokens], found, list(map(self.trees.trunks, found, rooms))
 
     def grown(
         self,
@@ -175,7 +184,17 @@ class GraphTokenizer(tf.Module):
             none = tf.cast(tf.zeros_like(trunk[-1]), tf.int64) + NONE
             members.append(none if number is None else entities[number].with_row_splits_dtype(tf.int64))
         tokens, of, own = (tf.concat(each, 1) for each in (trunk, segments, members))
+        if (filling := self._filling(tokens, items)) is not None:
+            parts = filling, tf.zeros_like(filling), tf.cast(tf.zeros_like(filling), tf.int64) + NONE
+            tokens, of, own = (tf.concat(pair, 1) for pair in zip((tokens, of, own), parts))
         return self.trees.grow(tokens, of, own, belongs.numbers, length, self.pad_id, width)
+
+    def _filling(self, packed: tf.RaggedTensor, items: Sequence[Any]) -> tf.RaggedTensor | None:
+        """A padding token for each row of nothing, as `Tokenizer.join` has it; None where the template has special tokens."""
+        if not all(item.text for item in items):
+            return None
+        none = tf.cast(packed.row_lengths() == 0, tf.int64)
+        return tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(none)], self._pad), none, validate=False)
 
     def join(
         self, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None = None, length: int | None = None
@@ -197,14 +216,21 @@ class GraphTokenizer(tf.Module):
             places.append(place)
             place += tf.cast(ids.row_lengths(), tf.int32)
         packed, segments = tf.concat(token_ids, 1), tf.concat(segment_ids, 1)
+        filling = self._filling(packed, self._single if ids_b is None else self._pair)
+        if filling is not None:
+            packed, segments = tf.concat([packed, filling], 1), tf.concat([segments, tf.zeros_like(filling)], 1)
         shape = None if length is None else [None, length]
         seen = tf.ones_like(packed)
         padded = packed.to_tensor(self._pad, shape=shape), *(x.to_tensor(0, shape=shape) for x in (seen, segments))
         return dict(zip(NAMES, padded, strict=True)), places
 
-    def truncates(self, text_a: Any, text_b: Any = None, length: int = 128) -> tf.Tensor:
+    def truncates(self, text_a: Tensor, text_b: Tensor | None = None, length: int = 128) -> tf.Tensor:
         """Whether `pack` loses tokens of one or two texts [B]: bool [B]."""
         texts = [text_a] if text_b is None else [text_a, text_b]
+        if self.trees is not None:
+            ids, _, counts = self._cut(texts, room(self._single if text_b is None else self._pair, length))
+            lost = [tf.cast(each.row_lengths(), tf.int64) - count for each, count in zip(ids, counts)]
+            return tf.add_n(lost) > 0
         tokens = tf.add_n([self.encode(text).row_lengths() for text in texts])
         return tokens > room(self._single if text_b is None else self._pair, length)
 
@@ -228,13 +254,13 @@ def characters_before(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
     return codes, tf.concat([[0], tf.cumsum(widths)], 0)
 
 
-def _kept(budget: int, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """`template.kept_tokens`, [B] each, but for texts that are shorter."""
-    a, b = (tf.cast(ids.row_lengths(), tf.int32) for ids in (ids_a, ids_b))
+def _kept(budget: int, a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """`template.kept_tokens` of two texts' tokens [B], [B] each, but for texts that are shorter."""
+    a, b = (tf.cast(each, tf.int32) for each in (a, b))
     return tf.maximum(budget - budget // 2, budget - b), tf.maximum(budget // 2, budget - a)
 
 
-def _first(tokens: tf.RaggedTensor, counts: Any) -> tf.RaggedTensor:
+def _first(tokens: tf.RaggedTensor, counts: Tensor) -> tf.RaggedTensor:
     """The first `counts` (a number, or one per row [B]) tokens of each row."""
     position = tf.ragged.range(tokens.row_lengths())
     counts = tf.cast(tf.broadcast_to(counts, [tokens.nrows()]), position.dtype)

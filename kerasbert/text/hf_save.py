@@ -7,7 +7,7 @@ from kerasbert.errors import InputError
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bert_words import BertWords
 from kerasbert.text.bpe import BytePairEncoding, MergeTokenizer
-from kerasbert.text.sentencepiece import Charsmap
+from kerasbert.text.sentencepiece import NORMAL, Charsmap
 from kerasbert.text.template import Item
 from kerasbert.text.unigram import SPACE, Unigram
 from kerasbert.text.word_bpe import END, WordPairEncoding
@@ -72,7 +72,7 @@ def _post_processor(tokenizer: Tokenizer) -> dict:
             for text, i, segment in items
         ]
 
-    used = sorted({item.id for item in tokenizer.pair if not item.text})
+    used = sorted({item.id for item in (*tokenizer.single, *tokenizer.pair) if not item.text})
     names = {tokenizer.vocabulary[i]: i for i in used}
     template = {
         "type": "TemplateProcessing",
@@ -109,7 +109,7 @@ def _wordpiece_parts(tokenizer: WordPiece) -> dict:
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",
-            "unk_token": "[UNK]",
+            "unk_token": tokenizer.specials["unk"],
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": tokenizer.max_word_chars,
             "vocab": {piece: i for i, piece in enumerate(_own_pieces(tokenizer))},
@@ -152,12 +152,11 @@ def _bpe_model(tokenizer: MergeTokenizer, unknown: str | None, end: str) -> dict
 
 def _unigram_parts(tokenizer: Unigram) -> dict:
     model = tokenizer.model
-    rules = Charsmap(model.charsmap)
-    # rules that begin with more than one character of theirs are out of reach of their Precompiled
-    steps = [
-        {"type": "Replace", "pattern": {"String": quotes}, "content": '"'}
-        for quotes in ("``", "''")
-        if model.charsmap and rules.longest(quotes, 0) == (2, '"')
+    # rules for several characters that are no grapheme are out of reach of their Precompiled
+    steps: list[dict] = [
+        {"type": "Replace", "pattern": {"String": string}, "content": other}
+        for string, other in sorted(Charsmap(model.charsmap).rules().items(), key=lambda rule: (-len(rule[0]), rule[0]))
+        if len(string) > 1 and string.isascii()
     ]
     if model.charsmap:
         text = base64.b64encode(model.charsmap).decode()
@@ -168,7 +167,9 @@ def _unigram_parts(tokenizer: Unigram) -> dict:
             {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
         ]
     scheme = "always" if model.dummy_prefix else "never"
-    metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
+    # pieces may hold blanks inside where the text is not split at them
+    split = not any(SPACE in piece[1:] for piece, kind in zip(model.pieces, model.types) if kind == NORMAL)
+    metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": split}
     splitter: dict = metaspace
     if tokenizer.added:  # so that blanks beside them are no pieces, in normalised text neither
         splitter = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]}

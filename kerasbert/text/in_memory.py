@@ -9,7 +9,7 @@ from pathlib import PurePath
 class InMemory:
     """A file of a folder in memory, {name: bytes}, with the methods of Path that are used here; "" is the folder."""
 
-    def __init__(self, files: Mapping[str, bytes], name: str = ""):
+    def __init__(self, files: Mapping[str, bytes], name: str = "") -> None:
         self.files, self.name, self.suffix = files, name, PurePath(name).suffix
 
     def __str__(self) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kerasbert.errors import InputError
 from kerasbert.text.base import Tokenizer
 
 
@@ -24,3 +25,22 @@ class Kind:
     assets: Callable[[Path], tuple]
     learn: Callable[..., Tokenizer] | None = None
     graph: Callable[[Tokenizer], Any] | None = None
+
+
+def check(name: str, kind: Any) -> None:
+    """The rules of `registry.TOKENIZERS`.
+
+    Raises:
+        InputError: no Kind, a class that is no Tokenizer or has another `kind`, a part that is no function.
+    """
+    if not isinstance(kind, Kind):
+        raise InputError(f"the tokenizer kind {name!r} is {kind!r:.80}, expected a kerasbert.text.kinds.Kind")
+    made = kind.tokenizer
+    if not (isinstance(made, type) and issubclass(made, Tokenizer)):
+        raise InputError(f"the tokenizer of the kind {name!r} is {made!r:.80}, expected a subclass of Tokenizer")
+    if made.kind != name:
+        raise InputError(f"{made.__name__}.kind is {made.kind!r} and is registered as {name!r}: give both one name")
+    for part in ("assets", "learn", "graph"):
+        value = getattr(kind, part)
+        if not (callable(value) or (value is None and part != "assets")):
+            raise InputError(f"{part} of the tokenizer kind {name!r} is {value!r:.80}, expected a function")

@@ -15,11 +15,14 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasbert.errors import InputError
 from kerasbert.text.base import KNOWLEDGE
 from kerasbert.text.lexicon import LEAST, SortedLexicon, Strings
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
 
 NAME = KNOWLEDGE
 FORMAT = "kerasbert knowledge 1"
@@ -60,7 +63,7 @@ class KnowledgeGraph:
     [Triple(subject='Beijing', predicate='capital', object='China')]
     """
 
-    def __init__(self, triples: Iterable[Sequence[str]] = (), branches: int = BRANCHES):
+    def __init__(self, triples: Iterable[Sequence[str]] = (), branches: int = BRANCHES) -> None:
         if type(branches) is not int or not 0 < branches <= MOST_BRANCHES:
             raise InputError(f"branches must be 1 to {MOST_BRANCHES}, of an entity. Received: {branches!r}")
         found: dict[str, dict[str, None]] = {}
@@ -212,7 +215,7 @@ def held(folder: Any) -> KnowledgeGraph | None:
     return KnowledgeGraph.from_bytes(file.read_bytes()) if file.is_file() else None
 
 
-def save(tokenizer: Any, directory: str | os.PathLike) -> None:
+def save(tokenizer: "Tokenizer", directory: str | os.PathLike) -> None:
     """Write a tokenizer's files, and the graph beside them."""
     tokenizer.save(directory)
     if tokenizer.knowledge is not None:

@@ -10,8 +10,8 @@ import functools
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any
 
+from kerasbert.inputs import Tensor
 from kerasbert.text import tables
 
 WORD = re.compile("[^ ]+")
@@ -88,7 +88,7 @@ def inside(code: int, bounds: list[int]) -> bool:
 HANGUL = (0xAC00, 0xD7A4)  # the syllables: the first and the one after the last
 
 
-def hangul(index: Any) -> tuple[Any, Any, Any]:
+def hangul(index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The letters of the n-th Hangul syllable, the third 0 where there are two (Unicode standard, section 3.12)."""
     last = index % 28
     return 0x1100 + index // 588, 0x1161 + index % 588 // 28, (0x11A7 + last) * (last > 0)
@@ -107,7 +107,7 @@ class Normalizer(dict):
     ('e', ' ! ', ' 中 ', '')
     """
 
-    def __init__(self, lowercase: bool, strip_accents: bool, split_cjk: bool):
+    def __init__(self, lowercase: bool, strip_accents: bool, split_cjk: bool) -> None:
         self.lowercase, self.strip_accents, self.split_cjk = lowercase, strip_accents, split_cjk
 
     def __missing__(self, character: str) -> str:

@@ -6,12 +6,14 @@ Sources: sentencepiece_model.proto and normalizer.cc of google/sentencepiece; th
 import struct
 import unicodedata
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kerasbert.errors import InputError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+QUOTES = {"``": '"', "''": '"'}  # ALBERT's and XLNet's
 KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 LEAF, MATCH = 0x100, 0x800000FF  # bits of a unit: a value is below; what must equal the byte read
 FREE = 1 << 31  # a unit that no byte matches
@@ -175,7 +177,7 @@ class Charsmap:
     ((2, '"'), (1, 'e'), (1, 'x'))
     """
 
-    def __init__(self, data: bytes):
+    def __init__(self, data: bytes) -> None:
         size = int.from_bytes(data[:4], "little")
         if data and (size % 4 or not 0 < size <= len(data) - 4):
             raise InputError(DAMAGED_MAP)
@@ -330,28 +332,43 @@ def compile_charsmap(rules: dict[str, str]) -> bytes:
     return struct.pack("<I", len(packed)) + packed + bytes(values)
 
 
-def preprocessed(text: str, lowercase: bool, strip_accents: bool) -> str:
+def preprocessed(
+    text: str, lowercase: bool, strip_accents: bool, replaced: Mapping[str, str] = MappingProxyType(QUOTES)
+) -> str:
     """ALBERT's and XLNet's preprocessing of a text; the accents are all marks of its NFKD form.
+
+    Args:
+        replaced: string -> what stands for it, one after the other; their quotes by default.
 
     >>> preprocessed("``Élan''", lowercase=True, strip_accents=True)
     '"elan"'
     """
-    text = text.replace("``", '"').replace("''", '"')
+    for string, other in replaced.items():
+        text = text.replace(string, other)
     if strip_accents:
         text = "".join(c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c)[0] != "M")
     return "".join(c.lower() for c in text) if lowercase else text
 
 
-def folded(model: Model, lowercase: bool, strip_accents: bool) -> Model:
+def folded(
+    model: Model,
+    lowercase: bool,
+    strip_accents: bool,
+    replaced: Mapping[str, str] = MappingProxyType(QUOTES),
+    blanks: str = "",
+) -> Model:
     """A model whose normalisation begins with `preprocessed`.
 
     The preprocessing becomes part of the character map, so that every tokenizer made of the model, the graph's too, does
     it. Lower case is by character, as in Hugging Face's AlbertTokenizer.
+
+    Args:
+        blanks: characters that are blanks wherever the model's own rules give them, as a split at white space takes them.
     """
     charsmap = Charsmap(model.charsmap)
 
     def before(text: str) -> str:
-        return preprocessed(text, lowercase, strip_accents)
+        return preprocessed(text, lowercase, strip_accents, replaced)
 
     def after(text: str) -> str:
         parts, at = [], 0
@@ -359,9 +376,10 @@ def folded(model: Model, lowercase: bool, strip_accents: bool) -> Model:
             read, part = charsmap.longest(text, at)
             parts.append(part)
             at += read
-        return "".join(parts)
+        return "".join(parts).translate(spaces)
 
-    rules = {text: result for text, result in charsmap.rules().items() if before(text) == text}
+    spaces = dict.fromkeys(map(ord, blanks), " ")
+    rules = {text: result.translate(spaces) for text, result in charsmap.rules().items() if before(text) == text}
     first = 0x80 if lowercase or strip_accents else 0x110000
     for begin in range(first, 0x110000, 0x80):
         block = "".join(map(chr, range(begin, begin + 0x80)))
@@ -372,5 +390,5 @@ def folded(model: Model, lowercase: bool, strip_accents: bool) -> Model:
                 rules[character] = result
     if lowercase:
         rules |= {chr(code): after(chr(code + 32)) for code in range(ord("A"), ord("Z") + 1)}
-    rules |= {"``": after('"'), "''": after('"')}
+    rules |= {string: after(before(string)) for string in (*blanks, *replaced)}
     return model._replace(charsmap=compile_charsmap(rules))

@@ -10,7 +10,7 @@ from kerasbert.text.unigram import ALBERT, XLNET, Unigram
 
 COVERAGE = 0.9995  # of the characters; a rarer one is <unk>
 THREADS = 4  # sums of floats depend on their number: the same everywhere
-LINES = 2_000_000  # read at most, chosen at random (with sentencepiece's fixed seed)
+CHARACTERS = 32_000_000  # learned from at most: sentencepiece takes 21 bytes of memory for each
 BYTES = 4192  # of a line: sentencepiece drops longer ones without a word
 LAYOUTS = {"albert": ALBERT, "xlnet": XLNET}
 RESERVED = "\u2585"  # its sign for what it does not know: it drops lines that hold it
@@ -21,7 +21,8 @@ def train_unigram(
 ) -> Unigram:
     """A unigram tokenizer of at most `size` pieces with ALBERT's preprocessing.
 
-    No line is dropped: what is longer than sentencepiece reads is cut at white space.
+    What is longer than sentencepiece reads is cut at white space. Of more than CHARACTERS every second line is learned from, or
+    every fourth, and so on: memory has a bound.
 
     Args:
         text: lines as strings or UTF-8; `kerasbert.data.read_lines` reads files.
@@ -41,13 +42,12 @@ def train_unigram(
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_lines(text, lowercase),
+            sentence_iterator=iter(sampled(_lines(text, lowercase))),
             model_writer=model,
             model_type="unigram",
             vocab_size=size,
             hard_vocab_limit=False,
             character_coverage=COVERAGE,
-            input_sentence_size=LINES,
             max_sentence_length=BYTES,
             num_threads=THREADS,
             pad_id=0,
@@ -64,6 +64,24 @@ def train_unigram(
         raise InputError(f"sentencepiece learns no vocabulary of {size} pieces from this text: {reason}") from None
     learned = folded(read_model(model.getvalue()), lowercase, lowercase)
     return Unigram(learned, specials=specials, template=template)
+
+
+def sampled(lines: Iterable[str], most: int = CHARACTERS) -> list[str]:
+    """Every n-th line, n the least power of 2 with which they have at most so many characters; at least one.
+
+    >>> sampled(["one", "two", "three", "four"], most=9)
+    ['one', 'three']
+    """
+    kept, size, every = [], 0, 1
+    for number, line in enumerate(lines):
+        if number % every:
+            continue
+        kept.append(line)
+        size += len(line)
+        while size > most and len(kept) > 1:
+            kept, every = kept[::2], 2 * every
+            size = sum(map(len, kept))
+    return kept
 
 
 def _lines(text: Iterable[str | bytes], lowercase: bool) -> Iterator[str]:

@@ -6,10 +6,11 @@ a token says each thing: `position_ids` the place in the tree (soft: a branch go
 `branch_ids` the branch (0: the trunk), `entity_ids` the entity that a token of the trunk belongs to, and that a branch hangs on
 (0: none). `layers.visibility.tree` makes the visible matrix of them.
 
-A token belongs to the entity in which it begins. Differs: the paper says nothing of a tree that is too long, the released code
-cuts it at its end, within a branch too. Here whole branches go first, the last one first; only a trunk that is too long by itself
-loses its end, as BERT's text does, and has no branches then. A triple that the text says already is inserted too, as in the
-released code (autoliuweijie/K-BERT, brain/knowgraph.py, `add_knowledge_with_vm`).
+A token belongs to the entity in which it begins. The paper says nothing of a tree that is too long: as in the released code
+(autoliuweijie/K-BERT, brain/knowgraph.py, `add_knowledge_with_vm`) branches are inserted first and the tree is cut at its end, so
+that a long text loses more of its end than without them. Differs: the code cuts the last branch too, and the last special token.
+Here a branch that does not fit is left out whole, what stands behind it goes on, and each text of a pair is cut as BERT's. A
+triple that the text says already is inserted too, as in the code.
 """
 
 import copy
@@ -17,13 +18,16 @@ import itertools
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import BRANCHES, ENTITIES, POSITIONS, TEXT, Row, arrays
 from kerasbert.text.knowledge import KnowledgeGraph, Triple
-from kerasbert.text.lexicon import FIRST_WITHOUT_BLANKS
+from kerasbert.text.lexicon import FIRST_WITHOUT_BLANKS, SortedLexicon, folding
 from kerasbert.text.template import kept_tokens, room
+
+if TYPE_CHECKING:
+    from kerasbert.text.base import Tokenizer
 
 NONE = -1
 LONGEST = 1 << 30  # tokens of a row that nothing bounds
@@ -37,17 +41,23 @@ class Knowledge:
         graph: KnowledgeGraph. tokenizer: Tokenizer.
     """
 
-    def __init__(self, graph: KnowledgeGraph, tokenizer: Any):
+    def __init__(self, graph: KnowledgeGraph, tokenizer: "Tokenizer") -> None:
         self.graph, self.tokenizer = graph, tokenizer
+        self.folded = folding(tokenizer)
+        self.find = SortedLexicon(graph.subjects, self.folded) if self.folded else graph.lexicon
         self._spelled: dict[int, list[tuple[list[int], Triple]]] = {}
 
     def branches(self, number: int) -> list[tuple[list[int], Triple]]:
-        """Tokens and triple of each branch of a subject: predicate and object, without those that have no token."""
+        """Tokens and triple of each branch of a subject: predicate and object, without those that have no token.
+
+        Subjects that the tokenizer folds to one, such as "Apple" and "apple", have their branches in common.
+        """
         if number not in self._spelled:
             encode = self.tokenizer.encode
-            spelled = [
-                (encode(triple.predicate) + encode(triple.object), triple) for triple in self.graph.triples(number)
-            ]
+            triples = [triple for each in self.find.alike(number) for triple in self.graph.triples(each)]
+            different = {triple[1:]: triple for triple in reversed(triples)}  # the first of equal ones
+            triples = [triple for triple in triples if different[triple[1:]] is triple][: self.graph.branches]
+            spelled = [(encode(triple.predicate) + encode(triple.object), triple) for triple in triples]
             self._spelled[number] = [(ids, triple) for ids, triple in spelled if ids]
         return self._spelled[number]
 
@@ -55,8 +65,8 @@ class Knowledge:
         """The tokens of all branches."""
         return (i for number in range(len(self.graph.subjects)) for ids, _ in self.branches(number) for i in ids)
 
-    def row(self, tokenizer: Any, parts: Sequence[str | bytes], length: int) -> Row:
-        """The row of a text or a pair, with the branches that `length` tokens have room for.
+    def row(self, tokenizer: "Tokenizer", parts: Sequence[str | bytes], length: int) -> Row:
+        """The row of a text or a pair with its branches, cut to `length` tokens.
 
         Args:
             tokenizer: what gives the tokens of the texts.
@@ -68,14 +78,18 @@ class Knowledge:
             ids.append(tokens.ids)
             members.append(entities.of(text, tokens.starts))
         budget, sizes = room(items, length), [len(each) for each in ids]
-        kept = kept_tokens(budget, *sizes) if len(sizes) > 1 else (min(budget, *sizes),)
+        rooms = kept_tokens(budget, *map(entities.size, members)) if len(sizes) > 1 else (budget,)
+        kept = list(map(entities.trunk, members, rooms))
         token_ids, segment_ids, places = tokenizer.join(*(each[:count] for each, count in zip(ids, kept)))
         belongs = [NONE] * len(token_ids)
         for item, place in zip(items, places):
             if item.text:
                 number = "AB".index(item.text)
                 belongs[place : place + kept[number]] = members[number][: kept[number]]
-        return tree(entities, token_ids, segment_ids, belongs, length, sum(kept) < sum(sizes))[0]
+        row = tree(entities, token_ids, segment_ids, belongs, length, sum(kept) < sum(sizes))[0]
+        there = sum(len(branches) for own in members for _, branches in entities.hung(own))
+        row.lost = there - len(row.triples)  # those behind the cut too
+        return row
 
     def windows(
         self, words: Sequence[str], raw: tuple[str, Sequence[int]] | None, starts: Sequence[int], length: int
@@ -103,7 +117,9 @@ class Knowledge:
 
         return row
 
-    def arrays(self, tokenizer: Any, texts: Sequence[Sequence[str | bytes]], length: int | None) -> dict[str, Any]:
+    def arrays(
+        self, tokenizer: "Tokenizer", texts: Sequence[Sequence[str | bytes]], length: int | None
+    ) -> dict[str, Any]:
         """What `Tokenizer.__call__` gives, of trees."""
         rows = [self.row(tokenizer, parts, LONGEST if length is None else length) for parts in texts]
         longest = max((row.length for row in rows), default=0) if length is None else length
@@ -139,7 +155,7 @@ class Knowledge:
 class _Lengths(dict):
     """Text -> how many tokens it has; on demand."""
 
-    def __init__(self, encode: Callable[[str], list[int]]):
+    def __init__(self, encode: Callable[[str], list[int]]) -> None:
         self.encode = encode
 
     def __missing__(self, text: str) -> int:
@@ -147,7 +163,7 @@ class _Lengths(dict):
         return found
 
 
-def with_knowledge(tokenizer: Any, graph: KnowledgeGraph | None) -> Any:
+def with_knowledge(tokenizer: "Tokenizer", graph: KnowledgeGraph | None) -> Any:
     """The tokenizer with a graph: its rows are sentence trees. None: without one."""
     plain = copy.copy(tokenizer)
     plain.knowledge = None
@@ -165,7 +181,7 @@ class Entities:
         numbers: list of int, of each entity its subject in the graph, one text after the other.
     """
 
-    def __init__(self, knowledge: Knowledge):
+    def __init__(self, knowledge: Knowledge) -> None:
         self.knowledge, self.numbers = knowledge, []
 
     def of(self, text: str, starts: Sequence[int]) -> list[int]:
@@ -175,7 +191,7 @@ class Entities:
             text: str, in which entities are looked for. starts: of each token its first character there.
         """
         branches, first = self.knowledge.branches, len(self.numbers)
-        spans = [span for span in self.knowledge.graph(text) if branches(span[2])]
+        spans = [span for span in self.knowledge.find(text) if branches(span[2])]
         if not spans:
             return [NONE] * len(starts)
         begins, ends = [span[0] for span in spans], [span[1] for span in spans]
@@ -185,6 +201,24 @@ class Entities:
             place = bisect_right(begins, start) - 1
             found.append(first + place if place >= 0 and start < ends[place] else NONE)
         return found
+
+    def hung(self, belongs: Sequence[int]) -> Iterator[tuple[int, list[tuple[list[int], Triple]]]]:
+        """The branches of each run of an entity's tokens, and how many tokens there are with its last one."""
+        for place, entity in enumerate(belongs, 1):
+            if entity != NONE and (place == len(belongs) or belongs[place] != entity):
+                yield place, self.knowledge.branches(self.numbers[entity])
+
+    def size(self, belongs: Sequence[int]) -> int:
+        """How many tokens a text has with all its branches."""
+        return len(belongs) + sum(len(ids) for _, branches in self.hung(belongs) for ids, _ in branches)
+
+    def trunk(self, belongs: Sequence[int], most: int) -> int:
+        """How many tokens of a text are left where it has `most` with its branches."""
+        used = 0
+        for place, branches in self.hung(belongs):
+            for ids, _ in branches:
+                used += len(ids) if place + used + len(ids) <= most else 0
+        return min(len(belongs), most - used)
 
 
 def tree(
@@ -200,11 +234,11 @@ def tree(
     Args:
         trunk, segment_ids: tokens and segments of the text, with special tokens. belongs: of each token its entity, as
             `Entities.of` gives it; an entity's tokens stand side by side.
-        length: int, most tokens of the row; those of the trunk at least.
+        length: int, most tokens of the row; those of the trunk at least. Branches fill what it leaves, from left to right.
     """
     names = "token_ids", "segment_ids", "position_ids", "branch_ids", "entity_ids"
     values: dict[str, Any] = {name: [] for name in names}
-    left, branch, entity, first = length - len(trunk), 0, 0, 0
+    left, branch, entity, first, lost = length - len(trunk), 0, 0, 0, 0
     triples: list[Triple] = []
     places: list[int] = []
 
@@ -222,8 +256,8 @@ def tree(
         kept = []
         for ids, triple in hung:
             if len(ids) > left:
-                left = 0  # nothing behind it is inserted either
-                break
+                lost += 1
+                continue
             left -= len(ids)
             kept.append((ids, triple))
         entity += bool(kept)
@@ -235,7 +269,7 @@ def tree(
             triples.append(triple)
         first = last
     size = len(values["token_ids"])
-    return Row(values | {"padding_mask": 1}, size, truncated, triples=tuple(triples)), places
+    return Row(values | {"padding_mask": 1}, size, truncated, triples=tuple(triples), lost=lost), places
 
 
 def as_text(words: Sequence[str]) -> tuple[str, list[int]]:

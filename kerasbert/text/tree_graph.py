@@ -6,11 +6,12 @@ known after each round.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.inputs import Tensor
 from kerasbert.text.lexicon import FIRST_WITHOUT_BLANKS, IN_WORD
 from kerasbert.text.tree import NONE, Knowledge
 
@@ -26,6 +27,21 @@ class Belongs(NamedTuple):
 
     entities: tf.RaggedTensor
     numbers: tf.Tensor
+
+
+class Hung(NamedTuple):
+    """Branches of all rows, and what they hang on.
+
+    Args:
+        last: int64 [runs], the last token of each run of an entity's tokens.
+        of: int64 [branches], the run of each branch. branch: its number in the graph. sizes: its tokens. row: its row.
+    """
+
+    last: tf.Tensor
+    of: tf.Tensor
+    branch: tf.Tensor
+    sizes: tf.Tensor
+    row: tf.Tensor
 
 
 class Grown(NamedTuple):
@@ -46,9 +62,11 @@ class TreeGraph(tf.Module):
         knowledge: Knowledge.
     """
 
-    def __init__(self, knowledge: Knowledge):
+    def __init__(self, knowledge: Knowledge) -> None:
         super().__init__(name="trees")
-        subjects = list(knowledge.graph.subjects)
+        folded = sorted(knowledge.folded.items())
+        self.folded = np.array(folded or [(NONE, NONE)], "int32").T  # code points, and what they count as
+        subjects = [subject.translate(knowledge.folded) for subject in knowledge.graph.subjects]
         edges, children, self.ends = _trie(subjects)
         self.edges, self.children = edges, children
         self.longest = max(map(len, subjects), default=0)
@@ -76,7 +94,8 @@ class TreeGraph(tf.Module):
         inside = (place >= 0) & (at < tf.gather(known, tf.maximum(place, 0)))
         # a token behind a text's last character begins in no other text
         inside &= at < tf.gather(codes.row_splits, texts + 1)
-        return Belongs(starts.with_flat_values(tf.where(inside, place, NONE)), numbers)
+        entities = starts.with_flat_values(tf.where(inside, place, NONE))
+        return Belongs(entities.with_row_splits_dtype(tf.int64), numbers)
 
     def _find(self, codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Begins and ends of all entities, int64 characters of all texts counted through, and the numbers of their subjects."""
@@ -88,7 +107,10 @@ class TreeGraph(tf.Module):
         # whether a name may begin or end before each character
         first = tf.scatter_nd(splits[:, None], tf.ones_like(splits, tf.bool), [size + 1])
         apart = first | ~(inner & tf.concat([[False], inner[:-1]], 0))
-        ends, numbers = self._longest(flat, places, row_ends, apart)
+        sources, targets = self.folded
+        at = tf.minimum(tf.searchsorted(sources, flat), len(sources) - 1)
+        folded = tf.where(tf.gather(sources, at) == flat, tf.gather(targets, at), flat)
+        ends, numbers = self._longest(folded, places, row_ends, apart)
         jump = tf.concat([tf.where(numbers >= 0, ends, places + 1), [size]], 0)
         reached = tf.concat([[True], tf.zeros([size], tf.bool)], 0)
         _, reached, _ = tf.while_loop(
@@ -141,6 +163,33 @@ class TreeGraph(tf.Module):
         )
         return ends, numbers
 
+    def _hung(self, belongs: tf.RaggedTensor, numbers: tf.Tensor) -> Hung:
+        """The branches of all rows, whether there is room for them or not."""
+        splits, rows, own = belongs.row_splits, belongs.value_rowids(), belongs.flat_values
+        after = tf.concat([own, [NONE]], 0)[1:]
+        ends_row = tf.range(tf.size(rows, tf.int64)) + 1 == tf.gather(splits, rows + 1)
+        last = tf.where((own != NONE) & (ends_row | (after != own)))[:, 0]
+        number = tf.gather(numbers, tf.gather(own, last))
+        branch_splits, token_splits = tf.constant(self.branch_splits), tf.constant(self.token_splits)
+        branch = tf.ragged.range(tf.gather(branch_splits, number), tf.gather(branch_splits, number + 1))
+        of, branch = branch.value_rowids(), branch.flat_values
+        sizes = tf.gather(token_splits, branch + 1) - tf.gather(token_splits, branch)
+        return Hung(last, of, branch, sizes, tf.gather(rows, tf.gather(last, of)))
+
+    def sizes(self, belongs: Belongs) -> tf.Tensor:
+        """`tree.Entities.size` of each text: int64 [B]."""
+        *_, sizes, row = self._hung(*belongs)
+        return belongs.entities.row_lengths() + tf.math.unsorted_segment_sum(sizes, row, belongs.entities.nrows())
+
+    def trunks(self, belongs: Belongs, most: tf.Tensor) -> tf.Tensor:
+        """`tree.Entities.trunk` of each text, of at most [B] tokens with its branches: int64 [B]."""
+        entities, most = belongs.entities, tf.cast(most, tf.int64)
+        last, of, _, sizes, row = self._hung(*belongs)
+        before = tf.gather(last, of) + 1 - tf.gather(entities.row_splits, row)
+        kept = _fitting(sizes, tf.gather(most, row) - before, row, entities.nrows())
+        used = tf.math.unsorted_segment_sum(tf.where(kept, sizes, 0), row, entities.nrows())
+        return tf.minimum(entities.row_lengths(), most - used)
+
     def grow(
         self,
         trunks: tf.RaggedTensor,
@@ -158,49 +207,25 @@ class TreeGraph(tf.Module):
             pad: of the tokens. width: W; None for that of the longest row.
         """
         splits, rows = trunks.row_splits, trunks.value_rowids()
-        size = tf.size(rows, tf.int64)
         own, here = belongs.flat_values, tf.range(tf.size(rows, tf.int64))
-        after = tf.concat([own, [NONE]], 0)[1:]
-        # the last token of each run of an entity's tokens
-        ends_row = here + 1 == tf.gather(splits, rows + 1)
-        last = tf.where((own != NONE) & (ends_row | (after != own)))[:, 0]
-        number = tf.gather(numbers, tf.gather(own, last))
-        branch_splits, token_splits = tf.constant(self.branch_splits), tf.constant(self.token_splits)
-        branch = tf.ragged.range(tf.gather(branch_splits, number), tf.gather(branch_splits, number + 1))
-        of, branch = branch.value_rowids(), branch.flat_values  # of each branch its run, and its number in the graph
-        sizes = tf.gather(token_splits, branch + 1) - tf.gather(token_splits, branch)
-        row = tf.gather(rows, tf.gather(last, of))
-        room = tf.maximum(tf.constant(0, tf.int64), length - trunks.row_lengths())
-        kept = _within(sizes, row, tf.shape(room)[0]) <= tf.gather(room, row)
-        of, branch, sizes, row = (tf.boolean_mask(each, kept) for each in (of, branch, sizes, row))
-        # numbers within a row, from 1
-        branch_numbers = _within(tf.ones_like(row), row, tf.shape(room)[0])
-        hung = tf.math.unsorted_segment_max(tf.ones_like(of), of, tf.size(last)) > 0  # runs that keep a branch
-        runs = _within(tf.cast(hung, tf.int64), tf.gather(rows, last), tf.shape(room)[0])
-        runs = tf.where(hung, runs, 0)
-
-        # every token of a trunk and behind the last one of an entity its branches' tokens
-        grown = tf.math.unsorted_segment_sum(sizes, tf.gather(last, of), tf.size(rows)) + 1
-        owner = tf.repeat(here, grown)
-        begins = tf.cumsum(grown, exclusive=True)
-        of_trunk = tf.range(tf.size(owner, tf.int64)) == tf.gather(begins, owner)
-        tokens = tf.ragged.range(tf.gather(token_splits, branch), tf.gather(token_splits, branch + 1))
+        hung = self._kept(trunks, belongs, numbers, length)
+        begins, order = _hung_order(here, tf.gather(hung.last, hung.of), hung.sizes)
+        token_splits = tf.constant(self.token_splits)
+        tokens = tf.ragged.range(tf.gather(token_splits, hung.branch), tf.gather(token_splits, hung.branch + 1))
         of_branch = tokens.value_rowids()
         within = tf.range(tf.size(of_branch, tf.int64)) - tf.gather(tokens.row_splits, of_branch)
         # the run of each token: that of the first last token from there on
-        run = tf.searchsorted(last, here, out_type=tf.int64)
+        run = tf.searchsorted(hung.last, here, out_type=tf.int64)
+        runs, branch_numbers = _numbers_in_rows(hung, rows, trunks.nrows())
         entity = tf.where(own != NONE, tf.gather(tf.concat([runs, [0]], 0), run), 0)
-        position = here - tf.gather(splits, rows)
-
-        order = tf.where(of_trunk, owner, size + tf.cumsum(tf.cast(~of_trunk, tf.int64)) - 1)
-        at = tf.gather(last, tf.gather(of, of_branch))  # of a branch's token the one that its branch hangs on
+        position, segment = here - tf.gather(splits, rows), segments.flat_values
+        at = tf.gather(hung.last, tf.gather(hung.of, of_branch))  # of a branch's token the one that its branch hangs on
+        new_splits = tf.gather(tf.concat([begins, [tf.size(order, tf.int64)]], 0), splits)
 
         def row_of(trunk: tf.Tensor, branches: tf.Tensor) -> tf.RaggedTensor:
             flat = tf.gather(tf.concat([tf.cast(trunk, tf.int64), tf.cast(branches, tf.int64)], 0), order)
             return tf.RaggedTensor.from_row_splits(tf.cast(flat, tf.int32), new_splits, validate=False)
 
-        new_splits = tf.gather(tf.concat([begins, [tf.size(owner, tf.int64)]], 0), splits)
-        segment = segments.flat_values
         columns = {
             "token_ids": row_of(trunks.flat_values, tf.gather(tf.constant(self.tokens), tokens.flat_values)),
             "segment_ids": row_of(segment, tf.gather(segment, at)),
@@ -216,6 +241,60 @@ class TreeGraph(tf.Module):
         places = trunks.with_flat_values(tf.cast(begins - tf.gather(new_splits, rows), tf.int32))
         return Grown(packed, places)
 
+    def _kept(self, trunks: tf.RaggedTensor, belongs: tf.RaggedTensor, numbers: tf.Tensor, length: int) -> Hung:
+        """The branches that find room in rows of at most `length` tokens."""
+        hung = self._hung(belongs, numbers)
+        room = tf.gather(length - trunks.row_lengths(), hung.row)
+        kept = _fitting(hung.sizes, room, hung.row, trunks.nrows())
+        return Hung(hung.last, *(tf.boolean_mask(each, kept) for each in hung[1:]))
+
+
+def _hung_order(here: tf.Tensor, under: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Trunks' tokens, each with the tokens of the branches that hang on it behind it.
+
+    Args:
+        here: int64 [n], numbers of the trunks' tokens.
+        under, sizes: int64 [branches], the token that a branch hangs on, and the number of its own.
+
+    Returns:
+        Where each token of a trunk stands among all, int64 [n]; and of all in their order the place in the trunks' tokens
+        and, behind them, the branches'.
+    """
+    grown = tf.math.unsorted_segment_sum(sizes, under, tf.size(here)) + 1
+    owner = tf.repeat(here, grown)
+    begins = tf.cumsum(grown, exclusive=True)
+    of_trunk = tf.range(tf.size(owner, tf.int64)) == tf.gather(begins, owner)
+    order = tf.where(of_trunk, owner, tf.size(here, tf.int64) + tf.cumsum(tf.cast(~of_trunk, tf.int64)) - 1)
+    return begins, order
+
+
+def _numbers_in_rows(hung: Hung, rows: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Numbers within a row from 1, int64: of runs, 0 where a run keeps no branch, and of branches."""
+    keeps = tf.math.unsorted_segment_max(tf.ones_like(hung.of), hung.of, tf.size(hung.last)) > 0
+    runs = _within(tf.cast(keeps, tf.int64), tf.gather(rows, hung.last), count)
+    return tf.where(keeps, runs, 0), _within(tf.ones_like(hung.row), hung.row, count)
+
+
+def _fitting(sizes: tf.Tensor, limits: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """Which branches are kept: those of a row one after the other, each where it fits behind those that are: bool [n].
+
+    Args:
+        sizes: int64 [n], tokens. limits: int64 [n], most tokens of the branches up to it. rows: int64 [n], ascending.
+    """
+    ragged = tf.RaggedTensor.from_value_rowids(sizes, rows, count)
+    sizes = ragged.to_tensor(0)
+    limits = ragged.with_flat_values(limits).to_tensor(-1)  # where there is none nothing fits
+
+    def next_branch(at, used, kept):
+        fits = used + sizes[:, at] <= limits[:, at]
+        return at + 1, used + tf.where(fits, sizes[:, at], 0), tf.concat([kept, fits[:, None]], 1)
+
+    most = tf.shape(sizes)[1]
+    begin = (tf.constant(0), tf.zeros([count], tf.int64), tf.zeros([count, 0], tf.bool))
+    shapes = (tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape([None, None]))
+    *_, kept = tf.while_loop(lambda at, *_: at < most, next_branch, begin, shape_invariants=shapes)
+    return tf.RaggedTensor.from_tensor(kept, lengths=ragged.row_lengths()).flat_values
+
 
 def _within(values: tf.Tensor, rows: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Sums of values up to each, within its row: int64 [n], rows ascending."""
@@ -230,7 +309,7 @@ def _moved(reached: tf.Tensor, jump: tf.Tensor) -> tf.Tensor:
     return tf.math.unsorted_segment_max(tf.ones_like(targets, tf.int32), targets, tf.size(jump)) > 0
 
 
-def _splits(lengths: Any) -> np.ndarray:
+def _splits(lengths: Tensor) -> np.ndarray:
     return np.cumsum([0, *lengths], dtype="int64")
 
 
@@ -246,6 +325,6 @@ def _trie(subjects: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
                 edges[key] = len(ends)
                 ends.append(NONE)
             node = edges[key]
-        ends[node] = number
+        ends[node] = number if ends[node] == NONE else ends[node]  # of those that are folded to one the first
     keys = np.array(sorted(edges), "int64")
     return keys, np.array([edges[key] for key in keys.tolist()], "int64"), np.array(ends, "int32")

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from kerasbert.errors import InputError
 from kerasbert.text import viterbi
@@ -106,7 +106,7 @@ class Unigram(Tokenizer):
         specials: Mapping[str, str] = ALBERT.specials,
         template: Sequence[str] = ALBERT.template,
         added: Iterable[AddedToken | Mapping] = (),
-    ):
+    ) -> None:
         model = read_model(model) if isinstance(model, bytes) else model
         super().__init__(model.pieces, specials, template, added)
         # no text gives a special token, so that nobody types one
@@ -175,18 +175,18 @@ class Unigram(Tokenizer):
         write_atomic(Path(directory) / "spiece.model", write_model(self.model))
         write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
 
-    def renumbered(self, ids: Iterable[int]) -> "Unigram":
+    def renumbered(self, ids: Iterable[int]) -> Self:
         """The tokenizer with these pieces alone, in this order."""
         model, ids = self.model, list(ids)
         fields = {name: tuple(getattr(model, name)[i] for i in ids) for name in ("pieces", "scores", "types")}
-        return Unigram(model._replace(**fields), **self.settings())
+        return type(self)(model._replace(**fields), **self.settings())
 
-    def extended(self, pieces: Sequence[str]) -> "Unigram":
+    def extended(self, pieces: Sequence[str]) -> Self:
         """The tokenizer with further special tokens behind its pieces."""
         more = {"pieces": tuple(pieces), "scores": (0.0,) * len(pieces), "types": (CONTROL,) * len(pieces)}
         model = self.model._replace(**{name: (*getattr(self.model, name), *values) for name, values in more.items()})
         settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
-        return Unigram(model, **settings)
+        return type(self)(model, **settings)
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a text without added tokens."""
@@ -387,7 +387,7 @@ class Unigram(Tokenizer):
             return False
         return self.vocabulary[token_id][0] != SPACE
 
-    def spelling(self, token_id):
+    def spelling(self, token_id) -> bytes | None:
         if token_id in set(self.special_ids) - {self.unk_id, self.mask_id} - self.added_ids:
             return None
         piece = self.vocabulary[token_id]

@@ -14,7 +14,7 @@ FIRST_BYTE = 2  # id of the piece of byte 0 in `_bytes_of`
 class UnigramGraph(GraphTokenizer):
     """A unigram tokenizer as TensorFlow operations; see `GraphTokenizer`."""
 
-    def __init__(self, tokenizer: Unigram):
+    def __init__(self, tokenizer: Unigram) -> None:
         import tensorflow_text
 
         super().__init__(tokenizer)
@@ -30,7 +30,7 @@ class UnigramGraph(GraphTokenizer):
             self._plain = tensorflow_text.SentencepieceTokenizer(plain, out_type=tf.int32, name="plain")
 
     @tf.autograph.experimental.do_not_convert
-    def text_of(self, parts):
+    def text_of(self, parts) -> tf.Tensor:
         return tf.strings.regex_replace(super().text_of(parts), r"\A ", "", replace_global=False)
 
     def encode_plain(self, strings: tf.Tensor) -> tf.RaggedTensor:

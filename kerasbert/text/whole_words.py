@@ -22,7 +22,7 @@ class WholeWords(Tokenizer):
     about: tuple[dict[str, str], tuple[str, str]]  # special tokens by their part, templates
     lines = "words"  # what a vocabulary must hold, for the error
 
-    def __init__(self, vocabulary: Iterable[str]):
+    def __init__(self, vocabulary: Iterable[str]) -> None:
         super().__init__(vocabulary, *self.about)
         blank = next((word for word in self.vocabulary if not word or word.split() != [word]), None)
         if blank is not None:

@@ -10,7 +10,7 @@ from kerasbert.text.whole_words import WholeWords
 class WholeWordsGraph(GraphTokenizer):
     """A tokenizer of whole words as TensorFlow operations; see `GraphTokenizer`. A paper overrides `tokenize_plain`."""
 
-    def __init__(self, tokenizer: WholeWords):
+    def __init__(self, tokenizer: WholeWords) -> None:
         super().__init__(tokenizer)
         with tf.init_scope():
             words = list(tokenizer.vocabulary)

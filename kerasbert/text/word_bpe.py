@@ -50,7 +50,7 @@ class WordPairEncoding(BertWords, MergeTokenizer):
         specials: Mapping[str, str] = SPECIALS,
         template: Sequence[str] = TEMPLATE,
         added: Iterable[AddedToken | Mapping] = (),
-    ):
+    ) -> None:
         super().__init__(vocabulary, merges, specials, template, added)
         self._split(lowercase, strip_accents, split_cjk)
         if not any(piece.endswith(END) for piece in self.vocabulary):

@@ -20,7 +20,7 @@ class WordPairGraph(BertWordsGraph, MergeGraph):
     [[5, 3, 5], []]
     """
 
-    def __init__(self, tokenizer: WordPairEncoding):
+    def __init__(self, tokenizer: WordPairEncoding) -> None:
         super().__init__(tokenizer)
         keys, ids = [-1], [0]  # twice the code point, one more at the end of a word
         for piece, i in tokenizer._known.items():

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kerasbert.errors import InputError
 from kerasbert.text.added import AddedToken, special
@@ -11,6 +11,7 @@ from kerasbert.text.base import PARTS
 from kerasbert.text.bert_words import BertWords
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+BY_PART: dict[str, str] = dict(zip(PARTS, SPECIALS))
 TEMPLATE = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
 
 
@@ -25,6 +26,8 @@ class WordPiece(BertWords):
         strip_accents: bool, drop accents; None does what `lowercase` does.
         split_cjk: bool, every CJK ideograph is a word.
         max_word_chars: int, a longer word is [UNK].
+        specials: part -> piece; BERT's by default.
+        template: what stands around one text and two; BERT's by default.
         added: tokens that are found in a text first, see `added.AddedToken`.
     Raises:
         InputError: empty vocabulary, a special token is missing, a piece occurs twice.
@@ -43,9 +46,11 @@ class WordPiece(BertWords):
         strip_accents: bool | None = None,
         split_cjk: bool = True,
         max_word_chars: int = 100,
+        specials: Mapping[str, str] = BY_PART,
+        template: Sequence[str] = TEMPLATE,
         added: Iterable[AddedToken | Mapping] = (),
-    ):
-        super().__init__(vocabulary, dict(zip(PARTS, SPECIALS)), TEMPLATE, added)
+    ) -> None:
+        super().__init__(vocabulary, specials, template, added)
         if type(max_word_chars) is not int or not 0 < max_word_chars < 1 << 20:
             raise InputError(f"max_word_chars must be a number from 1 to 2^20. Received: {str(max_word_chars)[:60]!r}")
         self._split(lowercase, strip_accents, split_cjk)
@@ -61,6 +66,9 @@ class WordPiece(BertWords):
         return {
             **self._split_settings(),
             "max_word_chars": self.max_word_chars,
+            # BERT's own are not named, so that digests of such tokenizers stay
+            **({} if self.specials == BY_PART else {"specials": self.specials}),
+            **({} if self.template == TEMPLATE else {"template": list(self.template)}),
             **self._added_settings(),
         }
 
@@ -71,14 +79,14 @@ class WordPiece(BertWords):
         write_atomic(Path(directory) / "vocab.txt", "\n".join(self.vocabulary) + "\n")
         write_json(Path(directory) / "tokenizer.json", {"kind": self.kind, "settings": self.settings()})
 
-    def renumbered(self, ids: Iterable[int]) -> "WordPiece":
+    def renumbered(self, ids: Iterable[int]) -> Self:
         """The tokenizer with these pieces alone, in this order."""
-        return WordPiece([self.vocabulary[i] for i in ids], **self.settings())
+        return type(self)([self.vocabulary[i] for i in ids], **self.settings())
 
-    def extended(self, pieces: Sequence[str]) -> "WordPiece":
+    def extended(self, pieces: Sequence[str]) -> Self:
         """The tokenizer with further special tokens behind its pieces."""
         settings: dict[str, Any] = {**self.settings(), "added": [*self.added, *map(special, pieces)]}
-        return WordPiece([*self.vocabulary, *pieces], **settings)
+        return type(self)([*self.vocabulary, *pieces], **settings)
 
     def _pieces(self, word: str) -> list[tuple[int, int]]:
         """Greedy longest match: (id, end) of each piece; one [UNK] for a word that does not go up in pieces."""
@@ -106,7 +114,7 @@ class WordPiece(BertWords):
         """Whether a piece continues a word ("##")."""
         return self.vocabulary[token_id].startswith("##") and token_id not in self.added_ids
 
-    def spelling(self, token_id):
+    def spelling(self, token_id) -> bytes | None:
         return None if token_id in (self.pad_id, self.cls_id, self.sep_id) else self.vocabulary[token_id].encode()
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -100,7 +100,7 @@ def character_table(lowercase: bool, strip_accents: bool, split_cjk: bool) -> tu
 class BertWordsGraph(GraphTokenizer):
     """What the graphs of tokenizers over BERT's words share: the normaliser. A subclass has `_words`."""
 
-    def __init__(self, tokenizer: BertWords):
+    def __init__(self, tokenizer: BertWords) -> None:
         super().__init__(tokenizer)
         self._lowercase, self._strip = tokenizer.lowercase, tokenizer.strip_accents
         self._split_cjk = tokenizer.split_cjk
@@ -215,7 +215,7 @@ class WordPieceGraph(BertWordsGraph):
     [[5, 6, 7], []]
     """
 
-    def __init__(self, tokenizer: WordPiece):
+    def __init__(self, tokenizer: WordPiece) -> None:
         import tensorflow_text
 
         others = stand_ins(tokenizer.split_cjk)

@@ -1,10 +1,11 @@
 """`words.split_words` in the graph: one gather per code point, then comparisons of neighbours."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from kerasbert.inputs import Tensor
 from kerasbert.text.normalize import TABLES
 from kerasbert.text.words import BLANK, LETTER, MARK, OTHER
 
@@ -75,7 +76,7 @@ def split_words(codes: tf.RaggedTensor) -> Words:
     return Words(*ragged)
 
 
-def decode(strings: Any) -> tf.RaggedTensor:
+def decode(strings: Tensor) -> tf.RaggedTensor:
     """Strings [B] of UTF-8 -> code points [B, (characters)]; what is invalid is U+FFFD."""
     return tf.strings.unicode_decode(
         tf.convert_to_tensor(strings, tf.string), "UTF-8", errors="replace", replacement_char=0xFFFD

@@ -189,18 +189,20 @@ def check_tpu(
             multiple=accumulate,
             say=say,
         )
-        advice = (
-            f"the largest batch found to fit is {fits}"
-            if fits
-            else "no batch fits: take a smaller model or more memory"
-        )
         needs = "needs about" if error.used == rough else "needs"
-        raise InputError(
-            f"{model} at {batch} x {length} per replica {needs} {error.used / GB:.2f} GB of HBM, {where.kind} has "
-            f"{error.capacity / GB:.2f} GB, {(error.used - error.capacity) / GB:.2f} GB too much: {advice} "
-            "(--batch; --accumulate keeps the update)"
-        ) from error
+        raise _refusal(f"{model} at {batch} x {length} per replica {needs}", where, error, fits) from error
     return Check(model, where, batch, length, precision, lowered, compiled)
+
+
+def _refusal(subject: str, where: chips.Slice, error: compiler.TooLarge, fits: int) -> InputError:
+    """The error of a step that is too large: by how much, and which batch fits."""
+    advice = (
+        f"the largest batch found to fit is {fits}" if fits else "no batch fits: take a smaller model or more memory"
+    )
+    return InputError(
+        f"{subject} {error.used / GB:.2f} GB of HBM, {where.kind} has {error.capacity / GB:.2f} GB, "
+        f"{(error.used - error.capacity) / GB:.2f} GB too much: {advice} (--batch; --accumulate keeps the update)"
+    )
 
 
 def _lower(step: Step, model: str, batch: int) -> Lowered:

@@ -52,7 +52,7 @@ class Compiled:
 class TooLarge(Exception):
     """The program does not fit into HBM: `used` and `capacity` in bytes, as the compiler counts them."""
 
-    def __init__(self, used: float, capacity: float):
+    def __init__(self, used: float, capacity: float) -> None:
         super().__init__(f"{used / 2**30:.2f} GB of {capacity / 2**30:.2f} GB")
         self.used, self.capacity = used, capacity
 

@@ -39,7 +39,7 @@ class ReplicaStep(StepCore):
         replicas: int. The others are StepCore's.
     """
 
-    def __init__(self, program: Objective, optimizer: Any, replicas: int, **settings: Any):
+    def __init__(self, program: Objective, optimizer: Any, replicas: int, **settings: Any) -> None:
         super().__init__(program, optimizer, tf.distribute.get_strategy(), **settings)
         self.replicas = replicas
         self.reduced = 0
@@ -100,7 +100,7 @@ class Step:
         clip: float = 1.0,
         objective: str | None = None,
         settings: Mapping[str, Any] | None = None,
-    ):
+    ) -> None:
         most = family.longest(spec)
         if most and length > most:
             raise InputError(f"length {length}, expected at most {most} (embeddings.positions): lower --length")

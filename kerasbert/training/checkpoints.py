@@ -58,12 +58,16 @@ class Checkpoints:
         keep_every: int, updates; those of these are never removed. 0 for none.
     """
 
-    def __init__(self, directory: str | os.PathLike, keep: int = 2, keep_every: int = 0):
-        self.folder, self.keep, self.keep_every = folders.join(directory, "checkpoints"), max(2, keep), keep_every
-        self.remote = is_remote(directory)
+    def __init__(self, directory: str | os.PathLike, keep: int = 2, keep_every: int = 0) -> None:
+        self.keep, self.keep_every = max(2, keep), keep_every
+        self.move(directory)
         self.damaged: set[int] = set()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+
+    def move(self, directory: str | os.PathLike) -> None:
+        """The run's directory is now there; nothing is being written."""
+        self.folder, self.remote = folders.join(directory, "checkpoints"), is_remote(directory)
 
     def begin(self, step: int, groups: Mapping[str, Tensors], state: Mapping[str, Any]) -> None:
         """Write a checkpoint in the background; one that is being written is waited for.
@@ -106,7 +110,7 @@ class Checkpoints:
                 _write(Path(folder), step, groups, state)
                 folders.upload(Path(folder), self._path(step), last=MANIFEST)
         else:
-            with files.new_directory(self._path(step), replace=True) as folder:
+            with files.new_directory(self._path(step), replace=True, inside=True) as folder:
                 _write(folder, step, groups, state)
         self.damaged.discard(step)
         complete = [old for old in self._steps() if old not in self.damaged]
@@ -149,6 +153,8 @@ class Checkpoints:
 
     def remove_unfinished(self) -> None:
         """Delete what a killed process left half-written."""
+        if not self.remote:
+            files.sweep(self.folder)
         for name in folders.names(self.folder):
             path = folders.join(self.folder, name)
             hidden = name.startswith(".step_")
@@ -206,7 +212,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 def _verify(path: Path) -> tuple[str | None, dict[str, Any]]:
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
+        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         if manifest.pop("sha256") != _digest(manifest):
             return f"{MANIFEST} has another sha256", {}
         for name, expected in manifest["files"].items():

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import listed
+from kerasbert.options import check_ranges, option, options
 from kerasbert.training.constraints import Constraint
-from kerasbert.training.options import check_ranges, option, options
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "auto")
+EPOCHS = 3  # of a fine-tuning without epochs or steps
 STRATEGIES = "auto (the GPUs, else the CPU), cpu, cpu:N, gpu, gpu:N, tpu:local{} tpu:NAME[@ZONE]{}"
 
 
@@ -38,7 +40,7 @@ class TrainConfig:
     batch: int = option(help="rows in a global batch", least=1)
     learning_rate: float = option(help="peak of the schedule", least=0)
     accumulate: int = option(1, "micro-batches per update", least=1)
-    warmup: int | None = option(None, "updates; a tenth of all by default")
+    warmup: int | None = option(None, "updates; a tenth of all by default", least=0)
     weight_decay: float = option(0.01, "share of a weight that decays, times the learning rate", least=0)
     clip: float = option(1.0, "largest global norm of the gradient", least=0)
     precision: str = option(
@@ -65,10 +67,10 @@ class TrainConfig:
         "train heads and pooler first, every N updates one layer more from the top",
         least=1,
         metavar="N",
-        python="See `training.optimizers.starts`",
+        python="See `training.weight_rules.starts`",
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_ranges(self)
         for name in ("optimizer_options", "schedule_options"):
             object.__setattr__(self, name, dict(getattr(self, name) or {}))
@@ -81,6 +83,7 @@ class TrainConfig:
         from kerasbert.training.schedules import make_schedule
 
         check_optimizer(self.optimizer, self.optimizer_options or {})
+        object.__setattr__(self, "freeze", listed(self.freeze))
         check_patterns("freeze", self.freeze or ())
         if self.steps is not None:
             make_schedule(self.schedule, self.learning_rate, self.steps, self.warmup_steps, self.schedule_options)
@@ -126,7 +129,7 @@ class RunConfig(TrainConfig):
     log_every: int = option(10, "updates between lines of the log, which are means over them", least=1)
     quiet: bool = option(False, "print no progress", recipe=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.profile is not None and (len(self.profile) != 2 or self.profile[0] < 0 or self.profile[1] < 1):
             raise InputError(f"profile must be a first update and a number of updates. Received: {self.profile}")
@@ -161,9 +164,6 @@ class PretrainConfig(RunConfig):
         metavar="NAME",
         python="Or a mapping: settings at dotted paths, over the objective's own, and the name as `name` where it is another",
     )
-    masking: Mapping[str, Any] | None = option(
-        None, "old name of the objective's settings", flag=False, python="A dict, or the settings themselves"
-    )
     init: str | os.PathLike | None = option(
         None, "start from these weights", metavar="RUN", python="The same as `model`=directory"
     )
@@ -180,11 +180,14 @@ class PretrainConfig(RunConfig):
 class LabelledConfig(RunConfig):
     """What fine-tuning and distillation share: epochs, and an evaluation that chooses the best weights."""
 
-    epochs: int = option(3, "times that every row is read, without `steps`")
-    steps: int | None = option(None, "instead of --epochs")
+    epochs: int | None = option(None, "times that every row is read (default: 3)", least=1)
+    steps: int | None = option(None, "updates, instead of --epochs", least=1)
     batch: int = 32
     length: int | None = option(
-        None, "longest text in tokens, here and in every answer (default: 128)", python="At most the model's positions"
+        None,
+        "longest text in tokens, here and in every answer (default: 128)",
+        least=3,
+        python="At most the model's positions",
     )
     metric: str | Callable[[Any, Any], float] | None = option(
         None,
@@ -210,15 +213,20 @@ class LabelledConfig(RunConfig):
         "what the weights must satisfy (training.constraints), such as pruning",
         flag=False,
         recipe=False,
-        python="The best weights are then among those that do. `projection` is its old name",
+        python="The best weights are then among those that do",
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epochs is not None and self.steps is not None:
+            raise InputError(f"epochs {self.epochs} and steps {self.steps} are both given, expected one of them")
 
     def settled(self, epoch: int) -> Self:
         """The same with the steps that its epochs make, of so many updates each; evaluated once an epoch."""
-        steps = self.steps or self.epochs * epoch
+        steps = self.steps or (self.epochs or EPOCHS) * epoch
         evaluate = min(epoch, steps) if self.evaluate_every is None else self.evaluate_every
         save = self.save_every or min(1000, epoch)
-        return dataclasses.replace(self, steps=steps, evaluate_every=evaluate, save_every=save)
+        return dataclasses.replace(self, epochs=None, steps=steps, evaluate_every=evaluate, save_every=save)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -226,7 +234,7 @@ class FinetuneConfig(LabelledConfig):
     """Of `kerasbert.finetune`."""
 
     learning_rate: float = 5e-5
-    patience: int | None = option(None, "evaluations without improvement before it stops")
+    patience: int | None = option(None, "evaluations without improvement before it stops", least=1)
     lora: int | None = option(
         None, "train low-rank updates of frozen matrices; further: --set lora.alpha=16", least=1, metavar="RANK"
     )
@@ -259,7 +267,7 @@ class FinetuneConfig(LabelledConfig):
         None, "learn the next token of the texts too, with this weight: GPT's 0.5", least=0, metavar="WEIGHT"
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         from kerasbert.layers.mix import check
 
@@ -282,7 +290,7 @@ class TasksConfig(FinetuneConfig):
         None, "of --sampling temperature; 1, by default, is proportional to the rows", least=1, metavar="T"
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("sampling_limit", "sampling_temperature"):
             if getattr(self, name) is not None and self.sampling != "temperature":
@@ -296,8 +304,13 @@ class TasksConfig(FinetuneConfig):
         return {"limit": self.sampling_limit, "temperature": self.sampling_temperature or 1.0}
 
 
-def defaults(config: type) -> dict[str, Any]:
-    """What a run of that class has where its run.json says nothing: it was begun before there was such an option."""
-    settings = {field.name for field in dataclasses.fields(TrainConfig)}
-    fields = {name: field for name, field in options(config).items() if name in settings}
-    return {name: field.default for name, field in fields.items() if field.default not in (dataclasses.MISSING, None)}
+def check_rows(config: RunConfig, rows: int, batch: int | None = None) -> None:
+    """Refuse a batch that the rows do not fill; one that was not chosen is filled up with rows of no weight instead.
+
+    Args:
+        rows: int, examples of an epoch. batch: int, of a phase; by default the run's, which is chosen if it is not 32.
+    """
+    if (batch or config.batch) > rows and not (
+        batch is None and config.batch == options(type(config))["batch"].default
+    ):
+        raise InputError(f"batch is {batch or config.batch}, the training rows are {rows}: lower --batch")

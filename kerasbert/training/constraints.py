@@ -8,6 +8,8 @@ if TYPE_CHECKING:  # the options of training name the class: command lines start
     import numpy as np
 
     from kerasbert.checkpoints.safetensors import Safetensors
+    from kerasbert.layers.encoder import Encoder
+    from kerasbert.layers.heads import HeadedModel
 
 
 class Constraint(Protocol):
@@ -17,7 +19,7 @@ class Constraint(Protocol):
     every replica and in compiled updates. The trainer calls the rest; whatever trains by the trainer can be constrained.
     """
 
-    def describe(self, encoder: Any, steps: int) -> dict[str, Any]:
+    def describe(self, encoder: "Encoder", steps: int) -> dict[str, Any]:
         """What run.json holds, with every default settled.
 
         Raises:
@@ -25,7 +27,7 @@ class Constraint(Protocol):
         """
         ...
 
-    def install(self, model: Any, steps: int) -> None:
+    def install(self, model: "HeadedModel", steps: int) -> None:
         """Set the constraints of a built model; called under the strategy's scope."""
 
     def begin(self, step: int) -> None:

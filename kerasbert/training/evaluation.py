@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from kerasbert.tasks import early, predict
+from kerasbert.tasks import early_checks, predict
 from kerasbert.training.splits import measured
 
 
@@ -56,11 +56,15 @@ def evaluate(
         "metrics": task.measured(outputs, rows.targets, encoded),
         **task.how.details(task, outputs, rows.targets, encoded),
         **model.told(),
-        "remarks": [*encoded.told("", longest), *task.how.remarks(task, outputs, rows.targets)],
+        "remarks": [
+            *getattr(model, "remarks", ()),
+            *encoded.told("", longest),
+            *task.how.remarks(task, outputs, rows.targets),
+        ],
     }
 
 
 def with_columns(model: Any, **columns: str | None) -> Any:
     """The model, its task reading other columns (text, text_b, label) where given."""
-    model.task = early.with_columns(model.task, columns)
+    model.task = early_checks.with_columns(model.task, columns)
     return model

@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.data.records import Records
+from kerasbert.inputs import Tensor
 from kerasbert.objectives.base import Objective
-from kerasbert.training import results
+from kerasbert.training import model_files
 from kerasbert.training.phases import Phase, phase_at, stream_step
 
 
@@ -82,7 +83,7 @@ class RecordsFeed(Feed):
         seed: int,
         devices: tf.distribute.Strategy,
         flops: Sequence[float] = (),
-    ):
+    ) -> None:
         self.phases, self.records, self.program = phases, records, program
         self.seed, self.devices = seed, devices
         ends = np.cumsum([phase.steps or 0 for phase in phases])
@@ -92,10 +93,10 @@ class RecordsFeed(Feed):
             for end, phase, held, work in zip(ends, phases, records, flops or [0.0] * len(phases), strict=True)
         ]
 
-    def batches(self, step):
+    def batches(self, step) -> Iterator[Any]:
         return distributed(self._dataset(step, self._prepare(step)), self.devices)
 
-    def batch(self, step):
+    def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         records = self.records[phase_at(self.phases, step)[0]]
         features = next(iter(self._dataset(step)))
         examples = features["example"].numpy()
@@ -107,7 +108,7 @@ class RecordsFeed(Feed):
         ]
         return {name: value.numpy() for name, value in self._prepare(step)(features).items()}, origins
 
-    def position(self, step):
+    def position(self, step) -> Any:
         return [phase_at(self.phases, step)[0], stream_step(self.phases, step)]
 
     def _prepare(self, step: int) -> Any:
@@ -118,7 +119,7 @@ class RecordsFeed(Feed):
         records = self.records[phase_at(self.phases, step)[0]]
         later = step - start  # masks are drawn by the run's update, not by the phase's
 
-        def updated(features: Mapping[str, Any]) -> Mapping[str, Any]:
+        def updated(features: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
             return prepare({**features, "step": features["step"] + later})
 
         return records.dataset(phase.batch, seed=self.seed, start_step=start, prepare=updated)
@@ -156,5 +157,5 @@ def verify(records: Iterable[Records], quiet: bool = False) -> None:
     """
     for held in {held.directory: held for held in records}.values():
         if held.bytes > 2e9:
-            results.say(f"checking {held.bytes / 1e9:.1f} GB of records in {held.directory}", quiet)
+            model_files.say(f"checking {held.bytes / 1e9:.1f} GB of records in {held.directory}", quiet)
         held.verify()

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +19,26 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import numbers
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import values
+from kerasbert.objectives.base import Objective
+from kerasbert.options import configured
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
-from kerasbert.tasks.lengths import chosen
+from kerasbert.tasks.length_buckets import chosen
 from kerasbert.tasks.load import held_task, task_of
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task, find_task
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import knowledge
-from kerasbert.training import freezing, results, start
-from kerasbert.training.best import BestWeights
-from kerasbert.training.config import FinetuneConfig, LabelledConfig
+from kerasbert.training import freezing, initial_encoder, model_files
+from kerasbert.training.best_weights import BestWeights
+from kerasbert.training.config import FinetuneConfig, LabelledConfig, check_rows
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed, Part
 from kerasbert.training.job import Job, check_local, on_one_machine, run
-from kerasbert.training.options import configured
 from kerasbert.training.precision import precision, resolved
-from kerasbert.training.runs import TOKEN_LENGTHS, run_in
+from kerasbert.training.runs import TOKEN_LENGTHS, check_place, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.step import distribute
 from kerasbert.training.strategy import strategy as find_strategy
@@ -75,8 +76,13 @@ class FineTuning(Job):
     config: FinetuneConfig
     judged = "dev"  # before what is said of the best weights
 
-    def __init__(self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig):
+    def __init__(
+        self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig
+    ) -> None:
         check_local("finetune", config.out)
+        if not isinstance(model, str | os.PathLike):
+            predict.check_ours(model)
+        check_place(config.out, config.overwrite, inputs=[model, data, config.graph])
         self.config, self.cache = config, token_cache(config)
         fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
         fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm}
@@ -97,7 +103,7 @@ class FineTuning(Job):
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)
         self.old = self.begun(task)
-        self.split = split(task, data, begun=self.old, start=model, seed=config.seed)
+        self.split = split(task, data, begun=self.old, start=model)
         if self.split.train is None:
             where = data if isinstance(data, str | os.PathLike) else "data"
             raise InputError(f"{where} has no train file, expected train.tsv, train.csv or train.jsonl")
@@ -105,18 +111,16 @@ class FineTuning(Job):
         self.train_rows, self.dev_rows = self.split.train, self.split.dev
         if config.keep_head:
             self.task = _with_head_of(self.source, self.split.task)
-        elif self.old is None or "held_out" in self.old:  # older runs go on with their numbers as they are
+        else:
             self.task = self.split.task.how.fitted(
                 self.split.task, self.split.sources["train"], self.train_rows.targets
             )
-        else:
-            self.task = self.split.task
 
     def begun(self, task: Task) -> dict[str, Any] | None:
         """What run.json holds of the run that goes on with these rows, or None."""
         return None if self.config.overwrite else run_in(self.config.out)
 
-    def build(self):
+    def build(self) -> Objective:
         self.load()
         self.config = self.config.settled(self.encode())
         self.updates = self.config.updates
@@ -126,21 +130,26 @@ class FineTuning(Job):
     def load(self) -> None:
         """The encoder to begin from."""
         config, old = self.config, self.old
-        self.encoder, self.name, self.digest = start.encoder(self.source, self.changes, config)
+        self.encoder, self.name, self.digest = initial_encoder.encoder(self.source, self.changes, config)
         asked = registry.family_of(self.encoder).settings_for(self.encoder.spec, self.task.how.answers)
         if asked != self.encoder.spec:
-            self.encoder = start.changed(self.encoder, specs.differing(asked, self.encoder.spec), self.name, config)
+            self.encoder = initial_encoder.changed(
+                self.encoder, specs.differing(asked, self.encoder.spec), self.name, config
+            )
         begun_with = "new" if old is None else old["settings"].get("pooler")
         self.new_pooler = (
             not config.keep_head
             and self.task.how.pooler
-            and start.lacks_pooler(self.encoder, self.name)
+            and initial_encoder.lacks_pooler(self.encoder, self.name)
             and begun_with == "new"
         )
         if self.new_pooler:
-            self.encoder = start.changed(self.encoder, {"pooler": True}, self.name, config)
+            self.encoder = initial_encoder.changed(self.encoder, {"pooler": True}, self.name, config)
+        reads_tree, tokenizer = registry.family_of(self.encoder).reads_tree, self.encoder.tokenizer
+        if self.graph is None and reads_tree and tokenizer is not None and tokenizer.knowledge is None:
+            self.graph = knowledge.KnowledgeGraph()
         if self.graph is not None:
-            self.encoder, self.name = start.with_graph(self.encoder, self.graph, self.name, config)
+            self.encoder, self.name = initial_encoder.with_graph(self.encoder, self.graph, self.name, config)
 
     def encode(self) -> int:
         """Make rows of the texts; returns the updates of an epoch."""
@@ -159,16 +168,17 @@ class FineTuning(Job):
         self.task.how.check_batch(config.batch, self.devices.num_replicas_in_sync * config.accumulate)
         # an epoch is of rows: a text may be several, which stay together for some kinds
         epoch = len(self.train.units(self.task.how.together))
+        check_rows(config, epoch)
         return -(-epoch // config.batch)
 
     @functools.cached_property
     def lengths(self) -> tuple[int, ...] | None:
-        """The lengths that batches are padded to; None for every multiple of 16: of older runs, and but on a CPU.
+        """The lengths that batches are padded to; None for every multiple of 16, but on a CPU.
 
         They are kept with the run: a weight's dropout depends on the length of its row.
         """
         if self.old is not None:
-            kept = self.old["settings"].get("lengths")
+            kept = self.old["settings"]["lengths"]
             return kept and tuple(kept)
         if not self.strategy.startswith("cpu"):  # where compiling takes longest
             return None
@@ -187,12 +197,12 @@ class FineTuning(Job):
         self.heads = program.model.heads
         return program
 
-    def frozen(self):
-        about = {"freeze": self.config.freeze, "projection": self.constraint}
+    def frozen(self) -> Sequence[str]:
+        about = {"freeze": self.config.freeze, "constraint": self.constraint}
         about |= {"pooler": "new"} if self.new_pooler else {}
         return freezing.patterns_of(self.encoder.spec, about)
 
-    def description(self):
+    def description(self) -> dict[str, Any]:
         config = self.config
         about = {
             "model": self.name,
@@ -208,56 +218,58 @@ class FineTuning(Job):
         about |= {} if self.graph is None else {"graph": self.graph.digest}
         return about | ({"keep_head": True} if config.keep_head else {})
 
-    def rows(self):
+    def rows(self) -> dict[str, Any]:
         told = {TOKEN_LENGTHS: self.train.length_quantiles()}
         return {"data": self.split.sources, "held_out": self.split.held_out, **told}
 
-    def model(self):
+    def model(self) -> dict[str, Any]:
         about = {"name": self.name, "tokenizer": self.encoder.tokenizer, "labels": [*self.task.labels.values()]}
         about["plugin"] = registry.plugin_of(self.encoder)
         task = self.task.to_json() | {"length": self.longest}
         return {"encoder": self.encoder, "heads": self.heads, "task": task, **about}
 
-    def lines(self):
+    def lines(self) -> Iterable[str]:
         lines = [*self.split.lines, *self.train.told("train: ", self.longest), *self.dev.told("dev: ", self.longest)]
         new = "the model has no pooler (a masked LM has none): a new one starts at random, as in transformers"
         lines = [new, *lines] if self.new_pooler else lines
         lines = lines if self.graph is None else [*lines, *self.graph.told()]
-        if self.before and not self.config.keep_head:
-            name = self.before.get("name", self.before.get("kind"))
+        if self.graph is not None and not len(self.graph):
+            lines.append("graph: without a triple a K-BERT is a BERT (--graph FILE gives it triples)")
+        if self.before.get("kind") and not self.config.keep_head:
+            name = self.before.get("name", self.before["kind"])
             lines = [f"starts from the encoder of {self.source}; its head, of {name}, is left out", *lines]
         return lines
 
-    def feed(self, program, run):
+    def feed(self, program, run) -> "Texts":
         self.cache.write()
         source = self.split.sources["train"]
         about = self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source
         return Texts(*about, lengths=self.lengths or ())
 
-    def evaluation(self, program, run):
-        held = self.dev, self.dev_rows, self.longest, Path(run.directory), self.config.patience, self.constraint
+    def evaluation(self, program, run) -> Any:
+        held = self.dev, self.dev_rows, self.longest, run, self.config.patience, self.constraint
         return BestWeights(program.model, self.task, *held)
 
-    def finish(self, run):
+    def finish(self, run) -> None:
         spec = self.encoder.spec
         if not hasattr(spec, "base") or spec == spec.base:
             return
         about = {name: value for name, value in self.model().items() if name not in ("encoder", "heads", "tokenizer")}
         heads = {head: values(layer) for head, layer in self.heads.items()}
-        with files.new_directory(Path(run.directory) / "adapter", replace=True) as folder:
+        with files.new_directory(Path(run.directory) / "adapter", replace=True, inside=True) as folder:
             about |= {"heads": heads, "pooler": self.new_pooler, "arrays": values(self.encoder)}
             adapters.write_adapter(folder, spec=spec, **about)
 
-    def trained(self, evaluation):
+    def trained(self, evaluation) -> None:
         for line in evaluation.state.get("remarks", ()):
-            results.say(f"{self.judged}, best weights: {line}", self.config.quiet)
+            model_files.say(f"{self.judged}, best weights: {line}", self.config.quiet)
         options = evaluation.state.get("options", {})
         self.task = self.task.optioned(options)
         for name, value in options.items():
-            results.say(f"{self.judged}, best weights: {name} is {value}", self.config.quiet)
+            model_files.say(f"{self.judged}, best weights: {name} is {value}", self.config.quiet)
         mix = {name: value for name, value in evaluation.state.get("dev", {}).items() if name == "layers"}
         for title, header, cells in report.label_tables(mix):
-            results.say(f"{self.judged}, best weights: {title}\n{report.table(header, cells)}", self.config.quiet)
+            model_files.say(f"{self.judged}, best weights: {title}\n{report.table(header, cells)}", self.config.quiet)
 
 
 def go_on(
@@ -298,15 +310,13 @@ def _longest(encoder: Encoder, length: int | None, old: Mapping[str, Any] | None
         old: run.json of the run that goes on.
         before: of the head that is kept.
     """
-    most, own = predict.positions(encoder), old["settings"].get("length") if old else None
+    most, own = predict.positions(encoder), old["settings"]["length"] if old else None
     if length is None:
         length = min(own or before or 128, most or math.inf)
-    elif most and own == most < length:
-        length = most  # older runs took a larger number for that
     return predict.longest(encoder, length)
 
 
-def _with_head_of(model: Any, task: Task) -> Task:
+def _with_head_of(model: str | os.PathLike | keras.Model, task: Task) -> Task:
     """The task in the unit of a head that is kept; refuse one that was trained for something else."""
     info = checkpoints.read_model_json(model) if isinstance(model, str | os.PathLike) else None
     if info is None or info.task is None:
@@ -341,7 +351,7 @@ class Texts(Feed):
         devices: Any,
         path: Source,
         lengths: Sequence[int] = (),
-    ):
+    ) -> None:
         self.encoded, self.devices, self.path = encoded, devices, path
         self.targets, self.shapes = task.how.scaled(task, targets), len(lengths) or encoded.shapes()
         self.arguments: dict[str, Any] = {"batch": config.batch, "longest": longest, "seed": config.seed}
@@ -354,10 +364,10 @@ class Texts(Feed):
         """The global batches from update `step` on."""
         return training_batches(self.encoded, self.targets, start=step, **self.arguments)
 
-    def batches(self, step):
+    def batches(self, step) -> Iterator[Any]:
         return (distribute(arrays, self.devices) for arrays in self.arrays(step))
 
-    def batch(self, step):
+    def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         arrays = next(self.arrays(step))
         owners = self.encoded.owners[self.encoded.units(self.together)[:, 0]]
         epoch, place = divmod(step, -(-len(owners) // self.arguments["batch"]))

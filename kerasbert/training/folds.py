@@ -1,16 +1,16 @@
 """k-fold cross-validation: a run for each fold of the rows, judged by it."""
 
-import json
 import os
 import statistics
 from pathlib import Path
 from typing import Any
 
 from kerasbert import registry
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
-from kerasbert.storage import files
+from kerasbert.storage import files, places
 from kerasbert.tasks.task import Task, find_task, fold, without
-from kerasbert.training import results
+from kerasbert.training import model_files
 from kerasbert.training.finetune import finetune, parted
 from kerasbert.training.splits import in_memory, split
 
@@ -37,6 +37,7 @@ def cross_validate(
     """
     if type(folds) is not int or folds < 2:
         raise InputError(f"folds must be a whole number of at least 2. Received: {folds!r}")
+    places.check_place(out, [each for each in (model, data) if isinstance(each, str | os.PathLike)])
     columns = {name: settings.get(f"{name}_column") for name in ("text", "text_b", "label")}
     known = find_task(task, **columns, metric=registry.metric_name(settings.get("metric")))
     known = split(known.optioned(parted(settings.get("changes"))[1]), data, dev=False)
@@ -47,7 +48,7 @@ def cross_validate(
     if not all(map(len, numbers)):
         raise InputError(f"{len(rows.texts)} rows are too few for {folds} folds, expected a different one for each")
     for i, held in enumerate(numbers, 1):
-        results.say(f"fold {i} of {folds}", quiet)
+        model_files.say(f"fold {i} of {folds}", quiet)
         others = without(len(rows.texts), held)
         parts = {
             "train": in_memory(rows.take(others), "the other folds"),
@@ -55,7 +56,7 @@ def cross_validate(
         }
         run = out / f"fold_{i}"
         finetune(model, known.task, parts, out=run, **settings)
-        metrics = json.loads((run / "dev.json").read_text())["metrics"]
+        metrics = read_json(run / "dev.json")["metrics"]
         found.append({"run": run.name, "rows": len(held), "metrics": metrics})
     whole = {"task": known.task.name, "rows": len(rows.texts), "folds": found}
     spread = {"mean": statistics.fmean, "median": statistics.median, "standard_deviation": statistics.stdev}

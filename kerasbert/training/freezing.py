@@ -8,7 +8,8 @@ from typing import Any
 from kerasbert.checkpoints.adapters import adapting
 from kerasbert.errors import InputError, nearest
 from kerasbert.layers.naming import names
-from kerasbert.training.optimizers import compiled
+from kerasbert.spec import Spec
+from kerasbert.training.weight_rules import compiled
 
 SHORT = {"encoder": r"^(?!heads/|pooler/)"}  # a pooler may be new, as heads are
 
@@ -44,17 +45,17 @@ def freeze(model: Any, patterns: Sequence[str]) -> list[Any]:
     return frozen
 
 
-def patterns_of(spec: Any, settings: Mapping[str, Any]) -> list[str]:
+def patterns_of(spec: Spec, settings: Mapping[str, Any]) -> list[str]:
     """What a run leaves as it is: what was asked for, and of an adapted model all that does not adapt it.
 
     Args:
         spec: of the encoder.
-        settings: of run.json: freeze, pooler ("new" where it starts at random), projection (a constraint is about the
-            base's weights: then all of them are trained).
+        settings: of run.json: freeze, pooler ("new" where it starts at random), constraint (it is about the base's
+            weights: then all of them are trained).
     """
     asked: list[str] = [*(settings.get("freeze") or ())]
     adapted = hasattr(spec, "base") and spec != spec.base
-    if adapted and not settings.get("projection"):
+    if adapted and not settings.get("constraint"):
         asked.append(f"^(?!{adapting(spec, settings.get('pooler') == 'new')})")
     return asked
 

@@ -1,7 +1,6 @@
 """A search over settings: a fine-tuning for every combination and seed, judged by the median over the seeds."""
 
 import itertools
-import json
 import os
 import re
 import statistics
@@ -9,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError, NonFinite, nearest
-from kerasbert.storage import files
+from kerasbert.options import options, types_of
+from kerasbert.storage import files, places
 from kerasbert.tasks.task import Task
-from kerasbert.training import results
+from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.finetune import finetune
-from kerasbert.training.options import options, types_of
 
 FUNCTIONS = {
     "median": statistics.median,
@@ -60,6 +60,7 @@ def grid(
     check_grid(grid, settings)
     if type(seeds) is not int or seeds < 1:
         raise InputError(f"seeds must be a whole number of at least 1. Received: {seeds!r}")
+    places.check_place(out, [each for each in (model, data) if isinstance(each, str | os.PathLike)])
     out, first, quiet = Path(out), settings.pop("seed", 0), settings.get("quiet", False)
     every = [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
     runs: list[dict[str, Any]] = []
@@ -67,12 +68,12 @@ def grid(
     for chosen, seed in itertools.product(every, range(first, first + seeds)):
         name = ",".join(f"{key}={value}" for key, value in (chosen | {"seed": seed}).items())
         run: dict[str, Any] = {"run": re.sub(r"[^\w.,=+-]", "_", name), "settings": chosen, "seed": seed}
-        results.say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet)
+        model_files.say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet)
         try:
             trained = finetune(model, task, data, out=out / run["run"], **{**settings, **chosen, "seed": seed})
-            run["metrics"] = json.loads((out / run["run"] / "dev.json").read_text())["metrics"]
+            run["metrics"] = read_json(out / run["run"] / "dev.json")["metrics"]
         except NonFinite as error:
-            results.say(str(error), quiet)
+            model_files.say(str(error), quiet)
             run["error"] = str(error)
         runs.append(run)
     if trained is None:

@@ -39,8 +39,14 @@ class HeldOut:
     """
 
     def __init__(
-        self, phases: Sequence[Phase], records: Sequence[Records], program: Objective, *, seed: int, devices: Any
-    ):
+        self,
+        phases: Sequence[Phase],
+        records: Sequence[Records],
+        program: Objective,
+        *,
+        seed: int,
+        devices: tf.distribute.Strategy,
+    ) -> None:
         self.phases, self.records, self.program = phases, records, program
         self.seed, self.devices = seed, devices
         self.state: dict[str, float] | None = None  # the newest metrics, for the checkpoint
@@ -64,7 +70,7 @@ class HeldOut:
         """Metrics of the sums over all rows; a loss without a single target is left out."""
         counts = {name.removeprefix("count "): value for name, value in total.items() if name.startswith("count ")}
         found = {
-            f"held_out/{name}": value / max(counts[name.partition("/")[0]], 1.0)
+            f"held_out/{name}": value / counts[name.partition("/")[0]]
             for name, value in total.items()
             if not name.startswith("count ") and counts[name.partition("/")[0]] > ROUNDING
         }

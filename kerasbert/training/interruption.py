@@ -4,7 +4,10 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kerasbert.training.trainer import Trainer
 
 INTERRUPTED = 75  # EX_TEMPFAIL: run the same command again
 NOTHING = "nothing saved: no update was made"
@@ -16,7 +19,7 @@ command = False  # whether the process is a command of ours
 class Interrupted(SystemExit):
     """SIGTERM came; what was done is saved and the process ends with status 75."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(INTERRUPTED)
 
 
@@ -61,7 +64,7 @@ def heeded() -> list[int]:
 
 
 @contextlib.contextmanager
-def noted(trainer: Any) -> Iterator[None]:
+def noted(trainer: "Trainer") -> Iterator[None]:
     """A first signal is noted in `trainer.interrupted`; a second Ctrl-C leaves at once.
 
     Outside of the main thread signals are left alone.

@@ -9,11 +9,12 @@ import tensorflow as tf
 
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
+from kerasbert.storage.aside import newest
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.load import load
-from kerasbert.training import freezing, multiworker, results
-from kerasbert.training.best import BestWeights
-from kerasbert.training.config import RunConfig, defaults
+from kerasbert.training import freezing, model_files, multiworker
+from kerasbert.training.best_weights import BestWeights
+from kerasbert.training.config import RunConfig
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import Feed
 from kerasbert.training.optimizers import check_rules, take_average
@@ -61,10 +62,6 @@ class Job:
         """What the result depends on beside the options, as json; called after `build`."""
         raise NotImplementedError
 
-    def earlier(self) -> dict[str, Any]:
-        """Of the description what a run may lack, because its version did not write it: what held then."""
-        return {}
-
     def rows(self) -> dict[str, Any]:
         """Where the rows lie, as `open_run` takes them: data, held_out."""
         return {}
@@ -77,7 +74,7 @@ class Job:
         """Before the first update: make the directory of the run one whose checkpoints are models."""
         model = self.model()
         encoder, about = model.pop("encoder"), {name: model[name] for name in model if name != "heads"}
-        results.begin(run, encoder.spec, **about)
+        model_files.begin(run, encoder.spec, **about)
 
     def lines(self) -> Iterable[str]:
         """What is said before the first update; not asked for where the run is quiet."""
@@ -133,16 +130,19 @@ def _trained(job: Job, program: Objective) -> Any:
     with job.devices.scope():
         opened = _open(job, program)
     if opened.finished:
-        results.say(f"{opened.directory} is finished: {config.steps} steps were made", quiet)
+        model_files.say(f"{opened.directory} is finished: {config.steps} steps were made", quiet)
         return job.left(opened)
     first = f"{described(job.strategy)} {told(config.precision, job.strategy)}"
     for line in () if quiet else (first, *freezing.told(program.model), *job.lines()):
-        results.say(line)
-    feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)
-    trainer = Trainer(
-        program, config, job.devices, opened, feed, evaluate=evaluation, loop=job.loop, constraint=job.constraint
-    )
-    trainer.train()
+        model_files.say(line)
+    try:
+        feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)
+        trainer = Trainer(
+            program, config, job.devices, opened, feed, evaluate=evaluation, loop=job.loop, constraint=job.constraint
+        )
+        trainer.train()
+    finally:
+        opened.abandon()  # what has not taken the place of an older run by now
     job.trained(evaluation)
     if isinstance(evaluation, BestWeights):
         evaluation.take(Path(opened.directory))
@@ -150,7 +150,7 @@ def _trained(job: Job, program: Objective) -> Any:
         take_average(trainer.core.optimizer)
     if trainer.chief:
         job.finish(opened)
-        results.write(opened, **job.model())
+        model_files.write(opened, **job.model())
     multiworker.barrier(job.devices)
     return job.result(opened)
 
@@ -160,19 +160,21 @@ def _open(job: Job, program: Objective) -> Run:
     config, chief = job.config, multiworker.is_chief(job.devices)
     description = config.to_json() | job.description()
     if job.constraint is not None:
-        description["projection"] = job.constraint.describe(program.model.encoder, config.updates)  # its old name
-    where: Mapping[str, Any] = {
-        "strategy": job.strategy,
-        "defaults": defaults(type(config)) | job.earlier(),
-        **job.rows(),
-    }
+        description["constraint"] = job.constraint.describe(program.model.encoder, config.updates)
+    where: Mapping[str, Any] = {"strategy": job.strategy, **job.rows()}
     if chief:
         opened = open_run(config.out, job.kind, description, overwrite=config.overwrite, quiet=config.quiet, **where)
         if not opened.finished:
-            job.begin(opened)
+            try:
+                job.begin(opened)
+            except BaseException:
+                opened.abandon()
+                raise
     multiworker.barrier(job.devices)
     if not chief:
-        opened = open_run(config.out, job.kind, description, quiet=True, **where)
+        beside = newest(Path(os.path.realpath(config.out))) if config.overwrite and not is_remote(config.out) else None
+        opened = open_run(beside or config.out, job.kind, description, quiet=True, **where)
+        opened.place, opened.beside = Path(config.out) if beside else opened.place, beside
     return opened
 
 

@@ -60,7 +60,7 @@ def dump(
             write(Path(folder))
             folders.upload(Path(folder), path, last="dump.json")
     else:
-        with files.new_directory(path, replace=True) as folder:
+        with files.new_directory(path, replace=True, inside=True) as folder:
             write(folder)
     return path, origins
 

@@ -6,23 +6,21 @@ The step core reduces and clips the gradients; what is here only makes the updat
 import contextlib
 import math
 import operator
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 from keras import ops
 
 from kerasbert.errors import InputError, nearest
+from kerasbert.inputs import Tensor
 from kerasbert.registry import OPTIMIZERS
 from kerasbert.training.schedules import LinearSchedule, make_schedule
+from kerasbert.training.weight_rules import check_patterns, decayed, faster, layer_factors, starts
 
-CRF = r"(^|/)heads/crf/"  # scores of labels: in kind biases, which start at 0
-# weights whose learning rate is a multiple: at the rate of an encoder a table would not get anywhere
-FASTER = ((CRF, 100.0),)
-# biases and layer norms (Devlin et al.'s code, AdamWeightDecayOptimizer)
-NOT_DECAYED = (r"(^|/)(bias|gamma|beta)$", CRF)
+if TYPE_CHECKING:
+    pass
 
 
 class ByPath:
@@ -34,10 +32,11 @@ class ByPath:
 
     Args:
         not_decayed: patterns of the weights without decay; None for biases and layer norms.
-        layer_decay: float, factor of the learning rate from a layer to the one below (see `layer_factors`).
+        layer_decay: float, factor of the learning rate from a layer to the one below (see `weight_rules.layer_factors`).
         ema: float, factor of the moving average of the weights, 0 for none (see `take_average`).
-        unfreeze: int, updates after which one more layer from the top is trained, 0 for all at once (see `starts`). Until then
-            weight, moments and decay stand still; a weight's moments are corrected for the number of its own updates.
+        unfreeze: int, updates after which one more layer from the top is trained, 0 for all at once (see
+            `weight_rules.starts`). Until then weight, moments and decay stand still; a weight's moments are corrected for the
+            number of its own updates.
     """
 
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
@@ -55,7 +54,7 @@ class ByPath:
         ema: float = 0.0,
         unfreeze: int = 0,
         **options: Any,
-    ):
+    ) -> None:
         parent: Any = super()  # a Keras optimizer
         parent.__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
         self.not_decayed, self.layer_decay = None if not_decayed is None else tuple(not_decayed), layer_decay
@@ -68,8 +67,7 @@ class ByPath:
             return
         paths = [variable.path for variable in variables]
         self._decayed = tuple(decayed(paths, self.not_decayed))
-        faster = [math.prod(by for pattern, by in FASTER if re.search(pattern, path)) for path in paths]
-        self._factors = tuple(map(operator.mul, layer_factors(paths, self.layer_decay), faster))
+        self._factors = tuple(map(operator.mul, layer_factors(paths, self.layer_decay), faster(paths)))
         self._starts = tuple(starts(paths, self.unfreeze))
         parent.build(variables)
 
@@ -86,7 +84,7 @@ class ByPath:
             rate = rate * ops.cast(self.iterations >= self._starts[index], rate.dtype)
         return rate, (self.weight_decay or 0.0) if self._decayed[index] else 0.0
 
-    def _own(self, gradient: Any, variable: Any) -> tuple[Any, Any]:
+    def _own(self, gradient: Tensor, variable: Any) -> tuple[Tensor, Tensor]:
         """A weight's gradient, 0 before it is trained, and the number of its own updates, with this one."""
         start = self._starts[self._get_variable_index(variable)]
         gradient, step = ops.cast(gradient, variable.dtype), ops.cast(self.iterations + 1, variable.dtype)
@@ -95,7 +93,7 @@ class ByPath:
             step = ops.maximum(step - start, 1.0)
         return gradient, step
 
-    def begun(self, gradients: Sequence[Any]) -> list[Any]:
+    def begun(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """Gradients of the weights that are trained by now, 0 of the others: what is clipped."""
         pairs = zip(gradients, self._starts)
         return [g * ops.cast(self.iterations >= start, g.dtype) if start else g for g, start in pairs]
@@ -104,14 +102,22 @@ class ByPath:
 class AdamW(ByPath, keras.optimizers.AdamW):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019, algorithm 2).
 
-    x -= rate * (m^ / (sqrt(v^) + epsilon) + decay * x), as Keras' Adam: its epsilon is Kingma and Ba's "epsilon hat" (end of
-    section 2), added before the correction of v. Differs: decay is multiplied by the whole rate, as in BERT's code, and not
-    by the schedule alone.
+    x -= rate * (m^ / (sqrt(v^) + epsilon) + decay * x), as torch.optim.AdamW. Differs: decay is multiplied by the whole rate,
+    as there and in BERT's code, and not by the schedule alone.
+
+    Args:
+        epsilon_hat: bool, add epsilon to sqrt(v) before v is corrected (Kingma and Ba, 2015, end of section 2, "epsilon hat"),
+            as the code of many pretrained models does: TensorFlow 1's Adam, fairseq's, Keras'. The first updates are shorter
+            then: 1e-6 acts as 3e-5 in the first update, as 6.5e-6 after 24. BERT's own code corrects neither m nor v.
     """
 
-    defaults = MappingProxyType({"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6})
+    defaults = MappingProxyType({"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6, "epsilon_hat": False})
 
-    def update_step(self, gradient, variable, learning_rate):
+    def __init__(self, learning_rate: Any, *, epsilon_hat: bool = False, **options: Any) -> None:
+        super().__init__(learning_rate, **options)
+        self.epsilon_hat = epsilon_hat
+
+    def update_step(self, gradient, variable, learning_rate) -> None:
         rate, decay = self._rules(variable, learning_rate)
         if decay:
             self.assign_sub(variable, variable * ops.cast(decay, variable.dtype) * rate)
@@ -121,8 +127,9 @@ class AdamW(ByPath, keras.optimizers.AdamW):
         self.assign_add(m, (gradient - m) * (1 - self.beta_1))
         self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
         one, two = (ops.power(ops.cast(beta, variable.dtype), step) for beta in (self.beta_1, self.beta_2))
-        alpha = rate * ops.sqrt(1 - two) / (1 - one)
-        self.assign_sub(variable, m * alpha / (ops.sqrt(v) + self.epsilon))
+        correction = ops.sqrt(1 - two)  # of sqrt(v), which both terms of the denominator are multiplied by
+        epsilon = self.epsilon * (1.0 if self.epsilon_hat else correction)
+        self.assign_sub(variable, m * (rate * correction / (1 - one)) / (ops.sqrt(v) + epsilon))
 
 
 class Lamb(ByPath, keras.optimizers.Lamb):
@@ -135,7 +142,7 @@ class Lamb(ByPath, keras.optimizers.Lamb):
 
     defaults = MappingProxyType({"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6})
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient, variable, learning_rate) -> None:
         rate, decay = self._rules(variable, learning_rate)
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
@@ -175,7 +182,7 @@ class Adafactor(ByPath, keras.optimizers.Optimizer):
         epsilon_2: float = 1e-3,
         clip_threshold: float = 1.0,
         **options: Any,
-    ):
+    ) -> None:
         super().__init__(learning_rate, **options)
         self.beta_2_decay, self.clip_threshold = beta_2_decay, clip_threshold
         self.epsilon_1, self.epsilon_2 = epsilon_1, epsilon_2
@@ -196,7 +203,7 @@ class Adafactor(ByPath, keras.optimizers.Optimizer):
             column = self.add_variable(shape[:-2] + shape[-1:], dtype=variable.dtype, name=f"{name}_column")
             self._moments.append((row, column))
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient, variable, learning_rate) -> None:
         rate, decay = self._rules(variable, learning_rate)
         gradient, step = self._own(gradient, variable)
         squared = ops.square(gradient) + self.epsilon_1
@@ -216,91 +223,11 @@ class Adafactor(ByPath, keras.optimizers.Optimizer):
         self.assign_sub(variable, rate * (update + decay * variable if decay else update))
 
 
-def _rms(x: Any) -> Any:
+def _rms(x: Tensor) -> Tensor:
     return ops.sqrt(ops.mean(ops.square(x)))
 
 
-def decayed(paths: Sequence[str], patterns: Sequence[str] | None = None) -> list[bool]:
-    """Which weights have decay: those in whose path no pattern is found.
-
-    >>> decayed(["block_0/query/kernel", "block_0/query/bias"])
-    [True, False]
-
-    Raises:
-        InputError: a pattern that is no regular expression, or is in no path.
-    """
-    found = [compiled("not_decayed", pattern) for pattern in (NOT_DECAYED if patterns is None else patterns)]
-    for pattern in found if patterns is not None else ():
-        if not any(pattern.search(path) for path in paths):
-            raise InputError(f"not_decayed: {pattern.pattern!r} is in no weight's path, such as {paths[0]!r}")
-    return [not any(pattern.search(path) for pattern in found) for path in paths]
-
-
-def compiled(option: str, pattern: Any) -> re.Pattern:
-    """A pattern over weights' paths, as the option of that name has it.
-
-    Raises:
-        InputError: it is no regular expression.
-    """
-    try:
-        return re.compile(pattern)
-    except (re.error, TypeError) as error:
-        raise InputError(f"{option}: {pattern!r} is not a regular expression: {error}") from error
-
-
-def check_patterns(option: str, patterns: Any) -> None:
-    """Refuse what is no list of regular expressions."""
-    if isinstance(patterns, str) or not isinstance(patterns, Sequence):
-        raise InputError(f"{option} must be a list of regular expressions. Received: {patterns!r}")
-    for pattern in patterns:
-        compiled(option, pattern)
-
-
-def layer_factors(paths: Sequence[str], decay: float) -> list[float]:
-    """Factors of the learning rate: decay^(layers below the top), 1 for heads and pooler.
-
-    The block nearest to the heads has decay, each below it one factor more, the embeddings the last (Howard and Ruder, 2018,
-    section 3.2, "discriminative fine-tuning"; Clark et al., 2020, appendix B, 0.8 or 0.9. Differs: Clark et al.'s code
-    counts the pooler as a layer, one factor more below it).
-
-    >>> layer_factors(["embeddings/table", "block_0/kernel", "block_1/kernel", "heads/bias"], 0.5)
-    [0.125, 0.25, 0.5, 1.0]
-    """
-    return [1.0] * len(paths) if decay == 1.0 else [float(decay) ** depth for depth in _depths(paths, "layer_decay")]
-
-
-def starts(paths: Sequence[str], every: int) -> list[int]:
-    """Updates before a weight is trained, where every `every` of them one layer more is: heads and pooler first.
-
-    Then the block nearest to them and so on, the embeddings last (Howard and Ruder, 2018, section 3.3, "gradual
-    unfreezing", an epoch a layer). Blocks that share weights are one layer.
-
-    >>> starts(["embeddings/table", "block_0/kernel", "block_1/kernel", "heads/bias"], 100)
-    [300, 200, 100, 0]
-    """
-    return [0] * len(paths) if not every else [every * depth for depth in _depths(paths, "unfreeze")]
-
-
-def _depths(paths: Sequence[str], option: str) -> list[int]:
-    """Layers from the top: 0 for heads and pooler, the last for the embeddings.
-
-    Raises:
-        InputError: there are no blocks, which the option needs.
-    """
-    blocks = [int(found[1]) if (found := re.search(r"(?:^|/)block_(\d+)/", path)) else None for path in paths]
-    layers = 1 + max((block for block in blocks if block is not None), default=-1)
-    if not layers:
-        raise InputError(f"{option} needs a model of blocks: none of its weights is in a block_0")
-
-    def depth(path: str, block: int | None) -> int:
-        if block is not None:
-            return layers - block
-        return layers + 1 if re.search(r"(^|/)embeddings[^/]*/", path) else 0
-
-    return [depth(path, block) for path, block in zip(paths, blocks)]
-
-
-def take_average(optimizer: Any) -> None:
+def take_average(optimizer: keras.optimizers.Optimizer) -> None:
     """Give the model the moving average of its weights, if the optimizer keeps one; in the cross-replica context.
 
     Keras averages before it applies a weight's constraint: it is applied to the average here.
@@ -312,7 +239,7 @@ def take_average(optimizer: Any) -> None:
 
 
 @contextlib.contextmanager
-def averaged(optimizer: Any) -> Iterator[None]:
+def averaged(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
     """Within the block the model has the moving average of its weights, for an evaluation; training goes on without it."""
     variables = optimizer._trainable_variables if optimizer.use_ema else []
     old = [ops.convert_to_tensor(variable) + 0 for variable in variables]
@@ -322,6 +249,16 @@ def averaged(optimizer: Any) -> Iterator[None]:
     finally:
         for variable, value in zip(variables, old):
             variable.assign(value)
+
+
+def check_class(name: str, optimizer: Any) -> None:
+    """The rules of OPTIMIZERS.
+
+    Raises:
+        InputError: no class of a Keras optimizer.
+    """
+    if not (isinstance(optimizer, type) and issubclass(optimizer, keras.optimizers.Optimizer)):
+        raise InputError(f"the optimizer {name!r} is {optimizer!r:.80}, expected the class of a Keras optimizer")
 
 
 for _name, _optimizer in {"adamw": AdamW, "lamb": Lamb, "adafactor": Adafactor}.items():
@@ -348,6 +285,10 @@ def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
             raise InputError(f"optimizer {name!r} has no option {option!r}. Nearest: {nearest(str(option), known)!r}")
         if option == "not_decayed":
             check_patterns(option, value)
+            continue
+        if option == "epsilon_hat":
+            if type(value) is not bool:
+                raise InputError(f"epsilon_hat of optimizer {name!r} must be true or false. Received: {value!r}")
             continue
         low, high = RANGES.get(option, (-math.inf, math.inf))
         if type(value) not in (int, float) or not low <= value < high:
@@ -393,7 +334,7 @@ def make_optimizer(settings: Any) -> keras.optimizers.Optimizer:
 def adamw(
     *, learning_rate: float, steps: int, warmup: int = 0, weight_decay: float = 0.01
 ) -> keras.optimizers.Optimizer:
-    """AdamW with BERT's settings: linear warm-up and decay, no decay on biases and norms, epsilon 1e-6."""
+    """AdamW with a linear warm-up and decay, no decay on biases and norms, epsilon 1e-6."""
     for name, value in (("learning_rate", learning_rate), ("weight_decay", weight_decay)):
         if not value >= 0:
             raise InputError(f"{name} must be at least 0. Received: {value}")

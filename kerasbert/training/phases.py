@@ -21,7 +21,6 @@ class Phase:
         data: directory of records; their length is the phase's.
         batch: int, sequences of the global batch.
         accumulate: int, micro-batches per update.
-        masking: old name of `objective`.
         objective: settings of the objective that differ from the run's, by dotted path (ERNIE: tokens, then phrases, then
             entities); of them `prepare` reads the phase's, the losses the run's.
     """
@@ -30,10 +29,9 @@ class Phase:
     data: str
     batch: int
     accumulate: int = 1
-    masking: Mapping[str, Any] | None = None
     objective: Mapping[str, Any] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("steps", "batch", "accumulate"):
             value = getattr(self, name)
             if (type(value) is not int or value < 1) and not (name == "steps" and value is None):
@@ -41,15 +39,10 @@ class Phase:
         if self.batch % self.accumulate:
             raise InputError(f"batch {self.batch} of a phase is not a multiple of its accumulate {self.accumulate}")
 
-    def to_json(self, name: str = "objective") -> dict[str, Any]:
-        """A plain dict; settings that differ from the run's are at that name, and none where they are the run's."""
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict; without `objective` where its settings are the run's."""
         plain = {field: getattr(self, field) for field in ("steps", "data", "batch", "accumulate")}
-        return plain | ({name: self.changes} if self.changes else {})
-
-    @property
-    def changes(self) -> dict[str, Any]:
-        """Settings of the objective that differ from the run's."""
-        return {**(self.masking or {}), **(self.objective or {})}
+        return plain | ({"objective": dict(self.objective)} if self.objective else {})
 
     def settings(self, settings: Any) -> Any:
         """The run's settings of the objective with the phase's difference.
@@ -57,18 +50,20 @@ class Phase:
         Raises:
             InputError: a setting that the objective has not, or a value that cannot be.
         """
-        return changed(settings, self.changes, "the objective of a phase")
+        return changed(settings, self.objective or {}, "the objective of a phase")
 
     def prepare(self, objective: Objective) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         """The objective's `prepare`, with the phase's settings."""
-        return objective.with_settings(self.settings(objective.settings)).prepare if self.changes else objective.prepare
+        return (
+            objective.with_settings(self.settings(objective.settings)).prepare if self.objective else objective.prepare
+        )
 
 
 def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Phase, ...]:
     """Phases from plain dicts; a field that a dict leaves out is the run's.
 
     >>> make_phases([{"steps": 9, "batch": 8}, {"data": "long"}], data="short", batch=2)[1]
-    Phase(steps=None, data='long', batch=2, accumulate=1, masking=None, objective=None)
+    Phase(steps=None, data='long', batch=2, accumulate=1, objective=None)
 
     Raises:
         InputError: an unknown field, one that is missing, a value out of range.
@@ -79,7 +74,7 @@ def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Pha
         for name in row:
             if name not in known:
                 raise InputError(f"phase {number} has no field {name!r}. Nearest: {nearest(str(name), known)!r}")
-        values = {"steps": None, "accumulate": 1, "masking": None, "objective": None} | defaults | dict(row)
+        values = {"steps": None, "accumulate": 1, "objective": None} | defaults | dict(row)
         missing = [name for name in known if name not in values]
         if missing:
             raise InputError(f"phase {number} has no {missing[0]}, and the run has none either")

@@ -34,7 +34,7 @@ def precision(name: str) -> Iterator[None]:
 def fast_bfloat16() -> bool:
     """Whether this machine's processor multiplies bfloat16: AVX512-BF16 or AMX, as Linux tells it."""
     try:
-        return re.search(r"\b(avx512_bf16|amx_bf16)\b", PROCESSORS.read_text()) is not None
+        return re.search(r"\b(avx512_bf16|amx_bf16)\b", PROCESSORS.read_text("utf-8")) is not None
     except OSError:
         return False
 
@@ -51,7 +51,7 @@ def resolved(config: Config, strategy: str, model: Any) -> Config:
         return config
     old = None if config.overwrite else run_in(config.out)
     if old is not None:
-        found = old["settings"].get("precision", "float32")
+        found = old["settings"]["precision"]
     else:  # on GPUs it was never measured
         fast = strategy.startswith("tpu") or (strategy.startswith("cpu") and fast_bfloat16())
         fast = fast and not isinstance(model, keras.Model)

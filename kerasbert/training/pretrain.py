@@ -1,9 +1,8 @@
 """Pretraining: records + an encoder + an objective -> a run directory."""
 
-import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,17 @@ from kerasbert.checkpoints import source as sources
 from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
+from kerasbert.options import configured
 from kerasbert.text.base import Tokenizer
-from kerasbert.training import flops, results
-from kerasbert.training.config import PretrainConfig
-from kerasbert.training.feed import RecordsFeed, verify
+from kerasbert.training import flops, model_files
+from kerasbert.training.config import PretrainConfig, check_rows
+from kerasbert.training.feed import Feed, RecordsFeed, verify
 from kerasbert.training.held_out import HeldOut, hold_out
 from kerasbert.training.job import Job, run
-from kerasbert.training.options import configured
 from kerasbert.training.phases import Phase, check_phases, make_phases
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.preflight import kept_by, preflight, warn_of_memory
-from kerasbert.training.runs import run_in
+from kerasbert.training.runs import check_place, run_in
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
 
@@ -57,7 +56,9 @@ class Pretraining(Job):
     kind = "pretrain"
     config: PretrainConfig
 
-    def __init__(self, model: str | os.PathLike | keras.Model, data: str | os.PathLike, config: PretrainConfig):
+    def __init__(self, model: str | os.PathLike | keras.Model, data: str | os.PathLike, config: PretrainConfig) -> None:
+        own = [each.get("data") if isinstance(each, Mapping) else each.data for each in config.phases or ()]
+        check_place(config.out, config.overwrite, inputs=[model, data, config.init, config.held_out, *own])
         self.strategy = resolve(config.strategy)
         self.config = config = resolved(config, self.strategy, model)
         self.loop = TPU_LOOP if self.strategy.startswith("tpu") else 1
@@ -82,32 +83,30 @@ class Pretraining(Job):
         for phase in self.phases:
             self.source.objective.check(phase.settings(self.settings), opened[phase.data])
         verify([*opened.values(), *(self.held_out or [])], config.quiet)
+        for phase in self.phases:
+            check_rows(config, opened[phase.data].examples, phase.batch)
         self.first, self.records = first, [opened[phase.data] for phase in self.phases]
         self.devices = find_strategy(self.strategy)
 
-    def batches(self):
+    def batches(self) -> list[tuple[int, int]]:
         return [(phase.batch, phase.accumulate) for phase in self.phases]
 
-    def description(self):
+    def description(self) -> dict[str, Any]:
         config, source = self.config, self.source
-        name = source.objective.settings_name
-        phases = [phase.to_json(name) | {"data": held.digest} for phase, held in zip(self.phases, self.records)]
+        phases = [phase.to_json() | {"data": held.digest} for phase, held in zip(self.phases, self.records)]
         return {
             "model": source.name,
             "spec": specs.to_dict(source.spec),
             "init": source.digest,
             "objective": source.objective_name,
-            name: specs.to_dict(self.settings),
+            "objective_settings": specs.to_dict(self.settings),
             "data": self.first.digest,
             "phases": phases if config.phases else None,
             "held_out": _said(self.held_out, config.held_out),
             "plugin": dict(config.plugin) if config.plugin else None,
         }
 
-    def earlier(self):
-        return {"objective": self.source.family.objective}
-
-    def build(self):
+    def build(self) -> Objective:
         config, spec = self.config, self.source.spec
         self.program = program = self.source.program(self.first, self.tokenizer, self.settings, config)
         for phase, held in zip(self.phases, self.records):
@@ -120,30 +119,30 @@ class Pretraining(Job):
             warn_of_memory(self.place, spec, *size, half, predicted, kept)
         return program
 
-    def model(self):
+    def model(self) -> dict[str, Any]:
         encoder, heads = self.source.encoder, self.program.model.heads
         about = {"name": self.source.name, "tokenizer": self.tokenizer, "plugin": self.config.plugin}
         return {"encoder": encoder, "heads": heads, **about}
 
-    def lines(self):
+    def lines(self) -> Iterable[str]:
         lines, base = [self.source.remark] if self.source.remark else [], self.program.baseline(self.first)
         if base is not None:
             about = f"loss {base['entropy']:.3f}, accuracy {base['accuracy']:.3f}"
             lines.append(f"unigram baseline of the {self.program.targets}: {about}")
         return lines + self.program.remarks(self.first.length)
 
-    def feed(self, program, run):
+    def feed(self, program, run) -> Feed:
         parts = zip(self.phases, self.records)
         work = [_flops(self.source, phase, held, phase.settings(self.settings)) for phase, held in parts]
         steps, seed = self.config.updates, self.config.seed
         return RecordsFeed(self.phases, self.records, program, steps=steps, seed=seed, devices=self.devices, flops=work)
 
-    def evaluation(self, program, run):
+    def evaluation(self, program, run) -> Any:
         if not self.held_out:
             return None
         return HeldOut(self.phases, self.held_out, program, seed=self.config.seed, devices=self.devices)
 
-    def result(self, run):
+    def result(self, run) -> Any:
         self.source.encoder.tokenizer = self.tokenizer
         return self.source.encoder
 
@@ -167,10 +166,8 @@ def _settings(config: PretrainConfig, source: "_Source") -> Any:
     source.choose(asked.pop("name", None))
     old, kind = None if config.overwrite else run_in(config.out), source.objective
     begun = {} if old is None else old["settings"]
-    same = begun.get("objective", source.family.objective) == source.objective_name
-    kept = begun.get(kind.settings_name, {}) if same else {}
-    masking = specs.to_dict(config.masking) if dataclasses.is_dataclass(config.masking) else config.masking or {}
-    return kind.settings_for(source.spec, *map(specs.leaves, (kept, masking, asked)))
+    kept = begun["objective_settings"] if begun.get("objective") == source.objective_name else {}
+    return kind.settings_for(source.spec, *map(specs.leaves, (kept, asked)))
 
 
 def _held_out(
@@ -236,7 +233,7 @@ def _flops(source: "_Source", phase: Phase, records: Records, settings: Any) -> 
     return sum(flops.family_flops(source.family, spec, *size, count) for spec, count in networks)
 
 
-def _accepted(model: str, directory: Any, info: checkpoints.ModelInfo) -> registry.Family:
+def _accepted(model: str, directory: str | os.PathLike, info: checkpoints.ModelInfo) -> registry.Family:
     """The family of a named model, where it can start from the weights of a directory.
 
     Raises:
@@ -258,7 +255,13 @@ def _accepted(model: str, directory: Any, info: checkpoints.ModelInfo) -> regist
 class _Source:
     """Where the encoder comes from: a name, a directory or an object."""
 
-    def __init__(self, model: Any, init: Any, changes: Mapping[str, Any] | None, tokenizer: Tokenizer):
+    def __init__(
+        self,
+        model: str | os.PathLike | keras.Model,
+        init: Any,
+        changes: Mapping[str, Any] | None,
+        tokenizer: Tokenizer,
+    ) -> None:
         self.directory: Path | None = None
         self.encoder: Any = None
         self.digest: str | None = None
@@ -285,7 +288,7 @@ class _Source:
                     f"{model} starts from the {info.family} in {self.directory}: their encoders are of one kind"
                 )
             self.spec = specs.derive(info.spec, changes)
-            self.digest = results.digest(self.directory)
+            self.digest = model_files.digest(self.directory)
             if (held := text.held_tokenizer(self.directory)) is not None:
                 self.tokenizer = held
         elif isinstance(model, str | os.PathLike):
@@ -298,7 +301,7 @@ class _Source:
                 raise InputError("changes apply to a named model; build the encoder with them instead")
             self.encoder, self.spec, self.tokenizer = model, model.spec, model.tokenizer
             self.family = registry.family_of(model)
-            self.name, self.digest = model.model_name or self.family.name, results.digest_of(model)
+            self.name, self.digest = model.model_name or self.family.name, model_files.digest_of(model)
 
     def choose(self, name: str | None) -> None:
         """The objective of that name, or the family's own."""
@@ -322,5 +325,5 @@ class _Source:
             )
         if self.directory is not None:
             checkpoints.load_weights(self.directory, self.encoder)
-            results.load_heads(self.directory, program.model.heads)
+            model_files.load_heads(self.directory, program.model.heads)
         return program

@@ -17,7 +17,7 @@ class Means:
     What is not finite, as the gradient norm of a float16 overflow, is left out.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.waiting: list[tuple[Mapping[str, Any], int]] = []
         self.sums: dict[str, list[float]] = {}  # name -> [sum, number of updates, the newest value]
 
@@ -56,7 +56,7 @@ class Meter:
         peak: float, FLOP/s of all devices, or None where it is not known.
     """
 
-    def __init__(self, parts: Sequence[Part], peak: float | None = None):
+    def __init__(self, parts: Sequence[Part], peak: float | None = None) -> None:
         self.parts, self.peak = parts, peak
         self.speed: float | None = None  # work per second
         self.begin()
@@ -125,12 +125,12 @@ class Progress:
         quiet: bool.
     """
 
-    def __init__(self, steps: int, start: int = 0, quiet: bool = False):
+    def __init__(self, steps: int, start: int = 0, quiet: bool = False) -> None:
         self.steps, self.bar, self.quiet, self.shown, self.start = steps, None, quiet, 0.0, start
         if not quiet and sys.stderr.isatty():
             from rich.console import Console
 
-            self.begin(Console(stderr=True), start)
+            self.begin(Console(file=getattr(sys.stderr, "raw", sys.stderr)), start)  # a bar means its escapes
 
     def begin(self, console: Any, start: int = 0) -> None:
         """Show a bar on a rich Console: step and time left always fit, the bar and the numbers share what is left."""

@@ -9,7 +9,7 @@
     set: {dropout: 0.1}
 
 Sections of the same file say how its records are made (`prepare`), what is trained on top (`finetune`) and what is exported
-(`export`). `${BUCKET}` is the environment's. A mistake is one line: file, line and field.
+(`export`). `${BUCKET}` is the environment's, one value whatever it holds. A mistake is one line: file, line and field.
 """
 
 import contextlib
@@ -21,12 +21,16 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError, nearest
+from kerasbert.family import Family
+from kerasbert.options import options
 from kerasbert.training.config import FinetuneConfig, PretrainConfig
-from kerasbert.training.options import options
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,8 +164,8 @@ def _check_pretraining(reader: "Reader", node: Any, values: dict[str, Any]) -> N
         for number, child in enumerate(nodes["phases"].value, 1):
             reader.mapping(child, fields(Phase), f"phases[{number}].")
             for name, inner in reader.items(child, f"phases[{number}]."):
-                if name in known and inner.id == "mapping":
-                    reader.mapping(inner, known[name], f"phases[{number}].{name}.")
+                if known and name == "objective" and inner.id == "mapping":
+                    reader.mapping(inner, known, f"phases[{number}].objective.")
         with reader.at(nodes["phases"], "phases"):
             defaults = {"data": values.get("data"), "batch": values.get("batch", 256)}
             phases = make_phases(values["phases"], **defaults, accumulate=values.get("accumulate", 1))
@@ -169,10 +173,12 @@ def _check_pretraining(reader: "Reader", node: Any, values: dict[str, Any]) -> N
                 check_phases(phases, values["steps"])
 
 
-def _objective_settings(reader: "Reader", nodes: dict[str, Any], values: dict[str, Any], family: Any) -> dict[str, Any]:
-    """Settings by the field that holds them, `masking` or `objective`: dotted path -> type, after a check of the recipe's own.
+def _objective_settings(
+    reader: "Reader", nodes: dict[str, Any], values: dict[str, Any], family: Family | None
+) -> dict[str, Any]:
+    """Settings of the objective: dotted path -> type, after a check of the recipe's own.
 
-    Those of `objective` are not known where another place, such as a model directory, names the objective.
+    They are not known (empty) where another place, such as a model directory, names the objective.
     """
     from kerasbert import registry
 
@@ -181,12 +187,11 @@ def _objective_settings(reader: "Reader", nodes: dict[str, Any], values: dict[st
     own = (family.objective if family else "") or registry.Family.objective
     with reader.at(node, "objective") if node else contextlib.nullcontext():
         settings = specs.paths(registry.objective(name or own).settings_class)
-    known = {"masking": settings} | ({"objective": settings} if name or family else {})
-    if "masking" in nodes:
-        reader.mapping(nodes["masking"], settings, "masking.")
-    if "objective" in known and node and node.id == "mapping":
+    if not (name or family):
+        return {}
+    if node and node.id == "mapping":
         reader.mapping(node, settings | {"name": str}, "objective.")
-    return known
+    return settings
 
 
 def fields(of: Any) -> dict[str, Any]:
@@ -198,25 +203,32 @@ def fields(of: Any) -> dict[str, Any]:
     return {SET.get(p.name, p.name): p.annotation for p in parameters if p.name not in KEPT}
 
 
+DEEPEST = 50  # mappings and lists inside one another
+_NAME = re.compile(r"\$\{(\w+)\}")
+_MARKED = re.compile("\ue000(\\w+)\ue001")
+# what a plain word means beside text: YAML 1.2's core schema, in which 60:30 and 010 are no numbers, and finite numbers alone
+_PLAIN = {
+    "bool": ("true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": ("[-+]?(?:0|[1-9][0-9_]*)", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|\.?[0-9]+(?:[eE][-+]?[0-9]+)|\.[0-9]+)",
+        "-+.0123456789",
+    ),
+    "null": ("~|null|Null|NULL|", ["~", "n", "N", ""]),
+}
+
+
 class Reader:
     """The nodes of a file of YAML, which know their lines."""
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike) -> None:
         self.path = Path(path)
         try:
             self.text = self.path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read recipe {path}: {error}") from error
-        lines = enumerate(self.text.splitlines(), 1)
-        self.text = "\n".join(line if line.lstrip().startswith("#") else self._expand(line, n) for n, line in lines)
-
-    def _expand(self, line: str, number: int) -> str:
-        def value(match: re.Match) -> str:
-            if match[1] not in os.environ:
-                raise InputError(f"{self.path}:{number}: the environment has no {match[1]}: export {match[1]}=...")
-            return os.environ[match[1]]
-
-        return re.sub(r"\$\{(\w+)\}", value, line)
+        # marked before it is parsed, replaced after: whatever a variable holds is one value
+        self.text = _NAME.sub("\ue000\\1\ue001", self.text)
 
     def root(self) -> Any:
         """The mapping that the file is."""
@@ -225,22 +237,47 @@ class Reader:
         self.broken = yaml.YAMLError
 
         class Loader(yaml.SafeLoader):
-            """YAML 1.1 takes 1e-4 for text."""
+            """Plain values alone."""
 
-        Loader.add_implicit_resolver(
-            "tag:yaml.org,2002:float",
-            re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
-            list("-+0123456789"),
-        )
+            yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+        for name, (pattern, first) in _PLAIN.items():
+            Loader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"(?:{pattern})$"), list(first))
         try:
             self.loader = Loader(self.text)
             node = self.loader.get_single_node()
         except yaml.YAMLError as error:
             mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
             raise InputError(f"{self.path}:{mark.line + 1 if mark else 1}: not YAML: {problem or error}") from error
+        except RecursionError:
+            raise InputError(f"{self.path} is nested too deeply, expected at most {DEEPEST} levels") from None
         if node is None:
             raise InputError(f"{self.path}:1: the recipe is empty")
+        self._settle(node, 0, set())
         return node
+
+    def _settle(self, node: Any, depth: int, seen: set[int]) -> None:
+        """Put the environment's values into scalars, and refuse types that no field has; `seen`: nodes, which aliases share."""
+        if depth and id(node) in seen:
+            return
+        seen.add(id(node))
+        if depth > DEEPEST:
+            raise self.error(node, f"nested too deeply, expected at most {DEEPEST} levels")
+        if node.id == "scalar":
+            if node.value != (value := _MARKED.sub(lambda match: self._variable(node, match[1]), node.value)):
+                node.value = value
+                if node.style is None:  # what is not quoted may be a number
+                    node.tag = self.loader.resolve(type(node), value, (True, False))
+        else:
+            for child in (part for each in node.value for part in (each if isinstance(each, tuple) else (each,))):
+                self._settle(child, depth + 1, seen)
+        if node.tag.removeprefix("tag:yaml.org,2002:") not in {*_PLAIN, "str", "map", "seq"}:
+            raise self.error(node, f"the type {node.tag!r:.60} is none of a recipe's: leave it out")
+
+    def _variable(self, node: Any, name: str) -> str:
+        if name not in os.environ:
+            raise self.error(node, f"the environment has no {name}: export {name}=...")
+        return os.environ[name]
 
     def items(self, node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
         """(name, node of the value) of a mapping."""

@@ -1,9 +1,8 @@
 """Run a non-finite update again, without its tf.functions, and tell where the first non-finite number appears."""
 
 import contextlib
-import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,10 @@ import tensorflow as tf
 
 from kerasbert import registry
 from kerasbert import spec as specs
+from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.layers.naming import names
 from kerasbert.objectives.base import Objective
@@ -23,6 +24,7 @@ from kerasbert.tasks.task import Task
 from kerasbert.training.freezing import freeze, patterns_of
 from kerasbert.training.nonfinite import FORMAT
 from kerasbert.training.precision import precision
+from kerasbert.training.step import mean
 from kerasbert.training.trainer import assign
 
 
@@ -43,7 +45,7 @@ def replay(dump: str | os.PathLike) -> dict[str, Any]:
     folder = Path(dump)
     if not (folder / "dump.json").is_file():
         raise InputError(f"no dump in {folder}: a run that explodes writes one into its dumps/step_N")
-    content = json.loads((folder / "dump.json").read_text())
+    content = read_json(folder / "dump.json")
     if content["format"] != FORMAT:
         raise InputError(f"{folder} has format {content['format']}, this version reads {FORMAT}")
     if content["kind"] == "distill":
@@ -70,14 +72,14 @@ def _program(content: dict[str, Any], features: Collection[str]) -> Any:
         if content["kind"] == "finetune":
             return TaskObjective(encoder, Task.from_json(settings["task"]))
         objective = registry.objective(settings["objective"])
-        held = settings.get(objective.settings_name, {})
+        held = settings["objective_settings"]
         return objective(encoder, None, features=features, settings=held, seed=settings["seed"])
 
 
 class _Again:
     """One forward and backward pass, layer by layer."""
 
-    def __init__(self, program: Objective, batch: dict[str, tf.Tensor], content: dict[str, Any]):
+    def __init__(self, program: Objective, batch: dict[str, tf.Tensor], content: dict[str, Any]) -> None:
         self.program, self.batch, self.rows = program, batch, content["rows"]
         self.key = random.key(content["settings"]["seed"], "dropout", tf.constant(content["iterations"], tf.int32))
         self.scale = content.get("scale") or 1.0
@@ -95,7 +97,7 @@ class _Again:
         path = {id(variable): name for name, variable in names(self.program.model).items()}
         backward = zip([name for name, _ in outputs], found)
         gradients = [(path[id(v)], gradient) for v, gradient in zip(variables, found[len(seen) :])]
-        losses = {name: value / tf.maximum(self.counts[name.partition("/")[0]], 1.0) for name, value in sums.items()}
+        losses = {name: mean(value, self.counts[name.partition("/")[0]]) for name, value in sums.items()}
         result = {
             "outputs": _bad(outputs),
             "loss": {name: str(float(value)) for name, value in losses.items()},
@@ -110,7 +112,7 @@ class _Again:
     def _loss(self, batch: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         with random.scope(self.key, batch["row"]):
             sums = self.program.losses(batch)
-        parts = [scale * sums[name] / tf.maximum(self.counts[name], 1.0) for name, scale in self.program.scales.items()]
+        parts = [scale * mean(sums[name], self.counts[name]) for name, scale in self.program.scales.items()]
         return sums, tf.add_n(parts) * self.scale
 
     def _search(self, begin: int, end: int) -> list[int]:
@@ -160,7 +162,7 @@ def _outputs() -> Iterator[list[tuple[str, tf.Tensor]]]:
         keras.layers.Layer.__call__ = call
 
 
-def _bad(tensors: Any) -> list[dict[str, Any]]:
+def _bad(tensors: Iterable[tuple[str, Tensor]]) -> list[dict[str, Any]]:
     """The named tensors that hold what is not finite, in their order."""
     found = []
     for name, tensor in tensors:

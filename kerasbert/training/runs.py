@@ -7,44 +7,87 @@ checkpoint.
 import contextlib
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert import __version__
 from kerasbert.errors import InputError
-from kerasbert.storage import files, folders
+from kerasbert.storage import files, folders, places
+from kerasbert.storage.aside import Aside
 from kerasbert.storage.remote import is_remote
 from kerasbert.training.schedules import make_schedule
 
+if TYPE_CHECKING:
+    pass
+
 FORMAT = 1
-TOKEN_LENGTHS = (
-    "token_lengths"  # how long the rows of a fine-tuning are, which the lengths of a file for phones are chosen by
-)
+TOKEN_LENGTHS = "token_lengths"  # of the rows of a fine-tuning, which the lengths of a file for phones are chosen by
 
 
 @dataclasses.dataclass
 class Run:
     """A run and its place.
 
+    A run that replaces an older one is begun beside it, and takes its place with the first complete checkpoint.
+
     Attributes:
-        directory: Path, or str where it is an address.
+        place: Path, or str where it is an address.
         description: what run.json holds.
         finished: whether it had done all its steps when opened.
+        beside: where it lies while the older run has its place; None of another run.
     """
 
-    directory: Path | str
+    place: Path | str
     description: dict[str, Any]
     finished: bool
     waiting: list[str] = dataclasses.field(default_factory=list)
+    beside: Path | None = None
+    _aside: Aside | None = None  # of the process that began it
+
+    @property
+    def directory(self) -> Path | str:
+        """Where the run lies now; of a run on several machines another may have moved it."""
+        return self.place if self.beside is None or not self.beside.is_dir() else self.beside
+
+    def settle(self) -> None:
+        """Take the place of the older run, which is deleted.
+
+        Raises:
+            InputError: the older one holds files that are not ours by now.
+        """
+        if self._aside is None:
+            return
+        places.check_folder(self.place, replace=True)
+        cache = Path(self.place) / "cache"  # what both may read
+        if cache.is_dir() and not (self._aside.new / "cache").exists():
+            os.rename(cache, self._aside.new / "cache")
+        self._aside.put(replace=True)
+        self.beside = self._aside = None
+
+    def part(self) -> None:
+        """Lie for good beside the older run, which keeps its place: `.failed` and, for the next ones, a number."""
+        if self._aside is None:
+            return
+        place = Path(os.path.realpath(self.place))
+        names = (f"{place.name}.failed{number or ''}" for number in itertools.count())
+        self.place = next(path for path in map(place.with_name, names) if not os.path.lexists(path))
+        os.rename(self._aside.new, self.place)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Delete what was begun beside an older run."""
+        if self._aside is not None:
+            self._aside.discard()
+        self.beside = self._aside = None
 
     def finish(self) -> None:
         """Write down that all steps were made."""
@@ -59,7 +102,7 @@ class Run:
         if is_remote(self.directory):
             self.waiting.append(line)
             return
-        with (Path(self.directory) / "metrics.jsonl").open("a") as file:
+        with (Path(self.directory) / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(line)
 
     def flush(self) -> None:
@@ -75,10 +118,7 @@ class Run:
         for line in (folders.read(folders.join(self.directory, "metrics.jsonl")) or b"").splitlines():
             try:
                 record = json.loads(line)
-            except (
-                ValueError,
-                RecursionError,
-            ):  # the line that was being written when the process was killed, or a damaged one
+            except (ValueError, RecursionError):  # being written when the process was killed, or damaged
                 continue
             if isinstance(record, dict) and isinstance(record.get("step", 0), int):
                 found.append(record)
@@ -150,7 +190,6 @@ def open_run(
     overwrite: bool = False,
     strategy: str | None = None,
     quiet: bool = False,
-    defaults: Mapping[str, Any] | None = None,
 ) -> Run:
     """Begin a run in a folder, or go on with the one it holds.
 
@@ -164,7 +203,6 @@ def open_run(
         overwrite: start afresh in the place of an older run.
         strategy: where it trains, for run.json; going on elsewhere is no difference, and said unless quiet.
         quiet: bool.
-        defaults: of settings that a run may lack, because it was begun before there was such an option.
 
     Raises:
         InputError: the folder holds something else, or another run: the fields that differ are named.
@@ -182,14 +220,12 @@ def open_run(
     try:
         old = _read(directory)
         if old is not None and overwrite:
-            _remove(directory)
-            old = None
+            return _begin_anew(directory, description)
         if old is None:
             _begin(directory, description)
             return Run(directory, description, finished=False)
     except folders.tf.errors.OpError as error:
         raise folders.refused(directory, error) from error
-    old["settings"] = {**(defaults or {}), **old["settings"]}
     return _gone_on(directory, old, description, quiet)
 
 
@@ -212,17 +248,42 @@ def _gone_on(directory: Path | str, old: dict[str, Any], new: Mapping[str, Any],
         say(f"{directory} was begun on {old['strategy']}: on {strategy} the rounding differs", quiet)
     if old["settings"]["steps"] != settings["steps"]:  # the trainer adds at which update the schedule changed
         old.setdefault("history", []).append({"steps": old["settings"]["steps"]})
-    if old["settings"] != settings or (moved and not finished):  # more steps, an option of today, another place
+    if old["settings"] != settings or (moved and not finished):  # more steps, another place
         old |= {"settings": settings} | ({"strategy": strategy} if moved else {})
         _write_json(directory, old)
     return Run(directory, old, finished)
 
 
-def _remove(directory: Path | str) -> None:
+def _begin_anew(directory: Path | str, description: dict[str, Any]) -> Run:
+    """Begin a run where an older one is: beside it; at an address, which has no rename, in its place."""
     if is_remote(directory):
         folders.remove(str(directory))
-    else:
-        shutil.rmtree(directory)
+        _begin(directory, description)
+        return Run(directory, description, finished=False)
+    aside = Aside(places.check_folder(directory, replace=True), folder=True)
+    files.write_json(aside.new / "run.json", description)
+    places.mark(aside.new)
+    return Run(directory, description, finished=False, beside=aside.new, _aside=aside)
+
+
+def check_place(out: str | os.PathLike, overwrite: bool = False, inputs: Iterable[Any] = ()) -> None:
+    """Refuse a place where no run can be, before anything is read.
+
+    Args:
+        out: the run's directory; of an address nothing is asked here.
+        overwrite: whether a run that is there is to be replaced.
+        inputs: what is read: paths, or lists and dicts of some; what is none is passed over.
+    """
+    if is_remote(out):
+        return
+    every = itertools.chain.from_iterable(
+        each.values() if isinstance(each, Mapping) else each if isinstance(each, list | tuple) else [each]
+        for each in inputs
+    )
+    names = [name for name in every if isinstance(name, str | os.PathLike)]
+    real = places.check_begun(out, "run.json", "run", overwrite, names)
+    for folder in (real, real / "checkpoints"):
+        files.sweep(folder)
 
 
 def run_in(out: str | os.PathLike) -> dict[str, Any] | None:
@@ -232,7 +293,7 @@ def run_in(out: str | os.PathLike) -> dict[str, Any] | None:
 
 def data_of(directory: str | os.PathLike) -> dict[str, Path]:
     """The train and dev files of a fine-tuned run, if they still lie where they did and hold the same; else none."""
-    described = _read(Path(directory)) or {}
+    described = description_of(directory) or {}
     hashes = (described["settings"].get("data") or {}) if "data" in described else {}
     found = {}
     if hashes and set(hashes) != set(described["data"]):  # some were in memory

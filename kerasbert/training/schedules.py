@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from kerasbert.errors import InputError, nearest
+from kerasbert.inputs import Tensor
 from kerasbert.registry import SCHEDULES
 
 
@@ -24,23 +25,23 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         InputError: a run shorter than its warm-up.
     """
 
-    def __init__(self, peak: float, steps: int, warmup: int = 0):
+    def __init__(self, peak: float, steps: int, warmup: int = 0) -> None:
         if not 0 <= warmup <= steps:
             raise InputError(f"warmup {warmup} is not between 0 and steps {steps}: lower --warmup or raise --steps")
         self.peak, self.steps, self.warmup = peak, steps, warmup
 
-    def __call__(self, step):
+    def __call__(self, step) -> Tensor:
         update = ops.cast(step, "float32") + 1.0
         after = self.after(update)
         if not self.warmup:
             return self.peak * after
         return self.peak * ops.where(update <= self.warmup, update / self.warmup, after)
 
-    def after(self, update: Any) -> Any:
+    def after(self, update: Tensor) -> Tensor:
         """The factor of the peak after the warm-up, at update n (float32 scalar)."""
         raise NotImplementedError
 
-    def left(self, update: Any) -> Any:
+    def left(self, update: Tensor) -> Tensor:
         """What is left of the decay, from 1 at its first update to just above 0 at the last: no update has a rate of 0."""
         return ops.clip((self.steps - update + 1.0) / (self.steps - self.warmup + 1.0), 0.0, 1.0)
 
@@ -51,7 +52,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 class LinearSchedule(Schedule):
     """Down to 0 in a straight line (Devlin et al., 2019, appendix A.2)."""
 
-    def after(self, update: Any) -> Any:
+    def after(self, update: Tensor) -> Tensor:
         return self.left(update)
 
 
@@ -63,11 +64,11 @@ class PolynomialSchedule(Schedule):
         end: float, the last rate as a part of the peak.
     """
 
-    def __init__(self, peak: float, steps: int, warmup: int = 0, power: float = 1.0, end: float = 0.0):
+    def __init__(self, peak: float, steps: int, warmup: int = 0, power: float = 1.0, end: float = 0.0) -> None:
         super().__init__(peak, steps, warmup)
         self.power, self.end = power, end
 
-    def after(self, update: Any) -> Any:
+    def after(self, update: Tensor) -> Tensor:
         return self.end + (1.0 - self.end) * ops.power(self.left(update), self.power)
 
 
@@ -78,11 +79,11 @@ class CosineSchedule(Schedule):
         end: float, the last rate as a part of the peak.
     """
 
-    def __init__(self, peak: float, steps: int, warmup: int = 0, end: float = 0.0):
+    def __init__(self, peak: float, steps: int, warmup: int = 0, end: float = 0.0) -> None:
         super().__init__(peak, steps, warmup)
         self.end = end
 
-    def after(self, update: Any) -> Any:
+    def after(self, update: Tensor) -> Tensor:
         return self.end + (1.0 - self.end) * 0.5 * (1.0 - ops.cos(math.pi * self.left(update)))
 
 
@@ -93,7 +94,7 @@ class InverseSquareRootSchedule(Schedule):
     6.99e-4 for d = 512 and 4,000 updates, which is the `peak` to give.
     """
 
-    def after(self, update: Any) -> Any:
+    def after(self, update: Tensor) -> Tensor:
         return ops.sqrt(max(1, self.warmup) / update)
 
 
@@ -106,15 +107,27 @@ class SlantedTriangularSchedule(Schedule):
         ratio: float, how much smaller than the peak the smallest rate is.
     """
 
-    def __init__(self, peak: float, steps: int, warmup: int = 0, ratio: float = 32.0):
+    def __init__(self, peak: float, steps: int, warmup: int = 0, ratio: float = 32.0) -> None:
         super().__init__(peak, steps, warmup)
         self.ratio = ratio
 
-    def __call__(self, step):
+    def __call__(self, step) -> Tensor:
         t = ops.cast(step, "float32")
         falling = 1.0 - (t - self.warmup) / max(1, self.steps - self.warmup)
         p = ops.where(t < self.warmup, t / max(1, self.warmup), ops.maximum(falling, 0.0))
         return self.peak * (1.0 + p * (self.ratio - 1.0)) / self.ratio
+
+
+def check_class(name: str, schedule: Any) -> None:
+    """The rules of SCHEDULES.
+
+    Raises:
+        InputError: no subclass of Schedule, or one that does not say what follows the warm-up.
+    """
+    if not (isinstance(schedule, type) and issubclass(schedule, Schedule)):
+        raise InputError(f"the schedule {name!r} is {schedule!r:.80}, expected a subclass of Schedule")
+    if schedule.after is Schedule.after and schedule.__call__ is Schedule.__call__:
+        raise InputError(f"the schedule {name!r} has no after(update): define it in {schedule.__name__}")
 
 
 for _name, _schedule in {

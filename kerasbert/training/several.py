@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,18 @@ import numpy as np
 from kerasbert import checkpoints, registry
 from kerasbert.errors import InputError, unknown
 from kerasbert.layers.encoder import Encoder
+from kerasbert.objectives.base import Objective
+from kerasbert.options import configured
 from kerasbert.storage import files
 from kerasbert.tasks.load import load
 from kerasbert.tasks.several import TasksObjective, beside, marked
 from kerasbert.tasks.task import Task, find_task
 from kerasbert.training import runs
-from kerasbert.training.best import BestOfTasks
+from kerasbert.training.best_weights import BestOfTasks
 from kerasbert.training.config import TasksConfig
 from kerasbert.training.feed import Feed
 from kerasbert.training.finetune import FineTuning, Texts
 from kerasbert.training.job import Job, run
-from kerasbert.training.options import configured
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.sampling import SAMPLINGS, earlier, task_order
 from kerasbert.training.step import WHOLE, distribute
@@ -69,7 +70,7 @@ class SeveralTasks(Job):
     kind = "finetune_tasks"
     config: TasksConfig
 
-    def __init__(self, model: Any, tasks: Any, config: TasksConfig):
+    def __init__(self, model: str | os.PathLike | keras.Model, tasks: Any, config: TasksConfig) -> None:
         if config.sampling not in SAMPLINGS:
             raise unknown("sampling", config.sampling, SAMPLINGS, ", ".join(SAMPLINGS))
         for option, said in {"keep_head": config.keep_head, "constraint": config.constraint is not None}.items():
@@ -86,7 +87,7 @@ class SeveralTasks(Job):
         self.strategy, self.devices = self.first.strategy, self.first.devices
         self.config = resolved(config, self.strategy, model)
 
-    def build(self):
+    def build(self) -> Objective:
         config, parts = self.config, self.parts.values()
         self.first = next((part for part in parts if part.task.how.pooler), self.first)  # it may need a new pooler
         self.first.load()
@@ -120,10 +121,10 @@ class SeveralTasks(Job):
         with precision(self.config.precision):
             return beside(self.shared, self.own)
 
-    def frozen(self):
+    def frozen(self) -> Sequence[str]:
         return self.first.frozen()
 
-    def description(self):
+    def description(self) -> dict[str, Any]:
         about: dict[str, Any] = self.first.description()
         shared = {name: about[name] for name in ("model", "init", "length", "patience")}
         shared |= {name: about[name] for name in ("pooler", "graph") if name in about}
@@ -132,40 +133,40 @@ class SeveralTasks(Job):
         mixture = {"mixture": self.config.mixture} if self.config.mixture else {}
         return shared | {"tasks": tasks, "sampling": self.config.sampling, **mixture}
 
-    def rows(self):
+    def rows(self) -> dict[str, Any]:
         sources = {name: part.split.sources.items() for name, part in self.parts.items()}
         return {"data": {f"{name}/{split}": source for name, each in sources.items() for split, source in each}}
 
-    def model(self):
+    def model(self) -> dict[str, Any]:
         about = {"name": self.first.name, "tokenizer": self.shared.tokenizer, "plugin": registry.plugin_of(self.shared)}
         return {"encoder": self.shared, "heads": self.whole.model.heads, **about}
 
-    def lines(self):
+    def lines(self) -> Iterable[str]:
         for number, (name, part) in enumerate(self.parts.items()):
             yield from (f"{name}: {line}" for line in part.lines())
             updates = int((self.order == number).sum())
             yield f"{name}: {len(part.train.rows)} training rows, {updates} of {len(self.order)} updates"
 
-    def feed(self, program, run):
+    def feed(self, program, run) -> Feed:
         return TasksFeed({name: part.feed(program, run) for name, part in self.parts.items()}, self.order, self.devices)
 
-    def evaluation(self, program, run):
+    def evaluation(self, program, run) -> Any:
         judges = {name: part.evaluation(self.programs[name], run) for name, part in self.parts.items()}
-        return BestOfTasks(program.model, judges, Path(run.directory), self.config.patience)
+        return BestOfTasks(program.model, judges, run, self.config.patience)
 
-    def trained(self, evaluation):
+    def trained(self, evaluation) -> None:
         for name, part in self.parts.items():
             part.trained(evaluation.of(name))
         self.told = {name: evaluation.of(name).state["dev"] for name in self.parts}
 
-    def finish(self, run):
+    def finish(self, run) -> None:
         for name, part in self.parts.items():
-            with files.new_directory(self._folder(name), replace=True) as folder:
+            with files.new_directory(self._folder(name), replace=True, inside=True) as folder:
                 checkpoints.write_model(folder, **part.model())
                 files.write_json(folder / "run.json", part.described())
                 files.write_json(folder / "dev.json", self.told[name])
 
-    def left(self, run):
+    def left(self, run) -> Any:
         return {name: load(self._folder(name)) for name in self.parts}
 
     def _folder(self, name: str) -> Path:
@@ -179,14 +180,16 @@ class OneOfSeveral(FineTuning):
         called: name of the task in the run. The others are FineTuning's.
     """
 
-    def __init__(self, called: str, model: Any, task: str | Task, data: Any, config: TasksConfig):
+    def __init__(
+        self, called: str, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: TasksConfig
+    ) -> None:
         self.called, self.judged = called, f"{called}, dev"
         try:
             super().__init__(model, task, data, config)
         except InputError as error:
             raise InputError(f"{called}: {error}") from error
 
-    def begun(self, task):
+    def begun(self, task) -> dict[str, Any] | None:
         whole = super().begun(task)
         settings = whole["settings"] if whole else {}
         told = settings.get("tasks", {}).get(self.called)
@@ -220,7 +223,7 @@ class TasksFeed(Feed):
         devices: tf.distribute.Strategy.
     """
 
-    def __init__(self, feeds: Mapping[str, Texts], order: np.ndarray, devices: Any):
+    def __init__(self, feeds: Mapping[str, Texts], order: np.ndarray, devices: Any) -> None:
         self.feeds, self.devices = dict(feeds), devices
         self.shapes = sum(feed.shapes for feed in feeds.values())
         self.tasks = [list(feeds)[number] for number in order]
@@ -232,14 +235,14 @@ class TasksFeed(Feed):
         tokens = float(sum(share * part.tokens for share, part in zip(shares, parts, strict=True)))
         self.parts = [dataclasses.replace(parts[0], tokens=tokens)]
 
-    def batches(self, step):
+    def batches(self, step) -> Iterator[Any]:
         reading: dict[str, Iterator[dict[str, np.ndarray]]] = {}
         for task, place in zip(self.tasks[step:], self.places[step:], strict=True):
             if task not in reading:
                 reading[task] = self.feeds[task].arrays(int(place))
             yield distribute(self._marked(next(reading[task]), task), self.devices)
 
-    def batch(self, step):
+    def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         task = self.tasks[step]
         arrays, origins = self.feeds[task].batch(int(self.places[step]))
         return self._marked(arrays, task), origins

@@ -21,7 +21,6 @@ from kerasbert.tasks.task import (
     answerable,
     find_labels,
     held_out,
-    held_out_by_seed,
     read_rows,
     split_files,
     without,
@@ -71,7 +70,6 @@ def split(
     *,
     begun: Mapping[str, Any] | None = None,
     start: Any = None,
-    seed: int = 0,
     dev: bool = True,
 ) -> Split:
     """The rows to train on and those that choose the best weights.
@@ -80,7 +78,6 @@ def split(
         data: as `split_files` takes them.
         begun: what run.json of the run holds that goes on, whose rows and labels these are; None for a new run.
         start: directory of the model that is trained further; what it held out of the same rows stays held out.
-        seed: int, by which a run of an older version held out its rows.
         dev: bool, whether any are wanted.
 
     Raises:
@@ -90,8 +87,6 @@ def split(
     test = sources.pop("test", None)
     old = begun["settings"].get("data") if begun else None
     old = old if isinstance(old, dict) else {}
-    if test is not None and "dev" not in sources and old.get("dev") == tables.digest(test):
-        sources["dev"] = test  # an older run: it goes on as it began
     digests = {name: tables.digest(source) for name, source in sources.items()}
     begun = begun if begun and old == digests else None
     if begun:
@@ -104,10 +99,9 @@ def split(
         train = read_rows(task, source)
         lines += task.how.told(source, train)
         if "dev" not in sources and dev:
-            numbers = _held_out(task, train, digests, begun, start, seed)
+            numbers = _held_out(task, train, digests, begun, start)
             judge, train = train.take(numbers), train.take(without(len(train.texts), numbers))
-            seeds = " (the same for every seed)" if begun is None or "held_out" in begun else ""  # older runs drew them
-            lines.append(f"{source}: {_count(judge)} are held out to choose the best weights{seeds}")
+            lines.append(f"{source}: {_count(judge)} are held out to choose the best weights (the same for every seed)")
             if test is not None:
                 lines[-1] += f"; {test} is not used"
     if "dev" in sources and dev:
@@ -119,29 +113,49 @@ def split(
 
 
 def _held_out(
-    task: Task, rows: Rows, digests: Mapping[str, str], begun: Mapping[str, Any] | None, start: Any, seed: int | None
+    task: Task, rows: Rows, digests: Mapping[str, str], begun: Mapping[str, Any] | None, start: Any
 ) -> np.ndarray:
     """Numbers of the rows to hold out."""
     if begun is None and isinstance(start, str | os.PathLike):
-        begun, seed = runs.description_of(start), None
-    found = None if begun is None else numbers_of(begun, digests["train"], len(rows.texts), seed)
+        begun = runs.description_of(start)
+    found = None if begun is None else numbers_of(begun, digests["train"], len(rows.texts))
     return held_out(rows, group=task.how.group) if found is None else found
 
 
-def numbers_of(described: Mapping[str, Any], digest: str, count: int, seed: int | None = None) -> np.ndarray | None:
+def numbers_of(described: Mapping[str, Any], digest: str, count: int) -> np.ndarray | None:
     """Numbers of the rows that a run held out of the `count` rows of a digest; None if it did not."""
     data = described["settings"].get("data")
     if not isinstance(data, dict) or data.get("train") != digest or "dev" in data:
         return None
-    if "held_out" not in described:  # of an older version
-        return held_out_by_seed(count, described["settings"].get("seed", 0) if seed is None else seed)
     try:
         found = np.array([int(number) for number in described["held_out"].split()])
         if not len(found) or found.max() >= count or found.min() < 0:
             raise ValueError(f"rows of {count}")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError) as error:
         raise InputError(f"run.json is damaged: held_out ({error}). Train again, or give dev rows") from error
     return found
+
+
+def _sources(task: Task, data: Any, run: Any) -> tuple[dict[str, Source], bool]:
+    """Split -> file or rows in memory, by default those of a run; and whether they are one file that says no split."""
+    if data is None:
+        sources: dict[str, Source] = dict(runs.data_of(run)) if run is not None else {}
+        if not sources:
+            raise InputError("no data, and the rows of the fine-tuning are not there any more: give them")
+        return sources, False
+    sources = split_files(data, test=True, task=task)
+    folder = isinstance(data, str | os.PathLike) and Path(data).is_dir()
+    return sources, set(sources) == {"train"} and not (isinstance(data, Mapping) or folder)
+
+
+def _trained_on(task: Task, train: Source, described: Mapping[str, Any]) -> tuple[Rows | None, Any]:
+    """The rows of the file that a run was trained on, and the numbers of those that it held out; None of another file."""
+    trained = (described["settings"].get("data") or {}) if described["kind"] != "pretrain" else {}
+    digest = tables.digest(train)
+    if not isinstance(trained, dict) or trained.get("train") != digest:
+        return None, None
+    rows = read_rows(task, train)
+    return rows, numbers_of(described, digest, len(rows.texts))
 
 
 def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None = None) -> tuple[Rows, str]:
@@ -159,26 +173,13 @@ def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None
     if split is not None and split not in ("train", "dev", "test"):
         raise InputError(f"no split {split!r}. Expected one of: train, dev, test")
     described = runs.description_of(run) if isinstance(run, str | os.PathLike) else None
-    if data is None:
-        sources: dict[str, Source] = dict(runs.data_of(run)) if described else {}
-        if not sources:
-            raise InputError("no data, and the rows of the fine-tuning are not there any more: give them")
-        single = False
-    else:
-        sources = split_files(data, test=True, task=task)
-        single = set(sources) == {"train"} and not (
-            isinstance(data, Mapping) or (isinstance(data, str | os.PathLike) and Path(data).is_dir())
-        )
+    sources, single = _sources(task, data, run if described else None)
     train = sources.get("train")
     rows = numbers = None
     if train is not None and described and "dev" not in sources:
-        trained = (described["settings"].get("data") or {}) if described["kind"] != "pretrain" else {}
-        digest = tables.digest(train)
-        if isinstance(trained, dict) and trained.get("train") == digest:
-            rows = read_rows(task, train)
-            numbers = numbers_of(described, digest, len(rows.texts))
-            if numbers is None and single and split is None:
-                return rows, f"{_count(rows)} of {_name(train)}, which the model was trained on"
+        rows, numbers = _trained_on(task, train, described)
+        if rows is not None and numbers is None and single and split is None:
+            return rows, f"{_count(rows)} of {_name(train)}, which the model was trained on"
     wanted = split or next(
         (
             name

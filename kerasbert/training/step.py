@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
 from kerasbert.objectives.base import Objective
@@ -49,7 +50,7 @@ class StepCore:
         loss_scaling: bool = False,
         compile_update: bool = False,
         compile_fused: bool = False,
-    ):
+    ) -> None:
         self.program, self.optimizer, self.strategy = program, optimizer, strategy
         self.clip, self.accumulate, self.seed = clip, accumulate, seed
         self.fused = compile_fused and on_cpu(strategy)
@@ -64,8 +65,10 @@ class StepCore:
         # One graph per shape of a batch for the gradients, one in all for the optimizer
         self.backward: dict[tuple, Any] = {}
         alone = strategy.num_replicas_in_sync == 1 and not loss_scaling
-        self.update = tf.function(self._update, autograph=False, jit_compile=(alone and compile_update) or None)
-        self.loop = tf.function(self._loop, autograph=False)
+        # partials: TensorFlow counts traces by the code of a function and would warn of too many, of several runs too
+        update = functools.partial(self._update)
+        self.update = tf.function(update, autograph=False, jit_compile=(alone and compile_update) or None)
+        self.loop = tf.function(functools.partial(self._loop), autograph=False)
 
     def step(self, batch: Any) -> dict[str, tf.Tensor]:
         """One update on a (distributed) batch -> log name -> float32 scalar.
@@ -74,7 +77,6 @@ class StepCore:
         """
         key = (*local_shape(batch), *batch)  # batches of several tasks differ in their names
         if key not in self.backward:
-            # a partial: TensorFlow counts traces by the code of a function and would warn of too many
             self.backward[key] = tf.function(functools.partial(self._backward), autograph=False)
         gradients, logs = self.backward[key](batch)
         if self.scale is not None or finite(logs):  # loss scaling leaves an update out by itself
@@ -95,9 +97,9 @@ class StepCore:
         if accumulate != self.accumulate:
             self.accumulate = accumulate
             self.backward.clear()
-            self.loop = tf.function(self._loop, autograph=False)
+            self.loop = tf.function(functools.partial(self._loop), autograph=False)
 
-    def _loop(self, iterator, steps):
+    def _loop(self, iterator, steps) -> dict[str, Tensor]:
         """`steps` updates in one call; the means of their logs over the updates that have them, and the last learning rate."""
 
         def one(total=None):
@@ -120,13 +122,13 @@ class StepCore:
         self._update(gradients, logs["gradient_norm"])
         return logs
 
-    def _backward(self, batch):
+    def _backward(self, batch) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Each replica's gradients, and the logs of the global batch."""
         gradients, logs = self.strategy.run(self._gradients, args=(batch,))
         logs = {name: self.strategy.experimental_local_results(value)[0] for name, value in logs.items()}
         return gradients, logs | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)}
 
-    def _update(self, gradients, norm):
+    def _update(self, gradients, norm) -> None:
         def apply():
             self.strategy.run(self._apply, args=(gradients, norm))
             return tf.no_op()
@@ -139,13 +141,13 @@ class StepCore:
             tf.cond(finite, apply, tf.no_op)
             self._rescale(finite)
 
-    def _apply(self, gradients, norm):
+    def _apply(self, gradients, norm) -> None:
         """In a replica: the global clip and the optimizer's update."""
         if self.clip:
             gradients = [gradient * (self.clip / tf.maximum(norm, self.clip)) for gradient in gradients]
         self.optimizer.apply(gradients, self.variables_of_model)
 
-    def _rescale(self, finite):
+    def _rescale(self, finite) -> None:
         """Halve after an overflow, double after 2,000 good steps."""
         good = tf.where(finite, self.good_steps + 1, 0)
         grow = good >= 2000
@@ -153,7 +155,7 @@ class StepCore:
         self.scale.assign(tf.clip_by_value(scale, 1.0, 2.0**24))
         self.good_steps.assign(tf.where(grow, 0, good))
 
-    def _gradients(self, batch):
+    def _gradients(self, batch) -> tuple[list[Tensor], dict[str, Tensor]]:
         """In a replica: the gradients of the global batch, and logs."""
         counts = self._sum(self.program.counts(batch))
         gradients, sums = self._accumulated(batch, counts)
@@ -164,19 +166,19 @@ class StepCore:
             gradients = self.optimizer.begun(gradients)
         norm = tf.linalg.global_norm(gradients)
         sums = self._sum(sums)
-        logs = {name: value / tf.maximum(counts[name.partition("/")[0]], 1.0) for name, value in sums.items()}
+        logs = {name: mean(value, counts[name.partition("/")[0]]) for name, value in sums.items()}
         logs["loss"] = tf.add_n([scale * logs[name] for name, scale in self.program.scales.items()])
         logs |= {name: tf.where(counts[name.partition("/")[0]] > 0, logs[name], ABSENT) for name in sums}
         logs["gradient_norm"] = norm
         return gradients, logs
 
-    def _sum(self, tensors):
+    def _sum(self, tensors) -> Any:
         if self.strategy.num_replicas_in_sync == 1:
             return tensors
         flat = tf.nest.flatten(tensors)
         return tf.nest.pack_sequence_as(tensors, tf.distribute.get_replica_context().all_reduce(SUM, flat))
 
-    def _accumulated(self, batch, counts):
+    def _accumulated(self, batch, counts) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Sums of gradients and of losses over the replica's micro-batches."""
         if self.accumulate == 1:
             return self._micro(batch, counts)
@@ -195,13 +197,13 @@ class StepCore:
         loop = tf.while_loop(lambda index, *_: index < self.accumulate, body, (1, *micro(0)), parallel_iterations=1)
         return loop[1:]
 
-    def _micro(self, batch, counts):
+    def _micro(self, batch, counts) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Gradients (dense, float32) of sum(scale * loss / count), and the sums, of one micro-batch."""
         words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
         with fusion(self.fused), random.scope(words, batch["row"]), tf.GradientTape() as tape:
             sums = self.program.losses(batch)
             scales = self.program.scales.items()
-            loss = tf.add_n([scale * sums[name] / tf.maximum(counts[name], 1.0) for name, scale in scales])
+            loss = tf.add_n([scale * mean(sums[name], counts[name]) for name, scale in scales])
             if self.scale is not None:
                 loss = loss * self.scale
         gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
@@ -214,6 +216,11 @@ def on_cpu(strategy: tf.distribute.Strategy) -> bool:
         return all(":CPU:" in device.upper() for device in strategy.extended.worker_devices)
     except RuntimeError:
         return True
+
+
+def mean(total: Tensor, count: Tensor) -> Tensor:
+    """A sum over what it is of; of nothing the sum itself. Weights of rows may sum to any number above 0."""
+    return total / tf.where(count > 0, count, 1.0)
 
 
 def number(variable: Any) -> float:
@@ -235,12 +242,12 @@ def check_batch(batch: int, accumulate: int, replicas: int) -> None:
         )
 
 
-def local_shape(batch: Mapping[str, Any]) -> tuple[int, int]:
+def local_shape(batch: Mapping[str, Tensor]) -> tuple[int, int]:
     """[B, S] of a (distributed) batch in one replica."""
     return tuple(tf.nest.flatten(batch["token_ids"], expand_composites=True)[0].shape)
 
 
-def distribute(batch: Mapping[str, Any], strategy: tf.distribute.Strategy) -> Any:
+def distribute(batch: Mapping[str, Tensor], strategy: tf.distribute.Strategy) -> Tensor:
     """A global batch of arrays [B, ...] -> what `StepCore.step` takes: replica i gets the i-th part of the rows."""
     replicas = strategy.num_replicas_in_sync
     if replicas == 1:

@@ -12,7 +12,7 @@ from kerasbert.errors import InputError, NonFinite
 from kerasbert.layers.naming import names, values
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import folders
-from kerasbert.training import flops, interruption, multiworker, nonfinite, results
+from kerasbert.training import flops, interruption, model_files, multiworker, nonfinite
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
 from kerasbert.training.config import RunConfig
 from kerasbert.training.constraints import Constraint
@@ -51,7 +51,7 @@ class Trainer:
         evaluate: Any = None,
         loop: int = 1,
         constraint: Constraint | None = None,
-    ):
+    ) -> None:
         self.program, self.config, self.strategy, self.run, self.feed = program, config, strategy, run, feed
         self.evaluate, self.loop, self.constraint = evaluate, loop, constraint
         with strategy.scope():
@@ -90,23 +90,38 @@ class Trainer:
         step = self.began = self._restore()
         self._note()
         if step and self.chief:
-            results.say(f"going on from step {step}", self.config.quiet)
+            model_files.say(f"going on from step {step}", self.config.quiet)
         self.progress = Progress(self.config.updates, step, self.config.quiet)
         if self.chief and (line := self.run.grow(self.config, step)):
             self.progress.say(line)
         if self.stopped and step < self.config.updates:
             self.progress.say(f"stopped at update {step} for want of a better metric: more steps change nothing")
-        self.writer = tf.summary.create_file_writer(folders.join(self.run.directory, "tensorboard"))
+        self._open_writer()
         self.meter = Meter(self.feed.parts, self.config.peak or flops.peak(self.strategy))
-        with interruption.noted(self), contextlib.closing(self.progress), contextlib.closing(self.writer):
+        with interruption.noted(self), contextlib.closing(self.progress):
             try:
                 self._train(step)
             except BaseException:
                 with contextlib.suppress(Exception):  # the first error is the one to tell
                     self.checkpoints.wait()
                 raise
+            finally:
+                self.writer.close()
             self.checkpoints.wait()
+            self.run.settle()
+            self.checkpoints.move(self.run.directory)
         self._note()
+
+    def _open_writer(self) -> None:
+        self.writer = tf.summary.create_file_writer(folders.join(self.run.directory, "tensorboard"))
+
+    def _settle(self) -> None:
+        """Take the place of an older run, with the first complete checkpoint; not while a trace is written."""
+        self.checkpoints.wait()
+        self.writer.close()
+        self.run.settle()
+        self.checkpoints.move(self.run.directory)
+        self._open_writer()
 
     def _train(self, step: int) -> None:
         config, steps, part = self.config, self.config.updates, None
@@ -201,6 +216,8 @@ class Trainer:
             state["scale"] = number(self.core.scale)
         line = "another process writes the dump"
         if self.chief:
+            if self.skipped >= self.config.skip_bad_steps:
+                self.run.part()  # what it left is to be looked at; an older run keeps its place
             path, origins = nonfinite.dump(self.run, self.program, self.feed, step, logs, state)
             line = nonfinite.describe(step + 1, logs, path, origins)
         self.skipped += 1
@@ -261,10 +278,12 @@ class Trainer:
         slots = {f"{i:05d}": np.array(tf.convert_to_tensor(v.value).numpy()) for i, v in self._slot_variables()}
         groups: dict[str, Mapping[str, np.ndarray]] = {"weights": values(self.program.model), "optimizer": slots}
         if self.constraint is not None:
-            groups["projection"] = self.constraint.tensors()
+            groups["constraint"] = self.constraint.tensors()
         self.checkpoints.begin(step, groups, state)
         self.run.flush()
         self.saved = step
+        if step and self.run.beside is not None and not self.tracing:
+            self._settle()
 
     def _averages(self) -> dict[str, str] | None:
         """Weight -> the tensor of `optimizer` that holds its moving average, for whoever opens the checkpoint as a model."""
@@ -287,6 +306,7 @@ class Trainer:
     def _restore(self) -> int:
         """Go to the newest checkpoint, if there is one; returns the number of updates made."""
         self.checkpoints.wait()
+        self.checkpoints.move(self.run.directory)
         if self.chief:
             self.checkpoints.remove_unfinished()
         checkpoint = self.checkpoints.latest()
@@ -321,14 +341,14 @@ class Trainer:
                 variable.assign(slots.read(f"{i:05d}"))
             self.core.optimizer.iterations.assign(int(state["iterations"]))
             if self.constraint is not None:
-                self.constraint.restore(checkpoint.tensors("projection"))
+                self.constraint.restore(checkpoint.tensors("constraint"))
             if state["scale"]:
                 self.core.scale.assign(float(state["scale"][0]))
                 self.core.good_steps.assign(int(state["scale"][1]))
         if self.evaluate is not None:
             self.evaluate.state = state["evaluation"]
         self.stopped, self.skipped, self.saved = bool(state["stopped"]), int(state["skipped"]), step
-        self.means.reset(state.get("means"))
+        self.means.reset(state["means"])
 
 
 def assign(tensors: Safetensors, variables: Mapping[str, Any]) -> None:

@@ -56,7 +56,7 @@ class VectorSettings:
     lowercase: bool = True
     seed: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise unknown("kind of vectors", self.kind, KINDS, ", ".join(KINDS))
         for name in ("size", "window", "epochs", "min_count", "most", "negative", "buckets", "batch"):
@@ -75,7 +75,7 @@ class VectorSettings:
 class Sentences:
     """The lines of files as lists of words, as often as they are asked for."""
 
-    def __init__(self, files: Sequence[Any], split: Callable[[str], list[str]], **reading: Any):
+    def __init__(self, files: Sequence[Any], split: Callable[[str], list[str]], **reading: Any) -> None:
         self.files, self.split, self.reading = files, split, reading
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -115,7 +115,7 @@ def train_vectors(
     format = format or ("fasttext" if chosen.kind == "fasttext" else "vec")
     _check_format(format, chosen.kind)
     if out is not None:
-        folders.check_free(out, overwrite)
+        folders.check_free(out, overwrite, [files] if isinstance(files, str | os.PathLike) else files)
     paths = check_files([files] if isinstance(files, str | os.PathLike) else list(files))
     split = splitter(chosen.words, chosen.lowercase)
     sentences = Sentences(paths, split, text_field=text_field, encoding=encoding)
@@ -132,6 +132,7 @@ def convert_vectors(
     path: str | os.PathLike, out: str | os.PathLike, format: str | None = None, overwrite: bool = False
 ) -> WordVectors:
     """Write the vectors of a file or directory as a directory in another format."""
+    folders.check_free(out, overwrite, [path])
     vectors = read_vectors(path)
     format = format or ("fasttext" if isinstance(vectors, FastTextVectors) else "vec")
     _check_format(format, "fasttext" if isinstance(vectors, FastTextVectors) else "these")

@@ -5,11 +5,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kerasbert.cli.given import check_read
 from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
-from kerasbert.mobile.distill.recipes import LOSSES, DistillConfig
 from kerasbert.training import interruption
+from ..distill.recipes import LOSSES, DistillConfig
 
 TAUGHT = ("teacher", "unlabelled", "loss")  # options of `add_teacher`
 
@@ -34,18 +35,12 @@ def run(options: argparse.Namespace) -> None:
     interruption.listen()
     changes = {name: parsed(value) for name, value in map(pair, options.set)}
     layers = None if options.layers is None else [parsed(layer) for layer in options.layers.split(",")]
-    from kerasbert.mobile.distill.teach import distill
+    from ..distill.teach import distill
 
-    distill(
-        options.teacher,
-        options.student,
-        options.data,
-        losses=losses(options.loss or []) or None,
-        layers=layers,
-        unlabelled=options.unlabelled,
-        changes=changes,
-        **given(options, DistillConfig),
-    )
+    settings = given(options, DistillConfig) | {"layers": layers, "changes": changes, "unlabelled": options.unlabelled}
+    settings["losses"] = losses(options.loss or []) or None
+    check_read(options, "student", "data")
+    distill(options.teacher, options.student, options.data, **settings)
     print(json.dumps({"out": options.out}) if options.json else options.out)
 
 

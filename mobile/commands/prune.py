@@ -2,15 +2,17 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 from typing import Any
 
+from kerasbert.cli.given import Fields, check_read
 from kerasbert.cli.options import add_options, flags, given
+from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
 from kerasbert.errors import InputError
-from kerasbert.mobile import samples
-from kerasbert.mobile.commands.distill import TAUGHT, add_teacher, taught
 from kerasbert.training import interruption
 from kerasbert.training.config import LabelledConfig
+from .distill import TAUGHT, add_teacher, taught
 
 TRAINING = tuple(name for name, _, _ in flags(LabelledConfig) if name not in ("out", "overwrite", "length", "schedule"))
 KINDS = {  # --schedule is the pruning's
@@ -26,7 +28,7 @@ def add(declare: Declare) -> None:
     missing: dict[str, Any] = {"default": argparse.SUPPRESS}
     part = declare("prune", _prune, "take weights, heads, neurons or layers out of a model")
     part.add_argument("run", metavar="RUN", help="directory of a fine-tuned model")
-    part.add_argument("--out", required=True, metavar="DIR")
+    writes(part.add_argument("--out", required=True, metavar="DIR"), _made)
     part.add_argument("--data", metavar="PATH", help="labelled rows of the task, as for `kerasbert finetune`")
     part.add_argument("--length", type=int, **missing, help="longest text in tokens")
     part.add_argument("--overwrite", action="store_true", help="replace DIR")
@@ -53,11 +55,16 @@ def add(declare: Declare) -> None:
 
     part = declare("trim", _trim, "keep the pieces of the vocabulary that a corpus uses")
     part.add_argument("run", metavar="RUN", help="a model directory")
-    part.add_argument("--out", required=True, metavar="DIR")
-    part.add_argument("--texts", nargs="+", metavar="FILE", help="the corpus, one text a line")
+    writes(part.add_argument("--out", required=True, metavar="DIR"), "folder")
+    part.add_argument("--texts", nargs="+", metavar="FILE", help="the corpus: a text a line, or tables of the task")
     part.add_argument("--data", metavar="PATH", help="the corpus, rows of the model's task")
     part.add_argument("--size", type=int, metavar="PIECES", help="at most so many, the most frequent")
     part.add_argument("--overwrite", action="store_true", help="replace DIR")
+
+
+def _made(options: argparse.Namespace) -> str:
+    """What `prune` writes: a run, or a model directory alone."""
+    return "folder" if {"heads", "width", "layers"} & vars(options).keys() else "run"
 
 
 def _numbers(text: str) -> list[int]:
@@ -65,54 +72,77 @@ def _numbers(text: str) -> list[int]:
 
 
 def _prune(options: argparse.Namespace) -> None:
-    found = vars(options)
-    kinds = [kind for kind in KINDS if kind in found or (kind == "sparsity" and found.get("structure") == "2:4")]
-    if len(kinds) != 1:
-        raise InputError(
-            f"{len(kinds)} of --sparsity (or --structure 2:4), --heads, --width, --layers given, expected one"
-        )
-    (kind,) = kinds
-    allowed = KINDS[kind].split()
-    every = {name for names in KINDS.values() for name in names.split()}
-    if wrong := sorted(name for name in every - set(allowed) if name in found):
-        raise InputError(f"--{wrong[0].replace('_', '-')} does not go with --{kind}: leave it out")
-    if kind != "layers" and not options.data:
-        raise InputError(f"--{kind} needs --data: labelled rows of the task")
-    settings = {name: found[name] for name in (*allowed, "length") if name in found and name not in TAUGHT}
-    settings |= {name: value for name, value in given(options, LabelledConfig).items() if name in TRAINING} | taught(
-        found
-    )
-    from kerasbert.mobile import prune
+    kind = _kind(options)
+    settings = _settings(options, kind)
+    from .. import prune
 
     common = {"out": options.out, "overwrite": options.overwrite}
+    check_read(options, kind, *(() if kind == "layers" else ("data",)))
     if kind == "sparsity":
         interruption.listen()
-        settings |= {"patterns": settings.pop("pattern")} if "pattern" in settings else {}
-        settings["quiet"] = options.json or settings.get("quiet", False)
         prune.magnitude(options.run, options.data, **common, **settings)
         chosen = {"patterns": settings["patterns"]} if "patterns" in settings else {}
         report = {"out": options.out} | prune.sparsity_of(options.out, **chosen)
     elif kind == "layers":
         report = prune.layers(options.run, keep=options.layers, **common)
     else:
-        report = getattr(prune, kind)(options.run, options.data, share=found[kind], **common, **settings)
-    if options.json:
-        print(json.dumps(report))
-    elif kind == "sparsity":
-        print(f"{options.out}: {report['sparsity']:.1%} of {len(report['kernels'])} kernels is zero")
-        print(f"{report['nonzero']:,} of {report['parameters']:,} parameters are not zero")
-    else:
-        before, after = report["parameters"]
-        print(f"{options.out}: {before:,} -> {after:,} parameters")
-        print(f"heads {report['heads']}, feed-forward {report['width']}")
+        share = Fields(options)[kind]
+        report = getattr(prune, kind)(options.run, options.data, share=share, **common, **settings)
+    print(json.dumps(report) if options.json else _told(kind, report))
+
+
+def _kind(options: argparse.Namespace) -> str:
+    """What is taken out, by the option that says how much.
+
+    Raises:
+        InputError: none of them or several, or an option of another.
+    """
+    found = Fields(options)
+    kinds = [kind for kind in KINDS if kind in found or (kind == "sparsity" and found.get("structure") == "2:4")]
+    if len(kinds) != 1:
+        raise InputError(
+            f"{len(kinds)} of --sparsity (or --structure 2:4), --heads, --width, --layers given, expected one"
+        )
+    (kind,) = kinds
+    every = {name for names in KINDS.values() for name in names.split()}
+    if wrong := sorted(name for name in every - set(KINDS[kind].split()) if name in found):
+        raise InputError(f"--{wrong[0].replace('_', '-')} does not go with --{kind}: leave it out")
+    if kind != "layers" and not options.data:
+        raise InputError(f"--{kind} needs --data: labelled rows of the task")
+    return kind
+
+
+def _settings(options: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """The arguments of the function of that kind, but model, data, out and share."""
+    found, allowed = Fields(options), (*KINDS[kind].split(), "length")
+    settings = {name: found[name] for name in allowed if name in found and name not in TAUGHT}
+    settings |= {name: value for name, value in given(options, LabelledConfig).items() if name in TRAINING}
+    settings |= taught(found)
+    if kind == "sparsity":
+        settings |= {"patterns": settings.pop("pattern")} if "pattern" in settings else {}
+        settings["quiet"] = options.json or settings.get("quiet", False)
+    return settings
+
+
+def _told(kind: str, report: Mapping[str, Any]) -> str:
+    """What was taken out, in two lines."""
+    if kind == "sparsity":
+        return (
+            f"{report['out']}: {report['sparsity']:.1%} of {len(report['kernels'])} kernels is zero\n"
+            f"{report['nonzero']:,} of {report['parameters']:,} parameters are not zero"
+        )
+    before, after = report["parameters"]
+    return (
+        f"{report['out']}: {before:,} -> {after:,} parameters\nheads {report['heads']}, feed-forward {report['width']}"
+    )
 
 
 def _trim(options: argparse.Namespace) -> None:
-    from kerasbert.mobile import trim
+    from .. import trim
+    from ..prune.trimming import texts_of
 
-    texts = None
-    if options.texts:
-        texts = [line for file in options.texts for line in samples.read(file)]
+    check_read(options, "texts", "data", "out", "size", "overwrite")
+    texts = options.texts and texts_of(options.run, options.texts)
     report = trim(
         options.run, texts, data=options.data, out=options.out, size=options.size, overwrite=options.overwrite
     )

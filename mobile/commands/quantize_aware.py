@@ -4,11 +4,13 @@ import argparse
 import json
 from typing import Any
 
+from kerasbert.cli.given import Fields, check_read
 from kerasbert.cli.options import add_options, given
+from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import Declare
-from kerasbert.mobile.commands.distill import add_teacher, taught
 from kerasbert.training import interruption
 from kerasbert.training.config import LabelledConfig
+from .distill import add_teacher, taught
 
 
 def add(declare: Declare) -> None:
@@ -19,7 +21,7 @@ def add(declare: Declare) -> None:
     part.add_argument(
         "--data", required=True, metavar="PATH", help="labelled rows of the task, as for `kerasbert finetune`"
     )
-    part.add_argument("--out", required=True, metavar="DIR")
+    writes(part.add_argument("--out", required=True, metavar="DIR"), "run")
     part.add_argument("--per", **missing, metavar="channel|tensor", help="for dynamic_int8 (default) or static_int8")
     part.add_argument("--delay", type=int, **missing, metavar="UPDATES", help="before anything is rounded")
     add_teacher(part)
@@ -30,10 +32,11 @@ def add(declare: Declare) -> None:
 def _aware(options: argparse.Namespace) -> None:
     interruption.listen()
     settings = {name: getattr(options, name) for name in ("per", "delay") if hasattr(options, name)}
-    settings |= given(options, LabelledConfig) | taught(vars(options))
+    settings |= given(options, LabelledConfig) | taught(Fields(options))
     settings["quiet"] = options.json or settings.get("quiet", False)
-    from kerasbert.mobile import quantize
+    from .. import quantize
 
+    check_read(options, "data")
     quantize.aware(options.run, options.data, **settings)
     form = "static_int8" if settings.get("per") == "tensor" else "dynamic_int8"
     if options.json:

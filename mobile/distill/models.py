@@ -14,11 +14,11 @@ from kerasbert.errors import InputError
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.naming import names, values
-from kerasbert.mobile.distill.recipes import spread
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
 from kerasbert.text.base import Tokenizer
-from kerasbert.training import results
+from kerasbert.training import model_files
+from .recipes import spread
 
 OBJECTIVE = "bert"  # on records; without a feature that asks about pairs it predicts tokens alone
 
@@ -46,7 +46,7 @@ def find_teacher(directory: str | os.PathLike) -> tuple[Source, checkpoints.Mode
     """Where the teacher lies, what its model.json says, its tokenizer."""
     path = merged_directory(directory)
     info = checkpoints.read_model_json(path)
-    teacher = Source(info.family, info.name, info.spec, path, digest=results.digest(path))
+    teacher = Source(info.family, info.name, info.spec, path, digest=model_files.digest(path))
     return teacher, info, _tokenizer(path, "the teacher")
 
 
@@ -116,7 +116,7 @@ def find_student(
     if copy_layers:
         layers = spread(spec.blocks.layers, teacher.spec.blocks.layers)
         return Source(family, name, spec, layers=layers, digest=teacher.digest)
-    return Source(family, name, spec, path, digest=results.digest(path) if path else None)
+    return Source(family, name, spec, path, digest=model_files.digest(path) if path else None)
 
 
 def fewer(spec: specs.Spec, layers: tuple[int, ...]) -> specs.Spec:
@@ -178,7 +178,7 @@ def start_heads(source: Source, model: HeadedModel, teacher: HeadedModel | None,
             for weight, variable in mine.items():
                 variable.assign(theirs[weight])
         else:
-            results.say(f"the student's head {name!r} starts at random", quiet)
+            model_files.say(f"the student's head {name!r} starts at random", quiet)
 
 
 def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -9,10 +9,10 @@ from keras import ops
 from kerasbert.errors import InputError
 from kerasbert.layers.backend import argmax
 from kerasbert.layers.heads import HeadedModel
-from kerasbert.mobile.distill import losses
-from kerasbert.mobile.distill.recipes import HEADED, Distillation, layer_map
 from kerasbert.objectives.base import Objective, correct, cross_entropy
 from kerasbert.spec import Spec
+from . import losses
+from .recipes import HEADED, Distillation, layer_map
 
 # of vectors: (loss, whether the layers are summed as in TinyBERT's equation 11 or averaged as in MobileBERT's code)
 BY_LAYER = {

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from kerasbert.errors import InputError, unknown
+from kerasbert.options import option
 from kerasbert.training.config import LabelledConfig
-from kerasbert.training.options import option
 
 # loss -> what it compares
 LOSSES = {
@@ -107,7 +107,7 @@ class DistillConfig(LabelledConfig):
 
     learning_rate: float = 1e-4
     save_every: int = 1000
-    steps: int | None = option(None, "updates, instead of --epochs; needed on records")
+    steps: int | None = option(None, "updates, instead of --epochs; needed on records", least=1)
     length: int | None = option(None, "longest text in tokens", python="By default that of the teacher's task, or 128")
     metric: str | None = option(
         None,

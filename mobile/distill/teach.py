@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,27 +13,29 @@ from kerasbert.checkpoints import ModelInfo
 from kerasbert.data.records import MANIFEST, Records
 from kerasbert.errors import InputError
 from kerasbert.layers.heads import HeadedModel
-from kerasbert.mobile.distill import models
-from kerasbert.mobile.distill.program import Imitation, LabelImitation, TokenImitation
-from kerasbert.mobile.distill.recipes import DistillConfig, find_recipe
-from kerasbert.mobile.distill.start import copy_encoder
-from kerasbert.mobile.distill.texts import TextsFeed, teachers_answers
 from kerasbert.objectives.base import Objective
+from kerasbert.options import configured
 from kerasbert.storage import files
+from kerasbert.tasks.answer_tables import inputs_of
 from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.load import task_of
-from kerasbert.tasks.task import Task, joined, read_unlabelled
+from kerasbert.tasks.task import Task, joined
 from kerasbert.training import finetune
-from kerasbert.training.best import BestWeights
+from kerasbert.training.best_weights import BestWeights
+from kerasbert.training.config import check_rows
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import RecordsFeed, verify
 from kerasbert.training.job import Job, check_local, on_one_machine, run
-from kerasbert.training.options import configured
 from kerasbert.training.phases import make_phases
 from kerasbert.training.precision import precision, resolved
-from kerasbert.training.runs import run_in
+from kerasbert.training.runs import check_place, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.strategy import strategy as find_strategy
+from . import models
+from .program import Imitation, LabelImitation, TokenImitation
+from .recipes import DistillConfig, find_recipe
+from .student_start import copy_encoder
+from .texts import TextsFeed, teachers_answers
 
 
 @configured(DistillConfig)
@@ -100,14 +101,14 @@ class Distilling(Job):
     task: Task | None = None
 
     def __init__(self, teacher: str | os.PathLike, student: str | int | os.PathLike, data: Any, config: DistillConfig):
+        check_place(config.out, config.overwrite, inputs=[teacher, student, data, config.unlabelled])
         self.constraint = config.constraint
         self.recipe = find_recipe(config.recipe, config.losses, config.temperature, config.layers)
         self.teacher, self.info, self.tokenizer = models.find_teacher(teacher)
-        self.student = models.find_student(
-            student, self.teacher, self.tokenizer, changes=config.changes, copy_layers=config.copy_layers
-        )
-        longest = (registry.family(each.family).longest(each.spec) or math.inf for each in (self.student, self.teacher))
-        self.longest = min(longest)
+        own = {"changes": config.changes, "copy_layers": config.copy_layers}
+        self.student = models.find_student(student, self.teacher, self.tokenizer, **own)
+        both = self.student, self.teacher
+        self.longest = min(registry.family(each.family).longest(each.spec) or math.inf for each in both)
         self.strategy = on_one_machine("distill", config.strategy)
         # before the data: rows are held out by TensorFlow, which fixes the devices
         self.devices = find_strategy(self.strategy)
@@ -162,17 +163,19 @@ class OnTexts(Distilling):
         check_local("distill", config.out)
         task = _task(self.info, registry.metric_name(config.metric))
         begun = None if config.overwrite else run_in(config.out)
-        length = config.length
-        if length is None:
-            length = (begun["settings"].get("length") if begun else None) or task.length or 128
+        if (length := config.length) is None:
+            length = (begun["settings"]["length"] if begun else None) or task.length or 128
+        elif not 3 <= length <= self.longest:
+            raise InputError(f"length must be 3 to {self.longest}, the positions of both models. Received: {length}")
         self.longest, self.cache = min(length, self.longest), finetune.token_cache(config)
-        self.split = split(task, data, begun=begun, start=teacher, seed=config.seed, dev=self.recipe.answers)
+        self.split = split(task, data, begun=begun, start=teacher, dev=self.recipe.answers)
         # the unit of the teacher's head, which its student's may be copied from
         self.task = dataclasses.replace(self.split.task, length=None)
         self._check()
         paths = config.unlabelled
-        self.unlabelled = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        self.texts, self.labelled = joined(self.task, self.split.train, read_unlabelled(self.task, self.unlabelled))
+        self.unlabelled = list(inputs.listed(paths))
+        unlabelled = [text for path in self.unlabelled for text in inputs_of(self.task, path)]
+        self.texts, self.labelled = joined(self.task, self.split.train, unlabelled)
         families = (registry.family(model.family) for model in (self.teacher, self.student))
         declared = tuple({each.name: each for family in families for each in family.inputs}.values())
         numbers = inputs.numbers(declared, self.tokenizer, self.task.settings)
@@ -180,7 +183,9 @@ class OnTexts(Distilling):
         reads |= {"cache": self.cache, "what": None if config.quiet else ""}
         self.train = encode_texts(self.tokenizer, self.texts.texts, **reads)
         self.dev = encode_texts(self.tokenizer, self.split.dev.texts, **reads) if self.split.dev else None
-        epoch = -(-len(self.train.units(self.task.how.together)) // config.batch)
+        rows = len(self.train.units(self.task.how.together))
+        check_rows(config, rows)
+        epoch = -(-rows // config.batch)
         if self.dev is None:
             config = dataclasses.replace(config, evaluate_every=0)
         return config.settled(epoch)
@@ -243,7 +248,7 @@ class OnTexts(Distilling):
     def evaluation(self, program: Imitation, run):
         if self.dev is None or self.split.dev is None:
             return None
-        held = self.dev, self.split.dev, self.longest, Path(run.directory)
+        held = self.dev, self.split.dev, self.longest, run
         return BestWeights(program.student, self.task, *held, constraint=self.constraint)
 
 
@@ -271,10 +276,11 @@ class OnRecords(Distilling):
             )
         if config.steps is None:
             raise InputError("steps is missing: on records a distillation is counted in updates")
+        check_rows(config, self.records.examples)
         return config.settled(epoch=0)
 
     def description(self):
-        settings = {self.objective.settings_name: specs.to_dict(self.masking)}
+        settings = {"objective_settings": specs.to_dict(self.masking)}
         return super().description() | settings | {"data": self.records.digest}
 
     def program(self, student, teacher):

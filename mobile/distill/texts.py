@@ -1,7 +1,6 @@
 """Texts to distil on: with labels and without, what the teacher says of them, and their batches."""
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,11 +42,8 @@ def teachers_answers(teacher: Any, encoded: Encoded, longest: int, folder: Path,
         if kept.names() == ["answers"] and kept.shape("answers") == shape:
             return kept.read("answers")
     answers = predict.run(predict.graph(teacher, "logits", predict.task_logits, encoded.settings), encoded, longest)
-    folder.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    write_safetensors(part, {"answers": shape}, lambda _: answers)
-    files.sync(part)
-    os.replace(part, path)
+    with files.new_file(path) as part:
+        write_safetensors(part, {"answers": shape}, lambda _: answers)
     return answers
 
 

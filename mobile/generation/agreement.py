@@ -1,34 +1,38 @@
 """A file that writes beside its Keras model: the next tokens of both along the model's own greedy answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kerasbert import inputs
+from kerasbert.answers import nearness
 from kerasbert.answers.base import softmax
 from kerasbert.answers.decoding import Decoding
 from kerasbert.errors import InputError
-from kerasbert.mobile.quantize.schemes import SCHEMES
-from kerasbert.mobile.subject import read_of_texts
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
+from ..judging import verdict
+from ..model_and_texts import read_of_texts
+from ..quantize.schemes import SCHEMES
+
+if TYPE_CHECKING:
+    from ..runtime import Runner
 
 BATCH = 8
 
 
-def compare(model: Any, runner: Any, texts: Sequence[Any]) -> dict[str, Any]:
+def compare(model: Any, runner: "Runner", texts: Sequence[Any], ties: bool = False) -> dict[str, Any]:
     """How far a file's steps are the model's.
 
     Args:
-        model: TaskModel. runner: mobile.runtime.Runner of the file.
+        model: TaskModel. runner: mobile.runtime.Runner of the file. ties: as of `answers.Kind.agreement`.
 
     Returns:
-        agreement (share of equal next tokens), max_difference and mean_difference of their probabilities, cut (texts that lose
-        their end).
+        agreement (share of equal next tokens, ties within the file's rounding aside), fidelity and offset of the logs of their
+        probabilities (`answers.nearness`), max_difference and mean_difference of these, cut (texts that lose their end).
     """
-    same = count = 0
-    most = total = 0.0
+    count, most, total, signals = 0, 0.0, 0.0, ([], [])
     rows = [kind_of(model).answers.rows(model.tokenizer, (text,), runner.bundle.longest)[0] for text in texts]
     for row, ids, expected in greedy(model, rows, runner.lengths[-1]):
         received = runner.follow(row, ids)
@@ -36,11 +40,20 @@ def compare(model: Any, runner: Any, texts: Sequence[Any]) -> dict[str, Any]:
             raise InputError(
                 "the file's logits are not finite, expected numbers. Nothing was written; please report the model"
             )
-        difference = np.abs(softmax(received) - softmax(expected))
-        same, count = same + int(np.sum(received.argmax(-1) == expected.argmax(-1))), count + len(ids)
+        both = softmax(expected), softmax(received)
+        difference = np.abs(both[1] - both[0])
+        for kept, values in zip(signals, both):
+            kept.append(nearness.logs(values))
+        count += len(ids)
         most, total = max(most, float(difference.max())), total + float(difference.mean()) * len(ids)
-    cut = sum(row.truncated for row in rows)
-    return {"agreement": same / count, "max_difference": most, "mean_difference": total / count, "cut": cut}
+    own, theirs = map(np.concatenate, signals)
+    known = (own > nearness.LEAST).any(0) | (theirs > nearness.LEAST).any(
+        0
+    )  # of thousands: no other is ever in question
+    own, theirs = own[:, known], theirs[:, known]
+    found = {"agreement": nearness.same_best(own, theirs, ties), "fidelity": nearness.fidelity(own, theirs)}
+    found |= {"offset": nearness.offset(own, theirs), "max_difference": most, "mean_difference": total / count}
+    return found | {"cut": sum(row.truncated for row in rows)}
 
 
 def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, list[int], np.ndarray]]:
@@ -51,7 +64,7 @@ def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, 
     """
     import tensorflow as tf
 
-    from kerasbert.layers.search import generate
+    from kerasbert.layers.beam_search import generate
 
     kind: Any = kind_of(model).answers
     tokenizer, body = model.tokenizer, model.body
@@ -87,22 +100,17 @@ def _ended(ids: list[int], end: int) -> list[int]:
     return ids[: ids.index(end) + 1] if end in ids else ids
 
 
-def check(quantize: str, found: Mapping[str, Any], texts: int, min_agreement: float | None) -> None:
+def check(report: Mapping[str, Any], min_agreement: float | None) -> None:
     """Refuse a file that computes other numbers, or whose next tokens are too often others.
 
     Args:
-        found: of `compare`. min_agreement: by default what its quantization is expected to keep.
+        report: of `compress`. min_agreement: as of `verdict.check`.
     """
-    scheme = SCHEMES[quantize]
-    if scheme.tolerance is not None and not found["max_difference"] <= scheme.tolerance:
+    scheme = SCHEMES[report["quantize"]]
+    if scheme.tolerance is None:
+        verdict.check(report, None, min_agreement, None)
+    elif not report["max_difference"] <= scheme.tolerance:
         raise InputError(
-            f"the {quantize} file differs from the Keras model by {found['max_difference']:.2g} of a probability on {texts} "
-            f"texts, expected at most {scheme.tolerance:g}. Nothing was written; please report the model"
-        )
-    least = scheme.agreement if min_agreement is None else min_agreement
-    if scheme.tolerance is None and found["agreement"] < least:
-        raise InputError(
-            f"the {quantize} file's next tokens agree with the Keras model's on {found['agreement']:.4f} (along its greedy "
-            f"answers, {texts} texts), expected at least {least:g}. Nothing was written: give texts like the real ones (--data), "
-            "use --quantize fp16, or lower --min-agreement"
+            f"the {report['quantize']} file differs from the Keras model by {report['max_difference']:.2g} of a probability on "
+            f"{report['texts']} texts, expected at most {scheme.tolerance:g}. Nothing was written; please report the model"
         )

@@ -2,99 +2,107 @@
 
 import dataclasses
 import hashlib
-import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names as weight_names
-from kerasbert.mobile.generation import agreement, programs, tables
-from kerasbert.mobile.golden import written
-from kerasbert.mobile.quantize import forms
-from kerasbert.mobile.quantize.schemes import LITERT, SCHEMES
-from kerasbert.mobile.runtime import load
-from kerasbert.mobile.subject import Texts, about, cases_of, read_of_texts
-from kerasbert.mobile.tflite import buckets, repack, weights
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
+from ..golden import written
+from ..model_and_texts import MADE, about, cases_of, made_up, missing, read_of_texts
+from ..options import CompressConfig
+from ..quantize import forms
+from ..quantize.schemes import LITERT, SCHEMES
+from ..runtime import load
+from ..tflite import buckets, repack, weights
+from . import agreement, programs, tables
 
 COMPARED = 50  # texts that are made where nobody gave any
 SHORTEST = 3  # tokens of a source
+UNUSED = ("calibration", "calibration_size", "embedding_codes", "max_drop")  # options
 
 
-def compress(
-    model: Any,
-    name: str,
-    quantize: str,
-    out: Path,
-    *,
-    length: int | None,
-    lengths: Sequence[int] | str | None,
-    min_agreement: float | None,
-    texts: Texts | os.PathLike | None,
-    data: str | os.PathLike | None,
-    recipe: dict[str, Any],
-    refused: Mapping[str, Any],
-    golden: str | os.PathLike | None = None,
-) -> dict[str, Any]:
+def compress(model: Any, name: str, quantize: str, out: Path, config: CompressConfig) -> dict[str, Any]:
     """What `pipeline.compression.compress` does for a model that writes.
 
     Args:
         model: TaskModel. name: str, such as "t5/small".
-        length: int, tokens of the longest source; of a decoder alone of the longest row. lengths: the buckets of the source.
-        golden: as of `compress`.
-        refused: arguments that such a file has no use for.
+        config: its `length` is of the longest source, of a decoder alone of the longest row; `lengths` are of the source.
 
     Returns:
         report: agreement is the share of equal next tokens along the Keras model's own greedy answers, the differences are of
         the next token's probabilities.
     """
-    started, scheme = time.perf_counter(), SCHEMES[quantize]
-    for argument, value in refused.items():
-        if value is not None:
+    started = time.perf_counter()
+    kind: Any = kind_of(model).answers
+    _check(kind, quantize, config)
+    lengths: Any = config.lengths  # numbers, or None
+    sources, places = _sizes(kind, _row(model, config.length, lengths), lengths)
+    found = programs.programs(model.body, kind.reader, read_of_texts(model), sources, places)
+    run = getattr(model, "directory", None)
+    cases, _, source = cases_of(model, False, config.texts, config.data, sources[-1], COMPARED, run)
+    blob = _file(model, name, quantize, found, config)
+    compared, took = _compared(model, blob, cases, ties=SCHEMES[quantize].tolerance is None)
+    longest = predict.longest(model) - (0 if kind.reader == "encode" else kind.target_length)
+    report: dict[str, Any] = {"out": str(out), "kind": kind.name, "bytes": len(blob), "quantize": quantize}
+    report |= {"target": "kerasbert", "any_length": False}
+    report |= {"lengths": list(sources), "lengths_from": "", "places": list(places), "model_length": longest}
+    report |= {"texts": len(cases), "texts_from": source, **compared, "judged_seconds": took}
+    report |= {"unlabelled": missing(run) if source == MADE else ""}
+    agreement.check(report, config.min_agreement)
+    given = config.texts is not None or config.data is not None
+    known = cases if given else made_up(model, False, sources[-1], COMPARED)
+    report |= written(out, blob, config.golden, known)
+    return report | {"seconds": round(time.perf_counter() - started, 1)}
+
+
+def _check(kind: Any, quantize: str, config: CompressConfig) -> None:
+    """Refuse what files of models that write have no use for."""
+    for argument in UNUSED:
+        if getattr(config, argument) is not None:
             raise InputError(f"{argument} is given and the model writes texts, whose files take none: leave it out")
-    if scheme.calibrated or scheme.make:
+    if SCHEMES[quantize].calibrated or SCHEMES[quantize].make:
         raise InputError(
             f"quantize is {quantize!r} and the model writes texts, expected float32, fp16, dynamic_int8 or int8_embeddings"
         )
-    if isinstance(lengths, str):
-        raise InputError(f"lengths is {lengths!r} and the model writes texts, expected numbers of tokens of the source")
-    kind: Any = kind_of(model).answers
+    if isinstance(config.lengths, str):
+        raise InputError(
+            f"lengths is {config.lengths!r} and the model writes texts, expected numbers of tokens of the source"
+        )
     if kind.decoding.coverage_penalty:
         raise InputError(
             f"coverage_penalty is {kind.decoding.coverage_penalty}, expected 0: the steps of a .tflite do not say what they "
             "attend to"
         )
+
+
+def _row(model: Any, length: int | None, lengths: Sequence[int] | None) -> int:
+    """Tokens of the longest source; of a decoder alone of the longest row."""
     row = buckets.choose(predict.positions(model), "mediapipe", length, None, model.task.length)[0]
-    if length is None and lengths:
-        row = max(lengths)
-    sources, places = _sizes(kind, row, lengths)
-    found = programs.programs(model.body, kind.reader, read_of_texts(model), sources, places)
-    cases, _, source = cases_of(model, False, texts, data, sources[-1], COMPARED)
-    begun = about(
-        model,
-        [each.signature for each in found],
-        model=name,
-        quantization=quantize,
-        litert=scheme.runtimes.get(LITERT, ""),
-        recipe=recipe,
-    )
+    return max(lengths) if length is None and lengths else row
+
+
+def _file(model: Any, name: str, quantize: str, found: Sequence[programs.Program], config: CompressConfig) -> bytes:
+    """The whole .tflite of these programs."""
+    said: dict[str, Any] = {"model": name, "quantization": quantize, "recipe": dict(config.recipe or {})}
+    said["litert"] = SCHEMES[quantize].runtimes.get(LITERT, "")
+    bundle = about(model, [each.signature for each in found], **said)
     blob = made(model, found, quantize)
-    blob += dataclasses.replace(begun, digest=hashlib.sha256(blob).hexdigest()).to_zip()
+    return blob + dataclasses.replace(bundle, digest=hashlib.sha256(blob).hexdigest()).to_zip()
+
+
+def _compared(model: Any, blob: bytes, cases: Sequence[Any], ties: bool) -> tuple[dict[str, Any], float]:
+    """What the file says beside its model (`agreement.compare`), and the seconds that it took to say it."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "model.tflite"
         path.write_bytes(blob)
-        compared = agreement.compare(model, load(path, cache=False), cases)
-    agreement.check(quantize, compared, len(cases), min_agreement)
-    about_golden = written(out, blob, golden, cases)
-    longest = predict.longest(model) - (0 if kind.reader == "encode" else kind.target_length)
-    report = {"out": str(out), "bytes": len(blob), "quantize": quantize, "target": "kerasbert", "any_length": False}
-    report |= {"lengths": list(sources), "lengths_from": "", "places": list(places), "model_length": longest}
-    report |= {"texts": len(cases), "texts_from": source, **compared, **about_golden}
-    return report | {"seconds": round(time.perf_counter() - started, 1)}
+        started = time.perf_counter()
+        compared = agreement.compare(model, load(path, cache=False), cases, ties=ties)
+    return compared, round(time.perf_counter() - started, 1)
 
 
 def _sizes(kind: Any, row: int, lengths: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -15,10 +15,10 @@ import numpy as np
 from kerasbert import registry
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import LOGITS, ROLES, STEP, Signature
-from kerasbert.inputs import Input
+from kerasbert.inputs import Input, Tensor
 from kerasbert.layers.cache import FIXED
-from kerasbert.mobile.quiet import captured
-from kerasbert.mobile.tflite import buckets, convert
+from ..captured_output import captured
+from ..tflite import buckets, convert
 
 SHORTEST = 16  # tokens of the smallest bucket
 
@@ -110,7 +110,7 @@ def programs(
     return found
 
 
-def _positions(token_ids: Any) -> Any:
+def _positions(token_ids: Tensor) -> Tensor:
     """0, 1, ... [1, S], by an operator that the converter does not compute.
 
     Of known positions it would keep what they give: rows of a table in float beside the table in int8, T5's distances [N, S, S].
@@ -120,7 +120,7 @@ def _positions(token_ids: Any) -> Any:
     return ops.expand_dims(ops.arange(token_ids.shape[1], dtype="int32"), 0) + ops.minimum(token_ids, 0)
 
 
-def _widened(x: Any, length: int) -> Any:
+def _widened(x: Tensor, length: int) -> Tensor:
     """What a source of fewer tokens gives, as that of `length`: padded with zeros, [B, S] or [B, N, S, D]."""
     from keras import ops
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.mobile.tflite import repack
-from kerasbert.mobile.tflite.editor import builtin, inputs_of
+from ..tflite import repack
+from ..tflite.editor import builtin, inputs_of
+from ..tflite.repack import ModelT, OperatorT, SubGraphT
 
 ROUNDING = 1e-6  # relative; a float32 product is off by 6e-8
 SMALLEST = 1024  # numbers; smaller constants stay float32
 
 
-def shared(model: Any) -> Any:
+def shared(model: ModelT) -> Any:
     """Products with a table whose columns are scaled -> MUL by these scales, and the product with the table itself.
 
     Args:
@@ -37,7 +38,7 @@ def shared(model: Any) -> Any:
     return model
 
 
-def half(model: Any) -> Any:
+def half(model: ModelT) -> Any:
     """Large constants in float16, each with a DEQUANTIZE at the beginning of a graph that reads it; changes `model`."""
     s, done = repack.schema(), set()
     for graph in model.subgraphs:
@@ -67,7 +68,7 @@ def half(model: Any) -> Any:
     return model
 
 
-def _used(model: Any, code: int, position: int) -> dict[int, tuple[tuple[int, ...], list]]:
+def _used(model: ModelT, code: int, position: int) -> dict[int, tuple[tuple[int, ...], list]]:
     """Buffer -> shape, and who uses it: large constants that operators of a kind read at a place."""
     found: dict[int, tuple[tuple[int, ...], list]] = {}
     for graph in model.subgraphs:
@@ -82,7 +83,7 @@ def _used(model: Any, code: int, position: int) -> dict[int, tuple[tuple[int, ..
     return found
 
 
-def _numbers(model: Any, buffer: int, shape: tuple[int, ...]) -> np.ndarray:
+def _numbers(model: ModelT, buffer: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.frombuffer(model.buffers[buffer].data.tobytes(), "<f4").reshape(shape)
 
 
@@ -94,7 +95,7 @@ def _scale(table: np.ndarray, other: np.ndarray) -> np.ndarray | None:
     return scale if np.allclose(table * scale, other, rtol=ROUNDING, atol=0) else None
 
 
-def _scaled(model: Any, graph: Any, operator: Any, table: int, scale: int) -> None:
+def _scaled(model: ModelT, graph: SubGraphT, operator: OperatorT, table: int, scale: int) -> None:
     """x @ (table * scale)^T as (x * scale) @ table^T."""
     s, (x, weight, *rest) = repack.schema(), inputs_of(operator)
     by, product, source = s.TensorT(), s.TensorT(), graph.tensors[x]
@@ -108,7 +109,7 @@ def _scaled(model: Any, graph: Any, operator: Any, table: int, scale: int) -> No
     operator.inputs = np.asarray([len(graph.tensors) - 1, weight, *rest], np.int32)
 
 
-def _operator(model: Any, name: str, inputs: list[int], outputs: list[int], options: Any = None) -> Any:
+def _operator(model: ModelT, name: str, inputs: list[int], outputs: list[int], options: Any = None) -> Any:
     s = repack.schema()
     made = s.OperatorT()
     made.opcodeIndex = repack.operator_code(model, getattr(s.BuiltinOperator, name))

@@ -107,6 +107,24 @@ static kb_status plain_rows(kb_rows *rows, const kb_text *texts, size_t count, i
   return kb_row_pack(rows, texts[0], count == 2 ? texts + 1 : NULL, message);
 }
 
+/* The same after the prompt of the file, where it has one. */
+static kb_status prompted_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message) {
+  const kb_model *m = rows->model;
+  kb_text both[2];
+  char *joined;
+  kb_status status;
+  if (m->prompt == NULL || count == 0 || count > 2) return plain_rows(rows, texts, count, words, message);
+  joined = malloc(m->prompt_size + texts[0].size + 1);
+  if (joined == NULL) return kb_no_memory(message);
+  memcpy(joined, m->prompt, m->prompt_size);
+  memcpy(joined + m->prompt_size, texts[0].data, texts[0].size);
+  both[0].data = joined, both[0].size = m->prompt_size + texts[0].size;
+  if (count == 2) both[1] = texts[1];
+  status = plain_rows(rows, both, count, words, message);
+  free(joined);
+  return status;
+}
+
 /* A row for the text with each of its choices. */
 static kb_status choice_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message) {
   size_t i;
@@ -232,7 +250,7 @@ const kb_kind kb_kinds[] = {
     {"classification", 1, 0, plain_rows, classification},
     {"multi_label", 1, 0, plain_rows, multi_label},
     {"regression", 0, 0, plain_rows, regression},
-    {"vector", 0, 0, plain_rows, vector},
+    {"vector", 0, 0, prompted_rows, vector},
     {"choice", 0, 0, choice_rows, choice},
     {"span", 0, 1, kb_span_rows, kb_span_answer},
     {"tags", 1, 1, kb_tags_rows, kb_tags_answer},

@@ -16,6 +16,8 @@ struct kb_model {
   /* options of the kinds; numbers[i] is OPTIONS[i] of model.c */
   long stride, question, max_answer, n_best, top;
   uint8_t unanswerable, crf;
+  char *prompt; /* of vectors: what is put before each text */
+  size_t prompt_size;
   double null_threshold;
   double *table; /* of a CRF: [L + 2, L]; of several labels: a threshold each */
   size_t table_count;

@@ -40,7 +40,9 @@ def compiler() -> str | None:
 
 def exported() -> list[str]:
     """The functions of the header."""
-    return sorted(set(re.findall(r"^KB_API [^;]*?\b(kb_\w+)\(", (FOLDER / "kerasbert.h").read_text(), re.MULTILINE)))
+    return sorted(
+        set(re.findall(r"^KB_API [^;]*?\b(kb_\w+)\(", (FOLDER / "kerasbert.h").read_text("utf-8"), re.MULTILINE))
+    )
 
 
 def command(

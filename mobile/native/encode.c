@@ -155,7 +155,7 @@ KB_API kb_status kb_tokenize(const kb_tokenizer *tokenizer, kb_text text, kb_tok
 void kb_join(const kb_tokenizer *t, const int32_t *a, size_t a_count, const int32_t *b, size_t b_count, int pair, kb_ints *ids,
              kb_ints *segments, size_t *places) {
   const kb_item *items = pair ? t->pair : t->single;
-  size_t i, k, count = pair ? t->pair_count : t->single_count;
+  size_t i, k, count = pair ? t->pair_count : t->single_count, begin = ids->count;
   for (i = 0; i < count; i++) {
     const int32_t *from = items[i].text == 'B' ? b : items[i].text ? a : &items[i].id;
     size_t size = items[i].text == 'B' ? b_count : items[i].text ? a_count : 1;
@@ -164,6 +164,10 @@ void kb_join(const kb_tokenizer *t, const int32_t *a, size_t a_count, const int3
       kb_push_int(ids, from[k]);
       kb_push_int(segments, items[i].segment);
     }
+  }
+  if (ids->count == begin) { /* no text, of a template without special tokens: a network reads at least one token */
+    kb_push_int(ids, t->parts[KB_PAD]);
+    kb_push_int(segments, 0);
   }
 }
 

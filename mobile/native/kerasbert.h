@@ -93,7 +93,7 @@ KB_API kb_status kb_encode(const kb_tokenizer *tokenizer, kb_text text, kb_token
 KB_API kb_status kb_tokenize(const kb_tokenizer *tokenizer, kb_text text, kb_tokens *tokens, kb_message *message);
 
 /* Ids and segments of a text, or of a pair (`second` is not NULL), with special tokens, at most `length` (0: any). The longer
-   text loses its end first. */
+   text loses its end first. A row without any token, of no text and a template without special tokens, is one padding token. */
 KB_API kb_status kb_pack(const kb_tokenizer *tokenizer, kb_text first, const kb_text *second, size_t length, kb_tokens *tokens,
                          kb_message *message);
 

@@ -119,24 +119,15 @@ static kb_status read_labels(kb_model *m, const kb_json *json, kb_message *messa
 /* The longest row, of the signatures' lengths. */
 static kb_status read_lengths(kb_model *m, const kb_json *json, kb_message *message) {
   uint32_t node = kb_json_get(json, 0, "signatures"), at = node + 1, i;
-  if (node == 0) return kb_fail(message, KB_DAMAGED, "the bundle has no signatures");
+  if (node == 0 || json->nodes[node].type != KB_LIST) return kb_fail(message, KB_DAMAGED, "the bundle has no list of signatures");
   for (i = 0; i < json->nodes[node].count; i++) {
     long length = 0;
-    if (json->nodes[node].type == KB_OBJECT) { /* formats 1 and 2: length -> name */
-      kb_text said = json->nodes[at].text;
-      size_t k;
-      for (k = 0; k < said.size && k < 6 && said.data[k] >= '0' && said.data[k] <= '9'; k++) length = length * 10 + (said.data[k] - '0');
-      if (k < said.size) length = 0;
-      at = json->nodes[at + 1].next;
-    } else {
-      uint32_t lengths = kb_json_get(json, at, "lengths"), each = lengths ? kb_json_get(json, lengths, "S") : 0;
-      kb_text role = string_of(json, at, "role");
-      if (!kb_is(role, "answer")) return kb_fail(message, KB_UNSUPPORTED, "a file with a signature of the role '%s'", kb_show(role).text);
-      if (each == 0 || !kb_json_integer(json, each, &length, 1, KB_MOST_LENGTH)) length = 0;
-      at = json->nodes[at].next;
-    }
-    if (length < 1 || length > KB_MOST_LENGTH) return kb_fail(message, KB_DAMAGED, "a signature's length is not 1 to %d", KB_MOST_LENGTH);
+    uint32_t lengths = kb_json_get(json, at, "lengths"), each = lengths ? kb_json_get(json, lengths, "S") : 0;
+    kb_text role = string_of(json, at, "role");
+    if (!kb_is(role, "answer")) return kb_fail(message, KB_UNSUPPORTED, "a file with a signature of the role '%s'", kb_show(role).text);
+    if (each == 0 || !kb_json_integer(json, each, &length, 1, KB_MOST_LENGTH)) return kb_fail(message, KB_DAMAGED, "a signature's length is not 1 to %d", KB_MOST_LENGTH);
     if ((size_t)length > m->longest) m->longest = (size_t)length;
+    at = json->nodes[at].next;
   }
   return m->longest ? KB_OK : kb_fail(message, KB_DAMAGED, "the bundle has no signatures");
 }
@@ -146,8 +137,8 @@ static kb_status read_inputs(kb_model *m, const kb_json *json, kb_message *messa
   uint32_t parts = kb_json_get(json, 0, "parts"), pair = kb_json_get(json, 0, "pair"), node = kb_json_get(json, 0, "inputs"), at, i;
   m->parts = pair && json->nodes[pair].type == KB_TRUE ? 2 : 1;
   if (parts && json->nodes[parts].type == KB_LIST && json->nodes[parts].count > 0) m->parts = json->nodes[parts].count;
-  if (node == 0) return kb_fail(message, KB_DAMAGED, "the bundle has no inputs");
-  for (i = 0, at = node + 1; json->nodes[node].type == KB_LIST && i < json->nodes[node].count; i++, at = json->nodes[at].next) {
+  if (node == 0 || json->nodes[node].type != KB_LIST) return kb_fail(message, KB_DAMAGED, "the bundle has no list of inputs");
+  for (i = 0, at = node + 1; i < json->nodes[node].count; i++, at = json->nodes[at].next) {
     kb_text by = string_of(json, at, "filled_by");
     if (by.size > 0 && !kb_is(by, "packing") && !kb_is(by, "kind"))
       return kb_fail(message, KB_UNSUPPORTED, "a file with the input '%s', filled by a %s", kb_show(string_of(json, at, "name")).text, kb_show(by).text);
@@ -172,6 +163,19 @@ static kb_status read_table(kb_model *m, const kb_json *json, uint32_t node, siz
   return KB_OK;
 }
 
+/* The one prompt of a file of vectors. */
+static kb_status read_prompt(kb_model *m, const kb_json *json, uint32_t options, kb_message *message) {
+  uint32_t node = kb_json_get(json, options, "prompts");
+  if (node == 0 || strcmp(m->kind->name, "vector") != 0) return KB_OK;
+  if (json->nodes[node].type != KB_OBJECT || json->nodes[node].count != 1 || json->nodes[node + 2].type != KB_STRING)
+    return kb_fail(message, KB_DAMAGED, "the option prompts is no object of one text");
+  m->prompt_size = json->nodes[node + 2].text.size;
+  m->prompt = malloc(m->prompt_size + 1);
+  if (m->prompt == NULL) return kb_no_memory(message);
+  memcpy(m->prompt, json->nodes[node + 2].text.data, m->prompt_size);
+  return KB_OK;
+}
+
 static kb_status read_options(kb_model *m, const kb_json *json, kb_message *message) {
   static const char *const names[] = {"stride", "question", "max_answer", "n_best", "top"};
   uint32_t options = kb_json_get(json, 0, "options"), node;
@@ -193,6 +197,7 @@ static kb_status read_options(kb_model *m, const kb_json *json, kb_message *mess
   if (node && !kb_json_number(json, node, &m->null_threshold)) return kb_fail(message, KB_DAMAGED, "the option null_threshold is no number");
   node = kb_json_get(json, options, m->crf ? "transitions" : "thresholds");
   if (node && json->nodes[node].count > 0) status = read_table(m, json, node, m->crf ? m->label_count : 0, message);
+  if (status == KB_OK) status = read_prompt(m, json, options, message);
   if (status == KB_OK && m->crf && m->table_count != (m->label_count + 2) * m->label_count)
     status = kb_fail(message, KB_DAMAGED, "the table of the CRF does not fit %lu labels", (unsigned long)m->label_count);
   if (status == KB_OK && !m->crf && m->table_count && m->table_count != m->label_count)
@@ -218,7 +223,7 @@ KB_API kb_status kb_model_open(const void *data, size_t size, kb_model **model, 
   node = kb_json_get(&json, 0, "format");
   m = calloc(1, sizeof *m);
   if (m == NULL) status = kb_no_memory(message);
-  else if (node == 0 || !kb_json_integer(&json, node, &format, 1, 3)) status = kb_fail(message, KB_UNSUPPORTED, "a bundle of another format than 1, 2 and 3");
+  else if (node == 0 || !kb_json_integer(&json, node, &format, 3, 3)) status = kb_fail(message, KB_UNSUPPORTED, "a bundle of another format than 3");
   if (status == KB_OK) status = find_kind(m, &json, message);
   if (status == KB_OK) status = read_labels(m, &json, message);
   if (status == KB_OK) status = read_lengths(m, &json, message);
@@ -243,6 +248,7 @@ KB_API void kb_model_close(kb_model *m) {
   free(m->label_blob);
   free((void *)m->settings.data);
   free(m->table);
+  free(m->prompt);
   free(m);
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kerasbert.errors import InputError
 from kerasbert.export import bundle
-from kerasbert.mobile.native import build
+from . import build
 
 FOLDER = build.FOLDER / "browser"
 INTERPRETER = (
@@ -58,8 +58,8 @@ def page(litert: str | os.PathLike, core: bytes, model: bytes = b"") -> str:
     if model:
         bundle.read(model)
     folder = Path(litert)
-    ours = module((FOLDER / "kerasbert.js").read_text())
-    runner = (FOLDER / "litert.js").read_text().replace('"./kerasbert.js"', '"kerasbert"')
+    ours = module((FOLDER / "kerasbert.js").read_text("utf-8"))
+    runner = (FOLDER / "litert.js").read_text("utf-8").replace('"./kerasbert.js"', '"kerasbert"')
     imports = {
         "kerasbert": ours,
         "kerasbert/litert": module(runner),
@@ -73,7 +73,7 @@ def page(litert: str | os.PathLike, core: bytes, model: bytes = b"") -> str:
         "WASM": packed(installed(folder, f"core/wasm/{INTERPRETER}.wasm")),
         "MODEL": packed(model) if model else "",
     }
-    text = (FOLDER / "page.html").read_text()
+    text = (FOLDER / "page.html").read_text("utf-8")
     for name, part in parts.items():
         text = text.replace(f"/*{name}*/", part)
     return text
@@ -90,7 +90,7 @@ def main() -> int:
         model = options.model.read_bytes() if options.model else b""
         with tempfile.TemporaryDirectory() as folder:
             core = build.build(Path(folder) / "kerasbert.wasm").read_bytes()
-        options.out.write_text(page(options.litert, core, model))
+        options.out.write_text(page(options.litert, core, model), "utf-8")
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2

@@ -149,6 +149,7 @@ static kb_status template(kb_tokenizer *t, kb_text text, kb_item **items, size_t
     } else {
       item.id = kb_map_find(&t->ids, word);
       if (item.id < 0) return kb_fail(message, KB_DAMAGED, "a template has '%s', which is no piece", kb_show(word).text);
+      t->special[item.id] = 1; /* no text gives it */
     }
     if (!kb_reserve((void **)items, &room, *count + 1, sizeof item)) return kb_no_memory(message);
     (*items)[(*count)++] = item;
@@ -269,7 +270,8 @@ static kb_status needed(const kb_file *files, size_t count, const char *name, kb
 }
 
 static kb_status open_wordpiece(kb_tokenizer *t, const kb_json *json, uint32_t settings, const kb_file *files, size_t count, kb_message *message) {
-  static const char *const names[] = {"lowercase", "strip_accents", "split_cjk", "max_word_chars", "added", NULL};
+  static const char *const names[] = {"lowercase", "strip_accents", "split_cjk", "max_word_chars",
+                                      "specials", "template", "added", NULL};
   kb_text vocabulary = {NULL, 0};
   uint32_t node;
   long most = 100;
@@ -289,8 +291,8 @@ static kb_status open_wordpiece(kb_tokenizer *t, const kb_json *json, uint32_t s
   t->max_word_chars = (size_t)most;
   if ((status = needed(files, count, "vocab.txt", &vocabulary, message)) != KB_OK) return status;
   if ((status = read_lines(t, vocabulary, message)) != KB_OK) return status;
-  if ((status = specials(t, json, 0, BERT, message)) != KB_OK) return status;
-  if ((status = templates(t, json, 0, BERT_TEMPLATE, message)) != KB_OK) return status;
+  if ((status = specials(t, json, settings, BERT, message)) != KB_OK) return status;
+  if ((status = templates(t, json, settings, BERT_TEMPLATE, message)) != KB_OK) return status;
   if ((status = read_added(t, json, settings, message)) != KB_OK) return status;
   return kb_wordpiece_open(t, message);
 }

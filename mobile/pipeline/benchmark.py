@@ -6,9 +6,12 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError
+
+if TYPE_CHECKING:
+    pass
 
 
 def benchmark(
@@ -34,9 +37,9 @@ def benchmark(
         .tflite also "buckets" (length -> ms of a row), "launch" (fresh processes, `launch.launches`), "tokens_per_second" and
         "operators" (`launch.delegated`). Energy is not measured.
     """
-    from kerasbert.mobile import launch
-    from kerasbert.mobile.runtime import load
-    from kerasbert.mobile.samples import generated
+    from .. import launch_times
+    from ..runtime import load
+    from ..samples import generated
 
     path = Path(path)
     start = time.perf_counter()
@@ -67,7 +70,7 @@ def benchmark(
         "first_answer_ms": round((first - loaded) * 1e3, 2),
         "p50_ms": round(deciles[4], 3),
         "p90_ms": round(deciles[8], 3),
-        "peak_memory_mb": launch.peak(),
+        "peak_memory_mb": launch_times.peak(),
         **more,
     }
 
@@ -75,13 +78,13 @@ def benchmark(
 def _of_a_file(
     runner: Any, path: Path, texts: Sequence[Any], rounds: int, threads: int, plugin: Sequence[Any]
 ) -> dict[str, Any]:
-    from kerasbert.mobile import golden, launch
+    from .. import golden, launch_times
 
     return {
-        "buckets": launch.buckets(runner, [*texts[:50], *golden.filling(runner)], rounds),
-        "launch": launch.launches(path, texts[0], threads, plugin),
-        "tokens_per_second": launch.tokens_per_second(runner, texts),
-        "operators": launch.delegated(path),
+        "buckets": launch_times.buckets(runner, [*texts[:50], *golden.filling(runner)], rounds),
+        "launch": launch_times.launches(path, texts[0], threads, plugin),
+        "tokens_per_second": launch_times.tokens_per_second(runner, texts),
+        "operators": launch_times.delegated(path),
     }
 
 

@@ -18,10 +18,6 @@ import numpy as np
 
 from kerasbert import checkpoints, registry, report
 from kerasbert.errors import InputError
-from kerasbert.mobile import mediapipe
-from kerasbert.mobile.runtime import load as load_runtime
-from kerasbert.mobile.subject import sources
-from kerasbert.mobile.tflite import repack
 from kerasbert.quickstart import measure as processes
 from kerasbert.storage import files
 from kerasbert.tasks import predict
@@ -29,6 +25,10 @@ from kerasbert.tasks.batches import Encoded, encode_texts
 from kerasbert.tasks.load import load, task_of
 from kerasbert.tasks.task import Rows, Task
 from kerasbert.training.splits import measured
+from .. import mediapipe
+from ..model_and_texts import sources
+from ..runtime import load as load_runtime
+from ..tflite import repack
 
 TIMED = 200  # texts
 TIMES = ("p50_ms", "p90_ms", "peak_memory_mb")

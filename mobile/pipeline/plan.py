@@ -19,31 +19,32 @@ import dataclasses
 import inspect
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kerasbert import checkpoints
 from kerasbert.errors import InputError, unknown
-from kerasbert.mobile import prune, samples
-from kerasbert.mobile.distill import distill
-from kerasbert.mobile.pipeline import ledger
-from kerasbert.mobile.pipeline.compression import compress
-from kerasbert.mobile.prune.trimming import trim
-from kerasbert.mobile.quantize.aware_training import FILE as RANGES
-from kerasbert.mobile.quantize.aware_training import Aware
-from kerasbert.mobile.quantize.schemes import SCHEMES, Scheme
-from kerasbert.storage import files
+from kerasbert.options import options
+from kerasbert.storage import files, places
 from kerasbert.tasks import tables
 from kerasbert.tasks.load import task_of
 from kerasbert.tasks.task import answerable, read_rows, split_files
-from kerasbert.training import recipe, results
+from kerasbert.training import model_files, recipe
 from kerasbert.training.finetune import finetune
 from kerasbert.training.runs import data_of
-from kerasbert.training.splits import split
+from kerasbert.training.splits import Split, split
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy
+from .. import prune
+from ..distill import distill
+from ..options import CompressConfig
+from ..prune.trimming import texts_of, trim
+from ..quantize.aware_training import FILE as RANGES
+from ..quantize.aware_training import Aware
+from ..quantize.schemes import SCHEMES, Scheme
+from . import ledger
+from .compression import compress
 
 FORMAT = 1
 STATE = "plan.json"
@@ -70,7 +71,7 @@ class Plan:
     stages: tuple[tuple[str, Mapping[str, Any]], ...]
     strategy: str = "auto"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         made, known = [(name, dict(given)) for name, given in self.stages], stages()
         for name, given in made:
             if name not in known:
@@ -112,7 +113,7 @@ class Plan:
         named = _paths([given for _, given in self.stages])
         return {
             "format": FORMAT,
-            "model": results.digest(self.model),
+            "model": model_files.digest(self.model),
             "data": {split: tables.digest(source) for split, source in self.rows().items()},
             "stages": [[name, given] for name, given in self.stages],
             "files": {path: _digest(Path(path)) for path in named},
@@ -139,7 +140,8 @@ def stages() -> dict[str, dict[str, Any]]:
         "prune": either | recipe.fields(prune.Magnitude),
         "aware": either | recipe.fields(Aware),
         "finetune": tuned,
-        "quantize": {name: kind for name, kind in recipe.fields(compress).items() if name not in ("texts", "recipe")},
+        "quantize": {"quantize": str}
+        | {name: field.type for name, field in options(CompressConfig).items() if field.metadata["recipe"]},
     }
     return {
         name: {key: known[key] for key in known if key not in GIVEN or name == "trim"} for name, known in found.items()
@@ -202,65 +204,78 @@ def run_plan(
     task = ledger.find_task(plan.model)
     known = split(task, data, start=plan.model)  # before any work: the data fit the model
     state = _open(work, out, plan.description(), overwrite)
-    if known.held_out and state.get("apart"):  # an older plan's stages hold rows out themselves
+    if known.held_out:
         data = known.apart()
-    current, teacher, artefacts = Path(plan.model), None, [Path(plan.model)]
-    for number, (name, given) in enumerate(plan.stages, 1):
-        made = work / f"{number}-{name}"
-        if name == "quantize":
-            break
-        if name == "distill":
-            teacher = teacher or current
-        if number > state["made"]:
-            results.say(f"stage {number} of {len(plan.stages)}: {name} -> {made}", quiet)
-            _make(name, dict(given), strategy, data, current, teacher, made, quiet)
-            state["made"] = number
-            files.write_json(work / STATE, state)
-        current = made
-        artefacts.append(made)
+    artefacts = _directories(plan, work, state, strategy, data, quiet)
     if not (state["report"] and out.is_file() and files.sha256(out) == state["sha256"]):
-        results.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
-        settings: dict[str, Any] = {"data": data.get("dev") or known.apart()["dev"]}
-        counted = SCHEMES.get(given.get("quantize") or "", Scheme()).calibrated and not (current / RANGES).exists()
-        if counted or given.get("embedding_codes") is not None:
-            rows = read_rows(task, data.get("train") or data["dev"], targets=False)
-            settings["calibration"] = answerable(task, rows.texts)
-        settings |= given
-        state["report"] = compress(current, out=out, overwrite=True, recipe=plan.recipe(), **settings)
+        model_files.say(f"stage {len(plan.stages)} of {len(plan.stages)}: quantize -> {out}", quiet)
+        settings = _quantizing(plan, known, data, learned=(artefacts[-1] / RANGES).exists())
+        state["report"] = compress(artefacts[-1], out=out, overwrite=True, recipe=plan.recipe(), **settings)
         state |= {"sha256": files.sha256(out), "rows": state["rows"][: len(artefacts)]}
         files.write_json(work / STATE, state)
     assert known.dev is not None  # `split` holds rows out
     for artefact in [*artefacts, out][len(state["rows"]) :]:
-        results.say(f"measure {artefact}", quiet)
+        model_files.say(f"measure {artefact}", quiet)
         state["rows"].append(ledger.measure(artefact, task, known.dev))
         files.write_json(work / STATE, state)
     ledger.write(state["rows"], work)
     return state["report"] | {"work": str(work), "ledger": state["rows"]}
 
 
+def _directories(
+    plan: Plan, work: Path, state: dict[str, Any], strategy: str, data: Mapping[str, tables.Source], quiet: bool
+) -> list[Path]:
+    """The model, and what each stage before the last made of it: now, or before this was killed."""
+    teacher, artefacts = None, [Path(plan.model)]
+    for number, (name, given) in enumerate(plan.stages[:-1], 1):
+        made = work / f"{number}-{name}"
+        if name == "distill":
+            teacher = teacher or artefacts[-1]
+        if number > state["made"]:
+            model_files.say(f"stage {number} of {len(plan.stages)}: {name} -> {made}", quiet)
+            _make(name, dict(given), strategy, data, artefacts[-1], teacher, made, quiet)
+            state["made"] = number
+            files.write_json(work / STATE, state)
+        artefacts.append(made)
+    return artefacts
+
+
+def _quantizing(plan: Plan, known: Split, data: Mapping[str, tables.Source], learned: bool) -> dict[str, Any]:
+    """What `compress` is given for the last stage: what the plan says, and rows of its data.
+
+    Args:
+        learned: whether the model was trained with the ranges of its activations.
+    """
+    _, given = plan.stages[-1]
+    settings: dict[str, Any] = {"data": data.get("dev") or known.apart()["dev"]}
+    counted = SCHEMES.get(given.get("quantize") or "", Scheme()).calibrated and not learned
+    if counted or given.get("embedding_codes") is not None:
+        task = ledger.find_task(plan.model)
+        rows = read_rows(task, data.get("train") or data["dev"], targets=False)
+        settings["calibration"] = answerable(task, rows.texts)
+    return {**settings, **given}
+
+
 def _open(work: Path, out: Path, description: dict[str, Any], overwrite: bool) -> dict[str, Any]:
     """The state of a plan in its folder: begun now, or where it was left."""
     description = json.loads(json.dumps(description))
-    new = {"plan": description, "made": 0, "report": None, "sha256": None, "rows": [], "apart": True}
+    new = {"plan": description, "made": 0, "report": None, "sha256": None, "rows": []}
     if (work / STATE).is_file() and not overwrite:
         try:
-            old = json.loads((work / STATE).read_text())
+            old = json.loads((work / STATE).read_text("utf-8"))
             differ = sorted(name for name in description if old["plan"].get(name) != description[name])
         except (ValueError, KeyError, AttributeError) as error:
             raise InputError(f"{work / STATE} is damaged ({error!r}): pass --overwrite to begin anew") from error
         if not differ:
             return old
-        if any(path.name != STATE for path in work.iterdir()):
+        if any(path.name not in (STATE, places.MARK) for path in work.iterdir()):
             raise InputError(
                 f"{work} holds another plan ({', '.join(differ)} differ): choose another --work or pass --overwrite"
             )
-        shutil.rmtree(work)  # it had made nothing
-    files.check_free(work, overwrite)
-    if out.is_dir() or (out.exists() and not overwrite):
-        raise InputError(f"{out} exists already. Choose another --out or pass --overwrite")
-    if work.exists():
-        shutil.rmtree(work)
-    files.write_json(work / STATE, new)
+    empty = (work / STATE).is_file() and not overwrite  # it had made nothing
+    places.check_file(out, overwrite, "tflite")
+    with files.new_directory(work, overwrite or empty) as folder:
+        files.write_json(folder / STATE, new)
     return new
 
 
@@ -277,7 +292,7 @@ def _make(
     """One stage that writes a directory."""
     if name == "trim":
         texts = given.pop("texts", None)
-        lines = None if texts is None else [line for file in texts for line in samples.read(file)]
+        lines = None if texts is None else texts_of(current, texts)
         trim(current, lines, data=rows if texts is None else None, out=out, overwrite=True, **given)
         return
     if name in ("heads", "width", "layers"):
@@ -313,7 +328,7 @@ def _paths(value: Any) -> list[str]:
 
 
 def _digest(path: Path) -> str:
-    return results.digest(path) if path.is_dir() else files.sha256(path)
+    return model_files.digest(path) if path.is_dir() else files.sha256(path)
 
 
 def _bare(value: Any, paths: set[str]) -> Any:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from kerasbert import checkpoints, registry, text
-from kerasbert.checkpoints import source
+from kerasbert import spec as specs
+from kerasbert.checkpoints import generation_config, source
 from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
@@ -83,6 +84,8 @@ def write(
             _, head, rest = name.split("/", 2)
             heads.setdefault(head, {})[rest] = value
     same = {"name": info.name, "task": info.task, "labels": info.labels, "plugin": info.plugin}
+    trimmed = specs.maybe(spec, "embeddings.vocabulary") != specs.maybe(info.spec, "embeddings.vocabulary")
+    same["generation"] = generation_config.without_ids(info.generation) if trimmed else info.generation
     same["languages"] = read_languages(source.directory(run) / "tokenizer")
     rows = runs.rows_of(run)
     with files.new_directory(out, overwrite) as folder:

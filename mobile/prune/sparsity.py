@@ -13,15 +13,16 @@ import tensorflow as tf
 
 from kerasbert import checkpoints
 from kerasbert.errors import InputError, unknown
+from kerasbert.inputs import listed
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names
-from kerasbert.mobile.distill.recipes import DistillConfig
-from kerasbert.mobile.prune.masks import SCOPES, STRUCTURES, fits, masks
-from kerasbert.mobile.prune.schedule import make_schedule
+from kerasbert.options import passing
 from kerasbert.tasks.task import Task
-from kerasbert.training import results
+from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
-from kerasbert.training.options import passing
+from ..distill.recipes import DistillConfig
+from .masks import SCOPES, STRUCTURES, fits, masks
+from .schedule import make_schedule
 
 SCHEDULES = ("polynomial", "constant")
 KERNELS = (
@@ -94,7 +95,11 @@ class Magnitude:
         if sparsity is None or type(sparsity) not in (int, float) or not 0 <= sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1), such as 0.5. Received: {sparsity!r}")
         self.sparsity, self.structure, self.scope = float(sparsity), structure, scope
-        self.schedule, self.times, self.patterns = schedule or "polynomial", (begin, end, frequency), tuple(patterns)
+        self.schedule, self.times, self.patterns = (
+            schedule or "polynomial",
+            (begin, end, frequency),
+            tuple(listed(patterns)),
+        )
         self.plan: Any = None
 
     def describe(self, encoder: Encoder, steps: int) -> dict[str, Any]:
@@ -106,7 +111,7 @@ class Magnitude:
         plan = make_schedule(self.schedule, self.sparsity, steps, *self.times)
         chosen, left = self.choose(encoder)
         if left:
-            results.say(
+            model_files.say(
                 f"{len(left)} kernels stay dense, their inputs are no multiple of {STRUCTURES[self.structure]}: "
                 + ", ".join(left)
             )
@@ -206,7 +211,7 @@ def sparsity_of(directory: str | os.PathLike, patterns: Sequence[str] = KERNELS 
         value = tensors.read(name)
         kept = int(np.count_nonzero(value))
         parameters, nonzero = parameters + value.size, nonzero + kept
-        if value.ndim == 2 and any(re.search(pattern, name) for pattern in patterns):
+        if value.ndim == 2 and any(re.search(pattern, name) for pattern in listed(patterns)):
             kernels[name] = 1 - kept / value.size
             zeros, size = zeros + value.size - kept, size + value.size
     return {"kernels": kernels, "sparsity": zeros / max(1, size), "parameters": parameters, "nonzero": nonzero}
@@ -234,7 +239,7 @@ def magnitude(
     Returns:
         the model, as `finetune` does.
     """
-    from kerasbert.mobile.distill.teach import go_on
+    from ..distill.teach import go_on
 
     pruner = Magnitude(
         **{name: options.pop(name) for name in inspect.signature(Magnitude).parameters if name in options}

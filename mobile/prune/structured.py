@@ -4,6 +4,7 @@ The result computes what the model computed with the same parts masked. Fine-tun
 `kerasbert.finetune(out, task, data, keep_head=True, ...)`.
 """
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +14,7 @@ from kerasbert import checkpoints
 from kerasbert.errors import InputError
 from kerasbert.layers import mix
 from kerasbert.layers.naming import names
-from kerasbert.mobile.prune import rewrite
-from kerasbert.mobile.prune.importance import OUTPUT, importance, least, normalised
-from kerasbert.mobile.prune.slices import Cut
+from kerasbert.options import check_ranges, configured, option
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.load import task_of
@@ -23,32 +22,52 @@ from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Task
 from kerasbert.text.base import Tokenizer
 from kerasbert.training.splits import split
+from . import rewrite
+from .importance import OUTPUT, importance, least, normalised
+from .slices import Cut
 
 ROWS = 512  # labelled texts that the importance is measured on
 
 
-def heads(
-    run: str | os.PathLike,
-    data: Any = None,
-    *,
-    out: str | os.PathLike,
-    share: float | None = None,
-    rounds: int = 1,
-    remove: Mapping[int, Sequence[int]] | None = None,
-    rows: int = ROWS,
-    length: int | None = None,
-    overwrite: bool = False,
-) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CutConfig:
+    """What `heads` and `width` are asked for."""
+
+    out: str | os.PathLike = option(help="the model directory to write")
+    share: float | None = option(
+        None, "in (0, 1), of all heads; each layer keeps one at least, and layers that share weights lose equally many"
+    )
+    rounds: int = option(1, "the share goes in so many parts, the importance measured anew after each", least=1)
+    rows: int = option(ROWS, "texts that the importance is measured on", least=1)
+    length: int | None = option(None, "longest text in tokens; by default that of the task, or 128")
+    overwrite: bool = option(False, "replace out")
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadsConfig(CutConfig):
+    """Those of `heads`."""
+
+    remove: Mapping[int, Sequence[int]] | None = option(None, "layer -> heads, in the place of data and share")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WidthConfig(CutConfig):
+    """Those of `width`."""
+
+    share: float = option(help="in (0, 1), of the neurons", python="Every network loses equally many")
+
+
+@configured(HeadsConfig)
+def heads(run: str | os.PathLike, data: Any = None, *, config: HeadsConfig) -> dict[str, Any]:
     """Take attention heads out of a model: those without which its loss changes least, or those that are named.
 
     Args:
         run: directory of a fine-tuned model (with `remove` of any).
         data: labelled rows as for `finetune`; of a folder the train file's first `rows`.
-        out: the model directory to write.
-        share: float in (0, 1), of all heads; each layer keeps one at least. Layers that share weights lose equally many.
-        rounds: int, the share goes in so many parts, the importance measured anew after each.
-        remove: layer -> heads, in the place of data and share.
-        length: int, longest text in tokens; by default that of the task, or 128.
+        {options}
 
     Returns:
         {"out", "removed": {layer: heads of the given model}, "heads": per layer, "parameters": (before, after)}.
@@ -56,39 +75,30 @@ def heads(
     Raises:
         InputError: a share, layer or head out of range, all heads of a layer, a model without a task.
     """
-    if remove is not None:
-        if share is not None:
+    if config.remove is not None:
+        if config.share is not None:
             raise InputError("remove and share are both given, expected one: what goes is named or measured")
-        return _write(
-            run, out, overwrite, {int(layer): list(gone) for layer, gone in remove.items()}, Cut.without_heads
-        )
+        gone = {int(layer): list(heads) for layer, heads in config.remove.items()}
+        return _write(run, config.out, config.overwrite, gone, Cut.without_heads)
 
     def groups(cut: Cut) -> dict[str, int]:
-        spec = cut.spec
-        return {
-            f"block_{i}/attention/output/kernel": spec.per_layer(spec.attention.heads, i)
-            for i in cut.attention_layers()
-        }
+        spec, kernel = cut.spec, "block_{}/attention/output/kernel"
+        return {kernel.format(i): spec.per_layer(spec.attention.heads, i) for i in cut.attention_layers()}
 
     def take(cut: Cut, chosen: Mapping[str, list[int]]) -> Cut:
         return cut.without_heads({_layer(name): gone for name, gone in chosen.items()})
 
-    report, removed = _measured(run, data, out, overwrite, share, rounds, rows, length, groups, take)
+    report, removed = _measured(run, data, config, groups, take)
     return report | {"removed": {_layer(name): gone for name, gone in removed.items()}}
 
 
-def width(
-    run: str | os.PathLike,
-    data: Any,
-    *,
-    out: str | os.PathLike,
-    share: float,
-    rounds: int = 1,
-    rows: int = ROWS,
-    length: int | None = None,
-    overwrite: bool = False,
-) -> dict[str, Any]:
-    """Take neurons out of the feed-forward networks, equally many out of each, by the same importance; as `heads`."""
+@configured(WidthConfig)
+def width(run: str | os.PathLike, data: Any, *, config: WidthConfig) -> dict[str, Any]:
+    """Take neurons out of the feed-forward networks, equally many out of each, by the same importance; as `heads`.
+
+    Args:
+        {options}
+    """
 
     def groups(cut: Cut) -> dict[str, int]:
         return {f"{network}/outer/kernel": len(cut.tensors[f"{network}/outer/kernel"]) for network in cut.networks()}
@@ -96,7 +106,7 @@ def width(
     def take(cut: Cut, chosen: Mapping[str, list[int]]) -> Cut:
         return cut.without_neurons({name.removesuffix("/outer/kernel"): gone for name, gone in chosen.items()})
 
-    report, removed = _measured(run, data, out, overwrite, share, rounds, rows, length, groups, take, evenly=True)
+    report, removed = _measured(run, data, config, groups, take, evenly=True)
     return report | {"removed": {name.removesuffix("/outer/kernel"): gone for name, gone in removed.items()}}
 
 
@@ -117,7 +127,7 @@ def layers(
 
 
 def _write(run: Any, out: Any, overwrite: bool, chosen: Any, take: Callable) -> dict[str, Any]:
-    files.check_free(out, overwrite)
+    files.check_free(out, overwrite, [run])
     info, tensors = rewrite.read_blocks(run)
     cut = Cut(info.spec, tensors)
     done = take(cut, chosen)
@@ -157,23 +167,16 @@ def _layer(kernel: str) -> int:
 def _measured(
     run: Any,
     data: Any,
-    out: Any,
-    overwrite: bool,
-    share: float | None,
-    rounds: int,
-    rows: int,
-    length: int | None,
+    config: CutConfig,
     groups: Callable[[Cut], dict[str, int]],
     take: Callable[[Cut, Mapping[str, list[int]]], Cut],
     evenly: bool = False,
 ) -> tuple[dict[str, Any], dict[str, list[int]]]:
     """Cut by importance, in rounds -> report, and what is gone by kernel, numbered as in the given model."""
+    share, rounds = config.share, config.rounds
     if share is None or type(share) not in (int, float) or not 0 < share < 1:
         raise InputError(f"share must be between 0 and 1, such as 0.33. Received: {share!r}")
-    for name, value in (("rounds", rounds), ("rows", rows)):
-        if type(value) is not int or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
-    files.check_free(out, overwrite)
+    files.check_free(config.out, config.overwrite, [run, *([data] if isinstance(data, str | os.PathLike) else [])])
     info, tensors = rewrite.read_blocks(run)
     cut, task, tokenizer = Cut(info.spec, tensors), task_of(info), rewrite.tokenizer(run)
     if task is None:
@@ -184,7 +187,7 @@ def _measured(
     labelled = known.train or known.dev
     if labelled is None:
         raise InputError(f"{data} has neither train nor dev rows, expected some to measure the importance on")
-    labelled = labelled.take(range(min(rows, len(labelled.texts))))
+    labelled = labelled.take(range(min(config.rows, len(labelled.texts))))
     evenly = evenly or info.spec.blocks.share != "none"
     total = groups(cut)
     removed: dict[str, list[int]] = {name: [] for name in total}
@@ -195,7 +198,9 @@ def _measured(
     for part in range(1, rounds + 1):
         count = round(whole * part / rounds) - done
         model = _model(info, cut, task, tokenizer)
-        longest = predict.longest(model, length or min(task.length or 128, predict.positions(model) or sys.maxsize))
+        longest = predict.longest(
+            model, config.length or min(task.length or 128, predict.positions(model) or sys.maxsize)
+        )
         scores = importance(model, labelled, groups(cut), longest)
         scores = {name: normalised(scores[name]) for name in total}
         chosen = least(scores, count, evenly=evenly)
@@ -203,5 +208,5 @@ def _measured(
         for name, gone in chosen.items():
             removed[name] += [left[name][i] for i in gone]
             left[name] = [origin for i, origin in enumerate(left[name]) if i not in set(gone)]
-    rewrite.write(run, out, info, cut.spec, cut.tensors, tokenizer, overwrite)
-    return _report(out, before, cut), {name: sorted(gone) for name, gone in removed.items()}
+    rewrite.write(run, config.out, info, cut.spec, cut.tensors, tokenizer, config.overwrite)
+    return _report(config.out, before, cut), {name: sorted(gone) for name, gone in removed.items()}

@@ -14,6 +14,7 @@ import numpy as np
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
+from kerasbert.inputs import listed
 from kerasbert.storage import files
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.bpe import ALPHABET, MergeTokenizer
@@ -57,9 +58,9 @@ def trim(
     Raises:
         InputError: an empty corpus, a size below what must stay, a model without a tokenizer or a token table.
     """
-    from kerasbert.mobile.prune import rewrite
+    from . import rewrite
 
-    files.check_free(out, overwrite)
+    files.check_free(out, overwrite, [run, *([data] if isinstance(data, str | os.PathLike) else [])])
     info, tensors = rewrite.read(run)
     tokenizer = rewrite.tokenizer(run)
     if tokenizer is None:
@@ -90,6 +91,17 @@ def trim(
     return report | {name: (before[name], after[name]) for name in ("unknown", "split", "tokens")}
 
 
+def texts_of(run: str | os.PathLike, paths: Sequence[str | os.PathLike]) -> list[Any]:
+    """The texts of files, as the model of a directory reads them."""
+    from kerasbert import checkpoints
+    from kerasbert.checkpoints.adapters import merged_directory
+    from kerasbert.tasks.task import task_of
+    from .. import samples
+
+    task = task_of(checkpoints.read_model_json(merged_directory(run)))
+    return [text for path in listed(paths) for text in samples.corpus(path, task)]
+
+
 def _corpus(info: Any, texts: Any, data: Any) -> list[str]:
     """The texts one by one, those of a pair too."""
     if (texts is None) == (data is None):
@@ -106,8 +118,8 @@ def _corpus(info: Any, texts: Any, data: Any) -> list[str]:
             for path in split_files(data, task=task).values()
             for text in read_rows(task, path, targets=False).texts
         ]
-    if isinstance(texts, str | bytes):
-        raise InputError("texts is one text, expected a list of texts")
+    if isinstance(texts, str | bytes | os.PathLike):  # a text alone is no corpus, and its words would be all that stays
+        raise InputError(f"texts is {str(texts)!r:.60}, expected a list of texts; of a file `data.texts.read(FILE)`")
     parts = [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
     found = [text for part in parts for text in ((part,) if isinstance(part, str) else part)]
     if not found:

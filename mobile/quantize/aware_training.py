@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -19,13 +19,16 @@ from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names
 from kerasbert.layers.norms import LayerNorm
-from kerasbert.mobile.distill.recipes import DistillConfig
-from kerasbert.mobile.quantize.fake_quantization import SMALLEST, PerChannel, PerTensor
+from kerasbert.options import passing
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
-from kerasbert.training.options import passing
+from ..distill.recipes import DistillConfig
+from .fake_quantization import SMALLEST, PerChannel, PerTensor
+
+if TYPE_CHECKING:
+    from kerasbert.checkpoints.safetensors import Safetensors
 
 PER = ("channel", "tensor")
 DECAY = 0.99  # of the ranges' moving averages, in an update
@@ -47,7 +50,7 @@ class Aware:
         InputError: a value that does not exist or is out of range.
     """
 
-    def __init__(self, per: str = "channel", *, delay: int | None = None):
+    def __init__(self, per: str = "channel", *, delay: int | None = None) -> None:
         if per not in PER:
             raise unknown("kind of quantization", per, PER, ", ".join(PER))
         least = PER.index(per)
@@ -91,7 +94,7 @@ class Aware:
         # one call for all of them; nothing is read back
         self.learn = tf.function(self._learn, autograph=False)
 
-    def _learn(self):
+    def _learn(self) -> None:
         for quantizer in self.learned.values():
             quantizer.learn(self.strategy, DECAY)
 
@@ -120,7 +123,7 @@ class Aware:
             found[f"{name}/reached"] = np.array(quantizer.reached(self.strategy).numpy())
         return found
 
-    def restore(self, tensors: Any) -> None:
+    def restore(self, tensors: "Safetensors") -> None:
         """The ranges of a checkpoint."""
         for name, quantizer in self.learned.items():
             quantizer.ranges.assign(tensors.read(f"{name}/ranges"))
@@ -240,7 +243,7 @@ def aware(
     Returns:
         the model as `finetune` does, in float.
     """
-    from kerasbert.mobile.distill.teach import go_on
+    from ..distill.teach import go_on
 
     quantizer = Aware(**{name: options.pop(name) for name in inspect.signature(Aware).parameters if name in options})
     return go_on(run, data, quantizer, task, "train", teacher, **options)

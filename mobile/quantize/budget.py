@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile.quantize import forms, ranges, static
-from kerasbert.mobile.quantize.schemes import SCHEMES
-from kerasbert.mobile.tflite import repack, weights
+from ..tflite import repack, weights
+from . import forms, ranges, static
+from .schemes import SCHEMES
 
 SENSITIVITY = 200  # texts that the cost of each weight is measured on
 FINENESS = (static.FINENESS, 300.0, 1000.0, 3000.0, 10000.0)
@@ -48,7 +48,7 @@ class Judge:
     tokenizer: Any = None
     encode: Callable[[Sequence], tuple[Any, Any]] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.own, self.fed = self.encode(self.texts) if self.encode else (None, None)
 
     def check_reading(self, said: np.ndarray, max_drop: float, losses: Sequence[str]) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile.quantize import aware_training, ranges
-from kerasbert.mobile.quantize.schemes import SCHEMES
-from kerasbert.mobile.tflite import product
 from kerasbert.training.splits import training_texts
+from ..tflite import product
+from . import aware_training, ranges
+from .schemes import SCHEMES
 
 
 def real_texts(
-    run: Any,
+    run: str | os.PathLike,
     model: Any,
     pair: bool,
     quantize: str,

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from kerasbert.inputs import Tensor
 from kerasbert.layers import backend, random
 
 SMALLEST = 1024  # elements: the TFLite converter leaves smaller matrices in float
@@ -20,14 +21,14 @@ SPREAD = 3.0  # times the mean of the tokens' largest values: beyond, an activat
 
 
 @ops.custom_gradient
-def per_output(kernel: Any) -> Any:
+def per_output(kernel: Tensor) -> Tensor:
     """Weights with a scale for each output: float32 [H, D] -> [H, D], each column in steps of its largest / 127."""
     scale = ops.maximum(ops.max(ops.abs(kernel), axis=0, keepdims=True) / STEPS, LEAST)
     return ops.round(kernel / scale) * scale, _straight
 
 
 @ops.custom_gradient
-def per_token(x: Any) -> Any:
+def per_token(x: Tensor) -> Tensor:
     """Activations as the kernels of dynamic int8 read them: float32 [..., H], each row in 255 steps of its own range.
 
     The range holds 0, which stays 0 (XNNPACK: xnn_qd8_asymmetric_quantization_params; TFLite's reference is the same).
@@ -42,16 +43,16 @@ def per_token(x: Any) -> Any:
 
 
 @ops.custom_gradient
-def in_steps(x: Any, scale: Any) -> Any:
+def in_steps(x: Tensor, scale: Tensor) -> Tensor:
     """x in whole multiples of a positive scalar, at most 127 of them."""
 
-    def gradient(upstream):
+    def gradient(upstream) -> tuple[Tensor, Tensor]:
         return upstream, ops.zeros_like(scale)
 
     return ops.clip(ops.round(x / scale), -STEPS, STEPS) * scale, gradient
 
 
-def _straight(upstream: Any) -> Any:
+def _straight(upstream: Tensor) -> Tensor:
     """The straight-through gradient: as if nothing had been rounded (Bengio et al., 2013)."""
     return upstream
 
@@ -79,11 +80,11 @@ class PerChannel:
         on: bool variable that says whether to round, or None for always.
     """
 
-    def __init__(self, on: tf.Variable | None = None):
+    def __init__(self, on: tf.Variable | None = None) -> None:
         self.on = on
         self.given: set[int] = set()  # ids of the kernels whose bias goes to their readers, known after a forward pass
 
-    def linear(self, x, kernel, bias):
+    def linear(self, x, kernel, bias) -> Tensor:
         """x [..., H] @ kernel [H, D] + bias [D] -> [..., D]; in float32, whatever the compute type."""
         came = getattr(x, "_affine", None)
         if came is not None and came.kernel is not None:
@@ -94,7 +95,7 @@ class PerChannel:
         y._affine = _Affine(None, bias, variable)
         return y
 
-    def _product(self, x, kernel, came):
+    def _product(self, x, kernel, came) -> Tensor:
         dtype, x, kernel = x.dtype, ops.cast(x, "float32"), ops.cast(kernel, "float32")
         if came is None:
             return ops.cast(backend.project(per_token(x), per_output(kernel)), dtype)
@@ -105,12 +106,12 @@ class PerChannel:
         y = backend.project(per_token(z), per_output(inner)) + ops.matmul(ops.expand_dims(beta, 0), kernel)
         return ops.cast(y, dtype)
 
-    def gather(self, table, ids):
+    def gather(self, table, ids) -> Tensor:
         """Rows of a table; only they are rounded."""
         rows = backend.gather(table, ids)
         return self._when(lambda: in_steps(rows, table_scale(table)), lambda: rows)
 
-    def mark(self, x, gamma, beta, of=None):
+    def mark(self, x, gamma, beta, of=None) -> Tensor:
         """x; the mark is gone with the next operation on x, as for the converter, whose patterns are pairs of operations."""
         came = getattr(of, "_affine", None)
         gamma, beta = ops.convert_to_tensor(gamma), ops.convert_to_tensor(beta)
@@ -138,7 +139,7 @@ class PerTensor:
         ranges: float32 [2, 2], least and largest of input and output; None to learn them.
     """
 
-    def __init__(self, on: tf.Variable | None = None, ranges: np.ndarray | None = None):
+    def __init__(self, on: tf.Variable | None = None, ranges: np.ndarray | None = None) -> None:
         self.on = on
         if ranges is not None:
             self.ranges, self.seen = tf.constant(ranges, tf.float32), None
@@ -147,7 +148,7 @@ class PerTensor:
         local = {"synchronization": tf.VariableSynchronization.ON_READ, "aggregation": tf.VariableAggregation.SUM}
         self.seen = tf.Variable(tf.zeros((2, 4)), trainable=False, **local)
 
-    def linear(self, x, kernel, bias):
+    def linear(self, x, kernel, bias) -> Tensor:
         """x [..., H] @ kernel [H, D] + bias [D] -> [..., D]; in float32, whatever the compute type."""
         kernel, bias = ops.convert_to_tensor(kernel), ops.convert_to_tensor(bias)
         y = self._when(lambda: self._product(x, kernel, bias), lambda: backend.project(x, kernel) + bias)
@@ -155,12 +156,12 @@ class PerTensor:
             self.seen.assign(joined(self.seen, ops.stop_gradient(ops.stack([extent(x), extent(y)]))))
         return y
 
-    def _product(self, x, kernel, bias):
+    def _product(self, x, kernel, bias) -> Tensor:
         dtype, x, kernel = x.dtype, ops.cast(x, "float32"), ops.cast(kernel, "float32")
         y = backend.project(self._rounded(x, 0), per_output(kernel)) + ops.cast(bias, "float32")
         return ops.cast(self._rounded(y, 1), dtype)
 
-    def _rounded(self, x, place):
+    def _rounded(self, x, place) -> Tensor:
         """256 steps of the range; no gradient where a value lies outside of it."""
         least, largest = self.ranges[place, 0], self.ranges[place, 1]
         return tf.quantization.fake_quant_with_min_max_vars(x, least, largest)
@@ -178,7 +179,7 @@ class PerTensor:
         every = [tf.convert_to_tensor(local) for local in strategy.experimental_local_results(self.seen)]
         return functools.reduce(joined, every)
 
-    def note(self, strategy: tf.distribute.Strategy, values: Any) -> None:
+    def note(self, strategy: tf.distribute.Strategy, values: Tensor) -> None:
         """Let every replica have seen that."""
         for local in strategy.experimental_local_results(self.seen):
             local.assign(values)
@@ -187,26 +188,26 @@ class PerTensor:
         return rounded() if self.on is None else tf.cond(self.on, rounded, plain)
 
 
-def extent(x: Any) -> Any:
+def extent(x: Tensor) -> Tensor:
     """Least and largest value, the sum of the tokens' largest absolute values, and their number: [..., D] -> float32 [4]."""
     x = ops.cast(x, "float32")
     tokens = ops.max(ops.abs(x), axis=-1)
     return ops.stack([ops.min(x), ops.max(x), ops.sum(tokens), ops.cast(ops.size(tokens), "float32")])
 
 
-def joined(one: Any, other: Any) -> Any:
+def joined(one: Tensor, other: Tensor) -> Tensor:
     """The extent [..., 4] of what both are of."""
     least, largest = ops.minimum(one[..., 0], other[..., 0]), ops.maximum(one[..., 1], other[..., 1])
     return ops.concatenate([ops.stack([least, largest], axis=-1), one[..., 2:] + other[..., 2:]], axis=-1)
 
 
-def limits(extents: Any) -> Any:
+def limits(extents: Tensor) -> Tensor:
     """The ranges [..., 2] of extents [..., 4]."""
     far = SPREAD * extents[..., 2] / ops.maximum(extents[..., 3], 1.0)
     return ops.stack([ops.maximum(extents[..., 0], -far), ops.minimum(extents[..., 1], far)], axis=-1)
 
 
-def table_scale(table: Any) -> Any:
+def table_scale(table: Tensor) -> Tensor:
     """The step of a table with one scale: its largest element / 127."""
     largest = ops.max(ops.abs(ops.stop_gradient(ops.convert_to_tensor(table))))
     return ops.maximum(largest / STEPS, LEAST)

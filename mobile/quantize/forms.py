@@ -8,10 +8,11 @@ import numpy as np
 from kerasbert import answers, inputs
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import Bundle
-from kerasbert.mobile.quantize import ranges, static
-from kerasbert.mobile.quantize.schemes import SCHEMES
-from kerasbert.mobile.tflite import product, repack, weights
 from kerasbert.text import Tokenizer
+from ..tflite import product, repack, weights
+from ..tflite.repack import ModelT
+from . import ranges, static
+from .schemes import SCHEMES
 
 Feeds = Iterable[tuple[str, dict[str, np.ndarray]]]
 
@@ -72,7 +73,7 @@ def quantized(
 
 
 def _coded(
-    model: Any, found: Iterable[weights.Weight], codes: int, frequencies: np.ndarray | None
+    model: ModelT, found: Iterable[weights.Weight], codes: int, frequencies: np.ndarray | None
 ) -> dict[int, product.Coded]:
     """By their buffers the tables that become smaller than in int8, in codes."""
     tables = {weight.buffer: weights.values(model, weight) for weight in found if weight.kind == "table"}

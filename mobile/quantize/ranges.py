@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile import samples
-from kerasbert.mobile.quiet import captured
-from kerasbert.mobile.tflite import buckets, repack
-from kerasbert.mobile.tflite.weights import grid
 from kerasbert.tasks.base import Task
+from .. import samples
+from ..captured_output import captured
+from ..tflite import buckets, repack
+from ..tflite.repack import SubGraphT
+from ..tflite.weights import grid
 
 DEFAULT = 200  # texts: the ranges of MiniLM's tensors hardly grow after that
 
@@ -55,12 +56,12 @@ def read(calibration: Any, task: Task | None, pair: bool) -> list:
         InputError: no such file, or a line that is not a pair.
     """
     if not isinstance(calibration, str | os.PathLike):
-        texts = list(calibration)
-        wrong = next((text for text in texts if isinstance(text, str | bytes) == pair), None)
+        given = list(calibration)
+        wrong = next((text for text in given if isinstance(text, str | bytes) == pair), None)
         if wrong is not None:
             what = "pairs of texts" if pair else "texts, not pairs"
             raise InputError(f"calibration holds {wrong!r:.80}, expected {what}, as the model reads")
-        return texts
+        return given
     path = Path(calibration)
     if path.is_dir() and task is not None:
         from kerasbert.tasks.task import split_files
@@ -70,11 +71,7 @@ def read(calibration: Any, task: Task | None, pair: bool) -> list:
         path = file
     if not path.is_file():
         raise InputError(f"no calibration file {path}. Check the path")
-    if task is not None and path.suffix in (".tsv", ".csv", ".jsonl"):
-        from kerasbert.tasks.task import answerable, read_rows
-
-        return answerable(task, read_rows(task, path, targets=False).texts)
-    return samples.read(path, pair)
+    return samples.read(path, task, pair)
 
 
 def choose(texts: Sequence, size: int | None, most: int | None = DEFAULT) -> list:
@@ -141,7 +138,7 @@ def observe(data: bytes, batches: Iterable[tuple[str, dict[str, np.ndarray]]]) -
     return {(number, index): found for number in seen for index, found in seen[number].items()}
 
 
-def _computed(graph: Any) -> list[int]:
+def _computed(graph: SubGraphT) -> list[int]:
     """Numbers of the float tensors that operators write."""
     s = repack.schema()
     written = [int(index) for operator in graph.operators for index in operator.outputs]

@@ -25,7 +25,8 @@ class Scheme:
             "static", int8 with ranges from real texts, and float where these would cost too much; "int8", nothing in float.
         calibrated: bool, whether ranges of the activations are taken from real texts.
         tolerance: float, largest difference of an output from the Keras model's; None: agreement alone is judged.
-        agreement: float, least share of equal labels (regression: correlation; vectors: mean cosine).
+        agreement: float, least share of equal labels, ties aside (regression: correlation; vectors: mean cosine).
+        fidelity: float, least share of the variance of the model's scores that the file keeps (`answers.nearness`).
         runtimes: interpreter that computes the file rightly -> its least version, "" for any.
         converter: bool, whether TFLite's converter makes the file. Else it is made from the converter's float32 file.
         make: (float32 .tflite, batches to calibrate with) -> .tflite. None: by what stands above.
@@ -37,6 +38,7 @@ class Scheme:
     calibrated: bool = False
     tolerance: float | None = None
     agreement: float = 0.985
+    fidelity: float = 0.99
     runtimes: Mapping[str, str] = dataclasses.field(default_factory=lambda: {LITERT: "", TFLITE: ""})
     converter: bool = False
     make: "Callable[[bytes, Feeds], bytes] | None" = None
@@ -57,8 +59,11 @@ class Scheme:
 
 # Static ranges cost more than per-token ones; full_int8 is refused where it ruins the model.
 # litert 2.0.2 to 2.1.2 get int8 activations wrong, by up to .7 of probability; tflite-runtime has no dynamic matrices.
-_CALIBRATED = {"weights": "int8", "tables": "int8", "calibrated": True, "agreement": 0.95}
-SCHEMES: Table[Scheme] = Table("quantization")  # plug-ins add rows by SCHEMES.add(name, Scheme(...))
+_CALIBRATED = {"weights": "int8", "tables": "int8", "calibrated": True, "agreement": 0.95, "fidelity": 0.9}
+# plug-ins add rows by SCHEMES.add(name, Scheme(...))
+SCHEMES: Table[Scheme] = Table(
+    "quantization", rules="kerasbert.mobile.scheme_rules:check"
+)  # plug-ins: SCHEMES.add(name, Scheme(...))
 SCHEMES.add("float32", Scheme(tolerance=1e-4, converter=True), "none", "float", "fp32")
 SCHEMES.add("fp16", Scheme("float16", "float16", tolerance=5e-3, converter=True), "float16")
 SCHEMES.add("dynamic_int8", Scheme("int8", "int8", "dynamic", runtimes={LITERT: ""}, converter=True), "int8")

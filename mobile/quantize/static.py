@@ -13,15 +13,15 @@ Differs from the converter's own recipe (Jacob et al., 2018: every operator in i
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile.quantize.ranges import Range
-from kerasbert.mobile.quiet import captured
-from kerasbert.mobile.tflite import buckets, repack
-from kerasbert.mobile.tflite import weights as parts
+from ..captured_output import captured
+from ..tflite import buckets, repack
+from ..tflite import weights as parts
+from ..tflite.repack import ModelT
+from .ranges import Range
 
 ARITHMETIC = ("ADD", "SUB", "MUL", "DIV", "MEAN", "SUM", "SQUARED_DIFFERENCE", "RSQRT", "SQRT", "SQUARE", "POW", "NEG")
 # of `Range`. In MiniLM attention probabilities have 190, the worst GELU 27, what the second matrices make 0.8 to 14.
@@ -75,7 +75,7 @@ def static(data: bytes, seen: Ranges, fineness: float = FINENESS, read: float = 
     return make(data, seen)
 
 
-def _products(model: Any, seen: Ranges, read: float) -> set[tuple[int, int]]:
+def _products(model: ModelT, seen: Ranges, read: float) -> set[tuple[int, int]]:
     """Results of the matrix products that read a tensor of less fineness than `read`."""
     kind = repack.schema().BuiltinOperator.FULLY_CONNECTED
     return {
@@ -88,7 +88,7 @@ def _products(model: Any, seen: Ranges, read: float) -> set[tuple[int, int]]:
     }
 
 
-def _name(model: Any, place: tuple[int, int]) -> str:
+def _name(model: ModelT, place: tuple[int, int]) -> str:
     return model.subgraphs[place[0]].tensors[place[1]].name.decode()
 
 
@@ -109,7 +109,7 @@ def _quantized(data: bytes, seen: Ranges, operators: list[str], nodes: list[str]
             raise InputError(f"TensorFlow's quantizer refused the model: {reason[:300]}") from error
 
 
-def floats(model: Any) -> dict[str, int]:
+def floats(model: ModelT) -> dict[str, int]:
     """Operators with float results: name -> how often, in the last subgraph.
 
     A matrix product with int8 weights is not counted: it quantizes its float inputs itself.

@@ -8,29 +8,30 @@
 import bisect
 import contextlib
 import functools
+import math
 import os
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from kerasbert import answers, inputs, registry
-from kerasbert.answers.base import Parts
-from kerasbert.errors import InputError
+from kerasbert.answers.base import Kind, Parts, with_triples
+from kerasbert.errors import InputError, TextError, of_text
 from kerasbert.export import bundle as bundles
 from kerasbert.inputs import Row
-from kerasbert.mobile.runtime import cache as caches
-from kerasbert.mobile.runtime.interpreters import interpreter, one_line
-from kerasbert.mobile.runtime.native import quicken
-from kerasbert.mobile.runtime.sources import located
-from kerasbert.mobile.runtime.versions import check
-from kerasbert.mobile.runtime.writing import Writer
 from kerasbert.text import load_tokenizer
 from kerasbert.text.base import KNOWLEDGE
+from .interpreters import interpreter, one_line
+from .native import quicken
+from .system import cache as caches
+from .system import forks
+from .system.sources import located
+from .versions import check
+from .writing import Writer
 
 if TYPE_CHECKING:
     from kerasbert.answers.vector import Index
@@ -47,6 +48,7 @@ def __getattr__(name: str) -> Any:
     return Index
 
 
+THREADS = 256  # of an interpreter: more than a phone or a server has cores
 WINDOWS = 1024  # of one document, by default
 BLOCK = 1024  # texts of a call whose rows are held at once
 
@@ -74,7 +76,7 @@ def load(
         cache: folder for packed weights (11 MB for MiniLM), which make the next launch faster and smaller; the eight
             used last are kept in it. None: $XDG_CACHE_HOME/kerasbert or ~/.cache/kerasbert. False: nothing is written.
             Where there is no home, no room or no Linux, the weights are packed at every launch.
-        threads: int, of the interpreter.
+        threads: int, of the interpreter; at most THREADS.
         plugin: a plug-in's file, or several, which are run: what brings the file's kind of answer or a maker of its inputs. It
             must be the one that the file was made with, by its sha256.
         windows: int, rows that one document may take, of spans and tags; a longer one is refused before anything runs.
@@ -82,9 +84,9 @@ def load(
         InputError: no such file, not ours, damaged, of a plug-in that is not given or is another, or no interpreter is
             installed that computes it rightly.
     """
-    for name, value in (("threads", threads), ("windows", windows)):
-        if value < 1:
-            raise InputError(f"{name} is {value}, expected at least 1")
+    for name, value, most in (("threads", threads, THREADS), ("windows", windows, math.inf)):
+        if not 1 <= value <= most:
+            raise InputError(f"{name} is {value}, expected {'at least 1' if most == math.inf else f'1 to {most}'}")
     path, give_back = located(path)
     try:
         return _loaded(path, cache, threads, plugin, windows, give_back)
@@ -146,9 +148,11 @@ def _plug_in(path: Path, bundle: bundles.Bundle, plugins: Sequence[str | os.Path
 
 @contextlib.contextmanager
 def _tokenizing(path: Path) -> Iterator[None]:
-    """Whatever a tokenizer raises that came in a file becomes an InputError of one line."""
+    """Whatever a tokenizer raises that came in a file becomes an InputError of one line; a mistake in a text stays one."""
     try:
         yield
+    except TextError:
+        raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path} carries a damaged tokenizer: {reason[:200]}") from error
@@ -167,7 +171,7 @@ class Runner:
             longest; tokenizer; native: bool, whether the portable core tokenizes (`runtime.native`).
     """
 
-    def __init__(self, bundle: bundles.Bundle, model: Any, path: Path, windows: int = WINDOWS):
+    def __init__(self, bundle: bundles.Bundle, model: Any, path: Path, windows: int = WINDOWS) -> None:
         self.bundle, self.windows = bundle, windows
         self.finalizer: Callable[[], Any] | None = None
         self.model = model
@@ -184,7 +188,7 @@ class Runner:
         self._names = {each.name: each.signature for each in bundle.inputs if each.name != each.signature}
         self._width = self.kind.width(bundle.labels)
         self._usual = self._numbers({})
-        self._turn = threading.Lock()
+        self._turn = forks.lock()
         self.writer = None if bundle.answering else Writer(bundle, model.programs, self.kind, self.tokenizer)
 
     def __enter__(self) -> Self:
@@ -225,16 +229,18 @@ class Runner:
             found += self._answers(kind, parts[begin : begin + BLOCK], settings, begin)
         return [kind.limited(answer, top, threshold) for answer in found] if limits else found
 
-    def _answers(self, kind: Any, parts: Sequence[Parts], settings: dict[str, int], begin: int) -> list[Any]:
+    def _answers(self, kind: Kind, parts: Sequence[Parts], settings: dict[str, int], begin: int) -> list[Any]:
         """The answers of a call's texts from `begin` on."""
         if type(kind).answer is not answers.Kind.answer:  # it runs the model more than once
             run, longest = functools.partial(self._row, settings=settings), self.bundle.longest
+            self._pack(parts, begin)  # a mistake in a text is told before anything runs
             return [kind.answer(run, self.tokenizer, each, longest, self.labels) for each in parts]
         packed = self._pack(parts, begin)
         outputs = iter(self._rows([row for rows in packed for row in rows], settings, begin))
-        return [
+        found = [
             kind.decode(each, rows, [next(outputs) for _ in rows], self.labels) for each, rows in zip(parts, packed)
         ]
+        return [with_triples(each, rows, self.tokenizer) for each, rows in zip(found, packed)]
 
     def trace(self, text: Any, *, language: str | None = None) -> Trace:
         """One text and all that becomes of it, for a comparison of devices (`mobile.golden`)."""
@@ -292,18 +298,19 @@ class Runner:
         """The rows of each text.
 
         Raises:
-            InputError: a document of more windows than are allowed.
+            TextError: a text that the kind cannot read, or a document of more windows than are allowed.
         """
-        longest = self.bundle.longest
         with _tokenizing(self.path):
-            packed = [self.kind.rows(self.tokenizer, each, longest) for each in parts]
+            packed = [self._packed(each, number) for number, each in enumerate(parts, begin)]
         for number, rows in enumerate(packed, begin):
             if len(rows) > self.windows:
-                raise InputError(
-                    f"text {number} takes {len(rows)} rows of {longest} tokens, expected at most {self.windows}: split it, or "
-                    "allow more (load(..., windows=N), --windows N)"
-                )
+                many = f"text {number} takes {len(rows)} rows of {self.bundle.longest} tokens, expected at most {self.windows}"
+                raise TextError(number, f"{many}: split it, or allow more (load(..., windows=N), --windows N)")
         return packed
+
+    def _packed(self, parts: Parts, number: int) -> list[Row]:
+        with of_text(number):
+            return self.kind.rows(self.tokenizer, parts, self.bundle.longest)
 
     def _rows(self, rows: Sequence[Row], settings: dict[str, int], begin: int = 0) -> list[np.ndarray]:
         """The outputs of rows, in their order; `begin`: number of the first in its call."""
@@ -315,20 +322,29 @@ class Runner:
 
     def _parts(self, texts: Any) -> list[Parts]:
         """Each text as (text,) or (text_a, text_b), checked against what the model was trained on."""
-        if isinstance(texts, (str, bytes)):
-            raise InputError("texts is one string, expected a list of strings: put it in brackets")
+        texts = inputs.listed(texts)
+        if isinstance(texts, Mapping) or not isinstance(texts, Iterable):
+            raise InputError(f"texts is a {type(texts).__name__}, expected a list of texts")
+        return [self._parts_of(text, number) for number, text in enumerate(texts)]
+
+    def _parts_of(self, text: Any, number: int) -> Parts:
+        """The parts of one input.
+
+        Raises:
+            TextError: it is none.
+        """
         if self.bundle.parts:
-            return [self.kind.parts(text, self.bundle.parts, f"text {i}") for i, text in enumerate(texts)]
-        found = []
-        for text in texts:
-            single = isinstance(text, (str, bytes))
-            if self.bundle.pair:
-                if single or len(text) != 2 or not all(isinstance(t, (str, bytes)) for t in text):
-                    raise InputError(f"received {text!r:.80}, expected a pair of texts: (text_a, text_b)")
-            elif not single:
-                raise InputError(f"received {text!r:.80}, expected one text: this model does not read pairs")
-            found.append(tuple(text) if self.bundle.pair else (text,))
-        return found
+            with of_text(number):
+                return self.kind.parts(text, self.bundle.parts, f"text {number}")
+        single = isinstance(text, (str, bytes))
+        if not self.bundle.pair and not single:
+            wanted = "one text: this model does not read pairs" if isinstance(text, list | tuple) else "a text"
+            raise TextError(number, f"received {text!r:.80}, expected {wanted}")
+        if self.bundle.pair and not (
+            isinstance(text, list | tuple) and len(text) == 2 and all(isinstance(t, (str, bytes)) for t in text)
+        ):
+            raise TextError(number, f"received {text!r:.80}, expected a pair of texts: (text_a, text_b)")
+        return (text,) if single else tuple(text)
 
     def _bucket(self, used: int) -> int:
         """The length that a row of so many tokens is run at."""

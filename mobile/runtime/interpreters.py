@@ -13,7 +13,6 @@ import functools
 import hashlib
 import json
 import struct
-import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,16 +24,17 @@ from kerasbert import __version__, answers
 from kerasbert.errors import InputError, install
 from kerasbert.export.bundle import MAX_WIDTH, Bundle, Reads
 from kerasbert.inputs import size_of
-from kerasbert.mobile.runtime import cache as caches
-from kerasbert.mobile.runtime import operators
-from kerasbert.mobile.runtime.quiet import unheard, unheard_from_now_on
-from kerasbert.mobile.runtime.writing.programs import Arrays, Buffers, check_programs
+from . import operators
+from .system import cache as caches
+from .system import forks
+from .system.quiet import unheard, unheard_from_now_on
+from .writing.programs import Arrays, Buffers, check_programs
 
-CHECKS = 1  # number of what `operators.check` and `check` look for: one more where they look for more
+CHECKS = 2  # number of what `operators.check` and `check` look for: one more where they look for more
 IN_MEMORY = ":memory"  # XNNPACK's name for a weight cache in an anonymous file
 
 _OPEN: weakref.WeakSet = weakref.WeakSet()
-_OPENING = threading.Lock()  # so that a memory file that appears meanwhile is the model's that is being opened
+_OPENING = forks.lock(1)  # so that a memory file that appears meanwhile is the model's that is being opened
 
 
 def _leave() -> None:
@@ -77,7 +77,7 @@ class Compiled:
 
     name = "ai-edge-litert CompiledModel"
 
-    def __init__(self, path: Path, bundle: Bundle, threads: int, weight_cache: str):
+    def __init__(self, path: Path, bundle: Bundle, threads: int, weight_cache: str) -> None:
         from ai_edge_litert.compiled_model import CompiledModel, CpuOptions, Options
 
         if bundle.any_length and not hasattr(CompiledModel, "resize_input_tensor"):
@@ -104,7 +104,7 @@ class Compiled:
             self.__dict__.pop("programs", None)
             self.model = None
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "model", None) is not None:
             self.close()
 
@@ -142,7 +142,7 @@ class Compiled:
 class Plain:
     """A TFLite Interpreter: of ai-edge-litert without CompiledModel, or of tflite-runtime. It resizes by itself."""
 
-    def __init__(self, interpreter: Any, name: str, path: Path, bundle: Bundle, threads: int):
+    def __init__(self, interpreter: Any, name: str, path: Path, bundle: Bundle, threads: int) -> None:
         self.name = name
         self.model: Any = interpreter(model_path=str(path), num_threads=threads)
         self.bundle, self.output = bundle, _output(bundle)
@@ -180,7 +180,7 @@ def _output(bundle: Bundle) -> str:
 
 
 def _shape(each: Reads, length: int) -> tuple[int, ...]:
-    return tuple(size_of(axis, length) for axis in each.axes)
+    return tuple(size_of(axis, length, each.places) for axis in each.axes)
 
 
 def interpreter(path: Path, bundle: Bundle, threads: int, cache: Path | None, digest: str) -> Compiled | Plain:

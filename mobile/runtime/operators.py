@@ -61,10 +61,7 @@ def check(path: Path) -> None:
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         root = _U32.unpack_from(data)[0]
-        codes = []
-        for code in _tables(data, root, 1):
-            old, new = _field(data, code, 0), _field(data, code, 3)
-            codes.append(max(data[old] if old else 0, _I32.unpack_from(data, new)[0] if new else 0))
+        codes = [_code(data, code) for code in _tables(data, root, 1)]
         _check_signatures(path, data, root)
         constants = {
             i for i, buffer in enumerate(_tables(data, root, 4)) if _field(data, buffer, 0) or _field(data, buffer, 1)
@@ -74,31 +71,57 @@ def check(path: Path) -> None:
             steps = []  # of the tensors: (type, scale or 0)
             ready = set(_numbers(data, graph, 1))  # the subgraph's inputs, constants, and what operators gave
             for tensor in _tables(data, graph, 0):
-                place, kind = _field(data, tensor, 4), _field(data, tensor, 1)
-                kind, scale = data[kind] if kind else 0, 0.0
-                if place:
-                    place += _U32.unpack_from(data, place)[0]
-                    about = place, kind
-                    if about not in seen:
-                        seen.add(about)
-                        _check_scales(path, data, *about)
-                    begin, count = _vector(data, place, 2)
-                    scale = _F32.unpack_from(data, begin)[0] if count == 1 else 0.0
                 if _number(data, tensor, 2) in constants:
                     ready.add(len(steps))
-                steps.append((kind, scale))
+                steps.append(_step(path, data, tensor, len(steps), seen))
             for operator in _tables(data, graph, 3):
-                code = codes[_number(data, operator, 0)]
-                operands, results = _numbers(data, operator, 1), _numbers(data, operator, 2)
-                if code in OPERANDS:
-                    _check(path, code, operands, results, steps)
-                if not ready.issuperset(operands) and not ready.issuperset(
-                    number for number in operands if number >= 0
-                ):
-                    raise _unordered(path, "reads", operands)
-                if not ready.isdisjoint(results):
-                    raise _unordered(path, "gives", results)
-                ready.update(results)
+                _check_operator(path, data, operator, codes[_number(data, operator, 0)], steps, ready)
+
+
+def _code(data: mmap.mmap, code: int) -> int:
+    """The number of an operator in the schema: older files have it as a byte."""
+    old, new = _field(data, code, 0), _field(data, code, 3)
+    return max(data[old] if old else 0, _I32.unpack_from(data, new)[0] if new else 0)
+
+
+def _step(path: Path, data: mmap.mmap, tensor: int, number: int, seen: set[tuple[int, int]]) -> tuple[int, float]:
+    """A tensor's type, and its scale where it has one alone, else 0.
+
+    Args:
+        number: the tensor's, in its subgraph.
+        seen: places of scales that were looked at, with the type of their tensors.
+    Raises:
+        InputError: it keeps its value from call to call, or its scales are none.
+    """
+    if (variable := _field(data, tensor, 5)) and data[variable]:
+        raise InputError(
+            f"{path} has the tensor {number} that keeps its value from call to call, expected none: it is damaged. Write the "
+            "file again"
+        )
+    place, kind = _field(data, tensor, 4), _field(data, tensor, 1)
+    kind = data[kind] if kind else 0
+    if not place:
+        return kind, 0.0
+    about = place + _U32.unpack_from(data, place)[0], kind
+    if about not in seen:
+        seen.add(about)
+        _check_scales(path, data, *about)
+    begin, count = _vector(data, about[0], 2)
+    return kind, _F32.unpack_from(data, begin)[0] if count == 1 else 0.0
+
+
+def _check_operator(path: Path, data: mmap.mmap, operator: int, code: int, steps: list, ready: set[int]) -> None:
+    """An operator has its operands, of tensors that are there; what it gives is there then."""
+    operands, results = _numbers(data, operator, 1), _numbers(data, operator, 2)
+    if code in OPERANDS:
+        _check(path, code, operands, results, steps)
+    if code == NUMBERS["STRIDED_SLICE"]:
+        _check_slice(path, data, operator)
+    if not ready.issuperset(operands) and not ready.issuperset(number for number in operands if number >= 0):
+        raise _unordered(path, "reads", operands)
+    if not ready.isdisjoint(results):
+        raise _unordered(path, "gives", results)
+    ready.update(results)
 
 
 def _unordered(path: Path, what: str, tensors: tuple[int, ...]) -> InputError:
@@ -138,6 +161,17 @@ def _check(path: Path, code: int, inputs: tuple[int, ...], outputs: tuple[int, .
                 f"{path} has an {name} of the types {kind} and {other} and scales {one:.3g} and {two:.3g} that gives "
                 f"{third} with {result:.3g}: it is damaged. Write the file again"
             )
+
+
+def _check_slice(path: Path, data: mmap.mmap, operator: int) -> None:
+    """StridedSliceOptions: their last field makes an end a length, which XNNPACK takes and computes beyond the tensor."""
+    place = _field(data, operator, 4)
+    options = place + _U32.unpack_from(data, place)[0] if place else 0
+    offset = _field(data, options, 5) if options else 0
+    if offset and data[offset]:
+        raise InputError(
+            f"{path} has a STRIDED_SLICE by offsets, expected one by ends: it is damaged. Write the file again"
+        )
 
 
 def _check_scales(path: Path, data: mmap.mmap, table: int, kind: int) -> None:

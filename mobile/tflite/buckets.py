@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from kerasbert.errors import InputError
-from kerasbert.mobile.tflite import repack
+from . import repack
+from .repack import ModelT, OperatorT, SubGraphT, TensorT
 
 # Denser where sentences are. Multiples of 4: XNNPACK's int8 kernels take 4 rows at a time on AVX2 and ARM (5 with AVX512-VNNI).
 # From 64 on multiples of 16, which softmax and attention's products like (80 tokens cost what 75 do), and of each of them the
@@ -133,7 +134,7 @@ def add(data: bytes, *groups: dict[int, str]) -> bytes | None:
     return repack.write(model)
 
 
-def _group(model: Any, made: dict[int, Any], signatures: dict[int, str]) -> list[tuple[Any, Any]] | None:
+def _group(model: ModelT, made: dict[int, Any], signatures: dict[int, str]) -> list[tuple[Any, Any]] | None:
     """The signatures of one group with their subgraphs, those that are not made derived from the two that are."""
     if made.keys() == signatures.keys() and len(made) < 3:
         return [(made[length], model.subgraphs[made[length].subgraphIndex]) for length in sorted(made)]
@@ -191,7 +192,7 @@ def _names(entry: Any) -> list[tuple]:
     return sorted((part.name, part.tensorIndex) for part in [*entry.inputs, *entry.outputs])
 
 
-def same_program(model: Any, a: Any, b: Any) -> bool:
+def same_program(model: ModelT, a: SubGraphT, b: SubGraphT) -> bool:
     """Whether two subgraphs are the same operators on the same tensors, sizes aside."""
     if len(a.tensors) != len(b.tensors) or len(a.operators) != len(b.operators):
         return False
@@ -208,22 +209,22 @@ def same_program(model: Any, a: Any, b: Any) -> bool:
     )
 
 
-def _options(operator: Any) -> tuple:
+def _options(operator: OperatorT) -> tuple:
     """An operator's options without the sizes, which are in its tensors too."""
     values = vars(operator.builtinOptions) if operator.builtinOptions is not None else {}
     return operator.builtinOptionsType, tuple((k, str(v)) for k, v in sorted(values.items()) if k != "newShape")
 
 
-def _shape(tensor: Any) -> list[int]:
+def _shape(tensor: TensorT) -> list[int]:
     return [] if tensor.shape is None else [int(size) for size in tensor.shape]
 
 
-def _kept(model: Any, tensor: Any) -> bool:
+def _kept(model: ModelT, tensor: TensorT) -> bool:
     """Whether a tensor is a constant."""
     return model.buffers[tensor.buffer].data is not None
 
 
-def _derive(model: Any, a: Any, b: Any, step: tuple[int, int], length: int) -> Any:
+def _derive(model: ModelT, a: SubGraphT, b: SubGraphT, step: tuple[int, int], length: int) -> Any:
     """The subgraph at another length: every number on the line through a's and b's; None where one is not on a line."""
     s = repack.schema()
     graph = copy.copy(b)
@@ -251,7 +252,7 @@ def _derive(model: Any, a: Any, b: Any, step: tuple[int, int], length: int) -> A
     return graph
 
 
-def _squares(model: Any, a: Any, b: Any, small: int, large: int) -> bool:
+def _squares(model: ModelT, a: SubGraphT, b: SubGraphT, small: int, large: int) -> bool:
     """Whether a size grows with the square of the length, as of [S, S] made flat: two lengths put it on a line as well."""
     sizes = [size for x, y in zip(a.tensors, b.tensors) for size in zip(_shape(x), _shape(y))]
     for x, y in zip(a.tensors, b.tensors):
@@ -269,7 +270,9 @@ def _line(x: np.ndarray, y: np.ndarray, step: tuple[int, int]) -> np.ndarray | N
     return (np.asarray(x, np.int64) + rise // step[1]).astype(np.int32)
 
 
-def _constant(model: Any, x: Any, y: Any, tensor: Any, step: tuple[int, int], s: Any) -> np.ndarray | None:
+def _constant(
+    model: ModelT, x: TensorT, y: TensorT, tensor: TensorT, step: tuple[int, int], s: Any
+) -> np.ndarray | None:
     """Bytes of a constant at another length: the same, a beginning of the longer one, or int32 on a line."""
     one, two = model.buffers[x.buffer].data, model.buffers[y.buffer].data
     if len(one) == len(two):

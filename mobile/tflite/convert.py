@@ -7,9 +7,9 @@ from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input
-from kerasbert.mobile.quantize.schemes import SCHEMES
-from kerasbert.mobile.quiet import captured
-from kerasbert.mobile.tflite import buckets, repack
+from ..captured_output import captured
+from ..quantize.schemes import SCHEMES
+from . import buckets, repack
 
 
 def quantization(name: str | None) -> str:

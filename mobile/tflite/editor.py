@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.mobile.tflite import repack
-from kerasbert.mobile.tflite.product import CENTROIDS, Coded
+from . import repack
+from .product import CENTROIDS, Coded
+from .repack import ModelT, OperatorT, SubGraphT, TensorT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,18 +32,18 @@ class Weight:
     size: int
 
 
-def builtin(model: Any, operator: Any) -> int:
+def builtin(model: ModelT, operator: OperatorT) -> int:
     """The BuiltinOperator of an operator."""
     code = model.operatorCodes[operator.opcodeIndex]
     return max(code.builtinCode, code.deprecatedBuiltinCode)
 
 
-def inputs_of(operator: Any) -> list[int]:
+def inputs_of(operator: OperatorT) -> list[int]:
     """Tensor numbers that an operator reads; -1 for one that is left out."""
     return [] if operator.inputs is None else [int(index) for index in operator.inputs]
 
 
-def read_at(model: Any, number: int, place: int) -> int:
+def read_at(model: ModelT, number: int, place: int) -> int:
     """The tensor that a product or a look-up has its weight in."""
     operator = model.subgraphs[number].operators[place]
     product = builtin(model, operator) == repack.schema().BuiltinOperator.FULLY_CONNECTED
@@ -56,7 +57,7 @@ def by_row(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(np.rint(x / scale[:, None]), -127, 127).astype(np.int8), scale
 
 
-def copied(model: Any) -> Any:
+def copied(model: ModelT) -> Any:
     """A model whose graphs may be edited; the buffers' bytes are shared."""
     made = copy.copy(model)
     made.buffers = [copy.copy(buffer) for buffer in model.buffers]
@@ -71,7 +72,7 @@ def copied(model: Any) -> Any:
 class Editor:
     """Changes to a model that add operators: gathered by place, applied at the end, so that numbers stay valid."""
 
-    def __init__(self, model: Any):
+    def __init__(self, model: ModelT) -> None:
         self.model, self.s = model, repack.schema()
         self.after: dict[tuple[int, int], list] = {}
 
@@ -196,7 +197,7 @@ class Editor:
         self._set(len(self.model.buffers) - 1, data)
         return len(self.model.buffers) - 1
 
-    def _like(self, graph: Any, tensor: Any, kind: int, *last: int, scale: Any = None) -> int:
+    def _like(self, graph: SubGraphT, tensor: TensorT, kind: int, *last: int, scale: Any = None) -> int:
         """A computed tensor of the rows of another and other numbers in each."""
         made = copy.copy(tensor)
         made.type, made.quantization = kind, scale
@@ -205,7 +206,9 @@ class Editor:
                 setattr(made, name, np.asarray([*getattr(tensor, name)[:-1], *last], np.int32))
         return self._tensor(graph, made)
 
-    def _constant(self, graph: Any, other: Any, kind: int, buffer: int, shape: Sequence[int], scale: Any = None) -> int:
+    def _constant(
+        self, graph: SubGraphT, other: TensorT, kind: int, buffer: int, shape: Sequence[int], scale: Any = None
+    ) -> int:
         """A constant beside another one."""
         made = copy.copy(other)
         made.type, made.quantization, made.buffer = kind, scale, buffer
@@ -213,7 +216,7 @@ class Editor:
         return self._tensor(graph, made)
 
     @staticmethod
-    def _tensor(graph: Any, tensor: Any) -> int:
+    def _tensor(graph: SubGraphT, tensor: TensorT) -> int:
         graph.tensors.append(tensor)
         return len(graph.tensors) - 1
 

@@ -14,6 +14,11 @@ import numpy as np
 
 IDENTIFIER = b"TFL3"
 ALIGNMENT = 16  # of weights, as the schema's force_align says; Python's generated code forgets it
+# objects of the schema; its generated code takes arrays for lists, so no checker can look into them
+ModelT = Any
+SubGraphT = Any
+OperatorT = Any
+TensorT = Any
 SMALLEST_PREFIX = 4096  # bytes; below that a copy costs less than an operator
 
 
@@ -27,7 +32,7 @@ def schema() -> Any:
 class SharingBuilder(flatbuffers.Builder):
     """A builder that writes equal vectors and equal strings once."""
 
-    def __init__(self, size: int):
+    def __init__(self, size: int) -> None:
         super().__init__(size)
         self.seen: dict[tuple, int] = {}
 
@@ -48,13 +53,13 @@ class SharingBuilder(flatbuffers.Builder):
         return self.seen[key]
 
 
-def read(data: bytes) -> Any:
+def read(data: bytes) -> ModelT:
     """Bytes of a .tflite -> ModelT, the schema's object form."""
     s = schema()
     return s.ModelT.InitFromObj(s.Model.GetRootAs(data, 0))
 
 
-def write(model: Any) -> bytes:
+def write(model: ModelT) -> bytes:
     """ModelT -> bytes of a .tflite."""
     size = sum(len(buffer.data) for buffer in model.buffers if buffer.data is not None)
     builder = SharingBuilder(size + (1 << 20))
@@ -80,7 +85,7 @@ def slim(data: bytes) -> bytes:
     return write(model)
 
 
-def _share_prefixes(model: Any) -> None:
+def _share_prefixes(model: ModelT) -> None:
     """Replace a constant that is the beginning of a longer one by a slice of the longer one.
 
     The position table, which the converter cuts to each bucket's length and folds into it.
@@ -122,7 +127,7 @@ def first_rows(whole: Sequence[int], part: Sequence[int]) -> bool:
     return len(differ) == 1 and all(size == 1 for size in whole[: differ[0]])
 
 
-def _slice(model: Any, graph: Any, index: int, buffer: int, shape: np.ndarray) -> None:
+def _slice(model: ModelT, graph: SubGraphT, index: int, buffer: int, shape: np.ndarray) -> None:
     """Make tensor `index` of a graph computed: SLICE of the constant in `buffer`, at the graph's beginning."""
     s = schema()
     tensor = graph.tensors[index]
@@ -142,7 +147,7 @@ def _slice(model: Any, graph: Any, index: int, buffer: int, shape: np.ndarray) -
     graph.operators.insert(0, operator)
 
 
-def _part_biases(model: Any) -> None:
+def _part_biases(model: ModelT) -> None:
     """Add the bias of int8 products behind them where layers share the kernel and not the bias.
 
     XNNPACK's weight cache packs an int8 kernel together with the bias and finds both by the kernel alone: every later layer
@@ -167,14 +172,14 @@ def _part_biases(model: Any) -> None:
                 _part_bias(model, graph, operator)
 
 
-def _bias(model: Any, graph: Any, operator: Any) -> bytes:
+def _bias(model: ModelT, graph: SubGraphT, operator: OperatorT) -> bytes:
     """The bytes of a product's bias; empty where it has none."""
     index = int(operator.inputs[2]) if len(operator.inputs) > 2 else -1
     data = model.buffers[graph.tensors[index].buffer].data if index >= 0 else None
     return b"" if data is None else data.tobytes()
 
 
-def _part_bias(model: Any, graph: Any, operator: Any) -> None:
+def _part_bias(model: ModelT, graph: SubGraphT, operator: OperatorT) -> None:
     """x @ kernel + bias in two operators; the activation goes with the second."""
     s = schema()
     product = copy.copy(graph.tensors[operator.outputs[0]])
@@ -193,7 +198,7 @@ def _part_bias(model: Any, graph: Any, operator: Any) -> None:
     graph.operators.insert(next(i for i, other in enumerate(graph.operators) if other is operator) + 1, add)
 
 
-def _constant(model: Any, graph: Any, values: np.ndarray) -> int:
+def _constant(model: ModelT, graph: SubGraphT, values: np.ndarray) -> int:
     """Add an int32 constant to a graph -> its tensor index."""
     s = schema()
     data = np.frombuffer(values.astype("<i4").tobytes(), np.uint8)
@@ -207,7 +212,7 @@ def _constant(model: Any, graph: Any, values: np.ndarray) -> int:
     return len(graph.tensors) - 1
 
 
-def operator_code(model: Any, builtin: int) -> int:
+def operator_code(model: ModelT, builtin: int) -> int:
     s = schema()
     for index, code in enumerate(model.operatorCodes):
         if max(code.builtinCode, code.deprecatedBuiltinCode) == builtin:
@@ -218,7 +223,7 @@ def operator_code(model: Any, builtin: int) -> int:
     return len(model.operatorCodes) - 1
 
 
-def _drop_unused_buffers(model: Any) -> None:
+def _drop_unused_buffers(model: ModelT) -> None:
     """Renumber the buffers that something refers to; buffer 0 stays, empty."""
     tensors = [tensor for graph in model.subgraphs for tensor in graph.tensors]
     metadata = model.metadata or []

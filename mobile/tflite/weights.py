@@ -12,19 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.mobile.tflite import repack
-from kerasbert.mobile.tflite.editor import Editor, Weight, builtin, copied, inputs_of, read_at
-from kerasbert.mobile.tflite.product import Coded
+from . import repack
+from .editor import Editor, Weight, builtin, copied, inputs_of, read_at
+from .product import Coded
+from .repack import ModelT
 
 SMALLEST = 1024  # numbers; a smaller weight stays float, as in the converter's own dynamic range quantization
 
 
-def find(model: Any, names: Iterable[str] = ()) -> list[Weight]:
+def find(model: ModelT, names: Iterable[str] = (), least: int | None = None) -> list[Weight]:
     """The weights of a file that can be int8, in the order in which they are computed with.
 
     Args:
         model: ModelT of a float32 file, with the names of its tensors.
         names: str, the names of the Keras model's weights, which tell a layer from an operation.
+        least: int, numbers of the smallest; None for SMALLEST.
     """
     s = repack.schema()
     layers = _layers(names)
@@ -43,7 +45,7 @@ def find(model: Any, names: Iterable[str] = ()) -> list[Weight]:
     found = []
     for buffer, uses in users.items():
         size, roles = len(model.buffers[buffer].data) // 4, {role for role, *_ in uses}
-        if size >= SMALLEST and "" not in roles:
+        if size >= (SMALLEST if least is None else least) and "" not in roles:
             places = tuple((number, place) for _, number, place, _ in uses)
             kind = uses[0][0] if len(roles) == 1 else "tied"
             found.append(Weight(_layer(uses[0][3], layers), kind, buffer, places, size))
@@ -68,7 +70,7 @@ def _layer(tensor: str, layers: list[str]) -> str:
     return tensor.split(";")[0]
 
 
-def values(model: Any, weight: Weight) -> np.ndarray:
+def values(model: ModelT, weight: Weight) -> np.ndarray:
     """A weight's numbers: float32 [rows, columns]."""
     number, place = weight.users[0]
     index = read_at(model, number, place)
@@ -76,7 +78,7 @@ def values(model: Any, weight: Weight) -> np.ndarray:
     return np.frombuffer(model.buffers[weight.buffer].data.tobytes(), "<f4").reshape(shape[0], -1)
 
 
-def lower(model: Any, weights: Iterable[Weight], coded: Mapping[int, Coded] = MappingProxyType({})) -> Any:
+def lower(model: ModelT, weights: Iterable[Weight], coded: Mapping[int, Coded] = MappingProxyType({})) -> Any:
     """A copy of a float file's ModelT with these of its weights (of `find`) in int8.
 
     Args:
@@ -100,7 +102,7 @@ def grid(least: float, largest: float) -> tuple[float, int]:
     return scale, int(np.clip(round(-128 - least / scale), -128, 127))
 
 
-def dynamic(model: Any, names: Iterable[str]) -> list[str]:
+def dynamic(model: ModelT, names: Iterable[str]) -> list[str]:
     """Layers whose matrix is int8 and whose input is float, in the last subgraph."""
     s, graph = repack.schema(), model.subgraphs[-1]
     layers = _layers(names)

@@ -11,6 +11,10 @@ from tests import tiny
 KIND = answers.find("choice")
 
 
+def test_a_choice_is_one_score_whatever_it_is_called():
+    assert (KIND.width(("a", "b")), KIND.width(())) == (1, 1)
+
+
 def test_a_row_for_each_choice_and_the_softmax_over_them():
     parts = ("the cat", ("sees the old house", "runs", "a dog"))
     rows = KIND.rows(tiny.tokenizer(), parts, 7)

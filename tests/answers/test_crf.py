@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from kerasbert import answers
 from kerasbert.answers import crf
-from kerasbert.answers.tags import illegal
+from kerasbert.answers.schemes import entities_of, illegal, mended, scheme_of
 from kerasbert.errors import InputError
 from kerasbert.tasks.tags_graph import best_paths
 from tests import tiny
@@ -82,6 +82,70 @@ def test_one_path_goes_through_all_windows():
 
 
 def test_what_is_not_legal():
-    assert illegal(LABELS).tolist() == [[False] * 3, [False] * 3, [False, True, False], [False, True, False]]
+    assert illegal(LABELS).tolist() == [
+        [False] * 3,
+        [False] * 3,
+        [False, True, False],
+        [False, True, False],
+        [False] * 3,
+    ]
     wrong = illegal(("B-X", "E-X", "I-Y"))
-    assert wrong.tolist() == [[False, False, True], [False, True, True], [False, True, False], [False, True, True]]
+    assert wrong[:-1].tolist() == [[False, False, True], [False, True, True], [False, True, False], [False, True, True]]
+    assert not illegal(("INTJ", "NOUN")).any()  # no labels of spans
+
+
+def written(scheme):
+    """Nine words with four spans, two of them of one type side by side, by the papers' definitions."""
+    texts = {
+        "IOBES": "B-X E-X O S-Y B-X I-X E-X S-X O",
+        "IOBE": "B-X E-X O B-Y B-X I-X E-X B-X O",
+        "IOB2": "B-X I-X O B-Y B-X I-X I-X B-X O",
+        "IOB1": "I-X I-X O I-Y I-X I-X I-X B-X O",
+        "IOE2": "I-X E-X O E-Y I-X I-X E-X E-X O",
+        "IOE1": "I-X I-X O I-Y I-X I-X E-X I-X O",
+        "IO": "I-X I-X O I-Y I-X I-X I-X I-X O",
+        "BILOU": "B-X L-X O U-Y B-X I-X L-X U-X O",
+        "BMES": "B-X E-X O S-Y B-X M-X E-X S-X O",
+    }
+    return texts[scheme].split()
+
+
+@pytest.mark.parametrize("name", ["IOBES", "IOBE", "IOB2", "IOB1", "IOE2", "IOE1", "IO", "BILOU", "BMES"])
+def test_what_is_legal_follows_the_scheme_of_the_training_tags(name):
+    """IOB1's spans begin with I: none of them was legal, and no entity could be answered."""
+    labels, known = written(name), {"BILOU": "IOBES", "BMES": "IOBES"}.get(name, name)
+    assert scheme_of([labels] * 3) == known
+    assert mended(labels, known) == 0
+    spans = [("X", 0, 1), ("Y", 3, 3), ("X", 4, 6), ("X", 7, 7)]
+    assert entities_of(labels) == ([*spans[:2], ("X", 4, 7)] if name == "IO" else spans)
+    names = sorted(set(labels))
+    table = np.where(illegal(names, known), -1e4, 0.0)
+    emissions = 3.0 * np.eye(len(names))[[names.index(label) for label in labels]]
+    assert [names[i] for i in crf.best_path(emissions, table)] == labels
+    assert crf.nats(emissions, np.array([names.index(label) for label in labels]), table) < 9 * np.log(len(names))
+
+
+@pytest.mark.parametrize(
+    ("labels", "scheme", "count"),
+    [
+        ("O I-X I-X B-Y", "IOB2", 1),
+        ("O I-X I-X B-Y", "IOB1", 1),  # B alone behind a span of its type
+        ("B-X O", "IOB1", 1),
+        ("B-X O B-X I-X", "IOBES", 2),  # spans that do not end, the last one too
+        ("S-X E-X", "IOBES", 1),
+        ("I-X O", "IOE2", 1),
+        ("E-X O", "IOE1", 1),
+        ("E-X I-X", "IOE1", 0),
+        ("B-X I-X O I-Y", "IO", 0),
+        ("", "IOB2", 0),
+    ],
+)
+def test_places_that_break_a_scheme_are_counted(labels, scheme, count):
+    assert mended(labels.split(), scheme) == count
+
+
+def test_a_scheme_is_found_in_spite_of_mistakes():
+    assert scheme_of([["B-X", "I-X", "O"]] * 30 + [["I-X", "O"]] * 2) == "IOB2"
+    assert scheme_of([["I-X", "I-X", "O"]] * 30 + [["B-X", "O"]] * 2) == "IOB1"
+    assert scheme_of([["B-X", "O"], ["I-X", "O"]] * 9) == "IO"  # neither
+    assert scheme_of([["NOUN", "INTJ"]]) == scheme_of([]) == scheme_of([[]]) == ""

@@ -26,6 +26,14 @@ from kerasbert.errors import InputError
         ({"length_penalty": "1"}, "length_penalty must be a number. Received: '1'"),
         ({"min_new_tokens": 9, "max_new_tokens": 9}, "min_new_tokens is 9, expected less than max_new_tokens, 9"),
         ({"forced_bos_token_id": -1}, "forced_bos_token_id must be a whole number of at least 0. Received: -1"),
+        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size must be a whole number of at least 0. Received: -1"),
+        ({"suppress_tokens": [1, "a"]}, "suppress_tokens must be of whole numbers of at least 0. Received"),
+        ({"begin_suppress_tokens": 3}, "begin_suppress_tokens must be of whole numbers of at least 0. Received: 3"),
+        ({"bad_words_ids": [3]}, "bad_words_ids must be a list of lists of ids. Received"),
+        ({"bad_words_ids": [[]]}, "bad_words_ids must be of whole numbers"),
+        ({"early_stopping": "often"}, "early_stopping must be true, false or never. Received: 'often'"),
+        ({"num_return_sequences": 3, "beams": 2}, "num_return_sequences is 3, expected at most beams, 2"),
+        ({"num_return_sequences": 2}, "num_return_sequences is 2, expected at most beams, 1, or tokens that are drawn"),
         ({"beams": 4, "top_p": 0.9}, "beams is 4 and temperature, top_k or top_p is given"),
     ],
 )
@@ -40,6 +48,8 @@ def test_what_a_model_cannot_do():
         Decoding(beams=8).check(7)
     with pytest.raises(InputError, match="the forced token 7 is none of the vocabulary's 7 tokens"):
         Decoding(forced_bos_token_id=7).check(7)
+    with pytest.raises(InputError, match="the suppressed token 9 is none of the vocabulary's 7 tokens"):
+        Decoding(bad_words_ids=[[3, 9]]).check(7)
     with pytest.raises(InputError, match="the prompt has no tokens, expected at least one"):
         Decoding().check(7, 16, 0)
     with pytest.raises(

@@ -18,7 +18,7 @@ def test_numbers_become_objects():
     assert answer == Classification("yes", 0.75, {"no": 0.25, "yes": 0.75})
     assert decoded("regression", (), [1.5]) == Regression(1.5)
     assert decoded("vector", (), [1, 2]) == Vector([1.0, 2.0])
-    assert decoded("embedding", (), [1, 2], True).to_json() == {"values": [1.0, 2.0], "truncated": True}
+    assert decoded("vector", (), [1, 2], True).to_json() == {"values": [1.0, 2.0], "truncated": True}
 
 
 def test_a_kind_that_is_not_there_is_named():

@@ -9,7 +9,8 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from kerasbert import answers
 from kerasbert.answers import Entity
-from kerasbert.answers.tags import entities_of, has_spans, mended, window_of, windows
+from kerasbert.answers.schemes import entities_of, has_spans, mended
+from kerasbert.answers.tags import window_of, windows
 from kerasbert.errors import InputError
 from tests import tiny
 from tests.text.kinds import small_bpe, small_unigram

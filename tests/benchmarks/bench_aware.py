@@ -25,7 +25,7 @@ from kerasbert import mobile
 from kerasbert.layers import backend
 from kerasbert.layers.feedforward import Linear
 from kerasbert.mobile import quantize
-from kerasbert.mobile.pipeline.comparison import reference
+from kerasbert.mobile.judging.comparison import reference
 from kerasbert.mobile.quantize import aware_training, fake
 from kerasbert.mobile.runtime import load
 from kerasbert.storage import files

@@ -16,7 +16,7 @@ import transformers
 
 from kerasbert import registry
 from kerasbert.answers.decoding import Decoding
-from kerasbert.layers.search import generate
+from kerasbert.layers.beam_search import generate
 
 ROWS, SOURCE, NEW, ROUNDS = 8, 32, 32, 5
 

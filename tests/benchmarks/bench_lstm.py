@@ -21,7 +21,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from kerasbert.layers import backend
 from kerasbert.layers.recurrent import GRU, LSTM, ResetBeforeGRU
-from kerasbert.mobile.quiet import captured
+from kerasbert.mobile.captured_output import captured
 from kerasbert.mobile.tflite.convert import converted
 
 UNITS, LENGTH = 128, 64

@@ -18,7 +18,7 @@ import numpy as np
 
 import kerasbert as kb
 from kerasbert import mobile
-from kerasbert.mobile.pipeline.comparison import reference
+from kerasbert.mobile.judging.comparison import reference
 from kerasbert.tasks.task import read_rows
 from tests.benchmarks.bench_sst2 import SHARED
 

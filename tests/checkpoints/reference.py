@@ -6,9 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+from kerasbert.checkpoints.formats import ImportOptions, find
 from kerasbert.checkpoints.safetensors import write_safetensors
 
 _erf = np.vectorize(math.erf)
+
+
+def open_checkpoint(path, source):
+    """The reader of a checkpoint and the folder of its configuration."""
+    opened = find(Path(path), source).open(Path(path), ImportOptions())
+    return opened.tensors, opened.folder
 
 
 def gelu(x):

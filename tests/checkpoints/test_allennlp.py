@@ -41,9 +41,9 @@ def test_states_are_those_of_tensorflow_1(activation, tmp_path):
     for i, words in enumerate(SENTENCES):
         expected, some = elmo_tf1.states(folder, words)
         clipped += some
-        for ours, theirs in zip(found["hidden"], expected, strict=True):
-            np.testing.assert_allclose(np.asarray(ours)[i, : len(words) + 2], theirs, atol=1e-5)
-        np.testing.assert_allclose(np.asarray(found["sequence"])[i, : len(words) + 2], expected[-1], atol=1e-5)
+        for ours, theirs in zip([*found["hidden"], found["sequence"]], [*expected, expected[-1]], strict=True):
+            # float32 against float64; states reach 6, and a processor without AVX-512 adds in another order
+            np.testing.assert_allclose(np.asarray(ours)[i, : len(words) + 2], theirs, atol=4e-6 * np.abs(theirs).max())
     assert (clipped > 0).all()  # else the clips would not be seen
 
 
@@ -111,7 +111,10 @@ def test_a_dry_run_and_the_sizes(tmp_path):
             lambda file: (file.pop("char_embed"), file.update({"char_embed": h5py.ExternalLink("x", "y")})),
             "missing: char_embed",
         ),
-        (lambda file: file["char_embed"].write_direct(np.full((261, 4), np.nan)), "numbers that are not finite"),
+        (
+            lambda file: file["char_embed"].write_direct(np.full((261, 4), np.nan)),
+            "char_embed holds values that are not finite",
+        ),
     ],
 )
 def test_files_that_do_not_fit_are_one_line(change, message, tmp_path):

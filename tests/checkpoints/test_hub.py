@@ -49,7 +49,7 @@ def test_a_name_is_fetched_and_its_commit_recorded(files, cache, tmp_path, monke
     assert all(f"/resolve/{COMMIT}/" in path for path in asked if "/resolve/" in path)
     assert not any(path.endswith("onnx/model.safetensors") for path in asked)
     content = json.loads((tmp_path / "run" / "model.json").read_text())
-    for name in ("source", "files", "sha256"):  # as older versions wrote it
+    for name in ("source", "files", "sha256"):  # as of a model that was not fetched
         content.pop(name, None)
     (tmp_path / "run" / "model.json").write_text(json.dumps(content))
     assert read_model_json(tmp_path / "run").source is None

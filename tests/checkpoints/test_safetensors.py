@@ -98,3 +98,94 @@ def test_no_such_file(tmp_path):
 def test_a_wrong_shape_is_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"x has shape \(1,\), expected \(2,\)"):
         write_safetensors(tmp_path / "x", {"x": (2,)}, lambda name: np.zeros(1, np.float32))
+
+
+def entry(**changes):
+    return {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **changes}
+
+
+TWICE = b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+
+
+@pytest.mark.parametrize(
+    ("header", "size", "message"),
+    [
+        ({"x": entry(), "y": entry()}, 4, "'y' at byte 0, which overlaps"),
+        ({"x": entry(), "y": entry(data_offsets=[8, 12])}, 12, "'y' at byte 8, which leaves a hole"),
+        ({"x": entry(data_offsets=[4, 8])}, 8, "'x' at byte 4, which leaves a hole"),
+        ({"x": entry()}, 5, "describes 4 bytes of tensors, the file holds 5"),
+        ({"x": entry(shape=[1.5])}, 4, r"the shape \[1.5\], expected"),
+        ({"x": entry(shape=["1"])}, 4, r"the shape \['1'\], expected"),
+        ({"x": entry(shape=[True])}, 4, r"the shape \[True\], expected"),
+        ({"x": entry(shape=[-1])}, 4, r"the shape \[-1.0\], expected"),
+        ({"x": entry(shape=[1] * 71)}, 4, "expected at most 64 sizes"),
+        ({"x": entry(shape=[2**63, 2**63, 0], data_offsets=[0, 0])}, 0, "product is above 2"),
+        ({"x": entry(shape=[2**64])}, 4, r"the shape \[18446744073709551616\], expected"),
+        ({"x": entry(data_offsets=[0, 4, 4])}, 4, r"expected \[begin, end\]"),
+        ({"x": entry(data_offsets=[0, 3])}, 3, r"3 bytes, expected 4 of F32 \[1\]"),
+        ({"x": entry(dtype="F31")}, 4, "the dtype 'F31', expected one of"),
+        ({"x": entry(dtype=None)}, 4, "the dtype 'None', expected one of"),
+        ({"x": entry(), "__metadata__": {"a": 1}}, 4, "__metadata__ that is no object of texts"),
+        (TWICE, 4, "names 'x' twice"),
+        (b'{"x":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4, "a field of 'x' twice"),
+        (b'{"x":NaN}', 4, "holds NaN"),
+        (b'{"\xff":1}', 4, r"no json in UTF-8 \(UnicodeDecodeError\)"),
+        ("{}".encode("utf-16"), 0, "no json in UTF-8"),
+        (b"\xef\xbb\xbf{}", 0, "no json in UTF-8"),
+    ],
+)
+def test_what_the_reference_refuses_is_refused(tmp_path, header, size, message):
+    with pytest.raises(InputError, match=message) as told:
+        Safetensors(raw(tmp_path / "odd.safetensors", header, bytes(size)))
+    assert "odd.safetensors is damaged or truncated: its header" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def mutated(rng):
+    """A header and data, one or two things changed at random."""
+    header = {"a": entry(shape=[2], data_offsets=[0, 8]), "b": entry(data_offsets=[8, 12]), "c": entry(dtype="F16")}
+    header["c"] |= {"shape": [0, 3], "data_offsets": [12, 12]}
+    header["__metadata__"] = {"format": "pt"}
+    data = bytes(12)
+    odd = [0, 1, 2, 4, 8, 12, -1, 2**32, 2**63, 2**64, 1.0, 0.5, True, None, "1", [1], {}]
+    for _ in range(rng.integers(1, 3)):
+        name = rng.choice(["a", "b", "c"])
+        match rng.integers(0, 7) if isinstance(header[name], dict) else 3:
+            case 0:
+                header[name]["shape"] = [odd[i] for i in rng.integers(0, len(odd), rng.integers(0, 4))]
+            case 1:
+                header[name]["data_offsets"] = [0, odd[rng.integers(0, len(odd))]][:: rng.choice([-1, 1])]
+            case 2:
+                header[name]["dtype"] = ["F64", "BF16", "C64", "F4", "f32", "BOOL", None][rng.integers(0, 7)]
+            case 3:
+                data = data[: rng.integers(0, 12)] if rng.integers(0, 2) else data + bytes(int(rng.integers(1, 5)))
+            case 4:
+                header[["__metadata__", "d", name][rng.integers(0, 3)]] = odd[rng.integers(0, len(odd))]
+            case 5:
+                header[name].pop(["shape", "dtype", "data_offsets", "extra"][rng.integers(0, 4)], None)
+            case 6:
+                header[name]["extra"] = odd[rng.integers(0, len(odd))]
+    text = bytearray(json.dumps(header).encode())
+    if rng.integers(0, 3) == 0:
+        text[rng.integers(0, len(text))] = rng.integers(0, 256)
+    return bytes(text), data
+
+
+@pytest.mark.slow
+def test_four_hundred_mutated_files_as_the_reference(tmp_path):
+    reference = pytest.importorskip("safetensors")
+    rng, counts = np.random.default_rng(0), {"refused": 0, "read": 0}
+    for i in range(400):
+        path = raw(tmp_path / f"{i}.safetensors", *mutated(rng))
+        try:
+            with reference.safe_open(path, "np") as file:
+                expected = sorted(file.keys())
+        except (reference.SafetensorError, OSError):
+            expected = None
+        if expected is None:
+            with pytest.raises(InputError, match=f"{i}.safetensors is"):
+                Safetensors(path)
+        else:
+            assert Safetensors(path).names() == expected, path.read_bytes()
+        counts["refused" if expected is None else "read"] += 1
+    assert min(counts.values()) > 30, counts

@@ -88,26 +88,6 @@ def test_a_damaged_checkpoint_is_not_a_model(cut, tmp_path):
             kb.load(f"{run}@4")
 
 
-def test_a_run_begun_by_an_older_version(cut, tmp_path):
-    """It has no model.json before it ends, and its checkpoints do not say where the average is."""
-    run = shutil.copytree(cut, tmp_path / "run")
-    (run / "model.json").unlink()
-    shutil.rmtree(run / "tokenizer")
-    model = kb.load(f"{run}@4")
-    assert (model.spec, model.tokenizer) == (kb.load(f"{cut}@4").spec, None)
-    manifest = run / "checkpoints" / "step_4" / "manifest.json"
-    content = json.loads(manifest.read_text())
-    del content["state"]["average"]
-    manifest.write_text(json.dumps(content))
-    with pytest.raises(kb.InputError, match="a version that does not say which numbers are the moving average"):
-        kb.load(f"{run}@4")
-    described = json.loads((run / "run.json").read_text())
-    del described["settings"]["spec"]  # a fine-tuning
-    (run / "run.json").write_text(json.dumps(described))
-    with pytest.raises(kb.InputError, match="begun by a version that wrote no model.json: run its command again"):
-        kb.load(f"{run}@4")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A Hugging Face folder of a masked LM, which has no pooler, with the tiny tokenizer."""

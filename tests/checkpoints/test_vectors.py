@@ -125,7 +125,18 @@ HOSTILE = {
         r"a.vec, line 2: a word of more than 1,000 characters \(10,000 bytes\)",
     ),
     "a longer than it may be": (b"b" * 1001 + b" 1 2\n", r"line 1: a word of 1,001 characters, expected at most 1,000"),
-    "not UTF-8": (b"a 1 2\ncaf\xe9 1 2\n", r"a.vec, line 2: byte 0xe9 is not UTF-8"),
+    "another encoding": (
+        b"\xe9t\xe9 1 2\nna\xefve 1 2\na 1 2\n",
+        r"a.vec: 2 of 3 words are not UTF-8: it has another encoding. Convert the file: iconv -f ENCODING -t utf-8",
+    ),
+    "UTF-16": ("a 1 2\nb 1 2\n".encode("utf-16"), r"a.vec is UTF-16, expected UTF-8. Convert it: iconv -f utf-16"),
+    "commas between": (b"a,0.1,0.2\n", r"line 1: .* Commas stand between them: write blanks or tabs"),
+    "decimal commas": (b"a 0,1 0,2\n", r"line 1: .* The numbers have decimal commas: write points"),
+    "hexadecimal": (b"a 0.5 1\nb 0x1p-3 1\n", r"line 2: '0x1p-3' is no number"),
+    "a real too many": (b"a .1 .2\nb .1 .2 .3\nc .1 .2\n", r"line 2: 3 numbers, expected 2 after the word"),
+    "U+00A0 after the word": ("a\u00a00.1 0.2 0.3\n".encode() * 2, r"line 1: 3 numbers, expected 2 after the word"),
+    "a header with too few": (b"2 2\na 7 .1 .2\nb 8 .1 .2\n", r"most words end in a number \('a 7'\)"),
+    "a header with too many": (b"2 3\na .1 .2 .3\nb .1 .2\n", r"line 3: 2 numbers, expected 3 after the word"),
     "no word": (b"a 1 2\n 1 2\n", r"a.vec, line 2: 1 numbers, expected 2"),
     "empty": (b"", r"a.vec holds no word vectors: it is empty"),
     "a header alone": (
@@ -155,7 +166,18 @@ BINARY = {
     "truncated word": (binary(names=("a" * 20, "b"))[:-9], r"a.bin ends in word 2 of 2"),
     "header lies": (binary(words=1), r"its header says 1 words of 2 numbers, and more bytes follow"),
     "far too many": (binary(words=10**9), r"its header says 1,000,000,000 words of 2 numbers, and it has \d+ bytes"),
-    "not UTF-8": (binary().replace(b"b", b"\xff"), r"a.bin, word 2 of 2: byte 0xff is not UTF-8"),
+    "another encoding": (
+        binary().replace(b"a", b"\xe9").replace(b"b", b"\xe4"),
+        r"2 of 2 words are not UTF-8: it has another encoding. Convert the corpus to UTF-8 and train again",
+    ),
+    "float64": (
+        b"2 2\n" + b"".join(name + b" " + struct.pack("<2d", 0.1, 0.2) + b"\n" for name in (b"a", b"b")),
+        r"a.bin.* rows are shifted",
+    ),
+    "a header with too few": (
+        b"3 2\n" + b"".join(b"w%d " % i + struct.pack("<3f", 0.1, 0.2, 0.3) + b"\n" for i in range(3)),
+        r"a.bin.* rows are shifted|more bytes follow",
+    ),
     "long word": (
         binary(names=("a", "b" * 10_000)),
         r"more than 4,000 bytes in word 2 of 2, expected at most 1,000 characters",
@@ -170,6 +192,111 @@ def test_a_damaged_bin_is_one_line(tmp_path, name):
     (tmp_path / "a.bin").write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_vectors(tmp_path / "a.bin")
+
+
+SEPARATED = {  # each two words of three numbers
+    "a tab after the word": b"the\t0.1 -0.2 0.3\nx\t1 2 3\n",
+    "tabs everywhere": b"2\t3\nthe\t0.1\t-0.2\t0.3\nx\t1\t2\t3\n",
+    "two blanks after the word": b"the  0.1 -0.2 0.3\nx  1 2 3\n",
+    "two blanks everywhere": b"the  0.1  -0.2  0.3\nx  1  2  3\n",
+    "a column of numbers": b"  the    0.1   -0.2   0.3\n    x    1      2     3\n",
+    "a blank and a tab": b"the \t0.1 -0.2\t 0.3\nx \t1 2 3\n",
+    "blanks at the end": b"2 3\nthe 0.1 -0.2 0.3 \t \nx 1 2 3 \n",
+    "a byte order mark": b"\xef\xbb\xbfthe 0.1 -0.2 0.3\nx 1 2 3\n",
+    "a byte order mark and a header": b"\xef\xbb\xbf2 3\nthe 0.1 -0.2 0.3\nx 1 2 3\n",
+    "CRLF": b"2 3\r\nthe 0.1 -0.2 0.3\r\nx 1 2 3\r\n",
+    "no line feed at the end": b"the 1e-1 -2E-1 .3\nx 1 2 3",
+}
+
+
+@pytest.mark.parametrize("name", SEPARATED)
+@pytest.mark.parametrize("packed", [False, True])
+def test_blanks_tabs_and_marks_are_no_part_of_a_word(tmp_path, name, packed):
+    path = tmp_path / ("a.txt.gz" if packed else "a.txt")
+    path.write_bytes(gzip.compress(SEPARATED[name]) if packed else SEPARATED[name])
+    found = read_vectors(path)
+    assert found.words == ("the", "x")
+    np.testing.assert_allclose(found.table, [[0.1, -0.2, 0.3], [1, 2, 3]], rtol=1e-6)
+
+
+def test_words_with_blanks_and_numbers_are_words(tmp_path, capfd):
+    path = tmp_path / "glove.txt"
+    path.write_text(
+        "windows 95 .1 .2 .3\n. . . 1 2 3\nat a@b.c 4 5 6\n1999 7 8 9\n  .4 .5 .6\n\u00a0 1 1 1\n#\t2 2 2\n"
+    )
+    found = read_vectors(path)
+    assert found.words == ("windows 95", ". . .", "at a@b.c", "1999", " ", "\u00a0", "#")
+    np.testing.assert_allclose(found.table[[0, 4]], [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], rtol=1e-6)
+    told = f"{path}: 1 of 7 words end in a number, which is taken for a part of the word: 'windows 95'\n"
+    assert capfd.readouterr().err == told
+
+
+CUT = "中文".encode()[:5]  # as word2vec.c cuts a word
+
+
+def test_words_that_are_not_utf8_are_skipped_and_counted(tmp_path, capfd):
+    row = struct.pack("<2f", 3, 4)
+    of_bin = b"4 2\n" + b"".join(word + b" " + row + b"\n" for word in (b"the", CUT, b"x", b"the"))
+    texts = {
+        "a.vec": (b"4 2\nthe 3 4\n" + CUT + b" 3 4\nx 3 4\nthe 5 6\n", "iconv"),
+        "a.txt": (b"the 3 4\n" + CUT + b" 3 4\nx 3 4\nthe 5 6\n", "iconv"),
+        "a.bin": (of_bin, "train again"),
+    }
+    for name, (content, cure) in texts.items():
+        (tmp_path / name).write_bytes(content)
+        found = read_vectors(tmp_path / name)
+        assert (found.words, found.table.tolist()) == (("the", "x"), [[3, 4], [3, 4]])
+        lines = capfd.readouterr().err.splitlines()
+        assert lines[0].startswith(f"{tmp_path / name}: 1 of 4 words are not UTF-8 and are skipped: '中\\\\xe6\\\\x96'")
+        assert cure in lines[0]
+        assert ("iconv" in lines[0]) == (name != "a.bin")
+        assert lines[1] == f"{tmp_path / name}: 1 of 4 words occur again and are skipped: 'the'"
+
+
+def test_a_cut_word_of_fasttext_leaves_with_all_its_rows(tmp_path, capfd):
+    vectors = fasttext()
+    write_vectors(vectors, tmp_path / "a.bin", "fasttext")
+    second = vectors.words[1].encode()
+    content = (tmp_path / "a.bin").read_bytes().replace(second + b"\0", b"\xff" * len(second) + b"\0", 1)
+    (tmp_path / "b.bin").write_bytes(content)
+    found = read_vectors(tmp_path / "b.bin")
+    kept = [row for row in range(len(vectors)) if row != 1]
+    assert found.words == tuple(vectors.words[row] for row in kept)
+    np.testing.assert_array_equal(found.table, vectors.table[kept])
+    np.testing.assert_array_equal(found.output, vectors.output[kept])
+    assert "words are not UTF-8 and are skipped" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("width", "end"), [(1, b"\n"), (2, b"\n"), (7, b"\n"), (300, b"\n"), (7, b""), (300, b"")])
+def test_blanks_in_the_words_of_a_bin_shift_no_row(tmp_path, end, width):
+    """Suffixes of 0 to 9 bytes: shifted by any of them, bytes are no numbers of a vector, or stand where no vector ends."""
+    words = [
+        "the",
+        "new york",
+        "a b",
+        "a bc",
+        "a bcd",
+        "a bcde",
+        " ",
+        "x y z",
+        "Île de la Cité",
+        "two  blanks",
+        "last one",
+    ]
+    table = np.random.default_rng(width).normal(0, 0.3, (len(words), width)).astype("<f4")
+    table[0, 0] = 0
+    rows = [word.encode() + b" " + row.tobytes() + end for word, row in zip(words, table)]
+    (tmp_path / "a.bin").write_bytes(f"{len(words)} {width}\n".encode() + b"".join(rows))
+    found = read_vectors(tmp_path / "a.bin")
+    assert found.words == tuple(words)
+    np.testing.assert_array_equal(found.table, table)
+
+
+def test_small_and_large_numbers_of_a_bin_are_numbers(tmp_path):
+    table = np.array([[1e-30, 1e9], [0, -1e-25], [1, 2]], "<f4")
+    rows = [name + b" " + row.tobytes() for name, row in zip((b"a", b"b", b"c"), table)]
+    (tmp_path / "a.bin").write_bytes(b"3 2\n" + b"".join(rows))
+    np.testing.assert_array_equal(read_vectors(tmp_path / "a.bin").table, table)
 
 
 def test_a_damaged_fasttext_file_is_one_line_wherever_it_ends(tmp_path):

@@ -1,12 +1,15 @@
 import importlib.util
+import inspect
 import json
 import shutil
 
 import numpy as np
 import pytest
 
-from kerasbert.data import Records, encode, spool, write_records, writer
+from kerasbert.data import Records, encode, read_documents, spool, write_records, writer
+from kerasbert.data.config import RecordsConfig
 from kerasbert.errors import InputError
+from kerasbert.options import options
 from kerasbert.text import WordPiece, load_tokenizer
 from tests.data import corpus
 
@@ -181,15 +184,23 @@ def test_a_failure_leaves_nothing(source, tmp_path, monkeypatch):
     [
         ({"packing": "docs"}, r"no packing 'docs'\. Nearest: "),
         ({"length": 2}, "length 2 with packing 'pairs', expected 5 to 65535"),
-        ({"shards": 0}, "shards is 0, expected at least 1"),
-        ({"dupe_factor": 0}, "dupe_factor is 0, expected at least 1"),
-        ({"seed": -1}, "seed is -1, expected at least 0"),
+        ({"shards": 0}, "shards must be a whole number of at least 1. Received: 0"),
+        ({"dupe_factor": 0}, "dupe_factor must be a whole number of at least 1. Received: 0"),
+        ({"seed": -1}, "seed must be a whole number of at least 0. Received: -1"),
+        ({"smoothing": 1.5}, "smoothing is 1.5, expected 0"),
+        ({"dupe_facter": 2}, "write_records has no option 'dupe_facter'. Nearest: 'dupe_factor'"),
     ],
 )
 def test_bad_settings(source, tmp_path, settings, message):
     with pytest.raises(InputError, match=message):
         write_records([source], corpus.tokenizer(), tmp_path / "out", **settings)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_lists_every_option():
+    for name, field in options(RecordsConfig).items():
+        assert inspect.signature(write_records).parameters[name].default == field.default
+        assert f"        {name}: " in write_records.__doc__
 
 
 def test_bad_inputs(source, tmp_path):
@@ -328,3 +339,37 @@ def test_the_rows_of_a_stream_go_on_where_the_one_before_ends(source, tmp_path):
     borders = np.flatnonzero(texts[0] == 3)
     assert len(borders) == records.manifest["counts"]["documents"] - 1  # one separator between two documents
     assert (np.diff(borders) > 1).all()
+
+
+def test_one_path_is_a_list_of_one(tmp_path):
+    """`kb.write_records("corpus.txt", ...)` took the path apart: "no file c"."""
+    (tmp_path / "a.txt").write_text("w0 w1\nw2\n")
+    written = [
+        write_records(files, corpus.tokenizer(), tmp_path / str(number), length=16, packing="full")
+        for number, files in enumerate((str(tmp_path / "a.txt"), tmp_path / "a.txt", [tmp_path / "a.txt"]))
+    ]
+    assert len({json.dumps(records.manifest, sort_keys=True) for records in written}) == 1
+    languages = write_records(
+        {"en": str(tmp_path / "a.txt")}, corpus.tokenizer(), tmp_path / "l", length=16, packing="full"
+    )
+    assert languages.manifest["languages"].keys() == {"en"}
+    path = str(tmp_path / "a.txt")
+    assert list(read_documents(path)) == list(read_documents([path])) == [["w0 w1", "w2"]]
+
+
+def test_beam_counts_its_own_workers(tmp_path, monkeypatch):
+    """The number of processes that this machine would take is none of Beam's, which would refuse it."""
+    given = []
+
+    def fill(job, config, *rest):
+        given.append((config.runner, config.processes, config.shards))
+        raise InputError("enough")
+
+    monkeypatch.setattr(writer, "_fill", fill)
+    source = corpus.write(tmp_path / "a.txt", corpus.documents(20))
+    for runner in ("beam", "local"):
+        with pytest.raises(InputError, match="enough"):
+            write_records([source], corpus.tokenizer(), tmp_path / runner, length=32, runner=runner)
+    assert given == [("beam", None, 1), ("local", 1, 1)]
+    with pytest.raises(InputError, match="processes are of --runner local"):
+        write_records([source], corpus.tokenizer(), tmp_path / "out", runner="beam", processes=2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kerasbert.cli import main
-from kerasbert.data import Records, write_records
+from kerasbert.data import write_records
 from kerasbert.data.packing import PACKINGS, Fit
 from kerasbert.data.sentences import split_sentences
 from kerasbert.errors import InputError
@@ -177,17 +177,3 @@ def test_the_command_says_what_is_kept(tmp_path, capsys):
     assert "tokens kept (packing pairs)" in printed
     assert "next_label: 0 " in printed
     assert "the corpus is one document (no blank line, or one row)" in printed
-
-
-def test_records_from_before_lines_were_split_are_read_and_not_taken_for_these(tmp_path):
-    documents = list(corpus.documents(60))
-    records = write(tmp_path, documents, "pairs", corpus.tokenizer(), length=32)
-    path = tmp_path / "out" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    del manifest["settings"]["splitting"], manifest["sha256"]
-    for name in ("source_tokens", "kept_tokens", "labels"):
-        del manifest["counts"][name]
-    path.write_text(json.dumps(manifest))
-    assert Records(tmp_path / "out").examples == records.examples
-    with pytest.raises(InputError, match=r"Changed: splitting \(None before, now 1\)"):
-        write(tmp_path, documents, "pairs", corpus.tokenizer(), length=32)

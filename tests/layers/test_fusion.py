@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kerasbert.layers import attention, backend, backend_fused, feedforward, heads, norms, random
+from kerasbert.layers import attention, backend_fused, feedforward, heads, norms, random
 from kerasbert.layers.backend import fused, fusion
-from kerasbert.objectives import program
+from kerasbert.objectives import base
 
 RNG = np.random.default_rng(7)
 KEYS = random.key(3, "test", np.arange(6))
@@ -26,9 +26,9 @@ CASES = {
     "activate": (feedforward.activate, [array(6, 5, 12), array(12)], [0, 1]),
     "activate without bias": (feedforward.activate, [array(6, 5, 12), None], [0]),
     "without dropout": (attention.attention_weights, [array(6, 3, 5, 37), array(6, 1, 5, 37), None], [0, 1]),
-    "label_sums": (program.label_sums, [array(6, 5, 9), tf.constant(RNG.integers(0, 9, (6, 5))), array(6, 5)], [0]),
+    "label_sums": (base.label_sums, [array(6, 5, 9), tf.constant(RNG.integers(0, 9, (6, 5))), array(6, 5)], [0]),
     "learned weights": (
-        program.label_sums,
+        base.label_sums,
         [array(7, 277), tf.constant(RNG.integers(0, 277, 7), tf.int32), array(7)],
         [0, 2],
     ),
@@ -147,7 +147,3 @@ def test_what_is_constant_has_a_gradient_only_where_a_tape_asks_for_it(monkeypat
 
     assert all(np.abs(gradient).max() > 0 for learned in (False, True) for gradient in gradients(scores, bias, learned))
     assert differentiated == [(True, False, False), (True, True, False)]
-
-
-def test_older_plugins_find_the_older_names():
-    assert (backend.island, backend.islands) == (fused, fusion)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from kerasbert.mobile import subject
+from kerasbert.mobile import model_and_texts
 from kerasbert.mobile.tflite import buckets
 
 
@@ -58,9 +58,9 @@ def test_lengths_stay_in_their_budget_and_leave_no_gap(seen):
 
 
 def test_a_run_remembers_how_long_its_texts_are(classifier):
-    lengths, told = subject.token_lengths(classifier, None, [], subject.MADE, 16)
+    lengths, told = model_and_texts.token_lengths(classifier, None, [], model_and_texts.MADE, 16)
     assert told == "the rows that it was trained with"
     assert len(lengths) == 33
     assert lengths == sorted(lengths)
     assert 3 <= lengths[0] < lengths[-1] <= 16
-    assert subject.token_lengths(None, None, [], subject.MADE, 16) == ([], "")
+    assert model_and_texts.token_lengths(None, None, [], model_and_texts.MADE, 16) == ([], "")

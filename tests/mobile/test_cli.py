@@ -2,15 +2,19 @@
 
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
+import types
+from pathlib import Path
 
 import pytest
 
 import kerasbert
 from kerasbert import registry
 from kerasbert.cli.parser import decoding
+from kerasbert.data.reading import Stream
 from kerasbert.errors import InputError
 from kerasbert.mobile import cli, samples
 from kerasbert.mobile.cli import main
@@ -31,8 +35,37 @@ def test_run_reads_lines(float_file, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a good film\n\nbad \xff\r\n")))
     assert main(["run", str(float_file[0]), "--no-cache"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [row[2] for row in rows] == ["a good film", "", "bad \ufffd"]  # the third answer is the third line's
-    assert {row[0] for row in rows} <= {"negative", "neutral", "positive"}
+    assert [row[-1] for row in rows] == ["a good film", "", "bad \ufffd"]  # the third answer is the third line's
+    assert {row[0] for row in rows} <= {"negative", "neutral", "positive", ""}
+
+
+@pytest.mark.parametrize("stdin", [True, False])
+@pytest.mark.parametrize("json_option", [True, False])
+def test_a_text_that_cannot_be_read_ends_no_service(stdin, json_option, float_file, capsys, monkeypatch):
+    """It was told as "FILE carries a damaged tokenizer", and the lines behind it had no answer."""
+    from kerasbert.answers.classification import ClassificationKind
+
+    packed = ClassificationKind.rows
+
+    def rows(kind, tokenizer, parts, length):
+        if parts[0] == "no mask":
+            raise InputError("'no mask' has no mask, expected [MASK]")
+        return packed(kind, tokenizer, parts, length)
+
+    monkeypatch.setattr(ClassificationKind, "rows", rows)
+    texts = ["a good film", "no mask", "", "bad", " \u200b"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
+    options = [*(() if stdin else texts), "--no-cache", *(["--json"] if json_option else ())]
+    assert main(["run", str(float_file[0]), *options]) == 2
+    out, err = capsys.readouterr()
+    line = f"{'line' if stdin else 'text'} 2: 'no mask' has no mask, expected [MASK]"
+    if json_option:
+        found = [json.loads(each) for each in out.splitlines()]
+        assert [found[1], found[2], found[4]] == [{"error": line}, None, None]
+        assert {"label"} <= found[0].keys() & found[3].keys()
+    else:
+        assert [bool(each) for each in out.splitlines()] == [True, False, False, True, False]
+    assert err.splitlines() == [f"error: {line}", "2 of 5 texts hold nothing to read and have no answer: 3, 5"]
 
 
 def test_run_answers_a_line_before_the_next_one_comes(float_file):
@@ -41,7 +74,8 @@ def test_run_answers_a_line_before_the_next_one_comes(float_file):
         for line in (b"a good film\n", b"\n", b"bad\n"):
             process.stdin.write(line)
             process.stdin.flush()
-            assert process.stdout.readline().endswith(b"\t" + line)
+            answer = process.stdout.readline()  # of nothing to read an empty line
+            assert answer == line if line == b"\n" else answer.endswith(b"\t" + line)
         process.stdin.close()
         assert process.wait() == 0
 
@@ -60,11 +94,12 @@ def test_a_pair_is_two_texts_or_a_line_with_a_tab(tmp_path, monkeypatch, capsys)
     path = tmp_path / "pairs.txt"
     path.write_text("a\tb\n\nc\td\n")
     assert samples.read(path, pair=True) == [("a", "b"), ("c", "d")]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n\nc d\n")))
-    lines = cli._lines(pair=True)
-    assert [next(lines), next(lines)] == [("a", "b"), ("", "")]
-    with pytest.raises(InputError, match="line 3 has 0 tabs, expected 1"):
-        next(lines)
+    model = types.SimpleNamespace(bundle=types.SimpleNamespace(parts=(), pair=True))
+    options = types.SimpleNamespace(texts=[], pair=False)
+    made = cli._inputs(options, model, Stream(io.BytesIO(b"a\tb\n\nc d\n")))
+    assert [next(made)(), next(made)()] == [("a", "b"), ""]
+    with pytest.raises(InputError, match="the input has 0 tabs, expected 1"):
+        next(made)()
 
 
 def test_a_truncated_text_is_said(float_file, capsys):
@@ -112,7 +147,7 @@ def test_version_and_help_of_every_command(capsys):
 
 def test_a_plug_in_is_loaded_before_the_command(float_file, tmp_path, capsys, monkeypatch):
     """A family of a third party could not be compressed; `ledger`'s own processes load the file too."""
-    monkeypatch.setattr(registry, "_plugins", {})
+    monkeypatch.setattr(registry, "PLUGINS", {})
     monkeypatch.setattr(registry, "_paths", {})
     (tmp_path / "mine.py").write_text("print('loaded')\n")
     assert main(["inspect", str(float_file[0]), "--plugin", str(tmp_path / "mine.py")]) == 0
@@ -205,7 +240,7 @@ def test_compress_by_command(run, tmp_path, capsys):
     command = ["compress", run, "--out", out, "--quantize", "fp16", "--lengths", "16", "--data", folder]
     assert main([str(part) for part in command]) == 0
     printed = capsys.readouterr().out
-    assert "against the Keras model, 10 texts (" in printed
+    assert "judged on 10 rows of dev.tsv in " in printed
     assert ": agreement 1.0000" in printed
     assert "lengths 16\n" in printed
     assert "texts of more than 16 tokens lose their end, the model reads 40 (--length)" in printed
@@ -259,6 +294,7 @@ def test_a_mistyped_name_is_refused_before_tensorflow_is_loaded(tmp_path):
     }
     program = f"""
 import sys
+from pathlib import Path
 from kerasbert.mobile import cli
 for line in {list(lines)}:
     print("status", cli.main(line.split()), file=sys.stderr)
@@ -269,3 +305,26 @@ print({{"tensorflow", "keras"}} & set(sys.modules), file=sys.stderr)
     for line, expected in zip(said[::2], lines.values()):
         assert expected in line
     assert said[-1] == "set()"
+
+
+@pytest.mark.parametrize("command", ["run", "inspect", "benchmark", "nearest", "verify"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket", "folder"])
+def test_what_is_no_file_is_refused_at_once(command, kind, tmp_path, capsys):
+    """A pipe that nobody writes to was waited for, and /dev/zero read, for ever."""
+    import socket
+
+    path, more = tmp_path / "x", {"nearest": ["a", "--among", __file__], "verify": ["g"], "run": ["a"]}
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path = Path("/dev/zero")
+    else:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(path))
+    if (command, kind) == ("benchmark", "folder"):
+        pytest.skip("a model directory may be measured")
+    assert main([command, str(path), *more.get(command, [])]) == 2
+    what = "a folder" if kind == "folder" else "a pipe, a socket or a device"
+    assert capsys.readouterr().err == f"error: {path} is {what}, expected a .tflite file\n"

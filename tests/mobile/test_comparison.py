@@ -29,7 +29,8 @@ def test_texts_that_lose_their_end_are_a_cost(run, data, tmp_path):
     """Compared with the model cut to the same length, a file that cut 30 of 40 texts had agreement 1 and lost nothing."""
     import kerasbert as kb
     from kerasbert.mobile import compress
-    from kerasbert.mobile.pipeline import comparison
+    from kerasbert.mobile.judging import verdict
+    from kerasbert.tasks.load import load
 
     report = compress(run, "float32", tmp_path / "x.tflite", lengths=[8], data=data, min_agreement=0)
     assert (report["cut"], report["model_length"]) == (30, 40)
@@ -38,8 +39,10 @@ def test_texts_that_lose_their_end_are_a_cost(run, data, tmp_path):
     assert report["agreement"] == report["accuracy"]["tflite"] < 0.9
     assert report["max_difference"] > 0.1
     text = "30 of these texts have more than 8 tokens and lose their end"
-    with pytest.raises(InputError, match=f"agrees with the Keras model on 0.* expected at least 0.985.*{text}"):
-        comparison.check_agreement(report, "classification", None)
+    with pytest.raises(
+        InputError, match=f"accuracy falls by more than chance; agreement 0.* expected at least 0.985.*{text}"
+    ):
+        verdict.check(report, load(run).task, None, None)
 
 
 def test_a_budget_that_reading_alone_breaks_is_refused_before_the_work(run, data, tmp_path, monkeypatch):
@@ -86,12 +89,12 @@ def test_the_longest_bucket_is_the_tasks_length():
 
 def test_pairs_of_a_file(tmp_path):
     """`compress --texts` read a line as one text, which a model of pairs refuses."""
-    from kerasbert.mobile.subject import cases_of
+    from kerasbert.mobile.model_and_texts import cases_of
 
     (tmp_path / "pairs.txt").write_text("a good film\tdull\n\nthe plot\tnot bad\n")
     found = cases_of(None, True, tmp_path / "pairs.txt", None, 16)
     assert found == ([("a good film", "dull"), ("the plot", "not bad")], None, "pairs.txt")
-    with pytest.raises(InputError, match=r"cannot read .*absent.txt"):
+    with pytest.raises(InputError, match=r"no file .*absent\.txt"):
         cases_of(None, True, tmp_path / "absent.txt", None, 16)
 
 
@@ -119,7 +122,8 @@ def test_mediapipe_keeps_accents_and_all_capitals_but_asciis():
 def test_a_file_for_mediapipe_is_judged_by_mediapipes_ids(tmp_path):
     """Judged by our runtime's ids it agreed on all texts, and MediaPipe gave other labels to a third of accented ones."""
     from kerasbert.mobile import compress
-    from kerasbert.mobile.pipeline.comparison import check_agreement, remarks
+    from kerasbert.mobile.judging.comparison import remarks
+    from kerasbert.mobile.judging.verdict import check
     from kerasbert.tasks.load import load
 
     model = load(make_run(tmp_path / "run", words=["café", "cafe", "über", "uber"]))
@@ -128,8 +132,8 @@ def test_a_file_for_mediapipe_is_judged_by_mediapipes_ids(tmp_path):
     report = compress(model, "float32", texts=texts, min_agreement=0, **options)
     assert (report["other_ids"], report["cut"]) == (4, 0)
     text = r"4 of these texts \(66.7%\) get other ids from MediaPipe, which lower-cases ASCII alone"
-    with pytest.raises(InputError, match=rf"agrees with the Keras model on 0.*{text}"):
-        check_agreement(report, "classification", None)
+    with pytest.raises(InputError, match=rf"not worth the Keras model: agreement 0.*{text}"):
+        check(report, model.task, None, None)
     assert model.tokenizer.encode("É") == model.encoder.tokenizer.encode("e")  # its own again
     report |= {"other_ids": 0, "texts_from": "generated from the vocabulary"}
     assert "only real texts can show (--texts, --data)" in remarks(report)[-1]
@@ -148,7 +152,7 @@ def test_a_label_that_mediapipe_cannot_read_is_refused(label, tmp_path):
 
 
 def test_agreement_of_numbers_that_are_not_finite_is_none():
-    from kerasbert.mobile.pipeline.comparison import compare
+    from kerasbert.mobile.judging.verdict import compare
     from kerasbert.tasks.base import find
 
     expected = np.eye(3, dtype="float32")
@@ -158,7 +162,7 @@ def test_agreement_of_numbers_that_are_not_finite_is_none():
 
 def test_metrics_of_a_kind_without_accuracy_and_the_tasks_own():
     """Exact match and F1 of spans, by the answers that both decode; of tags F1 beside the accuracy."""
-    from kerasbert.mobile.pipeline.comparison import compare
+    from kerasbert.mobile.judging.verdict import compare
     from kerasbert.tasks.batches import encode_texts
     from kerasbert.tasks.span import Target
     from kerasbert.tasks.task import find_task
@@ -178,6 +182,7 @@ def test_metrics_of_a_kind_without_accuracy_and_the_tasks_own():
 
     found = compare(*map(said, places), task.how, golds, task, (encoded, encoded))
     assert found["metrics"]["exact_match"] == {"keras": 1.0, "tflite": 0.5}
+    assert found["change"]["by"] == pytest.approx(-1 / 6)
     assert found["metrics"]["f1"] == {"keras": 1.0, "tflite": pytest.approx((2 / 3 + 1) / 2)}
     assert "accuracy" not in found
 

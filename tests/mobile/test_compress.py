@@ -23,7 +23,7 @@ def test_float_file_equals_the_model(float_file):
 @pytest.mark.slow
 def test_any_length_is_one_signature(run, any_file, int8_buckets):
     from kerasbert.export import bundle
-    from kerasbert.mobile.pipeline.comparison import reading
+    from kerasbert.mobile.judging.comparison import reading
     from kerasbert.mobile.tflite.buckets import choose
     from kerasbert.tasks.base import kind_of
     from kerasbert.tasks.load import load
@@ -83,16 +83,17 @@ def test_same_input_same_bytes_and_no_paths(run, float_file, tmp_path):
 def test_a_file_that_disagrees_is_not_written(run, float_file, tmp_path, monkeypatch):
     from kerasbert.export import bundle
     from kerasbert.mobile import compress
+    from kerasbert.mobile.judging import comparison
     from kerasbert.mobile.pipeline import compression
 
     data = float_file[0].read_bytes()
     converted = data[: -len(bundle.read(data).to_zip())]
     monkeypatch.setattr(compression.convert, "convert", lambda *a: converted)
-    real = compression.reference
-    monkeypatch.setattr(compression, "reference", lambda *a: np.roll(real(*a), 1, axis=-1))
+    real = comparison.reference
+    monkeypatch.setattr(comparison, "reference", lambda *a: np.roll(real(*a), 1, axis=-1))
     for quantize, text in (
         ("float32", "float32 file differs .* at most 0.0001"),
-        ("dynamic_int8", "agrees .* at least 0.985"),
+        ("dynamic_int8", "not worth the Keras model: agreement 0.0000, expected at least 0.985"),
     ):
         with pytest.raises(InputError, match=text):
             compress(run, quantize, tmp_path / "x.tflite", lengths=[8, 12, 24], texts=TEXTS)

@@ -1,6 +1,7 @@
 """Damaged and hostile .tflite files: one line, no crash, and no harm to others (see tests/hostile for many of them)."""
 
 import contextlib
+import copy
 import dataclasses
 import hashlib
 import json
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import NAMES
 from kerasbert.storage import zips
 from tests.mobile.conftest import TEXTS
 from tests.support import python
@@ -118,34 +120,50 @@ def test_what_passed_the_checks_is_not_checked_again_and_nothing_else_is_trusted
     assert checked == [good.name, "lying.tflite"]
     monkeypatch.setattr(interpreters, "CHECKS", interpreters.CHECKS + 1)  # a version that looks for more
     assert load(good, cache=cache)(TEXTS) == expected
-    assert len(list(cache.iterdir())) == 2
-    for path in cache.iterdir():
+    assert len(list(cache.glob("*.weights"))) == 2
+    for path in cache.iterdir():  # the secret too
         path.write_bytes(path.read_bytes()[:-1])  # damaged weights vouch for nothing
     assert load(good, cache=cache)(TEXTS) == expected
     assert checked == [good.name, "lying.tflite", good.name, good.name]
 
 
+def answering(signature, length, output="probabilities", name="probabilities"):
+    """A signature that answers, as bundle.json holds it."""
+    return {"role": "answer", "name": signature, "lengths": {"S": length}, "outputs": {name: output}}
+
+
+def reading(name, signature=None):
+    """An input as bundle.json holds it."""
+    return {"name": name, "signature": signature or name}
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"signatures": {"24": "length_9"}}, "no signature 'length_9'"),
+        ({"signatures": [answering("length_9", 24)]}, "no signature 'length_9'"),
         (
-            {"signatures": {"8": "length_8", "23": "length_24"}},
+            {"signatures": [answering("length_8", 8), answering("length_24", 23)]},
             r"'length_24' has .*int32\[1, 24\].* says .*int32\[1, 23\]",
         ),
         (
-            {"inputs": {"token_ids": "a", "padding_mask": "padding_mask", "segment_ids": "segment_ids"}},
+            {"inputs": [*map(reading, NAMES[1:]), reading(NAMES[0], "a")]},
             "bundle says 'a'",
         ),
         (
-            {"inputs": dict.fromkeys(("token_ids", "padding_mask", "segment_ids"), "token_ids")},
+            {"inputs": [reading(name, "token_ids") for name in NAMES]},
             "damaged bundle.json .*expected some, each once",
         ),
-        ({"inputs": {"token_ids": "token_ids"}}, "has 'padding_mask' .* its bundle says 'token_ids'"),
-        ({"output": "logits"}, r"has 'probabilities' float32\[1, 3\], its bundle says 'logits'"),
+        ({"inputs": [reading("token_ids")]}, "has 'padding_mask' .* its bundle says 'token_ids'"),
+        (
+            {"signatures": [answering("length_24", 24, "logits")]},
+            r"has 'probabilities' float32\[1, 3\], its bundle says 'logits'",
+        ),
         ({"labels": ["a", "b"]}, r"float32\[1, 3\], its bundle says 'probabilities' float32\[1, 2\]"),
-        ({"kind": "regression", "labels": []}, r"bundle says 'probabilities' float32\[1, 1\]"),
-        ({"signatures": {"24": "length_24"}, "any_length": True, "format": 2}, r"bundle says .*int32\[1, -1\]"),
+        (
+            {"kind": "regression", "labels": [], "signatures": [answering("length_24", 24, name="value")]},
+            r"bundle says 'probabilities' float32\[1, 1\]",
+        ),
+        ({"signatures": [answering("length_24", 24)], "any_length": True}, r"bundle says .*int32\[1, -1\]"),
         ({"tokenizer": {}}, "damaged tokenizer: no tokenizer in no files"),
         ({"tokenizer": {"tokenizer.json": b"[" * 100_000}}, "damaged tokenizer"),
         ({"tokenizer": {"vocab.txt": b"\xff"}}, "damaged tokenizer: vocab.txt is not UTF-8"),
@@ -250,3 +268,104 @@ def test_errors_of_the_first_answer_are_one_line(float_file, tmp_path):
     (tmp_path / "nan.tflite").write_bytes(rebundled(float_file[0], broken))
     with pytest.raises(InputError, match=r"nan\.tflite answers with numbers that are not finite"):
         load(tmp_path / "nan.tflite", cache=False)(TEXTS)
+
+
+@pytest.mark.parametrize("which", ["input", "weights", "output"])
+def test_a_tensor_that_keeps_its_value_is_refused(which, float_file, tmp_path):
+    """isVariable: the delegate takes the tensor for a state of its own, which nobody gave it; a segmentation fault."""
+    from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.tflite import repack
+
+    model = repack.read(parts(float_file[0])[0])
+    graph = model.subgraphs[0]
+    number = {"input": graph.inputs[0], "weights": graph.operators[0].inputs[0], "output": graph.outputs[0]}[which]
+    graph.tensors[int(number)].isVariable = True
+    (tmp_path / "odd.tflite").write_bytes(rebundled(float_file[0], repack.write(model)))
+    with pytest.raises(
+        InputError, match=rf"odd\.tflite has the tensor {number} that keeps its value from call to call"
+    ):
+        load(tmp_path / "odd.tflite", cache=False)
+
+
+def test_a_slice_by_offsets_is_refused(float_file, tmp_path):
+    """STRIDED_SLICE's last option makes its end a length: XNNPACK computed beyond the tensor."""
+    from ai_edge_litert.schema_py_generated import BuiltinOptions, OperatorCodeT, OperatorT, StridedSliceOptionsT
+
+    from kerasbert.mobile.runtime import operators
+    from kerasbert.mobile.tflite import repack
+
+    def written(offset):
+        model = repack.read(parts(float_file[0])[0])
+        code, step, options, graph = OperatorCodeT(), OperatorT(), StridedSliceOptionsT(), model.subgraphs[0]
+        code.builtinCode = code.deprecatedBuiltinCode = operators.NUMBERS["STRIDED_SLICE"]
+        model.operatorCodes.append(code)
+        graph.tensors.append(copy.copy(graph.tensors[int(graph.inputs[0])]))
+        options.offset = offset
+        step.opcodeIndex, step.builtinOptionsType = len(model.operatorCodes) - 1, BuiltinOptions.StridedSliceOptions
+        step.builtinOptions, step.inputs, step.outputs = options, [graph.inputs[0]] * 4, [len(graph.tensors) - 1]
+        graph.operators.append(step)
+        path = tmp_path / f"{offset}.tflite"
+        path.write_bytes(rebundled(float_file[0], repack.write(model)))
+        return path
+
+    operators.check(written(False))
+    with pytest.raises(InputError, match=r"True\.tflite has a STRIDED_SLICE by offsets, expected one by ends"):
+        operators.check(written(True))
+
+
+def test_weights_that_somebody_else_packed_are_not_used(int8_file, tmp_path):
+    """A name is right for its bytes and its folder's secret alone: other bytes, another folder's file, a file renamed."""
+    from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.runtime.system import cache
+
+    def packed(folder):
+        answers = load(int8_file[0], cache=folder)(TEXTS)
+        (file,) = folder.glob("*.weights")
+        return answers, file
+
+    (expected, file), (_, foreign) = packed(tmp_path / "a"), packed(tmp_path / "b")
+    key, content = file.name.rpartition("-")[0], file.read_bytes()
+    assert foreign.name.rpartition("-")[0] == key
+    assert foreign.name != file.name
+    poison = bytes(reversed(content))
+    for name in (
+        file.name,
+        foreign.name,
+        f"{key}-{'0' * 32}.weights",
+        f"{key}-{hashlib.sha256(poison).hexdigest()[:32]}.weights",
+    ):
+        file.unlink()
+        (tmp_path / "a" / name).write_bytes(poison)
+        assert cache.find(tmp_path / "a", key) is None
+        assert packed(tmp_path / "a") == (expected, file)
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("kind", ["readable", "short", "link", "folder"])
+def test_a_secret_that_is_none_is_not_trusted(kind, int8_file, tmp_path):
+    """One that others could read is made anew if it is ours; a link or a folder leaves the cache unused. Answers are right."""
+    from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.runtime.system import cache
+
+    folder = tmp_path / "cache"
+    expected = load(int8_file[0], cache=folder)(TEXTS)
+    (file,) = folder.glob("*.weights")
+    key, secret = file.name.rpartition("-")[0], folder / cache.SECRET
+    before = secret.read_bytes()
+    assert (secret.stat().st_mode & 0o777, len(before)) == (0o600, cache.SIZE)
+    if kind == "readable":
+        secret.chmod(0o644)
+    elif kind == "short":
+        secret.write_bytes(before[:-1])
+    else:
+        secret.unlink()
+        secret.mkdir() if kind == "folder" else secret.symlink_to(int8_file[0])
+    assert cache.find(folder, key) is None
+    assert load(int8_file[0], cache=folder)(TEXTS) == expected
+    if kind == "folder":
+        assert cache.find(folder, key) is None
+    else:
+        assert secret.read_bytes() != before
+        assert not secret.is_symlink()
+        assert cache.find(folder, key) is not None
+    assert not list(folder.glob("*.draft"))

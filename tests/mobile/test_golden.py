@@ -128,8 +128,8 @@ def test_compress_writes_it_and_a_plan_does_not(run, tmp_path, capsys):
     assert f"{path}: {count} texts for kerasbert-mobile verify" in capsys.readouterr().out
     assert main(["verify", str(out), str(path), "--no-cache"]) == 0
     assert main([*arguments[:3], str(tmp_path / "y.tflite"), "--golden", str(path)]) == 2
-    assert f"{path} exists already. Choose another --golden or pass --overwrite" in capsys.readouterr().err
-    assert main([*arguments, "--student", "half", "--golden", str(path)]) == 2
+    assert f"{path} exists already. Choose another place or pass --overwrite" in capsys.readouterr().err
+    assert main([*arguments, "--student", "half", "--golden", str(tmp_path / "z.golden")]) == 2
     assert "--golden does not go with a plan" in capsys.readouterr().err
 
 

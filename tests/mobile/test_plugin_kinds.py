@@ -49,8 +49,8 @@ def test_a_kind_for_each_token_answers_as_predict(pieces):
     runner, texts = load(path, cache=False, plugin=PLUGIN), [*TEXTS, "good " * 30]
     expected, received = predict.outputs(model, texts, 24), runner.outputs(texts)
     assert [len(row) for row in received] == [len(row) for row in expected]  # no padding
-    agreement = runner.kind.agreement(expected, received)
-    assert agreement > 0.9
+    probabilities = [runner.kind.probabilities(row) for row in expected]  # what a file gives
+    assert runner.kind.agreement(probabilities, received) > 0.9
     assert 0 < report["max_difference"] < 0.2
     answers = runner(texts)
     assert [answer.truncated for answer in answers] == [False] * len(TEXTS) + [True]
@@ -61,7 +61,7 @@ def test_a_kind_for_each_token_answers_as_predict(pieces):
 
 
 def test_tokens_beyond_the_longest_bucket_count_as_lost(pieces):
-    from kerasbert.mobile.pipeline.comparison import compare
+    from kerasbert.mobile.judging.verdict import compare
     from kerasbert.tasks.base import find
 
     expected = [np.eye(3, dtype="float32")[[0, 1, 2, 2]]]
@@ -94,7 +94,7 @@ def test_the_plug_in_must_be_there_and_the_same(pieces, tmp_path):
 
 def test_labelled_rows_give_the_metric(pieces, tmp_path, monkeypatch):
     """Compression measures tokens as the task does."""
-    from kerasbert.mobile.pipeline import comparison
+    from kerasbert.mobile.judging import comparison, verdict
     from kerasbert.tasks import predict
     from kerasbert.tasks.base import find
 
@@ -103,7 +103,7 @@ def test_labelled_rows_give_the_metric(pieces, tmp_path, monkeypatch):
     packed = comparison.encoded(model, TEXTS, 40), comparison.encoded(model, TEXTS, 24)
     expected = comparison.reference(model, TEXTS, 40)
     received = comparison.run(pieces[1].read_bytes(), TEXTS)
-    found = comparison.compare(expected, received, find("pieces"), targets, model.task, packed)
+    found = verdict.compare(expected, received, find("pieces"), targets, model.task, packed)
     assert found["accuracy"]["keras"] == 1
     assert 0.9 <= found["accuracy"]["tflite"] <= 1
 

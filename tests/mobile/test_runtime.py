@@ -136,9 +136,8 @@ def test_a_litert_that_cannot_resize_is_not_asked_to(any_file, float_file, monke
     assert load(float_file[0], cache=False).model.name == "ai-edge-litert CompiledModel"
 
 
-def test_what_is_not_a_list_of_texts_is_refused(runner):
-    with pytest.raises(InputError, match="one string, expected a list"):
-        runner("a good film")
+def test_one_text_is_a_list_of_one_and_a_pair_is_refused(runner):
+    assert runner("a good film") == runner(["a good film"])
     with pytest.raises(InputError, match="does not read pairs"):
         runner([("a", "b")])
     assert runner([]) == []
@@ -168,7 +167,7 @@ def test_weight_cache_is_made_used_and_repaired(int8_file, tmp_path):
 
     expected = load(int8_file[0], cache=False)(TEXTS)
     assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
-    (file,) = (tmp_path / "cache").iterdir()
+    (file,) = (tmp_path / "cache").glob("*.weights")
     written, content = file.stat().st_mtime_ns, file.read_bytes()
     assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
     assert file.stat().st_mtime_ns == written
@@ -176,16 +175,16 @@ def test_weight_cache_is_made_used_and_repaired(int8_file, tmp_path):
     assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
     file.write_bytes(content[: len(content) // 2])
     assert load(int8_file[0], cache=tmp_path / "cache")(TEXTS) == expected
-    assert [found.read_bytes() for found in (tmp_path / "cache").iterdir()] == [content]
+    assert [found.read_bytes() for found in (tmp_path / "cache").glob("*.weights")] == [content]
 
 
 def test_old_caches_and_drafts_of_killed_processes_are_removed(int8_file, tmp_path):
-    from kerasbert.mobile.runtime import cache, load
+    from kerasbert.mobile.runtime import load
+    from kerasbert.mobile.runtime.system import cache
 
     hour = time.time() - cache.STALE - 60
-    old = [f"{'ab' * 16}-1-0123456{n}.weights" for n in range(3)]
-    old += [f"{n}{'ab' * 31}f-12345678-01234567.weights" for n in range(9)]
-    theirs = ["notes.weights", "a.draft", ".12345678.drafts", f"{'ab' * 16}.weights"]
+    old = [f"{n:x}{'ab' * 31}f-12345678-{'01' * 16}.weights" for n in range(12)]
+    theirs = ["notes.weights", "a.draft", ".12345678.drafts", f"{'ab' * 16}.weights", cache.SECRET]
     for number, name in enumerate([*old, ".abcd_123.draft", ".abcd_124.draft", *theirs]):
         (tmp_path / name).write_text("x")
         os.utime(tmp_path / name, (hour + number, hour + number))
@@ -280,7 +279,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(int8_file, tmp_path):
 
 
 def test_default_cache_folder(monkeypatch, tmp_path):
-    from kerasbert.mobile.runtime import cache
+    from kerasbert.mobile.runtime.system import cache
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.default_directory() == tmp_path / "kerasbert"

@@ -165,7 +165,7 @@ def test_longer_and_accented_contexts_are_told(tmp_path):
         span_model(), "float32", tmp_path / "x.tflite", target="task_library", texts=texts, min_agreement=0
     )
     assert (report["windows"], report["other_ids"]) == (1, 1)
-    from kerasbert.mobile.pipeline.comparison import losses
+    from kerasbert.mobile.judging.comparison import losses
 
     said = " ".join(losses(report))
     assert "1 of these texts (33.3%) get other ids from the Task Library, which lower-cases ASCII alone" in said

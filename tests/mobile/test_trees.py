@@ -52,6 +52,7 @@ def test_texts_have_one_tree_and_one_answer(count, tmp_path, capsys):
     assert [tuple(each) for each in phone["triples"]] == encoded.triples[0]
 
     answered = runner(texts)
+    assert [list(answer.triples) for answer in answered] == encoded.triples
     kb.export(model, tmp_path / "serving")
     served = tf.saved_model.load(str(tmp_path / "serving")).signatures["serving_default"]
     probabilities = served(text=tf.constant(texts))["probabilities"].numpy()

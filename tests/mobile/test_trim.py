@@ -147,7 +147,7 @@ def test_bad_input(run, tmp_path):
         ({}, "give texts or data, one of them"),
         ({"texts": []}, "the corpus is empty, expected texts like those that the model will read"),
         ({"texts": ["", "  "]}, "2 texts without a piece, expected a corpus"),
-        ({"texts": "one"}, "texts is one text, expected a list of texts"),
+        ({"texts": "one"}, "texts is 'one', expected a list of texts"),
         ({"texts": ["a film"], "size": 2}, "size must be at least"),
     ):
         with pytest.raises(InputError, match=message):

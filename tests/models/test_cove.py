@@ -14,8 +14,8 @@ from kerasbert.checkpoints.vectors import WordVectors, write_vectors
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.layers import random
+from kerasbert.layers.beam_search import generate
 from kerasbert.layers.naming import names
-from kerasbert.layers.search import generate
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery
@@ -242,7 +242,7 @@ def test_two_replicas_are_one_and_the_step_lowers_for_a_tpu(folder, tmp_path):
     """Dropout on; MASS's objective stands for any of two stacks."""
     found = {}
     for strategy in ("cpu", "cpu:2"):
-        forked("-m", "tests.models.replicas", strategy, folder, tmp_path / f"{strategy}.npz", "cove")
+        forked("-m", "kerasbert.testing.replicas", strategy, folder, tmp_path / f"{strategy}.npz", "cove")
         found[strategy] = dict(np.load(tmp_path / f"{strategy}.npz"))
     for name, value in found["cpu"].items():
         np.testing.assert_allclose(found["cpu:2"][name], value, rtol=0, atol=1e-6)

@@ -115,7 +115,7 @@ def test_losses_by_hand(small, batch):
     same = outputs["sampled"].numpy() == batch["mlm_labels"].numpy()
     assert sums["mlm/sampled_original"] == same[chosen].sum()
     assert small.scales == {"mlm": 1.0, "rtd": 50.0}
-    counts = {name: float(value) for name, value in small.weights(batch).items()}
+    counts = {name: float(value) for name, value in small.counts(batch).items()}
     assert counts == {"mlm": chosen.sum(), "rtd": real.sum()}
 
 

@@ -19,9 +19,9 @@ CHARACTERS = "甲乙丙丁戊己庚辛壬癸子丑寅卯辰巳午未申酉"
 WORDS, ENTITIES = ("甲乙", "丙丁戊", "己庚"), ("丙丁戊己", "壬癸子丑寅卯")
 TOKENIZER = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *CHARACTERS, "a", "##b"])
 STAGES = [
-    {"steps": 4, "masking": {"select": "tokens"}},
-    {"steps": 4, "masking": {"select": "words"}},
-    {"masking": {"select": "entities"}},
+    {"steps": 4, "objective": {"select": "tokens"}},
+    {"steps": 4, "objective": {"select": "words"}},
+    {"objective": {"select": "entities"}},
 ]
 
 
@@ -112,7 +112,7 @@ def run(folder, out, **more):
     return kb.pretrain("ernie/base", folder / "records", out=out, **arguments | more)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_three_stages_in_one_run_and_again_from_the_middle(folder, tmp_path):
     run(folder, tmp_path / "whole")
     stop = f"""
@@ -134,7 +134,7 @@ run(Path({str(folder)!r}), {str(tmp_path / "parts")!r})
     one, other = (read_tensors(tmp_path / name) for name in ("whole", "parts"))
     assert all((one.read(name) == other.read(name)).all() for name in one.names())
     described = json.loads((tmp_path / "whole" / "run.json").read_text())["settings"]
-    assert [phase["masking"]["select"] for phase in described["phases"]] == ["tokens", "words", "entities"]
+    assert [phase["objective"]["select"] for phase in described["phases"]] == ["tokens", "words", "entities"]
     # one stage alone gives other weights
     kb.pretrain(
         "ernie/base",
@@ -160,7 +160,7 @@ def test_stages_are_refused_where_the_records_lack_them(folder, tmp_path):
 @pytest.mark.slow
 def test_the_loss_goes_below_the_unigram_entropy(folder, tmp_path):
     two = {"changes": tiny.SPEC | {"embeddings.positions": 40, "blocks.layers": 2}}
-    run(folder, tmp_path / "run", steps=300, learning_rate=5e-3, phases=None, masking={"select": "entities"}, **two)
+    run(folder, tmp_path / "run", steps=300, learning_rate=5e-3, phases=None, objective={"select": "entities"}, **two)
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     entropy = kb_records(folder / "records").manifest["unigram"]["entropy"]
     loss = np.mean([line["mlm"] for line in lines[-20:]])

@@ -150,9 +150,10 @@ def test_a_bert_becomes_kbert_and_keeps_its_graph(folder, capsys):
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     inserted = [["happy cat", "sees", "good river"], ["happy cat", "runs", "house"], ["film", "sees", "new"]]
     assert (first["triples"], second["triples"]) == (inserted, [])
+    assert [list(triple) for triple in answered.triples] == inserted
     assert first["score"] == pytest.approx(answered.score, abs=1e-6)
     assert main(["predict", str(folder / "run"), TEXT, "--json", "--length", "11"]) == 0
-    assert json.loads(capsys.readouterr().out)["triples"] == inserted[:1]  # what was inserted, not what was found
+    assert json.loads(capsys.readouterr().out)["triples"] == inserted[:2]  # what was inserted, not what was found
     assert main(["evaluate", str(folder / "run"), "--data", str(folder / "dev.tsv"), "--json"]) == 0
 
 
@@ -185,7 +186,7 @@ def test_a_bad_graph_is_one_line(folder, tmp_path, capsys, content, said):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_without_its_graph_and_a_graph_without_its_model_are_one_line(folder, tmp_path, capsys):
+def test_a_kbert_without_a_graph_is_a_bert_and_a_graph_without_its_model_is_one_line(folder, tmp_path, capsys):
     from kerasbert.cli import main
 
     source = Subject("kbert", tmp_path, **STILL)
@@ -196,8 +197,12 @@ def test_a_model_without_its_graph_and_a_graph_without_its_model_are_one_line(fo
         tokenizer=with_knowledge(source.tokenizer, None),
     )
     command = ["finetune", str(tmp_path / "kbert"), "--task", "classification", "--data", str(folder / "train.tsv")]
-    assert main([*command, "--steps", "1", "--out", str(tmp_path / "out"), "--quiet"]) == 2
-    assert "needs a knowledge graph, which `finetune --graph FILE` gives it" in capsys.readouterr().err
+    with eagerly():
+        assert main([*command, "--steps", "1", "--batch", "8", "--length", "16", "--out", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr().err
+    assert "graph: without a triple a K-BERT is a BERT (--graph FILE gives it triples)" in told
+    assert re.search(r"train: triples inserted: 0; texts without any: \d+ of \d+", told)
+    assert kb.predict(tmp_path / "out", [TEXT])[0].triples == ()
     assert main(["pretrain", "kbert/tiny", "--graph", "g.spo", "--data", "x", "--steps", "1", "--out", "y"]) == 2
     assert capsys.readouterr().err.startswith(
         "error: records hold no texts, in which a graph is found: pretrain without --graph"

@@ -209,6 +209,7 @@ def test_projections_are_copied_on_request():
     np.testing.assert_array_equal(model.blocks[1].attention.value_global.bias, model.blocks[1].attention.value.bias)
 
 
+@pytest.mark.slow
 def test_a_span_is_learnt_with_a_global_question(tmp_path):
     """The mask reaches training, prediction and the spec of the run."""
     subject = battery.Subject("longformer", tmp_path)

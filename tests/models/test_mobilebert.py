@@ -296,12 +296,12 @@ def reference(w, heads, ids, segments):
 def test_the_released_tf1_code_computes_the_same(name, tmp_path):
     """Export under Google's names, compute with a reading of Google's code, import again."""
     from kerasbert.checkpoints import save_model
-    from kerasbert.checkpoints.readers import open_checkpoint
+    from tests.checkpoints.reference import open_checkpoint
 
     model = made(name)
     save_model(tmp_path / "run", encoder=model, name=name)
     kb.export_checkpoint(tmp_path / "run", tmp_path / "tf1", "tf1")
-    reader, _ = open_checkpoint(tmp_path / "tf1", "tf1", False)
+    reader, _ = open_checkpoint(tmp_path / "tf1", "tf1")
     tensors = {part: reader.read(part).astype("float64") for part in reader.names()}
     given = {part: value for part, value in batch(101).items() if part != "padding_mask"}
     expected = reference(tensors, 5, given["token_ids"], given["segment_ids"])

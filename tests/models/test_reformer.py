@@ -9,7 +9,7 @@ from kerasbert import models, registry
 from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.testing import battery
-from tests.objectives.accumulation import makes_the_same_updates
+from kerasbert.testing.objectives import check_micro_batches
 
 FAMILY = registry.family("reformer")
 TINY = {
@@ -91,7 +91,7 @@ def test_any_accumulation_makes_the_same_updates(tmp_path):
     def trained():
         return subject.program(subject.encoder()), subject
 
-    makes_the_same_updates(trained, counts=(1, 2, 8), steps=2)
+    check_micro_batches(trained, counts=(1, 2, 8), steps=2)
 
 
 def test_pieces_of_the_feed_forward_change_nothing():

@@ -108,9 +108,9 @@ def test_the_head_by_hand(program):
 def test_losses_and_counts(program):
     assert program.packing == "full"
     assert program.scales == {"mlm": 1.0, "sbo": 1.0}
-    assert (program.masking.select, program.masking.render) == ("spans", "span")
+    assert (program.settings.select, program.settings.render) == ("spans", "span")
     batch = program.prepare(rows(8))
-    sums, counts = program.losses(batch, training=False), program.weights(batch)
+    sums, counts = program.losses(batch, training=False), program.counts(batch)
     assert set(sums) == {"mlm", "mlm/accuracy", "sbo", "sbo/accuracy"}
     assert float(counts["mlm"]) == float(counts["sbo"]) == 8 * 5  # 15% of 32
     # the label of the span boundary is the masked token: with its logits, the loss is
@@ -139,6 +139,6 @@ def test_the_head_is_left_out_on_export(program, tmp_path):
 
 
 def test_other_selections_have_boundaries_too(program):
-    other = SpanBertPretraining(program.model.encoder, program.tokenizer, masking=MaskedLM(select="tokens"))
+    other = SpanBertPretraining(program.model.encoder, program.tokenizer, settings=MaskedLM(select="tokens"))
     batch = other.prepare(rows(8))
     assert (batch["sbo_weights"].numpy() == batch["mlm_weights"].numpy()).all()

@@ -115,7 +115,7 @@ def test_losses_and_counts(program):
     assert program.scales == {"mlm": 1.0, "place": 1.0, "wso": 1.0}
     batch = program.prepare(rows(8))
     assert batch["token_ids"].dtype == batch["wso_positions"].dtype == tf.int32
-    sums, counts = program.losses(batch, training=False), program.weights(batch)
+    sums, counts = program.losses(batch, training=False), program.counts(batch)
     assert {name.split("/")[0] for name in sums} == set(counts) == {"mlm", "place", "wso"}
     assert float(counts["wso"]) == float(tf.reduce_sum(batch["wso_weights"]))
     outputs = program.model(batch)

@@ -17,9 +17,9 @@ from kerasbert.objectives.base import Objective
 from kerasbert.objectives.bilm import BiLM, Settings, expected_logs, log_uniform, sampled_nats
 from kerasbert.quickstart import books
 from kerasbert.testing import battery, world
+from kerasbert.testing.objectives import check_micro_batches
 from kerasbert.text.characters import train_characters
 from kerasbert.tpu_check.lower import Step
-from tests.objectives.accumulation import makes_the_same_updates
 from tests.objectives.test_causal import features
 
 
@@ -197,7 +197,7 @@ def test_the_sampled_step_is_safe_on_a_tpu():
 @pytest.mark.filterwarnings("ignore:Even though the `tf.config")
 def test_any_accumulation_makes_the_same_updates(folder):
     settings, changes = {"segments": 2, "candidates": 9}, {"dropout": 0.2, "recurrence.layers": 1}
-    makes_the_same_updates(lambda: made(folder, settings, **changes))
+    check_micro_batches(lambda: made(folder, settings, **changes))
 
 
 def test_what_is_refused(folder, tmp_path):

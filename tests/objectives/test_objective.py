@@ -1,4 +1,4 @@
-"""What every objective has: settings of its own at dotted paths, old names for old plug-ins, state that evaluation carries."""
+"""What every objective has: settings of its own at dotted paths, state that evaluation carries."""
 
 import dataclasses
 from types import MappingProxyType
@@ -14,7 +14,6 @@ from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective, changed
 from kerasbert.objectives.bert import MaskedLMPretraining
 from kerasbert.objectives.masked_lm import MaskedLM
-from kerasbert.objectives.program import Program
 from kerasbert.training import held_out
 from kerasbert.training.held_out import HeldOut
 from kerasbert.training.phases import Phase
@@ -60,43 +59,6 @@ def test_settings_that_cannot_be(changes, message):
         changed(Settings(), changes)
     with pytest.raises(InputError, match="the objective has no setting 'rate'. It has none"):
         changed(Objective.settings, {"rate": 1.0})
-
-
-def test_an_old_plugins_names_are_taken():
-    class Half(MaskedLMPretraining):
-        masking_defaults = MappingProxyType({"rate": 0.4})
-
-        def weights(self, batch):
-            return {name: 2.0 * count for name, count in super().weights(batch).items()}
-
-        def parts(self, encoder):
-            parts, shapes = super().parts(encoder)
-            return {"old": parts["mlm"]}, {"old": shapes["mlm"]}
-
-    class Quarter(Half):
-        def counts(self, batch):
-            return {name: 2.0 * count for name, count in super().counts(batch).items()}
-
-    assert Program is Objective
-    vocabulary = {"embeddings.vocabulary": tiny.tokenizer().size}
-    half, quarter = (
-        kind(kb.build("bert/tiny", **tiny.SPEC | vocabulary), tiny.tokenizer()) for kind in (Half, Quarter)
-    )
-    assert (half.settings, half.masking, list(half.model.heads)) == (MaskedLM(rate=0.4), MaskedLM(rate=0.4), ["old"])
-    batch = {"mlm_weights": tf.ones([2, 3])}
-    assert [float(found["mlm"]) for found in (half.counts(batch), half.weights(batch), quarter.counts(batch))] == [
-        12,
-        12,
-        24,
-    ]
-
-
-def test_an_old_plugin_that_takes_a_masking_alone_is_told_the_new_name():
-    with pytest.raises(InputError, match=r"Old.__init__ takes masking=, which is called settings= now: rename it"):
-
-        class Old(MaskedLMPretraining):
-            def __init__(self, encoder, tokenizer, *, features=(), masking=None, seed=0):
-                super().__init__(encoder, tokenizer, features=features, masking=masking, seed=seed)
 
 
 class Distance(Objective):

@@ -9,9 +9,9 @@ from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.objectives.recurrent import RecurrentLM, SequenceAutoencoder, Settings
 from kerasbert.testing import battery, world
+from kerasbert.testing.objectives import check_micro_batches
 from kerasbert.training.held_out import HeldOut, first_rows
 from kerasbert.training.phases import Phase
-from tests.objectives.accumulation import makes_the_same_updates
 from tests.objectives.test_causal import features
 
 
@@ -163,7 +163,7 @@ def test_the_state_is_carried_through_held_out_text(folder):
 def test_any_accumulation_makes_the_same_updates(folder):
     """All dropouts on: a row is told by its number in the global batch, an update's masks are those of all rows."""
     settings = {"segments": 2, "activation": 2.0, "change": 1.0}
-    makes_the_same_updates(lambda: made(folder, settings=settings, **{"recurrence.layers": 1}))
+    check_micro_batches(lambda: made(folder, settings=settings, **{"recurrence.layers": 1}))
 
 
 def test_what_is_refused(folder, tmp_path):

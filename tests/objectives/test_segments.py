@@ -13,10 +13,10 @@ from kerasbert.layers.memory import Memory
 from kerasbert.objectives.causal import CausalLM
 from kerasbert.objectives.segments import SegmentLM, Settings
 from kerasbert.testing import battery, world
+from kerasbert.testing.objectives import check_micro_batches
 from kerasbert.training.held_out import HeldOut, first_rows
 from kerasbert.training.phases import Phase
 from tests import tiny
-from tests.objectives.accumulation import makes_the_same_updates
 from tests.objectives.test_causal import features
 from tests.training.stopping import ends_the_same
 
@@ -118,7 +118,7 @@ def test_segments_have_masks_of_their_own(folder):
 def test_any_accumulation_makes_the_same_updates(folder):
     """Dropout on, a memory in every micro-batch: rows are told by their number in the global batch."""
     changes = {"dropout": 0.1, "blocks.layers": 1}
-    makes_the_same_updates(lambda: made(folder, {"segments": 4}, **changes), counts=(1, 4), steps=2)
+    check_micro_batches(lambda: made(folder, {"segments": 4}, **changes), counts=(1, 4), steps=2)
 
 
 @pytest.mark.full

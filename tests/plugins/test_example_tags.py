@@ -10,6 +10,7 @@ import kerasbert as kb
 from kerasbert import registry
 from kerasbert.cli import main
 from kerasbert.errors import InputError
+from kerasbert.testing import check_kind
 from tests import tiny
 from tests.support import forgotten, python
 
@@ -38,6 +39,7 @@ def run(pretrained, tmp_path_factory):
         yield folder / "run"
 
 
+@pytest.mark.slow
 def test_words_are_labelled(run, capsys):
     assert len(PLUGIN.read_text().splitlines()) <= 120
     found = kb.evaluate(run, run.parent / "dev.tsv")
@@ -49,6 +51,18 @@ def test_words_are_labelled(run, capsys):
     assert long.labels[:14] + long.labels[14:] == ("NOUN",) * 14 + (None,) * 16
     assert main(["predict", str(run), "the old river", "--plugin", str(PLUGIN)]) == 0
     assert capsys.readouterr().out == "O O NOUN\n"
+
+
+def test_its_two_sides_agree(tmp_path):
+    rows = [{"text": "the cat sees", "label": "O NOUN O"}, {"text": "a dog", "label": "O NOUN"}] * 4
+    with forgotten():
+        registry.load_plugin(PLUGIN)
+        check_kind("example_tags", tmp_path, rows)
+        with pytest.raises(
+            AssertionError,
+            match=r"reading made-up rows \(data= takes rows of the task\) is refused by TagsTask.targets",
+        ):
+            check_kind("example_tags", tmp_path)
 
 
 def test_a_label_too_few_is_named(run, tmp_path):

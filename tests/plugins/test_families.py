@@ -192,8 +192,8 @@ def test_they_go_to_the_phone(family, scheme, lengths, request, tmp_path):
     run, file = request.getfixturevalue(family), FOLDER / f"{family}.py"
     texts = PAIRS if family == "visible" else TEXTS
     report = mobile.compress(
-        run, scheme, tmp_path / "x.tflite", data=run.parent / "data.tsv", length=24, lengths=lengths
-    )
+        run, scheme, tmp_path / "x.tflite", data=run.parent / "data.tsv", length=24, lengths=lengths, min_agreement=0.0
+    )  # its scores hardly differ from text to text: what is asked of the file is below
     assert report["agreement"] > 0.97
     code = "import sys, json; sys.modules |= {'keras': None, 'tensorflow': None}\n"
     code += "from kerasbert.mobile.runtime import load\n"

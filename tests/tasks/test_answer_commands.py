@@ -1,6 +1,7 @@
 """`kerasbert predict` and `evaluate`: tables in and out, texts as they come, nothing classified that is no text."""
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -11,7 +12,8 @@ import pytest
 
 from kerasbert import cli
 from kerasbert.checkpoints import save_model
-from kerasbert.cli.answers import arriving
+from kerasbert.cli.lines import arriving
+from kerasbert.data.reading import Stream
 from tests import tiny
 from tests.support import ROOT
 
@@ -99,8 +101,11 @@ def test_pairs_come_in_two_columns_two_arguments_or_with_a_tab(run, pairs, tmp_p
     assert out.startswith("\n")
     _, err = run("predict", pairs, stdin="the cat\ta dog\nalone\n", status=2)
     assert "line 2 has 0 tabs, expected one: the model reads pairs" in err
+    (tmp_path / "a.txt").write_text("the cat\ta dog\n")
+    out, _ = run("predict", pairs, "--data", tmp_path / "a.txt")
+    assert out.splitlines()[1].split("\t") == ["the cat", "a dog", label, f"{score:.6g}"]
     (tmp_path / "a.txt").write_text("the cat\n")
-    assert "is plain text, the model reads pairs" in run("predict", pairs, "--data", tmp_path / "a.txt", status=2)[1]
+    assert "a.txt, line 1 has 0 tabs, expected 1" in run("predict", pairs, "--data", tmp_path / "a.txt", status=2)[1]
 
 
 def test_a_blank_line_keeps_its_place_and_has_no_answer(run, classifier):
@@ -126,7 +131,12 @@ def test_what_a_user_cannot_see_in_the_answers_is_said(run, classifier):
         (lambda p: ["--data", p / "no.tsv"], "no file"),
         (lambda p: ["--data", p / "dev.tsv", "--text-column", "txt"], "no column 'txt'. Nearest: 'text'"),
         (lambda p: ["--data", p / "dev.tsv", "--out", p / "a.xlsx"], "a.xlsx: cannot tell the format"),
-        (lambda p: ["--data", p / "dev.tsv", "--out", p / "dev.tsv"], "exists already"),
+        (lambda p: ["--data", p / "dev.tsv", "--out", p / "dev.tsv"], "dev.tsv is what is read"),
+        (lambda p: ["--data", p / "dev.tsv", "--out", p / "n.jsonl"], "exists already"),
+        (
+            lambda p: ["--data", p / "dev.tsv", "--out", p / "n.jsonl", "--overwrite"],
+            "is not a table of answers: it is kept",
+        ),
         (lambda p: ["--data", p / "b.csv", "--out", p / "a.tsv"], "row 1 holds a tab or a line break"),
         (lambda p: ["--data", p / "n.jsonl"], "n.jsonl, line 1: column 'text' holds no text"),
         (lambda p: ["x", "--length", 4096], "length must be between 3 and 32"),
@@ -148,7 +158,7 @@ def test_mistakes_of_predict_are_one_line_and_leave_nothing(run, classifier, tmp
 def test_lines_are_read_as_they_come():
     read, write = os.pipe()
     with os.fdopen(read) as stream:
-        lines = arriving(stream, 2)
+        lines = arriving(Stream(stream), 2)
         with os.fdopen(write, "w") as file:
             for line in ("one", "two"):  # the second is not there yet when the first is answered
                 print(line, file=file, flush=True)
@@ -195,4 +205,61 @@ def test_a_table_of_another_encoding_is_read_as_training_reads_it(run, classifie
     assert "pass --encoding cp1252" in run("predict", classifier, "--data", path, status=2)[1]
     out, _ = run("predict", classifier, "--data", path, "--encoding", "latin-1")
     assert out.splitlines()[1].startswith("the happy cat,schön,pos,")
-    assert "go with --data" in run("predict", classifier, "the cat", "--encoding", "latin-1", status=2)[1]
+    assert "goes with --data" in run("predict", classifier, "the cat", "--encoding", "latin-1", status=2)[1]
+
+
+def test_every_command_reads_a_file_in_every_form(run, classifier, tmp_path):
+    """Packed files and UTF-16 were answered as replacement characters, with status 0."""
+    lines = "the good cat\nsch\u00f6n\n\na bad dog\n"
+    forms = {"a.txt": lines.encode(), "a.txt.gz": gzip.compress(lines.encode()), "b.txt": lines.encode("utf-16")}
+    found, hits = set(), set()
+    for name, content in forms.items():
+        (tmp_path / name).write_bytes(content)
+        found.add(run("predict", classifier, "--data", tmp_path / name)[0])
+        hits.add(run("search", classifier, tmp_path / name, "the good cat")[0])
+    assert (len(found), len(hits)) == (1, 1)
+    (tmp_path / "c.txt").write_bytes(lines.encode("cp1252"))
+    for command in (
+        ["predict", classifier, "--data", tmp_path / "c.txt"],
+        ["search", classifier, tmp_path / "c.txt", "x"],
+    ):
+        assert "pass --encoding cp1252" in run(*command, status=2)[1]
+    out, _ = run("predict", classifier, "--data", tmp_path / "c.txt", "--encoding", "cp1252")
+    assert {out} == found
+
+
+def test_a_json_object_is_no_text_and_a_json_text_is_one(run, classifier):
+    for arguments, stdin in ((['{"question": "who?"}'], None), ([], '{"question": "who?"}\n')):
+        _, err = run("predict", classifier, *arguments, stdin=stdin, status=2)
+        assert "is a json object (question), the model reads one text" in err
+    assert run("predict", classifier, "{the good cat}")[0].count("\t") == 1  # braces alone make no json
+
+
+def test_a_second_model_keeps_the_answers_of_the_first(run, classifier, tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\nthe good cat,mine\n")
+    run("predict", classifier, "--data", tmp_path / "a.csv", "--out", tmp_path / "b.csv")
+    _, err = run("predict", classifier, "--data", tmp_path / "b.csv", "--out", tmp_path / "c.csv")
+    assert "already: the answers are in predicted_label_2, predicted_score_2" in err
+    (row,) = csv.DictReader((tmp_path / "c.csv").read_text().splitlines())
+    assert (row["label"], row["predicted_label"], row["predicted_label_2"]) == ("mine", "pos", "pos")
+
+
+def test_an_interrupted_table_goes_on(run, classifier, tmp_path, monkeypatch):
+    from kerasbert.cli.answers import _Answers
+
+    (tmp_path / "a.csv").write_text("text\n" + "".join(f"the {word} cat\n" for word in ["good", "bad", "new"] * 5))
+    command = ["predict", classifier, "--data", tmp_path / "a.csv", "--batch", 4]
+    run(*command, "--out", tmp_path / "whole.csv")
+    own, calls = _Answers.batch, iter(range(99))
+
+    def batch(self, texts):
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return own(self, texts)
+
+    monkeypatch.setattr(_Answers, "batch", batch)
+    _, err = run(*command, "--out", tmp_path / "b.csv", status=130)
+    assert "8 of 15 rows are answered and kept in" in err
+    _, err = run(*command, "--out", tmp_path / "b.csv")
+    assert "going on: 8 of 15 rows were answered before" in err
+    assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()

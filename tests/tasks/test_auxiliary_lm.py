@@ -45,6 +45,7 @@ def test_an_encoder_and_a_task_without_labels_have_none(tmp_path):
         objective("gpt2", tmp_path, kind="vector", auxiliary_lm=0.5)
 
 
+@pytest.mark.slow
 def test_a_run_logs_it_and_the_task_keeps_it(tmp_path, capsys):
     subject = battery.Subject("gpt2", tmp_path)
     kb.save(subject.encoder(), tmp_path / "gpt2")

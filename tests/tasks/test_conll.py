@@ -9,10 +9,14 @@ from kerasbert import answers, registry
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.conll import read_conll
+from kerasbert.tasks.task import find_task
 from tests.support import shared
 from tests.text.kinds import gpt2_bpe, shared_unigram
 
-NER, POS = (Task(name, kind="tags", text="words", label=label) for name, label in (("ner", "tags"), ("pos", "upos")))
+NER, POS = (
+    Task(name, kind="tags", text="words", label=label, reader="conll")
+    for name, label in (("ner", "tags"), ("pos", "upos"))
+)
 UD = "\t".join(["{}", "{}", "_", "{}", "_", "_", "0", "_", "_", "_"])
 
 
@@ -158,3 +162,91 @@ def test_every_word_of_the_shared_data_gets_one_label():
             assert max(row.length for row in rows) <= 48
             lost[name] += len(words) - len(answered)
     assert lost == {"wordpiece": 5, "bpe": 0, "unigram": 0}
+
+
+COMMENTS = {  # each the sentence "it laughs", "x #", of tags O B, O O
+    "MultiCoNER": "# id 5f-1 domain=en\nit _ _ O\nlaughs _ _ B-X\n\n# id 5f-2 domain=en\nx _ _ O\n# _ _ O\n",
+    "MultiCoNER with a tab": "# id 5f-1\tdomain=en\nit O\nlaughs B-X\n\n# id 5f-2\tdomain=en\nx O\n# O\n",
+    "CoNLL-U's comments": "# sent_id = 1\n# text = it laughs\nit O\nlaughs B-X\n\n# text = x # y z\nx O\n# O\n",
+    "as many columns as rows": "# sent_id = 1\nit a a O\nlaughs a a B-X\n\n# text = 2\nx a a O\n# a a O\n",
+    "OntoNotes": "#begin document (a/b); part 000\nit O\nlaughs B-X\n\nx O\n# O\n#end document\n",
+    "an address": "#\thttp://example.org/a\t[2009-10-17]\nit\tO\nlaughs\tB-X\n\n#\thttp://example.org\nx\tO\n#\tO\n",
+    "a comment alone": "# it is a file\n\nit O\nlaughs B-X\n\n# more of it\n\nx O\n# O\n",
+}
+
+
+@pytest.mark.parametrize("name", COMMENTS)
+def test_comments_are_no_words(tmp_path, capfd, name):
+    found = [tuple(row.values()) for _, row in read(tmp_path, COMMENTS[name], f"{name.replace(' ', '')}.conll")]
+    assert found == [(["it", "laughs"], ["O", "B-X"]), (["x", "#"], ["O", "O"])]
+    assert "2 comment lines are no words and are skipped, such as line 1" in capfd.readouterr().err.replace(
+        " 3 ", " 2 "
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "# O\nx B-X\n",
+        "#\tO\nx\tB-X\n",
+        "# SYM\n5 NUM\n\n# SYM\n6 NUM\n",
+        "#1 O\n\n#yes B-X\nx O\n",
+        "x O\n# a=b\n",
+        "# #\nx O\n",
+    ],
+)
+def test_a_word_that_is_a_hash_stays(tmp_path, capfd, content):
+    words = [word for _, row in read(tmp_path, content) for word in row["words"]]
+    assert words == [line.split()[0] for line in content.splitlines() if line]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["BTC/a.conll", "BTC/b.conll", "WNUT17/train.conll", "WNUT17/dev.conll"])
+def test_tweets_lose_no_word(name, capfd):
+    path = shared("data/ner") / name
+    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+    assert sum(len(row["words"]) for _, row in read_conll(path, NER)) == len(lines)
+    assert any(line.startswith("#\t") for line in lines)
+    assert capfd.readouterr().err == ""
+
+
+GERMEVAL = "#\thttp://example.org/a\t[2009]\n1\tAnna\tB-PER\tO\n2\tlacht\tO\tO\n\n#\tb\n1\tRom\tB-LOC\tB-LOCpart\n"
+
+
+@pytest.mark.parametrize("ending", ["tsv", "conll", "txt"])
+def test_columns_are_chosen_by_their_numbers(tmp_path, ending, capfd):
+    task = find_task(NER, text="2", label="3")
+    assert (task.text, task.label, task.reader) == ("words", "tags", "conll:2,3")
+    assert Task.from_json(json.loads(json.dumps(task.to_json()))).reader == "conll:2,3"
+    wanted = [(2, {"words": ["Anna", "lacht"], "tags": ["B-PER", "O"]}), (6, {"words": ["Rom"], "tags": ["B-LOC"]})]
+    assert read(tmp_path, GERMEVAL, f"x.{ending}", task) == wanted
+    assert capfd.readouterr().err.count("\n") == 1  # of the comments alone
+    outer = find_task(NER, label="3")
+    assert [row["tags"] for _, row in read(tmp_path, GERMEVAL, f"y.{ending}", outer)] == [["B-PER", "O"], ["B-LOC"]]
+    assert "words are read from column 2, tags from column 3 (--text-column N" in capfd.readouterr().err
+    inner = [row["tags"] for _, row in read(tmp_path, GERMEVAL, f"z.{ending}")]
+    assert inner == [["O", "O"], ["B-LOCpart"]]
+    assert "words are read from column 2, tags from column 4" in capfd.readouterr().err
+
+
+def test_what_is_no_column_of_words(tmp_path):
+    with pytest.raises(InputError, match=r"x.conll has 2 columns, expected a number from 1. Received: 5"):
+        read(tmp_path, "a O\n", task=find_task(NER, text="5"))
+    with pytest.raises(InputError, match="x.conll: the first of its two columns numbers the words"):
+        read(tmp_path, "1 O\n2 B-X\n\n1 O\n")
+    with pytest.raises(InputError, match=r"x.jsonl is a table, whose columns are named: give their names, not 2, 3"):
+        read(tmp_path, '{"words": ["a"], "tags": ["O"]}', "x.jsonl", find_task(NER, text="2", label="3"))
+    numbers = read(tmp_path, "1 CD\nof IN\n\n1 CD\n2 CD\n3 CD\n", task=POS)  # not of every sentence
+    assert [row["words"] for _, row in numbers] == [["1", "of"], ["1", "2", "3"]]
+    assert read(tmp_path, "1\tAnna\tNE\n2\tlacht\tVV\n", task=POS)[0][1] == {
+        "words": ["Anna", "lacht"],
+        "upos": ["NE", "VV"],
+    }
+
+
+def test_comments_of_words_to_predict_are_no_words(tmp_path):
+    task = dataclasses.replace(NER, labels={"O": "O", "B-X": "B-X"})
+    assert [row for _, row in read(tmp_path, "# id 1 domain=en\nZoe\nsees\n\n# id 2\n#\n", task=task)] == [
+        {"words": ["Zoe", "sees"]},
+        {"words": ["#"]},
+    ]

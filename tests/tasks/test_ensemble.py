@@ -63,6 +63,30 @@ def test_probabilities_numbers_and_logits_are_averaged():
         assert kb.predict(pair, asked)[0].text
 
 
+def test_thresholds_are_the_means_whatever_the_order(capsys):
+    """The first model's were taken: A with B and B with A answered otherwise."""
+    with eagerly():
+        pair = [
+            model("multi_label", seed, options={"thresholds": each})
+            for seed, each in enumerate(([0.1, 3e-7], [0.9, 1e-7]))
+        ]
+        both = Ensemble(pair)
+        assert both.task.options["thresholds"] == pytest.approx([0.5, 2e-7], rel=1e-6)
+        assert both.remarks == ["thresholds is the mean of those of the 2 models"]
+        assert kb.predict(pair, TEXTS) == kb.predict(pair[::-1], TEXTS)
+        assert kb.predict(pair, TEXTS)[0].labels == tuple(
+            name for name, least in zip(both.labels, (0.5, 2e-7)) if kb.predict(pair, TEXTS)[0].scores[name] >= least
+        )
+        one = model("multi_label", 2)  # 0.5, which no file holds
+        assert Ensemble([pair[0], one]).task.options["thresholds"] == pytest.approx([0.3, 0.25], rel=1e-6)
+        assert Ensemble([one, one]).remarks == ["thresholds is the mean of those of the 2 models"]
+        options = [{"unanswerable": True, "null_threshold": each} for each in (-2.0, 5.0)]
+        asked = {"labels": {}, "text": "question", "text_b": "context"}
+        spans = [model("span", seed, options=each, **asked) for seed, each in enumerate(options)]
+        assert Ensemble(spans).task.options == {"unanswerable": True, "null_threshold": 1.5}
+        assert Ensemble([model("classification", 0)]).remarks == []
+
+
 def test_models_that_do_not_go_together_are_refused():
     one = model("classification", 0)
     with pytest.raises(InputError, match="needs one set of labels: the first has neg, pos, another has no, pos"):
@@ -78,6 +102,13 @@ def test_models_that_do_not_go_together_are_refused():
     crf = model("tags", 0, options={"crf": True})
     with pytest.raises(InputError, match="model 1 answers by its crf too, of which there is no mean"):
         Ensemble([crf, crf])
+    spans = {"labels": {}, "text": "question", "text_b": "context"}
+    with pytest.raises(InputError, match="needs one set of options: the first has max_answer 30, .* has max_answer 9"):
+        Ensemble([model("span", 0, **spans), model("span", 1, options={"max_answer": 9}, **spans)])
+    with pytest.raises(InputError, match="needs one language: the first has en, another has de"):
+        Ensemble([model("classification", seed, settings={"language": each}) for seed, each in enumerate(("en", "de"))])
+    weighted = model("classification", 2, options={"class_weights": {"pos": 2.0}})  # of its training alone
+    assert Ensemble([one, weighted]).labels == ("neg", "pos")
     with pytest.raises(InputError, match="an ensemble of no models, expected one or more"):
         kb.predict([], TEXTS)
     other = model("classification", 1)

@@ -77,10 +77,10 @@ def agrees(family: str, kind: str, pieces: Tokenizer, folder, inputs: list) -> N
             how.answers.decode((text,), row, [np.atleast_1d(value)], labels).to_json()
             for text, row, value in zip(inputs, rows, served[how.answers.output])
         ]
-        assert saved_model._difference(_uncut(wanted), _uncut(decoded)) == ""
+        assert saved_model.difference(_uncut(wanted), _uncut(decoded)) == ""
     else:
         assert len(answered) == len(wanted)
-        assert saved_model._difference(wanted, _trimmed(answered, wanted)) == ""
+        assert saved_model.difference(wanted, _trimmed(answered, wanted)) == ""
     file = folder / "model.tflite"
     report = compress(
         model,
@@ -95,7 +95,7 @@ def agrees(family: str, kind: str, pieces: Tokenizer, folder, inputs: list) -> N
     phone = [answer.to_json() for answer in load(file, cache=False)(inputs)]
     if KINDS[kind][0] is None:  # kb.encode tells nothing of that
         phone = _uncut(phone)
-    assert saved_model._difference(wanted, phone) == ""
+    assert saved_model.difference(wanted, phone) == ""
 
 
 def _uncut(answers: list[dict]) -> list[dict]:

@@ -101,7 +101,7 @@ def test_families_without_a_path_are_refused(family, tmp_path):
         kb.explain(model, ["the cat"])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_attributions_add_up_for_every_family(tmp_path):
     with battery.eagerly():
         for family in set(battery.different("encoder", "tokenizer")) - {"bert", "mobilebert", *UNEXPLAINED}:
@@ -265,9 +265,9 @@ def test_the_command_writes_a_page_and_says_what_is_wrong(classifier, tmp_path, 
     for arguments, told in (
         (
             ["the cat", "--explain", str(page)],
-            "exists already: expected a file to write. Choose another or --overwrite",
+            "exists already. Choose another place or pass --overwrite",
         ),
-        (["the cat", "--explain", str(tmp_path)], "is a folder: expected a file to write"),
+        (["the cat", "--explain", str(tmp_path)], "is a folder, expected a file to write"),
         (["the cat", "--explain", str(page / "deeper.html")], "cannot write"),
         ([*"abcdefghijklmnopqrstu", "--explain", new], "--explain shows 20 texts at most, received 21: give fewer"),
         (

@@ -71,7 +71,7 @@ def test_space_around_a_label_is_no_class_of_its_own(tmp_path):
     assert line.endswith("2 labels have space around them, such as 'pos ', which is read as 'pos'")
 
 
-def test_labels_of_an_older_model_are_read_as_they_were(tmp_path):
+def test_labels_that_a_task_declares_are_read_as_they_are(tmp_path):
     task = find_task("classification")
     task = type(task)("old", labels={"": "", "nan": "nan", "pos ": "pos ", "pos": "pos"})
     rows = read_rows(task, table(tmp_path / "a.csv", ["", "nan", "pos ", "pos", " pos"]))

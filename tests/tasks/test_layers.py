@@ -87,7 +87,7 @@ def test_layers_that_a_model_has_not_are_refused(deep, pretrained, tmp_path):
         InputError, match="layers must be one of last, embeddings, sum4, concat4, mix. Received: 'lasst'"
     ):
         kb.finetune(pretrained, "classification", "no", out=tmp_path / "run", layers="lasst")
-    assert "layers" not in Task("t").to_json()  # older files are as they were
+    assert "layers" not in Task("t").to_json()
     assert Task.from_json(Task("t", layers="mix").to_json()).layers == "mix"
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kerasbert.answers.span import SpanKind
-from tests.answers.test_span import TOKENIZERS, questions
+from tests.answers.test_span import TOKENIZERS, questions, words
 
 LENGTHS = (40, 256)
 PAIRS = [("", ""), ("where", ""), ("", "a b"), (" ", "a b"), ("where", " \n "), ("where", "x"), ("w " * 100, "a b c")]
@@ -25,6 +25,70 @@ def asked():
         pairs += [(question, context) for question, context, _ in list(questions(name, 1))[::120]]
     long = " ".join(context for _, context, _ in list(questions("xquad/xquad.de.json", 1))[::9])
     return [*pairs, ("where is it?", long), BYTES]
+
+
+TINY = [
+    *PAIRS,
+    ("where ?", "a b c d e f g h"),
+    ("where", "  a  b\tc \n d "),
+    ("where ? " * 9, "abc def gh " * 9),
+    ("a", "e\u0301 a\u00a0b c"),
+    ("where", "a b c d e f g h " * 12),
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"unanswerable": True, "null_threshold": 0.5, "stride": 3, "max_answer": 2},
+        {"max_answer": 1, "stride": 1, "question": 3},
+        {"unanswerable": True, "null_threshold": -3.0, "max_answer": 9, "stride": 5},
+    ],
+)
+@pytest.mark.parametrize("length", [6, 12])
+def test_the_graph_answers_as_python_on_a_few_letters(options, length):
+    import tensorflow as tf
+
+    from kerasbert.tasks import span_graph
+    from kerasbert.text.graph import graph_tokenizer
+
+    tokenizer, kind, table = words(), SpanKind().configured(options), numbers()
+
+    def run(packed):
+        places = packed["token_ids"] * 31 + tf.range(tf.shape(packed["token_ids"])[1]) * 7
+        return {"logits": tf.gather(table, places % 40_000)}
+
+    strings = [tf.constant(part) for part in zip(*TINY)]
+    served = span_graph.served(kind, run, graph_tokenizer(tokenizer), strings, length)
+    served = {name: value.numpy().tolist() for name, value in served.items()}
+    for i, pair in enumerate(TINY):
+        rows = kind.rows(tokenizer, pair, length)
+        values = [table[(np.array(row.token_ids) * 31 + np.arange(row.length) * 7) % 40_000] for row in rows]
+        answer = kind.decode(pair, rows, values, ())
+        found = served["text"][i].decode(), served["start"][i], served["end"][i]
+        assert found == (answer.text, answer.start, answer.end), pair
+        assert abs(served["score"][i] - answer.score) < 1e-5, pair
+
+
+def test_each_token_has_the_window_of_most_context():
+    """Windows of six tokens every three, as in answers/test_span: e has more context in the first one."""
+    import tensorflow as tf
+
+    from kerasbert.tasks import span_graph
+    from kerasbert.text.graph import graph_tokenizer
+
+    kind = SpanKind().configured({"stride": 3, "max_answer": 1})
+    graph = graph_tokenizer(words())
+    ids, asked = graph.encode(["a b c d e f g h", "", "a b c d e f g"]), graph.encode(["where ?"] * 3)
+    counts = tf.cast(ids.row_lengths(), tf.int32)
+    windows = span_graph._windows(kind, graph, asked, ids, counts, 11)
+    assert windows.owner.numpy().tolist() == [0, 0, 1, 2, 2]
+    assert windows.begin.numpy().tolist() == [0, 3, 0, 0, 3]
+    assert windows.size.numpy().tolist() == [6, 5, 0, 6, 4]
+    assert windows.place.numpy().tolist() == [4] * 5
+    assert windows.null.numpy().tolist() == [0] * 5
+    assert windows.chosen.numpy().tolist() == [0] * 5 + [1] * 3 + [3] * 5 + [4] * 2
 
 
 @pytest.mark.full

@@ -118,3 +118,11 @@ def test_the_best_threshold_is_the_best_of_all():
 
         best = max(mean(threshold) for threshold in np.arange(-6.5, 7))
         assert mean(best_threshold(scores, margins, there)) == pytest.approx(best)
+
+
+def test_a_threshold_lies_between_margins_however_near():
+    """It was rounded to four digits, above the margin of the question that it was to leave without an answer."""
+    scores, there = [1.0, 0.0], [True, False]
+    for low, high in ((1.00001, 1.00002), (-3e-6, 2e-6), (250.00001, 250.0001), (1.0, 1.0000001)):
+        threshold = best_threshold(scores, np.float32([low, high]), there)
+        assert [margin > np.float32(threshold) for margin in np.float32([low, high])] == [False, True]

@@ -1,5 +1,7 @@
 """Rows in memory are read as those of a file."""
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,12 @@ def test_a_task_says_how_its_files_are_called_and_read(tmp_path):
             split_files(tmp_path / "nothing", task=task)
     with pytest.raises(InputError, match="no reader of a task's files 'bars'"):
         read_rows(task, tmp_path / "second.txt")
+
+
+def test_packed_files_of_a_folder_are_found(tmp_path):
+    """dev.csv.gz beside train.csv was left out without a word, and rows of the training were held out."""
+    (tmp_path / "train.csv").write_text("text,label\na,x\n")
+    (tmp_path / "dev.csv.gz").write_bytes(gzip.compress(b"text,label\nb,x\n"))
+    found = split_files(str(tmp_path))
+    assert {split: path.name for split, path in found.items()} == {"train": "train.csv", "dev": "dev.csv.gz"}
+    assert read_rows(find_task("classification"), found["dev"], targets=False).texts == ["b"]

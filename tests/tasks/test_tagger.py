@@ -63,7 +63,7 @@ def test_other_kinds_have_no_such_option():
         answers.find("classification").configured({"lstm": 4})
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_frozen_encoder_is_read_and_stays(pretrained, tmp_path):
     columns(tmp_path / "train.conll", 80, 0), columns(tmp_path / "dev.conll", 20, 1)
     changes = {"task.lstm": 8, "task.crf": True}
@@ -75,7 +75,7 @@ def test_a_frozen_encoder_is_read_and_stays(pretrained, tmp_path):
         if not name.startswith("pooler/"):
             np.testing.assert_array_equal(after.read(name), before.read(name))
     task = json.loads((tmp_path / "run" / "model.json").read_text())["task"]
-    assert task["options"] == {"lstm": 8, "crf": True}
+    assert task["options"] == {"lstm": 8, "crf": True, "scheme": "IOB2"}
     [answer] = kb.predict(tmp_path / "run", ["the cat sees a stone"])
     assert answer.labels == ("O", "B-N", "O", "O", "B-N")
     handed_on(tmp_path / "other.conll", 4, 0)

@@ -123,7 +123,7 @@ def test_metrics_by_hand():
     logits = np.array([[2, 0], [0, 2], [0, 2], [0, 2]], "float32")
     found = find("classification").metrics(Task("t", labels={"a": "a", "b": "b"}), logits, np.array([0, 0, 1, 1]))
     assert found["accuracy"] == 0.75
-    assert found["f1"] == pytest.approx((2 / 3 + 4 / 5) / 2)
+    assert found["f1_macro"] == pytest.approx((2 / 3 + 4 / 5) / 2)
     assert found["matthews"] == pytest.approx(2 / np.sqrt(12))
     assert found["loss"] == pytest.approx(np.log(1 + np.exp(-2)) + 2 / 4)
     # ranks of 1 2 2 3 are 0 1.5 1.5 3
@@ -213,7 +213,7 @@ def test_the_best_weights_are_kept_not_the_last(classifier):
     [
         ({"task": "glue/sst3"}, "no task 'glue/sst3'. Nearest: 'glue/sst2'"),
         ({"metric": "bleu"}, "no metric 'bleu' for a classification"),
-        ({"length": 2}, "length must be between 3 and 32"),
+        ({"length": 2}, "length must be a whole number of at least 3"),
         ({"changes": {"hidden": 8}}, "cannot change hidden of trained weights: dropout may change"),
         ({"batch": 0}, "batch must be a whole number"),
         ({"label_column": "lable"}, "no column 'lable'. Nearest: 'label'"),

@@ -223,8 +223,11 @@ def test_similarity_and_search(encoder):
     )
     with pytest.raises(InputError, match="similarity received 2 texts and 1 others"):
         kb.similarity(encoder, texts[:2], texts[:1])
-    with pytest.raises(InputError, match="received one text, expected a list"):
-        kb.similarity(encoder, "a", ["b"])
+    one = kb.similarity(encoder, texts[0], [texts[1]])  # one text is a list of one, not its characters
+    assert one.tolist() == kb.similarity(encoder, texts[:1], texts[1:2]).tolist()
+    assert kb.encode(encoder, texts[0]).tolist() == kb.encode(encoder, texts[:1]).tolist()
+    with pytest.raises(InputError, match=r"test_vector.py is a file, expected texts"):
+        kb.encode(encoder, __file__)
     with pytest.raises(InputError, match="top must be a whole number of at least 1. Received: 0"):
         kb.search(encoder, texts, "a", top=0)
     with pytest.raises(InputError, match="text 0 is a pair, expected one text"):
@@ -284,7 +287,9 @@ def test_a_file_of_scored_pairs_to_the_phone(tmp_path, capsys):
 
     kb.export_checkpoint(run, tmp_path / "theirs")
     encoder = kb.import_checkpoint(tmp_path / "theirs", out=tmp_path / "back")
-    np.testing.assert_array_equal(kb.encode(encoder, texts), kb.encode(tmp_path / "back", texts))  # as ever: the mean
+    mean = kb.encode(encoder, texts, length=24)
+    np.testing.assert_array_equal(mean, kb.encode(tmp_path / "back", texts, pooling="mean"))
+    np.testing.assert_allclose(kb.encode(tmp_path / "back", texts), vectors, atol=1e-6)  # as the task pools
     task = kb.load(tmp_path / "back").task
     assert (task.options, task.length) == ({"pooling": "max", "normalize": True}, 24)
     np.testing.assert_allclose([answer.values for answer in kb.predict(tmp_path / "back", texts)], vectors, atol=1e-6)

@@ -56,7 +56,7 @@ def translator(tmp_path_factory):
     return once(tmp_path_factory, "translator", make)[0] / "run"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_toy_translation_is_learnt(translator):
     unseen = toy(100, 2)
     assert not {line for line, _ in toy(3000, 0)} & {line for line, _ in unseen}

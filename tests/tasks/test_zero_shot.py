@@ -74,7 +74,7 @@ def test_what_is_refused(model, classifier):
         ({"labels": "cat"}, "labels must be a list of names"),
         ({"labels": LABELS, "template": "about"}, "template must hold {} once"),
         ({"labels": LABELS, "entailment": "yes"}, "no label 'yes'. It has: contradiction, entailment, neutral"),
-        ({"labels": LABELS, "texts": "a text"}, "texts must be a list of str"),
+        ({"labels": LABELS, "texts": ["a text", None]}, "texts must be a list of str, and text 1 is None"),
     ):
         with pytest.raises(kb.InputError, match=message):
             kb.zero_shot(model, **({"texts": TEXTS} | settings))

@@ -18,6 +18,7 @@ from kerasbert.text import BytePairEncoding, Tokenizer, Unigram, WordPiece, load
 from kerasbert.text.added import FLAGS, AddedToken
 from kerasbert.text.graph import graph_tokenizer
 from kerasbert.text.wordpiece import SPECIALS
+from tests.support import often
 from tests.text.kinds import small_bpe, small_unigram
 from tests.text.saved import assert_it_loads_without_kerasbert
 
@@ -171,8 +172,7 @@ def test_random_tokens_in_random_texts_are_theirs(kind, tmp_path):
         assert differences(tokenizer, theirs_of(tokenizer, tmp_path / "tokenizer.json"), texts) == [], tokenizer.added
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", often(KINDS, "bpe with prefix"))
 def test_more_random_tokens_are_theirs(kind, tmp_path):
     draw = random.Random(1000 + KINDS.index(kind))
     for _ in range(4):

@@ -57,6 +57,7 @@ def test_branches_are_bounded():
         KnowledgeGraph(branches=0)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_refused_or_finds_something_else():
     """Never another error than InputError or a wrong letter, never an endless search."""
     content, draw, refused = KnowledgeGraph(TRIPLES).to_bytes(), random.Random(0), 0
@@ -113,3 +114,29 @@ def test_hownet():
         0,
     )  # 52,576 triples, at most two of each entity
     assert list(graph.subjects) == sorted(graph.subjects)
+
+
+def test_the_most_branches_of_an_entity():
+    assert len(KnowledgeGraph(TRIPLES, branches=knowledge.MOST_BRANCHES)) == 4
+    assert len(KnowledgeGraph(TRIPLES, branches=1)) == 2
+    for wrong in (0, -1, knowledge.MOST_BRANCHES + 1, True, 1.0):
+        with pytest.raises(InputError, match="branches must be 1 to"):
+            KnowledgeGraph(TRIPLES, branches=wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "begin", "end", "expected"),
+    [
+        ("new york", 0, 3, True),
+        ("new york", 4, 8, True),
+        ("new york", 1, 3, False),
+        ("new york", 0, 2, False),
+        ("newer", 0, 3, False),
+        ("(new)", 1, 4, True),
+        ("a", 0, 1, True),
+    ],
+)
+def test_a_name_stands_apart(text, begin, end, expected):
+    from kerasbert.text.lexicon import apart
+
+    assert apart(text, begin, end) is expected

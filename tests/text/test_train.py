@@ -7,6 +7,7 @@ import random
 import pytest
 
 from kerasbert.cli import main
+from kerasbert.data.config import VocabularyConfig
 from kerasbert.data.vocabulary import learn
 from kerasbert.errors import InputError
 from kerasbert.text.bpe import ALPHABET
@@ -60,7 +61,7 @@ def test_files(tmp_path):
     digest = train_wordpiece(lines(), 150).digest()
     settings = {"a.txt": {}, "a.jsonl": {"text_field": "body"}, "a.csv": {"text_field": "body", "encoding": "gb18030"}}
     for name, given in settings.items():
-        tokenizer, coverage = learn([tmp_path / name], "wordpiece", 150, **given)
+        tokenizer, coverage = learn([tmp_path / name], VocabularyConfig(size=150, **given))
         assert tokenizer.digest() == digest
         assert (coverage.lines, coverage.characters, coverage.unknown) == (400, sum(map(len, lines())), 0)
 
@@ -193,3 +194,38 @@ def test_a_unigram_vocabulary_of_xlnets_layout():
         train("unigram", ["a"], 40, layout="xlmet")
     with pytest.raises(InputError, match="layout 'xlnet' is of unigram, received kind 'bpe': leave it out"):
         train("bpe", ["a"], 300, layout="xlnet")
+
+
+def test_what_unigram_learns_from_has_a_bound():
+    """Every n-th line of a text that is too long, spread over all of it, and the user is told."""
+    from kerasbert.data.vocabulary import Coverage
+    from kerasbert.text.train_unigram import CHARACTERS, sampled
+
+    lines = [f"{i:03} " + "x" * (i % 7) for i in range(1000)]
+    assert sampled(iter(lines)) == lines
+    for most in (5000, 999, 100, 1):
+        kept = sampled(iter(lines), most)
+        assert sum(map(len, kept)) <= most or len(kept) == 1
+        every = int(kept[1][:3]) if len(kept) > 1 else 1024
+        assert every & (every - 1) == 0
+        assert kept == lines[::every]
+        assert 2 * sum(map(len, kept)) > most * 0.9 or len(kept) == 1
+    (told,) = Coverage(9, CHARACTERS + 1, 10, 0, 0, 10, CHARACTERS).warnings(10, 10)
+    assert told.startswith(
+        "learned from lines of at most 32,000,000 of the 32,000,001 characters, spread over the text"
+    )
+    assert not list(Coverage(9, CHARACTERS, 10, 0, 0, 10, CHARACTERS).warnings(10, 10))
+
+
+@pytest.mark.parametrize("size", [8, 9, 13, 14, 100])
+def test_pieces_at_spaces_are_as_long_as_they_may_be(size):
+    """No piece is longer, none could take in the next word, and nothing is lost."""
+    text = "one two three  four\tfive six seven"
+    pieces = at_spaces(text, size)
+    assert all(len(piece) <= size for piece in pieces)
+    assert " ".join(pieces).split() == text.split()
+    assert at_spaces("abcd efgh", 9) == ["abcd efgh"]
+    assert at_spaces("abcd efgh", 8) == ["abcd", "efgh"]
+    assert at_spaces("éé éé", 9) == ["éé éé"]
+    assert at_spaces("abcdefgh", 3) == ["abc", "def", "gh"]
+    assert at_spaces("", 3) == at_spaces("  ", 3) == []

@@ -109,22 +109,60 @@ def test_nested_and_overlapping_entities(text, triples, expected, entities):
         (12, "^甲乙己庚辛壬丙丁辛壬$", False),
         (11, "^甲乙己庚辛壬丙丁$", False),  # the last branch goes, whole
         (10, "^甲乙己庚辛壬丙丁$", False),
-        (9, "^甲乙己庚丙丁$", False),
-        (8, "^甲乙己庚丙丁$", False),
-        (7, "^甲乙丙丁$", False),  # none is cut in two
-        (6, "^甲乙丙丁$", False),
-        (5, "^甲乙丙$", True),  # then the trunk loses its end
+        (9, "^甲乙己庚辛壬丙$", True),  # then the text loses its end, as the released code cuts the tree
+        (8, "^甲乙己庚辛壬$", True),
+        (7, "^甲乙己庚丙$", True),  # a branch that does not fit is left out whole
+        (6, "^甲乙己庚$", True),
+        (5, "^甲乙丙$", True),
         (2, "^$", True),
     ],
 )
-def test_truncation_drops_whole_branches_then_the_trunks_end(length, expected, truncated):
+def test_branches_are_inserted_before_the_tree_is_cut(length, expected, truncated):
     made = chinese([("甲乙", "己", "庚"), ("甲乙", "辛", "壬"), ("丙丁", "辛", "壬")])
     found = row(made, "甲乙丙丁", length=length)
     assert (shown(made, found), found.truncated) == (expected, truncated)
     assert max(numbers(found, "position_ids")) < length
     kept = expected.count("己") + expected.count("辛")
-    assert len(found.triples) == kept
+    assert (len(found.triples), found.lost) == (kept, 3 - kept)
     assert set(numbers(found, "branch_ids")) == set(range(kept + 1))
+
+
+def test_a_long_branch_does_not_end_those_behind_it():
+    made = chinese([("甲乙", "己庚辛", "壬癸戊甲"), ("甲乙", "己", "庚"), ("丙丁", "辛", "壬")])
+    found = row(made, "甲乙丙丁", length=10)
+    assert (shown(made, found), found.truncated, found.lost) == ("^甲乙己庚丙丁辛壬$", False, 1)
+
+
+def test_a_text_that_fills_the_length_has_triples():
+    """Branches had only what the text left free: nothing, of 241 of 698 reviews at 128 tokens."""
+    made = chinese([("甲乙", "己", "庚")])
+    found = row(made, "甲乙丙" * 40, length=32)
+    assert len(found.triples) == 6
+    assert shown(made, found) == f"^{'甲乙己庚丙' * 6}$"
+
+
+@pytest.mark.parametrize(
+    ("settings", "texts"),
+    [
+        (
+            {},
+            {"I read Frankenstein": 1, "FRANKENSTEIN": 1, "frankensteins": 0, "\u00c9mile": 1, "emile": 1, "China": 2},
+        ),
+        ({"lowercase": False}, {"I read Frankenstein": 0, "frankenstein": 1, "emile": 0, "\u00c9mile": 1, "china": 2}),
+        ({"strip_accents": False}, {"Frankenstein": 1, "emile": 0, "\u00e9MILE": 1, "CHINA": 2}),
+    ],
+)
+def test_entities_are_found_as_the_tokenizer_reads_them(settings, texts):
+    """An uncased tokenizer reads "Frankenstein" and "frankenstein" alike; two subjects that are one have common branches."""
+    graph = [
+        ("frankenstein", "is", "city"),
+        ("\u00c9mile", "is", "city"),
+        ("China", "is", "now"),
+        ("china", "is", "now"),
+    ]
+    graph += [("china", "is", "city"), ("CHINA", "is", "the")]
+    made = tokenizer(graph, **settings)
+    assert {each: len(row(made, each).triples) for each in texts} == texts
 
 
 def test_a_pair_has_branches_in_both_texts():
@@ -157,12 +195,12 @@ def test_branches_are_no_words_of_a_text_that_is_tagged():
 def test_windows_of_a_long_text_have_branches_where_there_is_room():
     made = chinese([("甲乙", "己", "庚")])
     rows = find("tags").rows(made, ("丙丁戊甲乙甲乙",), 7)
-    # five tokens a window, two of them new
-    assert [shown(made, each) for each in rows] == ["^丙丁戊甲乙$", "^戊甲乙甲乙$"]
-    rows = find("tags").rows(made, ("丙丁戊辛壬甲乙",), 9)
-    assert [shown(made, each) for each in rows] == ["^丙丁戊辛壬甲乙$"]
+    # four of the five tokens of a window, two of them new
+    assert [shown(made, each) for each in rows] == ["^丙丁戊甲$", "^戊甲乙甲$", "^乙己庚甲乙$"]
+    rows = find("tags").rows(made, ("丙丁戊辛甲乙",), 9)
+    assert [shown(made, each) for each in rows] == ["^丙丁戊辛甲乙$"]
     rows = find("tags").rows(made, ("丙丁戊辛壬丙甲乙",), 9)
-    assert [shown(made, each) for each in rows] == ["^丙丁戊辛壬丙甲$", "^辛壬丙甲乙己庚$"]
+    assert [shown(made, each) for each in rows] == ["^丙丁戊辛壬丙$", "^辛壬丙甲乙己庚$"]
     words = np.concatenate([each.about.words for each in rows])
     assert sorted(words) == list(range(8))
 

@@ -58,6 +58,21 @@ def test_the_graph_makes_pythons_trees_of_random_texts(length):
         check(made, texts, length, texts[::-1])
 
 
+@pytest.mark.parametrize("settings", [{}, {"lowercase": False}, {"strip_accents": False}])
+@pytest.mark.parametrize("length", [6, 40])
+def test_the_graph_folds_case_and_accents_as_python_does(settings, length):
+    graph = [*FIGURE, ("\u00c9mile", "is", "city"), ("TIM COOK", "now", "in"), ("\u0130\u0131", "is", "the")]
+    texts = [
+        "tim cook is in BEIJING",
+        "\u00e9mile, EMILE \u00c9MILE",
+        "\u0130\u0131 i\u0131 \u0131\u0131",
+        "Tim  Cook",
+        "",
+    ]
+    rows = check(tokenizer(graph, **settings), texts, length)
+    assert length < 40 or sum(len(row.triples) for row in rows) >= (1 if settings == {"lowercase": False} else 6)
+
+
 @pytest.mark.parametrize("triples", [[], [("zz", "y", "x")], FIGURE])
 def test_the_figures_text_and_graphs_that_find_nothing(triples):
     check(tokenizer(triples), ["Tim Cook is visiting Beijing now", "Tim Cookies", "in Beijing", "x"], 20)

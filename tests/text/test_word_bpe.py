@@ -116,7 +116,10 @@ def test_gpts_own_files(config, tmp_path):
     assert tokenizer.tokenize("Lower low x").pieces == ["lower</w>", "low</w>", "<unk>"]
     reference = within_words_reference(tokenizer)
     reference.save(str(tmp_path / "tokenizer.json"))
-    assert load_tokenizer(tmp_path).digest() == tokenizer.digest()
+    again = load_tokenizer(tmp_path)  # without a post_processor the second text is of the second segment
+    assert again.template == ("$A", "$A $B:1")
+    assert again.settings() | {"template": ["$A", "$A $B"]} == tokenizer.settings()
+    assert (again.vocabulary, again.merges) == (tokenizer.vocabulary, tokenizer.merges)
     tokenizer.save(tmp_path)
     assert load_tokenizer(tmp_path).digest() == tokenizer.digest()
 
@@ -128,7 +131,8 @@ def test_a_tokenizer_json_goes_out_and_comes_back(tokenizer, tmp_path):
     save_hf(tokenizer, tmp_path / "tokenizer.json")
     reference = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     for text in (text for text in TEXTS if "<unk>" not in text):
-        assert reference.encode(text).ids == tokenizer.pack(text)[0]
+        # without special tokens a row of nothing holds one token of padding here
+        assert (reference.encode(text).ids or [tokenizer.pad_id]) == tokenizer.pack(text)[0]
     again = load_tokenizer(tmp_path / "tokenizer.json")
     assert again.digest() == tokenizer.digest()
 

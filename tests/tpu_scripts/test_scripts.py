@@ -79,7 +79,7 @@ def test_electra_is_the_papers(name, steps, batch, rate, monkeypatch):
     # Clark et al., table 6
     assert (found["steps"], found["learning_rate"], found["warmup"]) == (steps, rate, 10_000)
     assert [phase["batch"] for phase in found["phases"]] == [batch]
-    assert MaskedLM(**found["masking"]) == MaskedLM(**objective("electra").defaults)
+    assert MaskedLM(**found["objective"]) == MaskedLM(**objective("electra").defaults)
 
 
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.name)
@@ -118,7 +118,7 @@ export: {out: OUT/saved/1, length: 16}
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_four_scripts_one_after_the_other(tmp_path):
     from tests import tiny
 

@@ -146,7 +146,7 @@ def test_every_family_resumes_and_is_the_same_on_two_replicas(data, tmp_path):
         assert numbers["alone"], name
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_adapted_models_go_to_servers_phones_and_others(runs, tmp_path):
     """LoRA is merged on the way and costs nothing; adapters stay in the graph, and nobody else's format has them."""
     import kerasbert.mobile as mobile

@@ -86,15 +86,6 @@ def test_f1_of_the_positive_label_needs_two(tmp_path):
         read_rows(Task("t", labels={"x": "x", "y": "y", "z": "z"}, metric="f1_positive"), path)
 
 
-def test_the_older_name_of_macro_f1_is_its_alias():
-    logits, targets = np.array([[2, 0], [0, 2], [0, 2]], "float32"), np.array([0, 0, 1])
-    older, newer = (find("classification").metrics(Task("t", labels=LABELS, metric=name), logits, targets)
-                    for name in ("f1", "f1_macro"))  # fmt: skip
-    assert list(older) == ["accuracy", "f1", "matthews", "loss"]
-    assert older["f1"] == newer["f1_macro"] == pytest.approx(2 / 3)
-    assert newer["f1_positive"] == pytest.approx(2 / 3)
-
-
 def mistakes(outputs, targets):
     """Fewer are better, so they are negative."""
     return -float((outputs.argmax(-1) != targets).sum())
@@ -167,6 +158,7 @@ def test_folds_part_the_rows_by_the_data_alone():
     assert sorted(shuffled[fold(rows.take(shuffled), 2, 5)]) == folds[2].tolist()
 
 
+@pytest.mark.slow
 def test_cross_validation_trains_a_run_a_fold_and_goes_on(pretrained, tmp_path, capsys):
     path = tiny.labelled(tmp_path / "rows.tsv", 12)
     arguments = ["finetune", pretrained, "--task", "classification", "--data", path, "--folds", "2", "--batch", "6"]
@@ -174,7 +166,8 @@ def test_cross_validation_trains_a_run_a_fold_and_goes_on(pretrained, tmp_path, 
     with eagerly():
         assert main(list(map(str, arguments))) == 0
     *lines, last = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["classification,", "12", "rows", "accuracy", "f1", "matthews", "loss"]
+    columns = ["accuracy", "f1_macro", "matthews", "loss", "roc_auc", "f1_positive"]
+    assert lines[0].split() == ["classification,", "12", "rows", *columns]
     assert [line.split("  ")[0] for line in lines[1:]] == ["fold 1", "fold 2", "mean", "median", "standard deviation"]
     assert last == str(tmp_path / "cv")
     found = json.loads((tmp_path / "cv" / "folds.json").read_text())

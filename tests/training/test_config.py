@@ -12,10 +12,8 @@ from kerasbert import cli
 from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Parser
 from kerasbert.errors import InputError
-from kerasbert.training import config
-from kerasbert.training.config import FinetuneConfig, LabelledConfig, PretrainConfig, TrainConfig
-from kerasbert.training.options import configured, option, options
-from kerasbert.training.runs import open_run
+from kerasbert.options import option, options
+from kerasbert.training.config import FinetuneConfig, PretrainConfig, TrainConfig
 from tests.support import ROOT, python
 
 LINE = '    noise: float = option(0.0, "of the gradient", least=0)\n'
@@ -120,17 +118,6 @@ def test_what_is_missing_is_said_as_python_says_it():
         kb.pretrain("bert/tiny", "records", out="x")
 
 
-def test_an_old_name_is_taken():
-    """`projection` became `constraint`."""
-
-    @configured(LabelledConfig)
-    def train(model, config):
-        return model, config
-
-    model, made = train("run", out="x", learning_rate=1.0, batch=2, projection="mask")
-    assert (model, made.constraint) == ("run", "mask")
-
-
 def test_a_class_below_says_its_difference_alone():
     """A default without more keeps the help and the range of the class above."""
 
@@ -162,19 +149,6 @@ def test_the_command_line_has_what_was_given_alone(capsys):
     assert capsys.readouterr().err == "error: --profile must be such as START:COUNT. Received: '3'. See train --help\n"
     with pytest.raises(SystemExit):
         parser.parse_args(["--steps", "many"])
-
-
-def test_a_run_begun_before_an_option_goes_on(tmp_path):
-    """What run.json does not say is the option's default; another value is another run."""
-    settings = TrainConfig(9, 8, 1e-3).to_json()
-    before = {name: value for name, value in settings.items() if name not in ("clip", "warmup", "schedule_options")}
-    open_run(tmp_path / "run", "pretrain", before)
-    known = config.defaults(PretrainConfig)
-    assert known["clip"] == 1.0
-    assert open_run(tmp_path / "run", "pretrain", settings, defaults=known).description.get("history") is None
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["settings"] == settings
-    with pytest.raises(InputError, match="clip is 1.0 there, 0.5 asked for"):
-        open_run(tmp_path / "run", "pretrain", settings | {"clip": 0.5}, defaults=known)
 
 
 def test_every_command_prints_its_defaults():

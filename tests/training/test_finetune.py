@@ -1,20 +1,16 @@
-"""Fine-tuning runs: rows and length that hold, numbers in their unit, more epochs, runs of an older version."""
+"""Fine-tuning runs: rows and length that hold, numbers in their unit, more epochs."""
 
 import json
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kerasbert as kb
 from kerasbert.errors import InputError
-from kerasbert.storage import files
 from kerasbert.tasks.task import find_labels, find_task, held_out, read_rows
 from kerasbert.training import runs
 from tests import tiny
 
-OLDER = Path(__file__).parent.parent / "golden" / "older_run"
 QUICK = {"batch": 20, "learning_rate": 1e-2}
 
 
@@ -33,6 +29,7 @@ def numbers(path, low: float, high: float, count: int = 120):
     return path
 
 
+@pytest.mark.slow
 def test_the_rows_held_out_stand_in_the_run_and_are_what_evaluate_measures(pretrained, tmp_path, capsys):
     path, run = tiny.labelled(tmp_path / "my.tsv", 60), tmp_path / "run"
     kb.finetune(pretrained, "classification", path, out=run, epochs=2, length=8, seed=1, **QUICK)
@@ -141,33 +138,6 @@ def test_more_epochs_say_how_the_rate_jumps_and_both_schedules_are_kept(pretrain
     assert "is finished: 8 steps were made" in capsys.readouterr().err
     with pytest.raises(InputError, match="holds another run: data.train is"):
         kb.finetune(pretrained, "classification", data | {"train": rows[1:]}, out=tmp_path / "run", **settings)
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "settings"),
-    [
-        ("classifier", "rows.csv", {"length": 4096, "seed": 3}),
-        pytest.param("regression", "folder", {}, marks=pytest.mark.slow),
-    ],
-)
-def test_a_run_of_an_older_version_goes_on_with_its_own_rows_labels_and_length(tmp_path, name, data, settings):
-    old = json.loads((OLDER / f"{name}.json").read_text())
-    expected = old.pop("dev")
-    run = tmp_path / "run"
-    run.mkdir()
-    files.write_json(run / "run.json", old | {"environment": runs.environment()})
-    shutil.copytree(OLDER / "model", tmp_path / "model")
-    task = "regression" if name == "regression" else "classification"
-    model = kb.finetune(tmp_path / "model", task, OLDER / data, out=run, epochs=2, **QUICK, **settings, quiet=True)
-    found = [line for line in history(run) if "dev/loss" in line or "dev/pearson" in line]
-    for mine, theirs in zip(found, expected, strict=True):
-        assert mine == pytest.approx(theirs, abs=1e-3)
-    assert model.task.std == 1.0
-    if name == "classifier":
-        assert list(model.labels) == ["", "nan", "neg", "pos", "pos "]
-        evaluated = kb.evaluate(run, OLDER / data)
-        assert evaluated["rows"] == "6 rows held out of rows.csv"
-        assert evaluated["metrics"]["loss"] == pytest.approx(expected[0]["dev/loss"], abs=1e-3)
 
 
 def test_predict_takes_what_holds_texts(classifier):

@@ -127,7 +127,7 @@ def test_perplexity_by_hand(short):
             count = tf.reduce_sum(batch["mlm_weights"])
             return {"mlm": count * float(np.log(50.0)), "mlm/accuracy": count * 0.02}
 
-        def weights(self, batch):
+        def counts(self, batch):
             return {"mlm": tf.reduce_sum(batch["mlm_weights"])}
 
     program = Program(kb.build("bert/tiny", **tiny.SPEC | {"embeddings.vocabulary": 100}), tiny.tokenizer())

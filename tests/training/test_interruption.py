@@ -102,7 +102,7 @@ def test_what_a_process_was_started_to_ignore_stays_ignored():
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_save_between_two_lines_changes_no_logged_mean(folder, data, monkeypatch):
     """What was summed up since the last line is part of the checkpoint."""
     arguments = ARGUMENTS | {"log_every": 5, "save_every": 7}

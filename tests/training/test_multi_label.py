@@ -59,6 +59,7 @@ def test_it_learns_and_answers_with_sets(run, capsys):
     assert capsys.readouterr().out == f"liked {liked:.4f}, pos {pos:.4f}\n-\n"
 
 
+@pytest.mark.slow
 def test_a_table_gets_the_labels(run, tmp_path, capsys):
     (tmp_path / "in.csv").write_text("text\nthe happy cat\n")
     assert main(["predict", str(run), "--data", str(tmp_path / "in.csv")]) == 0
@@ -69,7 +70,7 @@ def test_a_table_gets_the_labels(run, tmp_path, capsys):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_python_savedmodel_and_phone_answer_alike(run, tmp_path, monkeypatch):
     from kerasbert import mobile
     from kerasbert.mobile.pipeline import ledger
@@ -150,10 +151,32 @@ def test_a_threshold_is_the_one_with_the_best_f1_nearest_to_a_half():
     assert best_threshold(np.array([0.9, 0.8, 0.7, 0.1]), np.array([True, False, True, False])) == 0.5
 
 
-def test_agreement_is_the_share_of_equal_sets():
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-7, 1e-20, 1e-34])
+def test_a_threshold_of_any_scale_answers_what_it_was_chosen_for(scale):
+    """Those of rare labels were rounded to 0.0, which every text reaches."""
+    scores = np.float32(np.array([1e-2, 2e-2, 3e-2, 3.000001e-2, 0.4]) * scale)
+    for count in range(1, 5):
+        wanted = np.arange(5) >= count
+        threshold = best_threshold(scores, wanted)
+        kind = find("multi_label").answers.configured({"thresholds": json.loads(json.dumps([threshold]))})
+        assert kind.chosen(scores[:, None])[:, 0].tolist() == wanted.tolist()
+
+
+def test_a_threshold_between_two_neighbours_of_float32_is_the_upper_one():
+    low = np.float32(1e-7)
+    scores = np.array([low, np.nextafter(low, np.float32(1))], "float32")
+    threshold = best_threshold(scores, np.array([False, True]))
+    assert (scores >= np.float32(threshold)).tolist() == [False, True]
+    assert best_threshold(np.float32([0.0, 0.0, 0.4]), np.array([True, True, False])) == 0.0  # every text, rightly
+
+
+def test_agreement_is_the_share_of_equal_labels():
     kind = find("multi_label").answers.configured({"thresholds": [0.5, 0.2]})
     expected, received = [np.array([0.6, 0.3]), np.array([0.1, 0.1])], [np.array([0.9, 0.25]), np.array([0.1, 0.3])]
-    assert kind.agreement(expected, received) == 0.5
+    assert kind.agreement(expected, received) == 0.75
+    near = [np.array([0.6, 0.2001]), np.array([0.1, 0.1])]
+    assert kind.agreement(near, [near[0] - [0, 2e-4], near[1]]) == 0.75
+    assert kind.agreement(near, [near[0] - [0, 2e-4], near[1]], ties=True) == 1
     assert kind.agreement(expected, [np.array([np.nan, 0]), received[0]]) == 0.0
     with pytest.raises(InputError, match="2 thresholds, expected one for each of the 3 labels"):
         kind.chosen(np.zeros(3))

@@ -101,13 +101,14 @@ def test_keras_adafactor_is_not_the_papers():
     assert (2, 2) in {tuple(slot.shape) for slot in theirs.variables}
 
 
-def adamw_of_the_paper(x, gradients, rate, decay, beta_1, beta_2, epsilon):
-    """Loshchilov and Hutter, algorithm 2, with the rate on the decay and Kingma and Ba's epsilon hat."""
+def adamw_of_the_paper(x, gradients, rate, decay, beta_1, beta_2, epsilon, epsilon_hat):
+    """Loshchilov and Hutter, algorithm 2, with the rate on the decay; or with Kingma and Ba's epsilon hat."""
     m = v = 0.0
     for t, g in enumerate(gradients, 1):
         m, v = beta_1 * m + (1 - beta_1) * g, beta_2 * v + (1 - beta_2) * g**2
-        alpha = rate * (1 - beta_2**t) ** 0.5 / (1 - beta_1**t)
-        x = x - alpha * m / (v**0.5 + epsilon) - rate * decay * x
+        one, two = 1 - beta_1**t, (1 - beta_2**t) ** 0.5
+        step = two / one * m / (v**0.5 + epsilon) if epsilon_hat else m / one / (v**0.5 / two + epsilon)
+        x = x - rate * step - rate * decay * x
     return x
 
 
@@ -149,6 +150,36 @@ def test_five_updates_are_the_papers(name, reference):
     expected = reference(x, gradients, 0.01, 0.1, **OPTIMIZERS[name].defaults)
     np.testing.assert_allclose(found, expected, atol=2e-6)
     assert np.abs(expected - x).max() > 0.01
+
+
+def test_adamw_adds_epsilon_to_the_corrected_moment():
+    """Of a gradient g that stays m^ is g and v^ its square: each update is rate * g / (|g| + epsilon)."""
+    gradient = np.array([1e-6, -3e-6, 1.0])
+    expected = [-0.01 * 20 * gradient / (np.abs(gradient) + 1e-6)]
+    found = update(make(), [variable(np.zeros(3))], *[[gradient]] * 20)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    corrections = 1e-6 / np.sqrt(1 - 0.999 ** np.arange(1, 21)[:, None])  # what epsilon acts as before the correction
+    expected = [(-0.01 * gradient / (np.abs(gradient) + corrections)).sum(0)]
+    found = update(make(options={"epsilon_hat": True}), [variable(np.zeros(3))], *[[gradient]] * 20)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert expected[0][0] > -0.03  # where 20 updates of half the rate are -0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-6, 1e-3])
+def test_20_updates_of_adamw_are_torchs(epsilon):
+    import torch
+
+    generator = np.random.default_rng(2)
+    x, gradients = generator.normal(size=(6, 4)), generator.normal(size=(20, 6, 4)) * [[1e-7, 1e-5, 1e-2, 1.0]]
+    theirs = torch.nn.Parameter(torch.tensor(x, dtype=torch.float32))
+    optimizer = torch.optim.AdamW([theirs], lr=0.01, weight_decay=0.1, eps=epsilon)
+    for gradient in gradients:
+        theirs.grad = torch.tensor(gradient, dtype=torch.float32)
+        optimizer.step()
+    (found,) = update(make(options={"epsilon": epsilon}, weight_decay=0.1), [variable(x)], *([g] for g in gradients))
+    np.testing.assert_allclose(found, theirs.detach().numpy(), atol=2e-6)
+    assert np.abs(found - x).max() > 0.05
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -267,11 +298,11 @@ def test_what_waits_is_no_part_of_the_norm_that_is_clipped():
     assert [value(g).item() for g in optimizer.begun([np.float32(3), np.float32(4)])] == [3.0, 4.0]
 
 
-def test_adamw_is_keras_adam_to_the_bit():
+def test_epsilon_hat_is_keras_adam_to_the_bit():
     generator = np.random.default_rng(3)
     start, gradients = generator.normal(size=(5, 3)), generator.normal(size=(4, 5, 3))
     ours, theirs = variable(start), variable(start)
-    update(make(), [ours], *([g] for g in gradients))
+    update(make(options={"epsilon_hat": True}), [ours], *([g] for g in gradients))
     update(keras.optimizers.AdamW(0.01, epsilon=1e-6, weight_decay=0.0), [theirs], *([g] for g in gradients))
     np.testing.assert_array_equal(value(ours), value(theirs))
 
@@ -293,6 +324,8 @@ def test_unfreezing_longer_than_the_run_is_refused():
         ("adamv", {}, "no optimizer 'adamv'. Nearest: 'adamw'. All: adamw, lamb, adafactor"),
         ("lamb", {"beta2": 0.9}, "optimizer 'lamb' has no option 'beta2'. Nearest: 'beta_2'"),
         ("adafactor", {"beta_2": 0.9}, "optimizer 'adafactor' has no option 'beta_2'. Nearest: 'beta_2_decay'"),
+        ("adamw", {"epsilon_hat": 1}, "epsilon_hat of optimizer 'adamw' must be true or false. Received: 1"),
+        ("lamb", {"epsilon_hat": True}, "optimizer 'lamb' has no option 'epsilon_hat'. Nearest: 'epsilon'"),
         ("adamw", {"beta_1": 1.0}, "beta_1 of optimizer 'adamw' must be from 0 to 1. Received: 1.0"),
         ("adamw", {"layer_decay": 0}, "layer_decay of optimizer 'adamw' must be from 1e-09 to 1. Received: 0"),
         ("adamw", {"ema": "0.9"}, "ema of optimizer 'adamw' must be from 0 to 1. Received: '0.9'"),

@@ -12,7 +12,7 @@ from kerasbert.tasks.several import beside
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery
 from tests import tiny
-from tests.support import forked
+from tests.support import forked, often
 from tests.training.test_several import QUICK, losses, rows_of_every_kind, weights
 
 PALS = {"pals.width": 6, "pals.heads": 2}
@@ -43,10 +43,7 @@ def test_an_encoder_beside_another_has_its_weights_in_memory():
 
 @pytest.mark.parametrize(
     "family",
-    [
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("albert", "mobilebert")),
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("bert", "electra")),
-    ],
+    often(("albert", "mobilebert", "bert", "electra"), "mobilebert"),
 )
 def test_every_family_trains_saves_and_goes_on(family, tmp_path, monkeypatch):
     from kerasbert.training.trainer import Trainer
@@ -183,7 +180,7 @@ def test_two_replicas_give_the_weights_of_one(families, tmp_path):
             np.testing.assert_allclose(two[f"{family} {name}"], value, atol=2e-5, err_msg=f"{family} {name}")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_python_savedmodel_and_phone_answer_alike(tmp_path):
     import tensorflow as tf
 

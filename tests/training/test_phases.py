@@ -94,20 +94,18 @@ def test_a_phase_may_mask_differently():
     run = MaskedLM(mask=0.9, random=0.05)
     assert plain.settings(run) == run
     assert words.settings(run) == MaskedLM(mask=0.9, random=0.05, select="words", rate=0.2)
-    # a run from before phases had settings goes on, and one from when they were called masking
     assert plain.to_json() == {"steps": 3, "data": "a", "batch": 2, "accumulate": 1}
     assert Phase(**words.to_json()) == words
-    assert Phase(None, "a", 2, masking=changes).to_json("masking") == words.to_json("masking")
 
 
 @pytest.mark.parametrize(
-    ("masking", "message"),
+    ("objective", "message"),
     [
         ({"selct": "words"}, "the objective of a phase has no setting 'selct'. Nearest: 'select'"),
         ({"select": "word"}, "no select function 'word'. Nearest: 'words'"),
         ({"rate": 1.5}, "masking rate 1.5"),
     ],
 )
-def test_a_phases_masking_that_cannot_be(masking, message):
+def test_settings_of_a_phase_that_cannot_be(objective, message):
     with pytest.raises(InputError, match=message):
-        Phase(3, "a", 2, masking=masking).settings(MaskedLM())
+        Phase(3, "a", 2, objective=objective).settings(MaskedLM())

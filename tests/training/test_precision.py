@@ -59,6 +59,7 @@ def test_the_first_line_says_what_is_taken(processor, flags, name, line):
     assert precision.told(name, "cpu") == line
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_precision(pretrained, processor, tmp_path, capsys):
     """Begun with `auto` on one machine it goes on with `auto` on another, and with nothing else."""
     data, settings = tiny.labelled(tmp_path / "train.tsv", 40), {"batch": 8, "learning_rate": 1e-3, "length": 16}

@@ -169,7 +169,7 @@ def test_what_cannot_be_learnt_together_is_refused_before_anything_is_written(ba
         ({"classification": rows, "multi_label": rows}, "1 updates are too few for 2 tasks, expected one for each"),
     ):
         with pytest.raises(InputError, match=message):
-            kb.finetune_tasks(base, tasks, out=tmp_path / "run", steps=1, **QUICK)
+            kb.finetune_tasks(base, tasks, out=tmp_path / "run", steps=1, **QUICK | {"batch": 4})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kerasbert.errors import InputError
-from kerasbert.tasks.task import find_task, held_out, held_out_by_seed, read_rows
+from kerasbert.tasks.task import find_task, held_out, read_rows
 from kerasbert.training.runs import description_of, open_run
 from kerasbert.training.splits import measured, numbers_of, split, training_texts
 from tests import tiny
@@ -88,14 +88,11 @@ def test_a_run_that_starts_from_another_keeps_its_rows_held_out(place):
     from kerasbert.storage import files
 
     files.write_json(folder / "run" / "run.json", description)
-    again = split(find_task("classification"), folder / "mine.tsv", start=folder / "run", seed=5)
+    again = split(find_task("classification"), folder / "mine.tsv", start=folder / "run")
     assert again.held_out == description["held_out"]
     assert split(find_task("classification"), folder / "other.tsv", start=folder / "run").held_out is not None
-    # an older run says nothing: its seed does
-    del description["held_out"]
-    files.write_json(folder / "run" / "run.json", description)
-    again = split(find_task("classification"), folder / "mine.tsv", start=folder / "run", seed=5)
-    assert again.held_out == " ".join(map(str, held_out_by_seed(60, 7)))
+    with pytest.raises(InputError, match="run.json is damaged: held_out"):
+        numbers_of({"settings": description["settings"]}, known.digests["train"], 60)
     for wrong in ("1 2 60", "1 x", ""):
         with pytest.raises(InputError, match="run.json is damaged: held_out"):
             numbers_of(description | {"held_out": wrong}, known.digests["train"], 60)

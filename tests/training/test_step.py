@@ -3,10 +3,16 @@
 import hashlib
 import json
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.support import forked
+from kerasbert.objectives.base import label_sums
+from kerasbert.training.config import TrainConfig
+from kerasbert.training.optimizers import make_optimizer
+from kerasbert.training.step import StepCore
+from tests.support import forked, often
 
 LIMIT = 1e-6  # largest weight difference after 10 updates, float32
 
@@ -44,7 +50,7 @@ def test_two_replicas_with_accumulation_equal_one(folder, one):
     assert distance(one, train(folder, strategy="cpu:2", accumulate=2)) <= LIMIT
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_fused_parts_keep_the_equality(folder):
     whole = train(folder, fused=True)
     assert distance(whole, train(folder, fused=True, strategy="cpu:2", accumulate=2)) <= LIMIT
@@ -101,8 +107,7 @@ NAMED = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", often(NAMED, "lamb"))
 def test_every_optimizer_gives_the_same_on_two_replicas(folder, one, name):
     alone = train(folder, optimizer=NAMED[name])
     split = train(folder, optimizer=NAMED[name], strategy="cpu:2", accumulate=2)
@@ -112,3 +117,53 @@ def test_every_optimizer_gives_the_same_on_two_replicas(folder, one, name):
         assert max(np.abs(alone.pop(key) - split.pop(key)).max() for key in biases) < 1e-5
     assert distance(alone, split) <= LIMIT
     assert max(np.abs(alone[key] - one[key]).max() for key in alone if key in one) > 1000 * LIMIT
+
+
+class Weighed:
+    """A softmax regression whose rows weigh what the batch says."""
+
+    def __init__(self):
+        self.model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(2)])
+        self.model.set_weights([np.arange(6, dtype="float32").reshape(3, 2) / 10, np.zeros(2, "float32")])
+        self.scales = {"label": 1.0}
+
+    def counts(self, batch):
+        return {"label": tf.reduce_sum(batch["label_weight"])}
+
+    def losses(self, batch):
+        loss, hits = label_sums(self.model(batch["x"]), batch["label"], batch["label_weight"])
+        return {"label": loss, "label/accuracy": hits}
+
+
+def weighed(weights, accumulate=1):
+    """Loss, gradient and accuracy of eight rows with these weights of their two labels."""
+    draw, label = np.random.default_rng(0), np.arange(8, dtype="int32") % 2
+    batch = {"x": draw.normal(size=(8, 3)).astype("float32"), "label": label, "row": np.arange(8, dtype="int32")}
+    batch["label_weight"] = np.array(weights, "float32")[label]
+    batch["token_ids"] = np.zeros((8, 1), "int32")  # which tells the shape
+    program, strategy = Weighed(), tf.distribute.get_strategy()
+    core = StepCore(program, make_optimizer(TrainConfig(1, 8, 1e-3)), strategy, accumulate=accumulate, clip=0.0)
+    gradients, logs = core._backward({name: tf.constant(value) for name, value in batch.items()})
+    return [float(logs["loss"]), float(logs["label/accuracy"]), *(each.numpy() for each in gradients)]
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+@pytest.mark.parametrize("scale", [1e-6, 0.01, 100.0])
+def test_weights_that_sum_to_anything_give_the_weighted_mean(accumulate, scale):
+    """Weights of classes are a ratio: {pos .01, neg .002} is {5, 1}, though a batch of theirs sums below 1."""
+    for one, other in zip(weighed((5.0, 1.0)), weighed((5.0 * scale, scale), accumulate)):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_a_batch_in_which_nothing_counts_changes_nothing():
+    loss, accuracy, *gradients = weighed((0.0, 0.0))
+    assert loss == 0.0
+    assert np.isnan(accuracy)  # what nothing counted for is left out of the log
+    assert not any(each.any() for each in gradients)
+
+
+@pytest.mark.full
+def test_small_weights_give_the_same_on_any_split(folder, one):
+    small = {"weight": 1e-3}  # of a prediction: a batch sums below 1
+    assert distance(one, train(folder, **small)) <= LIMIT
+    assert distance(one, train(folder, strategy="cpu:2", accumulate=2, **small)) <= LIMIT

@@ -14,7 +14,7 @@ from kerasbert.training import multiworker, preflight
 from kerasbert.training.runs import open_run
 from kerasbert.training.strategy import Place, described, parse, resolve, strategy
 from tests import tiny
-from tests.support import forked
+from tests.support import forked, often
 
 TF_CONFIG = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
 
@@ -147,8 +147,7 @@ for precision in ("float32", "mixed_bfloat16", "mixed_float16"):
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["cpu", "cpu:2"])
+@pytest.mark.parametrize("name", often(["cpu", "cpu:2"], "cpu:2"))
 def test_every_precision_saves_and_goes_on(tmp_path, name):
     """On two replicas the loss scale is a variable of both, which `float` does not take."""
     forked("-c", PRECISIONS, tmp_path, tiny.records(tmp_path), name)

@@ -102,7 +102,7 @@ def kill_and_go_on(folder, short, phases, monkeypatch, at):
     assert same(folder / "phases", out)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_killed_after_the_change_of_phase(folder, short, phases, monkeypatch):
     kb.pretrain("bert/tiny", short, out=folder / "phases", phases=phases, save_every=5, **ARGUMENTS)
     kill_and_go_on(folder, short, phases, monkeypatch, at=10)
@@ -240,7 +240,7 @@ def test_bad_steps_may_be_left_out_and_then_stop(folder, short, monkeypatch, cap
     assert all(np.isfinite(value).all() for value in weights(out).values())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_updates_in_one_call_are_undone_and_made_one_by_one(folder, short, monkeypatch):
     from kerasbert.training import job, trainer
 
@@ -294,7 +294,7 @@ def test_what_a_run_tells(folder, short):
     assert Checkpoints(out).latest().state["evaluation"] == {k: v for k, v in evaluated.items() if k != "step"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_at_an_address(folder, short):
     """The whole run in TensorFlow's file system in memory, which stands in for gs://."""
     out = "ram://bucket/run"

@@ -73,7 +73,7 @@ def test_a_file_is_converted_without_a_kind(capsys, tmp_path):
     for format, name in (("bin", "vectors.bin"), ("vec", "vectors.vec"), ("glove", "vectors.txt")):
         out = tmp_path / format
         assert run(capsys, "vectors", tmp_path / "a.txt", "--format", format, "--out", out)[0] == 0
-        assert {path.name for path in out.iterdir()} == {name, "vectors.json"}
+        assert {path.name for path in out.iterdir()} == {name, "vectors.json", ".kerasbert"}
         found = read_vectors(out)
         assert (found.words, found.table.tolist()) == (("sea", "land"), np.float32([[1, 0.5], [-1, 1e-8]]).tolist())
     assert (tmp_path / "glove/vectors.txt").read_bytes() == b"sea 1.0 0.5\nland -1.0 1e-08\n"

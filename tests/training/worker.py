@@ -74,6 +74,7 @@ def run(settings: dict) -> dict:
     )
     history = []
     for batch in batches(rows, 24, 4, steps):
+        batch["mlm_weights"] *= np.float32(settings.get("weight", 1.0))
         logs = core.step(distribute(batch, strategy))
         history.append(float(logs["loss"]))
     take_average(optimizer)

@@ -9,17 +9,14 @@ import { CoreError } from "./kerasbert.js";
 
 const PER_TOKEN = ["span", "tags"]; // kinds whose outputs are [row's length, C]
 
-/** [{name, signature, dtype, pad}] of a bundle's settings: in formats 1 and 2 an object of names. */
+/** [{name, signature, dtype, pad}] of a bundle's settings. */
 function readsOf({ inputs }) {
-  const list = Array.isArray(inputs) ? inputs : Object.entries(inputs).map(([name, signature]) => ({ name, signature }));
-  return list.map((each) => ({ dtype: "int32", pad: 0, ...each }));
+  return inputs.map((each) => ({ dtype: "int32", pad: 0, ...each }));
 }
 
 /** [{name, length, output}] by length, of the signatures that answer. */
-function bucketsOf({ signatures, output }) {
-  const list = Array.isArray(signatures)
-    ? signatures.map((each) => ({ name: each.name, length: each.lengths.S, output: Object.values(each.outputs)[0] }))
-    : Object.entries(signatures).map(([length, name]) => ({ name, length: Number(length), output }));
+function bucketsOf({ signatures }) {
+  const list = signatures.map((each) => ({ name: each.name, length: each.lengths.S, output: Object.values(each.outputs)[0] }));
   return list.sort((a, b) => a.length - b.length);
 }
 

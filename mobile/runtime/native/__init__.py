@@ -9,14 +9,15 @@ import functools
 import json
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.inputs import Tensor
 from kerasbert.text.base import SURROGATE, Tokenizer, Tokens
+from ..system import forks
 
 VERSION = 1  # KB_VERSION
 VARIABLE = "KERASBERT_NATIVE"
@@ -151,7 +152,7 @@ class NativeTokenizer:
         InputError: no library, damaged files.
     """
 
-    def __init__(self, files: Mapping[str, bytes]):
+    def __init__(self, files: Mapping[str, bytes]) -> None:
         self._library = _needed()
         handle, message = ctypes.c_void_p(), _Message()
         array = (_File * len(files))(*(_File(_text(name), _text(content)) for name, content in files.items()))
@@ -161,7 +162,7 @@ class NativeTokenizer:
         weakref.finalize(self, self._library.kb_tokenizer_close, handle)
 
     def _begin(self, handle: ctypes.c_void_p, message: _Message) -> None:
-        self._handle, self._message, self._turn = handle, message, threading.Lock()
+        self._handle, self._message, self._turn = handle, message, forks.lock(1)
         self._tokens = self._library.kb_tokens_new()
         self._view = self._tokens.contents  # NULL where there is no memory: ValueError
         self._said = ctypes.byref(message)
@@ -242,7 +243,7 @@ class NativeModel:
         InputError: no library, no bundle, a damaged one.
     """
 
-    def __init__(self, data: bytes):
+    def __init__(self, data: bytes) -> None:
         self._library = _needed()
         self._handle, message = ctypes.c_void_p(), _Message()
         status = self._library.kb_model_open(data, len(data), ctypes.byref(self._handle), ctypes.byref(message))
@@ -264,7 +265,7 @@ class NativeModel:
 class NativeRows:
     """The packed rows of one input: `for ids, segments, position, truncated in rows`."""
 
-    def __init__(self, model: NativeModel, texts: Sequence[Text], words: bool):
+    def __init__(self, model: NativeModel, texts: Sequence[Text], words: bool) -> None:
         self._model, self._library = model, model._library
         self._handle, self._message = ctypes.c_void_p(), _Message()
         array = (_Text * len(texts))(*map(_text, texts))
@@ -282,7 +283,7 @@ class NativeRows:
         row = self._library.kb_rows_row(self._handle, number)
         return row.ids[: row.length], row.segments[: row.length], row.position, bool(row.truncated)
 
-    def answer(self, outputs: Sequence[Any]) -> dict[str, Any]:
+    def answer(self, outputs: Sequence[Tensor]) -> dict[str, Any]:
         """float32 outputs of each row -> what `to_json` of the answer gives."""
         import numpy as np
 

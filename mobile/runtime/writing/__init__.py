@@ -1,14 +1,15 @@
-"""A text is written: what reads the source runs once, then a step for each token (`answers.search` says which)."""
+"""A text is written: what reads the source runs once, then a step for each token (`answers.beam_search` says which)."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kerasbert.answers.search import search
+from kerasbert.answers.beam_search import searched
 from kerasbert.export.bundle import LOGITS, Bundle
 from kerasbert.inputs import Row
-from kerasbert.mobile.runtime.writing.programs import Programs
+from kerasbert.text.base import Tokenizer
+from .programs import Programs
 
 State = dict[str, Any]
 
@@ -23,7 +24,7 @@ class Writer:
         tokenizer: of the file.
     """
 
-    def __init__(self, bundle: Bundle, programs: Programs, kind: Any, tokenizer: Any):
+    def __init__(self, bundle: Bundle, programs: Programs, kind: Any, tokenizer: Tokenizer) -> None:
         self.bundle, self.programs, self.kind, self.tokenizer = bundle, programs, kind, tokenizer
         self.steps = {places: each.name for places, each in bundle.of("decode_step").items()}
         self.role = next(iter(bundle.reading.values())).role
@@ -34,7 +35,7 @@ class Writer:
         self.blank: dict[int, State] = {}  # places -> a state of zeros
 
     def write(self, row: Row, arrays: dict[str, np.ndarray], length: int, number: int = 0) -> np.ndarray:
-        """What is written for a row: [score, ids], float32 [1 + T], padded with the end.
+        """What is written for a row: [score, ids] of each text, float32 [N * (1 + T)], padded with the end.
 
         Args:
             arrays: what the program that reads takes. length: its bucket. number: of the text in its call.
@@ -42,11 +43,11 @@ class Writer:
         end = self.tokenizer.sep_id
         with _Text(self, row, arrays, length) as text:
             told = {"end_id": end, "row": number, "prompt": text.prompt}
-            ids, score = search(text, text.prompt[-1], len(text.prompt) - 1, self.kind.decoding, **told)
-        if not np.isfinite(score):
-            raise ValueError(f"logits that are not finite: {score}")
-        padded = [*ids, *[end] * (self.kind.target_length - len(ids))]
-        return np.array([score, *padded], np.float32)
+            found = searched(text, text.prompt[-1], len(text.prompt) - 1, self.kind.decoding, **told)
+        if bad := next((score for _, score in found if not np.isfinite(score)), None):
+            raise ValueError(f"logits that are not finite: {bad}")
+        padded = [[score, *ids, *[end] * (self.kind.target_length - len(ids))] for ids, score in found]
+        return np.array(padded, np.float32).ravel()
 
     def follow(self, row: Row, arrays: dict[str, np.ndarray], length: int, ids: Sequence[int]) -> np.ndarray:
         """The logits in front of each of some ids that are written one after the other: float32 [len(ids), V]."""
@@ -59,9 +60,9 @@ class Writer:
 
 
 class _Text:
-    """A text that is being written: `answers.search.Step`."""
+    """A text that is being written: `answers.beam_search.Step`."""
 
-    def __init__(self, writer: Writer, row: Row, arrays: dict[str, np.ndarray], length: int):
+    def __init__(self, writer: Writer, row: Row, arrays: dict[str, np.ndarray], length: int) -> None:
         self.writer, self.programs = writer, writer.programs
         bundle, kind = writer.bundle, writer.kind
         self.name = bundle.reading[length].name

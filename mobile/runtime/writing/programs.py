@@ -12,8 +12,8 @@ import numpy as np
 
 from kerasbert.errors import InputError
 from kerasbert.export.bundle import LOGITS, MAX_WIDTH, STEP, Bundle, Signature
-from kerasbert.inputs import size_of
-from kerasbert.mobile.runtime.quiet import unheard
+from kerasbert.inputs import Tensor, size_of
+from ..system.quiet import unheard
 
 Shape = tuple[int, ...]
 Tensors = dict[str, tuple[Shape, Any]]  # name -> (shape, type)
@@ -26,7 +26,7 @@ class Buffers:
         model: ai_edge_litert's CompiledModel.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any) -> None:
         self.model, self.signatures = model, model.get_signature_list()
         self.shapes: dict[str, dict[str, Shape]] = {}
         self.idle: dict[str, list[dict[str, Any]]] = {}  # outputs that nobody reads any more
@@ -43,7 +43,7 @@ class Buffers:
         self.model.run_by_index(index, [given[part] for part in signature["inputs"]], [outputs[part] for part in names])
         return outputs
 
-    def done(self, name: str, outputs: dict[str, Any]) -> None:
+    def done(self, name: str, outputs: dict[str, Tensor]) -> None:
         """What a run of a signature gave is not needed any more."""
         self.idle[name].append(outputs)
 
@@ -79,7 +79,7 @@ class Arrays:
         model: an Interpreter with `get_signature_runner`.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any) -> None:
         self.model, self.runners = model, {}
 
     def run(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Arrays:
         runner, names = self.runners[name]
         return runner(**{part: given[part] for part in names})
 
-    def done(self, name: str, outputs: dict[str, Any]) -> None:
+    def done(self, name: str, outputs: dict[str, Tensor]) -> None:
         """Nothing: numpy keeps count."""
 
     def made(self, name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def check_programs(model: Any, bundle: Bundle, path: Path) -> None:
         inputs, largest = _sides(model, signature, path)
         wanted = {}
         for each in bundle.inputs:
-            shape = tuple(size_of(axis, length) for axis in each.axes)
+            shape = tuple(size_of(axis, length, each.places) for axis in each.axes)
             wanted[each.signature] = (shape, np.dtype(each.dtype).type)
         _same(path, signature.name, inputs, wanted)
         if signature.role == "encode":

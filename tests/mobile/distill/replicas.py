@@ -15,7 +15,7 @@ def main(name: str, out: str) -> None:
     strategy = make_strategy(name)  # before anything else touches the devices
     from kerasbert.layers.naming import values
     from kerasbert.mobile.distill.program import LabelImitation
-    from kerasbert.training.optimizers import adamw
+    from kerasbert.training.optimizers import AdamW, LinearSchedule
     from kerasbert.training.step import StepCore, distribute
     from tests.mobile.distill import worlds
     from tests.mobile.distill.test_program import ALL
@@ -23,7 +23,8 @@ def main(name: str, out: str) -> None:
     with strategy.scope():
         student, teacher = worlds.model("bert", 8, dropout=0.1), worlds.model("bert", seed=2)
         program = LabelImitation(student, teacher, ALL)
-        optimizer = adamw(learning_rate=1e-3, steps=10)
+        # the older form: in the other a gradient that is rounding alone makes a step of its own at the first updates
+        optimizer = AdamW(LinearSchedule(1e-3, 10), weight_decay=0.01, **{**AdamW.defaults, "epsilon_hat": True})
     core = StepCore(program, optimizer, strategy)
     for seed in range(3):
         batch = {key: value.numpy() for key, value in worlds.batch(seed=seed).items()}

@@ -13,7 +13,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers.naming import values
 from kerasbert.mobile.cli import main
 from kerasbert.mobile.distill import distill, models
-from kerasbert.mobile.distill.start import copy_encoder
+from kerasbert.mobile.distill.student_start import copy_encoder
 from kerasbert.mobile.distill.texts import TextsFeed
 from kerasbert.tasks import predict
 from kerasbert.testing.battery import eagerly
@@ -96,6 +96,7 @@ def test_a_killed_distillation_goes_on_to_the_same_bits(student, classifier, fil
         distill(classifier, "half", files, out=tmp_path / "run", temperature=2.0, **call)
 
 
+@pytest.mark.slow
 def test_two_stages_of_tinybert(classifier, files, tmp_path):
     """Layers first, without a head; then answers. No matrix of the training is left."""
     changes = {**tiny.SPEC, "hidden": 8, "blocks.layers": 1}
@@ -217,7 +218,7 @@ def test_files_and_teachers_that_are_refused(classifier, pretrained, files, tmp_
         assert not (tmp_path / "run").exists()
 
     (tmp_path / "empty.txt").write_text("\n\n")
-    refused("empty corpus: no text in", unlabelled=[tmp_path / "empty.txt"])
+    refused("empty.txt holds no text, expected at least one", unlabelled=[tmp_path / "empty.txt"])
     refused("the teacher has no task and data are no records", teacher=pretrained)
     refused("is no model directory", teacher=tmp_path)
     refused("the loss labels needs a train file", data={"dev": files["dev"]}, losses={"labels": 1.0})
@@ -291,7 +292,7 @@ def test_a_distilled_student_agrees_more_than_one_of_the_labels_alone(classifier
     """Few labels, text without them: the same start, the same number of updates."""
     few = {"train": tiny.labelled(tmp_path / "few.tsv", 16, 7), "dev": tiny.labelled(tmp_path / "dev.tsv", 200, 1)}
     tiny.labelled(tmp_path / "more.tsv", 400, 9)
-    call = {**QUICK, "steps": 150, "seed": 3, "metric": "loss"}
+    call = {**QUICK, "batch": 16, "steps": 150, "seed": 3, "metric": "loss"}
     alone = kb.finetune(pretrained, "classification", few, out=tmp_path / "alone", **call)
     taught = distill(classifier, pretrained, few, out=tmp_path / "taught", unlabelled=tmp_path / "more.tsv", **call)
     texts = [line.split("\t")[0] for line in few["dev"].read_text().splitlines()[1:]]

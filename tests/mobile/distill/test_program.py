@@ -41,7 +41,7 @@ def test_values_against_numpy():
     student, teacher, batch = worlds.model("bert", 8), worlds.model("bert", seed=2), worlds.batch()
     program = LabelImitation(student, teacher, ALL)
     found = sums(program, batch)
-    counts = {name: float(count) for name, count in program.weights(batch).items()}
+    counts = {name: float(count) for name, count in program.counts(batch).items()}
     tokens = 10 + 8 + 6  # of the three rows that are real
     assert counts == dict.fromkeys(("soft", "logits"), 3.0) | {"labels": 2.0} | dict.fromkeys(worlds.LAYERS, tokens)
     mine, theirs = (m.encoder(batch, attention=True) for m in (student, teacher))
@@ -207,7 +207,7 @@ def test_every_encoder_learns_tokens(name):
 def test_tokens_at_full_precision_against_numpy():
     student, teacher, batch = worlds.model("bert", task=None), worlds.model("bert", task=None, seed=2), worlds.batch()
     program = TokenImitation(student, teacher, RECIPES["distilbert"], batches=batches())
-    found, counts = sums(program, batch), {n: float(c) for n, c in program.weights(batch).items()}
+    found, counts = sums(program, batch), {n: float(c) for n, c in program.counts(batch).items()}
     assert counts == {"soft": 8.0, "labels": 8.0, "cosine": 10 + 8 + 6 + 4}
     logits = [np.asarray(m(batch)["mlm_logits"], "float64") / 2 for m in (student, teacher)]
     q, p = (x - np.log(np.exp(x).sum(-1, keepdims=True)) for x in logits)

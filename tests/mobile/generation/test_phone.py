@@ -23,6 +23,7 @@ from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery
 from tests import tiny
+from tests.support import often
 
 TEXTS = [*tiny.sentences(47, 3), "the cat " * 40, "a", "?"]
 FAMILIES = {
@@ -54,10 +55,7 @@ WRITINGS |= {"transformer": [{}], "gpt": [{}]}
 WRITINGS["gpt2"] = [{"temperature": 0.7, "top_k": 9, "seed": 2}]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "family", ["t5", "bart", "gpt2", *(pytest.param(name, marks=pytest.mark.full) for name in ("transformer", "gpt"))]
-)
+@pytest.mark.parametrize("family", often(("t5", "bart", "gpt2", "transformer", "gpt"), "t5", "bart", "gpt2"))
 def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
     model, (settings, lengths, places) = writer(family, tmp_path), FAMILIES[family]
     converted, seen = programs.converted, {}
@@ -114,7 +112,7 @@ def test_the_command_line_on_a_file_that_writes(tmp_path, capsys):
     (tmp_path / "rows.tsv").write_text("source\ttarget\n" + "".join(f"{text}\tthe dog\n" for text in TEXTS[:6]))
     options = ["--length", "36", "--lengths", "8", "--min-agreement", "0.8"]
     assert main(["compress", str(tmp_path / "run"), "--out", out, "--data", str(tmp_path / "rows.tsv"), *options]) == 0
-    assert re.search(r"against the Keras model, 6 texts .*: agreement ", capsys.readouterr().out)
+    assert re.search(r"judged on 6 rows of rows.tsv .*\nagainst the Keras model: agreement ", capsys.readouterr().out)
     assert main(["run", out, TEXTS[0], "--json", "--no-cache"]) == 0
     assert json.loads(capsys.readouterr().out) == load(out, cache=False)(TEXTS[:1])[0].to_json()
     assert main(["inspect", out, "--json"]) == 0
@@ -177,11 +175,14 @@ def test_what_such_files_do_not_have_is_refused(tmp_path):
 
 
 def test_a_file_that_disagrees_is_not_written():
-    found = {"max_difference": 0.2, "agreement": 0.9}
+    found = {"max_difference": 0.2, "mean_difference": 0.1, "agreement": 0.9, "fidelity": 0.99, "offset": 0.0}
+    found |= {"texts": 5, "texts_from": "x.txt", "kind": "generation"}
     with pytest.raises(
         InputError, match="float32 file differs from the Keras model by 0.2 of a probability on 5 texts"
     ):
-        agreement.check("float32", found, 5, None)
-    with pytest.raises(InputError, match=r"next tokens agree .* on 0.9000 .* at least 0.985"):
-        agreement.check("dynamic_int8", found, 5, None)
-    agreement.check("dynamic_int8", found, 5, 0.9)
+        agreement.check(found | {"quantize": "float32"}, None)
+    with pytest.raises(InputError, match=r"agreement 0.9000, expected at least 0.985.*judged on 5 texts \(x.txt\)"):
+        agreement.check(found | {"quantize": "dynamic_int8"}, None)
+    agreement.check(found | {"quantize": "dynamic_int8"}, 0.9)
+    with pytest.raises(InputError, match=r"fidelity 0.5000, expected at least 0.9"):
+        agreement.check(found | {"quantize": "dynamic_int8", "fidelity": 0.5}, 0.9)

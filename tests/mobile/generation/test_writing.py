@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kerasbert import answers, inputs
+from kerasbert.answers.beam_search import search
 from kerasbert.answers.decoding import Decoding
-from kerasbert.answers.search import search
 from kerasbert.export.bundle import Bundle, Reads, Signature
 from kerasbert.mobile.generation.programs import doubling
 from kerasbert.mobile.runtime.writing import Writer

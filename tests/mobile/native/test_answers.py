@@ -24,6 +24,7 @@ CASES = {
     "multi_label": ({"thresholds": [0.1, 0.5, 0.9]}, ("no", "yes", "jä")),
     "regression": ({}, ()),
     "vector": ({}, ()),
+    "vector prompt": ({"prompts": {"q": 'say "it": '}, "prompt_name": "q"}, ()),
     "choice": ({}, ()),
     "tokens": ({"top": 3}, ()),
     "span": ({"unanswerable": True, "null_threshold": 0.3, "max_answer": 4, "n_best": 4}, ()),
@@ -126,10 +127,9 @@ def test_with_added_tokens_and_the_other_tokenizers(case):
             compare(case, name, 30)
 
 
-def test_pairs_and_older_formats():
+def test_pairs():
     tokenizer = SMALL["wordpiece"]()
     said = made("classification", files(tokenizer), pair=True)
-    assert said.format == 3 or said.format == 2
     model = NativeModel(said.to_zip())
     assert model.rows(("a text", "and another"))[0][:2] == tokenizer.pack("a text", "and another", 24)
     with pytest.raises(InputError, match="received 1 texts, expected 2"):
@@ -155,7 +155,7 @@ def test_what_is_refused():
     with pytest.raises(InputError, match="the file vocab.txt of the bundle is damaged"):
         NativeModel(bytes(data))
     for change, error, text in (
-        ({"format": 9}, Unsupported, "a bundle of another format than 1, 2 and 3"),
+        ({"format": 9}, Unsupported, "a bundle of another format than 3"),
         ({"kind": "generation"}, Unsupported, "a file that answers with 'generation'"),
         ({"kind": "regression"}, InputError, "3 labels of a regression"),
         ({"plugin": {"file": "x", "sha256": "0"}}, Unsupported, "a plug-in brings"),

@@ -11,6 +11,7 @@ from kerasbert.mobile.native import build
 from kerasbert.mobile.runtime import native
 from kerasbert.mobile.runtime.native import NativeTokenizer, Unsupported
 from kerasbert.text import load_tokenizer
+from kerasbert.text.bpe import BytePairEncoding
 from tests.mobile.native.tokenizers import SHARED, SMALL, byte_strings, differences, files, texts
 from tests.support import ROOT, shared
 from tests.text.kinds import (
@@ -31,6 +32,16 @@ def test_c_gives_the_ids_and_offsets_of_python(name):
     assert differences(tokenizer, texts(80, seed=5)[:-1] + ["x" * 3000 + " é" * 500]) == []
     assert differences(tokenizer, byte_strings(150, seed=6)) == []
     assert differences(tokenizer, ["", " ", "\x00", "a\x00b", "\ud83d\ude00 a\ud800", b"\xf0\x9f\x98"]) == []
+
+
+def test_a_row_without_special_tokens_holds_a_token():
+    """As `Tokenizer.join`: of no text one padding token."""
+    pieces = small_bpe()
+    bare = BytePairEncoding(pieces.vocabulary, pieces.merges, specials=pieces.specials, template=("$A", "$A $B:1"))
+    fast = NativeTokenizer(files(bare))
+    assert fast.pack("") == fast.pack("", "") == fast.pack("", "", 4) == ([bare.pad_id], [0])
+    for pair in (("a", "b"), ("", "b"), ("a", "")):
+        assert fast.pack(*pair) == bare.pack(*pair)
 
 
 @pytest.mark.slow

@@ -76,6 +76,10 @@ SMALL = {
     "wordpiece cased": lambda: wordpiece(lowercase=False, strip_accents=True, max_word_chars=9),
     "wordpiece accents": lambda: wordpiece(strip_accents=False, split_cjk=False),
     "wordpiece added": lambda: wordpiece(added=(*ADDED, AddedToken("the", normalized=True, piece=True))),
+    "wordpiece template": lambda: wordpiece(
+        specials={"pad": "[PAD]", "unk": "[UNK]", "cls": "[SEP]", "sep": "[CLS]"},
+        template=("[MASK] $A [CLS]:2", "$A [SEP] [SEP] $B:1"),
+    ),
     "bpe": lambda: small_bpe(),
     "bpe space added": lambda: with_added(small_bpe(True)),
     "unigram": lambda: small_unigram(),

@@ -48,7 +48,7 @@ def test_a_teacher_in_the_place_of_the_labels(finetuned, data, tmp_path, capsys)
     assert "50.0% of 12 kernels is zero" in said.out
     held = json.loads((out / "run.json").read_text())["settings"]
     assert held["recipe"]["losses"] == {"soft": 2.0, "hidden": 1.0}
-    assert held["projection"]["sparsity"] == 0.5
+    assert held["constraint"]["sparsity"] == 0.5
     assert len(held["unlabelled"]) == 1
     assert held["teacher"] == held["init"]
 

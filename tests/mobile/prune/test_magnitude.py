@@ -123,7 +123,7 @@ def test_pruning_while_fine_tuning(finetuned, files, tmp_path):
     )
     # the evaluation of update 4 does not count: the final sparsity comes before update 4
     told = json.loads((tmp_path / "p" / "run.json").read_text())["settings"]
-    assert told["projection"]["end"] == 4
+    assert told["constraint"]["end"] == 4
     assert told["keep_head"]
     assert (
         json.loads((tmp_path / "p" / "checkpoints" / "step_6" / "manifest.json").read_text())["state"]["evaluation"][
@@ -269,5 +269,5 @@ def test_kernels_that_a_structure_does_not_fit_stay_dense(tmp_path, capsys):
 def test_a_run_with_another_sparsity_is_another_run(finetuned, files, tmp_path):
     with eagerly():
         prune.magnitude(finetuned("bert", **ONE), files, out=tmp_path / "p", sparsity=0.5, steps=2, **SETTINGS)
-    with pytest.raises(InputError, match="projection.sparsity is 0.5 there, 0.6 asked for"):
+    with pytest.raises(InputError, match="constraint.sparsity is 0.5 there, 0.6 asked for"):
         prune.magnitude(finetuned("bert", **ONE), files, out=tmp_path / "p", sparsity=0.6, steps=2, **SETTINGS)

@@ -251,7 +251,7 @@ def test_a_full_place_is_refused_at_once(finetuned, files, tmp_path):
         (prune.width, {"data": files, "share": 0.5}),
         (prune.layers, {"keep": [0]}),
     ):
-        with pytest.raises(InputError, match="exists already. Choose another place or pass --overwrite"):
+        with pytest.raises(InputError, match="exists already and was not written by kerasbert"):
             function(finetuned("bert", **HEADS), out=tmp_path, **arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 

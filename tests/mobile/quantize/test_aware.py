@@ -15,7 +15,7 @@ from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.naming import names, values
 from kerasbert.mobile import compress, quantize
 from kerasbert.mobile.distill import distill
-from kerasbert.mobile.pipeline.comparison import reference
+from kerasbert.mobile.judging.comparison import reference
 from kerasbert.mobile.quantize.aware_training import attach, attach_ranges, read_ranges, rounded
 from kerasbert.mobile.quantize.fake_quantization import PerChannel
 from kerasbert.mobile.runtime import load as load_file
@@ -27,7 +27,7 @@ from kerasbert.training.step import StepCore
 from tests import tiny as world
 from tests.mobile.prune.conftest import SETTINGS
 from tests.models.cover import families
-from tests.support import forked
+from tests.support import forked, often
 
 WIDE = {"hidden": 64, "blocks.layers": 1}  # matrices that are large enough for the converter
 TASK = Task("opinions", labels={"0": "no", "1": "yes"})
@@ -69,7 +69,7 @@ def distances(model, folder) -> tuple[float, float]:
     "name",
     [
         "bert",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("albert", "mobilebert", "megatron-bert", "electra")),
+        *often(("albert", "mobilebert", "megatron-bert", "electra"), "mobilebert"),
     ],
 )
 def test_the_model_computes_what_its_file_computes(name, tmp_path):
@@ -114,7 +114,7 @@ def test_training_from_a_run(finetuned, files, tmp_path):
     with eagerly():
         model = quantize.aware(run, files, out=tmp_path / "q", delay=1, steps=4, **SETTINGS)
     told = json.loads((tmp_path / "q" / "run.json").read_text())["settings"]
-    assert told["projection"] == {"kind": "quantization_aware", "per": "channel", "delay": 1}
+    assert told["constraint"] == {"kind": "quantization_aware", "per": "channel", "delay": 1}
     assert told["keep_head"]
     # what comes back is a float model, and so is what stands in the directory
     assert all(layer.quantizer is None for _, layer in rounded(model))
@@ -126,6 +126,7 @@ def test_training_from_a_run(finetuned, files, tmp_path):
     assert logits[0] != logits[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per", ["channel", "tensor"])
 def test_a_student_is_rounded_while_its_teacher_teaches(finetuned, files, tmp_path, per):
     """The model teaches itself: its layers are those of the plain run until they are rounded."""
@@ -140,8 +141,8 @@ def test_a_student_is_rounded_while_its_teacher_teaches(finetuned, files, tmp_pa
     }
     taught |= {"learning_rate": 1e-8}
     with eagerly():
-        for name, projection in (("plain", None), ("rounded", quantize.Aware(per, delay=1))):
-            distill(run, run, files, out=tmp_path / name, projection=projection, **taught)
+        for name, constraint in (("plain", None), ("rounded", quantize.Aware(per, delay=1))):
+            distill(run, run, files, out=tmp_path / name, constraint=constraint, **taught)
     logs = {}
     for name in ("plain", "rounded"):
         lines = map(json.loads, (tmp_path / name / "metrics.jsonl").read_text().splitlines())

@@ -94,13 +94,13 @@ class Scripted:
 
 @pytest.mark.slow
 def test_static_leaves_more_operators_in_float(run):
-    from kerasbert.mobile.pipeline import compression
+    from kerasbert.mobile.pipeline import conversion
     from kerasbert.mobile.quantize import budget, forms
     from kerasbert.mobile.tflite import convert
 
     model, named = classifier(run)
-    bundle = compression.about(model, {16: "length_16"})
-    data = convert.named(model, compression.program(model, bundle), {16: "length_16"}, TEXT, "float32")
+    bundle = conversion.about(model, {16: "length_16"})
+    data = convert.named(model, conversion.program(model, bundle), {16: "length_16"}, TEXT, "float32")
     feeds = list(forms.feeds(model.tokenizer, TEXTS, bundle))
     judge = Scripted(3.0, 1.0)
     _, record = budget.meet(data, "static_int8", list(named), feeds, 1.5, judge)

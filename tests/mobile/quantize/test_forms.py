@@ -72,6 +72,7 @@ def test_int8_table_row_by_row(tables):
         assert (np.abs(found).max(axis=1) > 0).all()
 
 
+@pytest.mark.slow
 def test_only_the_tables_are_int8(run, tmp_path, monkeypatch):
     from kerasbert.mobile import compress
     from kerasbert.mobile.tflite import repack, weights
@@ -106,14 +107,14 @@ def test_a_file_of_any_length_has_int8_tables_too(run, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_weights_have_their_layers_names(run, monkeypatch):
     from kerasbert.layers.naming import names
-    from kerasbert.mobile.pipeline import compression
+    from kerasbert.mobile.pipeline import compression, conversion
     from kerasbert.mobile.tflite import convert, repack, weights
 
     monkeypatch.setattr(weights, "SMALLEST", 1)
     model, _ = compression.opened(run)
     signatures = {8: "length_8", 12: "length_12", 24: "length_24"}
-    bundle = compression.about(model, signatures)
-    data = convert.named(model, compression.program(model, bundle), signatures, TEXT, "float32")
+    bundle = conversion.about(model, signatures)
+    data = convert.named(model, conversion.program(model, bundle), signatures, TEXT, "float32")
     found = weights.find(repack.read(data), names(model))
     places = ("attention/key", "attention/output", "attention/query", "attention/value")
     places += ("feedforward/inner", "feedforward/outer")
@@ -161,7 +162,7 @@ def test_calibration_is_read_from_lines_pairs_and_rows(tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("a film\n\na\tb\n")
     assert read(lines, None, False) == ["a film", "a\tb"]
-    with pytest.raises(InputError, match="text 1 has 0 tabs, expected 1"):
+    with pytest.raises(InputError, match="line 1 has 0 tabs, expected 1"):
         read(lines, None, True)
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\tother\na film\tx\ngood\ty\n")

@@ -95,7 +95,7 @@ def test_the_file_computes_with_the_rows_of_the_codes(wide_run, tmp_path, codes,
     """The float model with the decoded table in it says the same."""
     import kerasbert as kb
     from kerasbert.mobile import compress
-    from kerasbert.mobile.pipeline.comparison import reference
+    from kerasbert.mobile.judging.comparison import reference
     from kerasbert.mobile.runtime import load
     from kerasbert.mobile.tflite import repack
 

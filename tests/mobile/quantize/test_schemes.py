@@ -5,7 +5,6 @@ import json
 import pytest
 
 from kerasbert.errors import InputError
-from kerasbert.export.bundle import LITERT
 from kerasbert.mobile.quantize.schemes import SCHEMES
 from kerasbert.mobile.tflite.convert import quantization
 
@@ -24,9 +23,12 @@ def test_names_and_their_aliases():
 
 
 def test_rows_say_what_files_need():
-    """What the bundle knows of files of formats 1 and 2 is what the rows ask for."""
+    """ai-edge-litert 2.0.2 to 2.1.2 get int8 activations wrong, by up to .7 of probability."""
     needed = {name: scheme.runtimes["ai-edge-litert"] for name, scheme in SCHEMES.items()}
-    assert {name: version for name, version in needed.items() if version} == LITERT
+    assert {name: version for name, version in needed.items() if version} == {
+        "static_int8": "2.1.3",
+        "full_int8": "2.1.3",
+    }
     assert [name for name, scheme in SCHEMES.items() if scheme.calibrated] == ["static_int8", "full_int8"]
     assert [name for name, scheme in SCHEMES.items() if scheme.budget] == [
         "dynamic_int8",

@@ -64,6 +64,7 @@ def test_norms_are_float_and_the_rest_is_int8(static_file):
     assert report["quantize"] == "static_int8"
 
 
+@pytest.mark.slow
 def test_lengths_share_weights_and_scales(static_file):
     """One scale for all lengths: what is constant is stored once, and a text means the same in every bucket."""
     from ai_edge_litert.interpreter import Interpreter
@@ -109,14 +110,14 @@ def test_full_int8_computes_nothing_in_float(run, tmp_path):
 @pytest.mark.slow
 def test_a_matrix_that_reads_uneven_values_quantizes_them_per_token(run):
     """Its input is float; all other matrices are as they were."""
-    from kerasbert.mobile.pipeline import compression
+    from kerasbert.mobile.pipeline import conversion
     from kerasbert.mobile.quantize import forms, ranges, static
     from kerasbert.mobile.tflite import convert, repack, weights
     from kerasbert.tasks.load import load
 
     model = load(run)
-    bundle = compression.about(model, {24: "length_24"})
-    data = convert.named(model, compression.program(model, bundle), {24: "length_24"}, TEXT, "float32")
+    bundle = conversion.about(model, {24: "length_24"})
+    data = convert.named(model, conversion.program(model, bundle), {24: "length_24"}, TEXT, "float32")
     seen = ranges.observe(data, forms.feeds(model.tokenizer, TEXTS, bundle))
     schema = repack.schema()
 
@@ -161,14 +162,14 @@ def test_every_encoder(name, folder):
     from ai_edge_litert.interpreter import Interpreter
 
     from kerasbert.layers.naming import names
-    from kerasbert.mobile.pipeline import compression
+    from kerasbert.mobile.pipeline import conversion
     from kerasbert.mobile.quantize import forms, ranges, static
     from kerasbert.mobile.tflite import convert, repack
 
     encoder = Subject(name, folder).encoder()
-    bundle = compression.about(encoder, {12: "length_12"})
+    bundle = conversion.about(encoder, {12: "length_12"})
     data = convert.named(
-        encoder, compression.program(encoder, bundle), {12: "length_12"}, compression.inputs_of(bundle), "float32"
+        encoder, conversion.program(encoder, bundle), {12: "length_12"}, conversion.inputs_of(bundle), "float32"
     )
     texts = tiny.sentences(20, 0)
     batches = list(forms.feeds(encoder.tokenizer, texts, bundle))

@@ -1,0 +1,132 @@
+"""Checkpoints of Hugging Face's transformers: config.json with safetensors, or by consent torch pickles; in and out."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+from kerasbert import answers, registry
+from kerasbert.checkpoints import config as configs
+from kerasbert.checkpoints import (
+    cross_encoders,
+    generation_config,
+    hf_files,
+    hub,
+    readers,
+    sentence_transformers,
+    source,
+)
+from kerasbert.checkpoints.directory import read_model_json
+from kerasbert.checkpoints.fit import NamedFormat
+from kerasbert.checkpoints.formats import Answers, ImportOptions, Opened
+from kerasbert.errors import InputError
+from kerasbert.family import Family
+from kerasbert.spec import Spec
+
+
+@dataclasses.dataclass
+class OpenedHf(Opened):
+    """A folder of transformers."""
+
+    def answers(self, task: dict[str, Any] | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
+        """What the heads answer; a CrossEncoder of before release 5.4 says so in the configuration."""
+        if asked.pair is False:
+            return Answers(task)
+        task, told = cross_encoders.from_before(self.config or {}, task, classes, self.folder, spec)
+        return Answers(task, None, told)
+
+    def generation(self, pieces: Any, family: Family) -> tuple[dict[str, Any], list[str]]:
+        """As its generation_config.json says."""
+        return generation_config.read(self.folder, self.config or {}, pieces, family)
+
+
+class HuggingFace(NamedFormat):
+    """A folder or a file of transformers, or a name on the hub."""
+
+    names = "hf"
+    reads = (*NamedFormat.reads, "revision")
+    title = "a checkpoint of Hugging Face"
+
+    def looks_like(self, path: Path) -> bool:
+        """Whether there is a config.json with weights beside it, or nothing, and the name may be one on the hub."""
+        if not path.exists():
+            return hub.looks_like_name(os.fspath(path))
+        return (path / "config.json").is_file() and any((path / name).is_file() for name in readers.HF_FILES)
+
+    def open(self, path: Path, asked: ImportOptions) -> Opened:
+        """Open it; a name on the hub is fetched first."""
+        name, origin = os.fspath(path), None
+        if not path.exists() and hub.looks_like_name(name):
+            path, commit = hub.fetch(name, asked.revision)
+            origin = {"hub": name, "revision": commit}
+        elif asked.revision is not None:
+            raise InputError(f"revision {asked.revision!r} is of a name on the hub, and {name} is none: leave it out")
+        theirs = sentence_transformers.opened(path) if path.is_dir() else None
+        place = path if theirs is None else theirs.transformer
+        tensors, folder = readers.open_hf(place, asked.allow_pickle)
+        about = {"folder": folder, "tensors": tensors, "config": configs.read_config(folder), "origin": origin}
+        return OpenedHf(place, **about) if theirs is None else OpenedSentenceTransformers(place, **about, theirs=theirs)
+
+    def family_of(self, opened: Opened) -> str | None:
+        """The family whose names its model_type has."""
+        if opened.config is None or "model_type" not in opened.config:
+            return None
+        known = [family for family in registry.families().values() if self.names in family.names]
+        said = opened.model_type
+        return next((family.name for family in known if said in family.names[self.names].model_types), None)
+
+    def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
+        """Write config.json, model.safetensors and the tokenizer's files."""
+        hf_files.write(run, path, overwrite)
+
+
+@dataclasses.dataclass(kw_only=True)
+class OpenedSentenceTransformers(OpenedHf):
+    """A folder of transformers with modules.json around it.
+
+    Args:
+        theirs: the directory.
+    """
+
+    theirs: sentence_transformers.Theirs
+
+    def answers(self, task: dict[str, Any] | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
+        """What its modules answer."""
+        return Answers(*self.theirs.tasks(spec, task, classes))
+
+    def tokenizer(self, spec: Spec, asked: ImportOptions) -> Any:
+        """The folder's tokenizer, with lower-cased texts where its settings ask for that."""
+        return self.theirs.tokenizer(super().tokenizer(spec, asked))
+
+    def leave(self) -> None:
+        """Note what nobody read of its own files."""
+        self.theirs.leave()
+
+
+class SentenceTransformers(HuggingFace):
+    """A folder of sentence-transformers, which stands around one of transformers."""
+
+    title = "a model of sentence-transformers"
+
+    def looks_like(self, path: Path) -> bool:
+        """Whether there is a list of modules."""
+        return (path / sentence_transformers.MODULES).is_file()
+
+    def open(self, path: Path, asked: ImportOptions) -> Opened:
+        """Open it, as `HuggingFace`."""
+        opened = super().open(path, asked)
+        if not isinstance(opened, OpenedSentenceTransformers):
+            raise InputError(f"{path} has no {sentence_transformers.MODULES}, which {self.title} has: leave --from out")
+        return opened
+
+    def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
+        """Write the folder of a model that answers with vectors."""
+        run = source.directory(run)
+        task = read_model_json(run).task
+        if not task or "pooling" not in answers.find(task["kind"]).defaults:
+            raise InputError(f"{run} answers with no vectors, which {self.title} is for: write it as hf")
+        super().write(run, path, overwrite)
+
+
+registry.register_format("sentence_transformers", SentenceTransformers())
+registry.register_format("hf", HuggingFace())

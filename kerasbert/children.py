@@ -1,0 +1,31 @@
+"""Processes of this interpreter that a command starts."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def command(program: str, *arguments: str) -> list[str]:
+    """The command line that runs a program's text in a process of its own.
+
+    `-P`, because `python -c` would import from the current directory first: a `json.py` beside a data set would run.
+
+    Args:
+        program: source, such as "import sys; print(sys.argv[1])".
+        arguments: what it finds in sys.argv[1:].
+    """
+    return [sys.executable, "-P", "-c", program, *arguments]
+
+
+def environment(paths: Sequence[str] | None = None, **more: str) -> dict[str, str]:
+    """Variables for such a process, which finds this kerasbert, installed or not.
+
+    Args:
+        paths: where else it imports from, first; the current directory ("") is left out.
+        more: other variables.
+    """
+    tree = str(Path(__file__).resolve().parent.parent)
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    found = [path for path in (*(paths or ()), tree, *before) if path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(found)), **more}

@@ -1,0 +1,76 @@
+"""What commands write, and the refusal of a place that is not theirs before anything is imported or computed.
+
+An argument that names an output is declared by `writes`. What a command reads is known by the metavar of its arguments.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kerasbert.storage import places
+
+READ = ("FILE", "DIR", "PATH", "RUN", "MODEL/SIZE", "TEACHER", "DUMP", "ARTEFACT", "GOLDEN", "SOURCE", "X")
+Kind = str | Callable[[argparse.Namespace], str]
+"""What is written, or a function of the options that says it:
+
+folder: a folder, which is refused where one is, without --overwrite; one of BEGUN: one that the command goes on with;
+place: folders within it, each asked for itself; within: files within a folder, which may hold anything; else one of
+`places.FILES`.
+"""
+BEGUN = {  # kind of folder -> the file by which it is known, its name
+    "run": ("run.json", "run"),
+    "quickstart": ("quickstart.json", "quickstart"),
+    "records": ("manifest.json", "folder of records"),
+    "plan": ("plan.json", "plan's folder"),
+}
+
+
+def writes(action: argparse.Action, kind: Kind) -> None:
+    """Declare that an argument names what the command writes."""
+    action.writes = kind  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def outputs(command: argparse.ArgumentParser) -> dict[str, Kind]:
+    """Name of an argument -> what it says is written."""
+    return {action.dest: action.writes for action in command._actions if hasattr(action, "writes")}  # pyright: ignore
+
+
+def inputs(command: argparse.ArgumentParser, options: argparse.Namespace) -> Iterator[str]:
+    """What a command reads, among the values of its options."""
+    known = vars(options)  # a look, by which no option counts as used
+    for action in command._actions:
+        if hasattr(action, "writes") or known.get(action.dest) is None:
+            continue
+        value = known[action.dest]
+        for each in value if isinstance(value, list) else [value]:
+            several = each if isinstance(each, list) else [each]
+            names = action.metavar if isinstance(action.metavar, tuple) else (action.metavar,)
+            for i, name in enumerate(several):
+                if isinstance(name, str) and names[min(i, len(names) - 1)] in READ:
+                    yield name
+
+
+def check(command: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    """Refuse outputs; -> what is read.
+
+    Raises:
+        InputError: a place where the command writes nothing.
+    """
+    known, read = vars(options), list(inputs(command, options))
+    for name, kind in outputs(command).items():
+        if known.get(name) is not None and "://" not in known[name]:
+            _check(kind(options) if callable(kind) else kind, known[name], bool(known.get("overwrite")), read)
+    return read
+
+
+def _check(kind: str, path: Any, overwrite: bool, read: list[str]) -> None:
+    if kind in BEGUN:
+        places.check_begun(path, *BEGUN[kind], overwrite, read)
+    elif kind == "within":
+        places.check_within(path)
+    elif kind == "place":
+        places.check_place(path, read)
+    elif kind == "folder":
+        places.check_folder(path, overwrite, read)
+    else:
+        places.check_file(path, overwrite or kind == "page", kind, read)

@@ -1,0 +1,302 @@
+"""A table in, the same with answers out: of `kerasbert predict --data` and of `kerasbert-mobile run --data`."""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert.cli import terminal
+from kerasbert.cli.outputs import writes
+from kerasbert.errors import InputError
+
+WINDOW = 16  # batches that are read at once, and ordered by length
+EVERY = 10.0  # seconds between two lines of progress; on a terminal SHORT
+SHORT = 0.5
+# texts (or the parts of inputs) -> of each whether it was truncated, and the fields of its answer
+Answer = Callable[[list[Any]], Sequence[tuple[bool, Sequence[Any]]]]
+
+
+def check_texts(texts: Iterable[str], instead: str) -> None:
+    """Refuse the name of a file in the place of a text: its name would be answered, not what it holds.
+
+    Args:
+        instead: what to do, with {file} in it.
+    """
+    for text in texts:
+        if os.path.isfile(text):
+            raise InputError(f"{text} is a file, expected a text: {instead.format(file=text)}")
+
+
+def check_json(text: str, where: str) -> None:
+    """Refuse an object of json in the place of a text: its braces and names would be answered too."""
+    if text.lstrip().startswith("{"):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(value, dict) and value:
+            raise InputError(
+                f"{where} is a json object ({', '.join(value)!s:.60}), the model reads one text: give the text alone, or lines "
+                "of json as --data FILE.jsonl"
+            )
+
+
+def check_table(options: argparse.Namespace) -> None:
+    """Refuse options of a table without one, and the name of a file as a text."""
+    if not options.data and (options.out or options.text_column or options.text_b_column):
+        raise InputError("--out and the names of columns go with --data FILE")
+    if options.encoding and options.texts:
+        raise InputError("--encoding goes with --data FILE or with the standard input")
+    check_texts(options.texts, "pass --data {file} (to read a text of that name use stdin)")
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Print what a user cannot see in the answers."""
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def table_options(add: argparse.ArgumentParser) -> None:
+    """The options of a command that answers a table."""
+    add.add_argument(
+        "--data",
+        metavar="FILE",
+        help="a csv, tsv, jsonl, json or parquet table (or lines of text): all columns + the answer",
+    )
+    text = "where it goes, by its ending; the standard output without it. The same command goes on where it was stopped"
+    writes(add.add_argument("--out", metavar="TABLE", help=text), "table")
+    add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
+    add.add_argument("--text-column", metavar="NAME", help="column of the text; the task's by default")
+    add.add_argument("--text-b-column", metavar="NAME", help="column of the second text of a pair")
+    add.add_argument("--batch", type=int, default=64, help="texts at once")
+
+
+def check_out(out: str) -> str:
+    """The format of a table to write, by the end of its name; refuse another."""
+    from kerasbert.tasks.answer_tables import BY_ID, KINDS
+
+    ending = os.path.splitext(out)[1].lower()
+    kind = BY_ID if ending == BY_ID else KINDS.get(ending)
+    if kind is None:
+        raise InputError(
+            f"--out {out}: cannot tell the format, expected a name ending in .csv, .tsv or .jsonl, or in .json for the "
+            "answers by the rows' id"
+        )
+    return kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A table whose rows were looked at once, before a model was loaded.
+
+    Args:
+        rows: `data.texts.Texts`. survey: `answer_tables.Survey`. kind: how the answers are written.
+    """
+
+    rows: Any
+    survey: Any
+    kind: str
+
+
+def asked(rows: Any, options: argparse.Namespace) -> Asked:
+    """What is to be answered of an opened table, and how it is written (--out, --overwrite, --json).
+
+    Raises:
+        InputError: a row that cannot be read, or a table that cannot be written.
+    """
+    from kerasbert.tasks import answer_tables
+
+    own = rows.kind if rows.kind in answer_tables.KINDS.values() else "tsv" if rows.kind == "text" else "jsonl"
+    kind = check_out(options.out) if options.out else "jsonl" if options.json else own
+    return Asked(rows, answer_tables.survey(rows, kind), kind)
+
+
+def write(
+    table: Asked,
+    answer: Answer,
+    fields: Sequence[str],
+    *,
+    out: str | None,
+    batch: int,
+    about: Mapping[str, Any],
+    name: str,
+) -> int:
+    """Answer the rows of a table and write it; what a user cannot see in it is said on the standard error.
+
+    Args:
+        answer: what answers a batch. fields: of an answer, which become columns.
+        about: what the answers depend on, beside the table itself. name: of the command.
+
+    Returns:
+        how many texts were truncated.
+    """
+    from kerasbert.tasks.answer_tables import Sheet
+
+    count, absent = table.survey.count, table.survey.absent
+    sheet = Sheet(table.kind, table.survey.columns, fields, count > absent)
+    tell(sheet.told())
+    progress = Progress(name, count)
+    if out is None:
+        cut = _print(table, answer, sheet, batch, progress)
+    else:
+        cut = _keep(table, answer, sheet, out, batch, about, progress)
+        print(out)
+    if absent:
+        print(f"{absent} of {count} rows have no text and no answer", file=sys.stderr)
+    return cut
+
+
+def _print(table: Asked, answer: Answer, sheet: Any, batch: int, progress: "Progress") -> int:
+    """The table on the standard output, as it is answered."""
+    cut = 0
+
+    def answered() -> Iterator[tuple[Mapping[str, Any], Sequence[Any] | None]]:
+        nonlocal cut
+        for window in _windows(table, batch):
+            found: dict[int, Sequence[Any]] = {}
+            for numbers, texts in _batches(window, batch):
+                for number, (truncated, values) in zip(numbers, answer(texts), strict=True):
+                    found[number], cut = values, cut + truncated
+                progress.to(window[0][0] + len(found))
+            progress.clear()
+            yield from ((row, found.get(number)) for number, row, _ in window)
+
+    stream = sys.stdout if sys.stdout.isatty() else terminal.raw(sys.stdout)  # what goes on to a file is not changed
+    for line in sheet.lines(answered()):
+        stream.write(line)
+    stream.flush()
+    return cut
+
+
+def _journal(table: Asked, out: str, settings: Mapping[str, Any]) -> Any:
+    """The journal of a table's answers, which an interrupted command may have left; what of it is used is printed."""
+    from kerasbert.storage import files
+    from kerasbert.tasks.answer_journal import Journal
+
+    count = table.survey.count
+    own = {"data": files.sha256(table.rows.path), "columns": list(table.rows.columns)}
+    journal = Journal(out, {**own, **settings}, count)
+    for path, differ in journal.others.items():
+        print(f"{path} is left of another table ({', '.join(differ)} differ): this one starts afresh", file=sys.stderr)
+    if journal.kept:
+        print(f"going on: {journal.kept:,} of {count:,} rows were answered before ({journal.path})", file=sys.stderr)
+    return journal
+
+
+def _keep(
+    table: Asked, answer: Answer, sheet: Any, out: str, batch: int, about: Mapping[str, Any], progress: "Progress"
+) -> int:
+    """The table as a file: each batch is kept as it is answered, the whole is put in its place."""
+    from kerasbert.storage import files
+
+    count = table.survey.count
+    journal = _journal(table, out, {"fields": list(sheet.fields), "batch": batch, **about})
+    done, whole = journal.kept, False
+    try:
+        for window in _windows(table, batch) if done < count - table.survey.absent else ():
+            for numbers, texts in _batches(window, batch):
+                if not all(number in journal for number in numbers):
+                    new = sum(number not in journal for number in numbers)
+                    journal.add(numbers, answer(texts))
+                    done += new
+                progress.to(done)
+        progress.clear()
+        cut = 0
+
+        def answered() -> Iterator[tuple[Mapping[str, Any], Sequence[Any] | None]]:
+            nonlocal cut
+            for number, row, _ in itertools.chain.from_iterable(_windows(table, batch)):
+                truncated, values = journal.answer(number) or (False, None)
+                cut += truncated
+                yield row, values
+
+        with files.new_file(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
+            file.writelines(sheet.lines(answered()))
+        whole = True
+    except KeyboardInterrupt:
+        progress.clear()
+        kept = f"{done:,} of {count:,} rows are answered and kept in {journal.path}: the same command goes on"
+        raise KeyboardInterrupt(f"interrupted: {kept}" if done else "interrupted, nothing was answered") from None
+    finally:
+        journal.close(whole or not done)
+    return cut
+
+
+def _windows(table: Asked, batch: int) -> Iterator[list[tuple[int, Mapping[str, Any], Any]]]:
+    """Number from 0, row and text of the rows, some batches at once.
+
+    Raises:
+        InputError: other rows than were counted.
+    """
+    rows = ((number, row, text) for number, (_, row, text) in enumerate(table.rows))
+    seen = 0
+    for window in iter(lambda: list(itertools.islice(rows, WINDOW * batch)), []):
+        seen += len(window)
+        if seen > table.survey.count:
+            break
+        yield window
+    if seen != table.survey.count:
+        raise InputError(f"{table.rows.path} changed while it was read: give the same command again")
+
+
+def _batches(window: Sequence[tuple[int, Any, Any]], batch: int) -> Iterator[tuple[list[int], list[Any]]]:
+    """The numbers and the texts of a window, those of a like length together: the same batches whenever it is read."""
+    from kerasbert.blanks import blank
+
+    some = sorted(((number, text) for number, _, text in window if not blank(text)), key=lambda each: _size(each[1]))
+    for begin in range(0, len(some), batch):
+        part = some[begin : begin + batch]
+        yield [number for number, _ in part], [text for _, text in part]
+
+
+def _size(text: Any) -> int:
+    """Characters of a text, or of all parts of an input."""
+    return len(text) if isinstance(text, str) else sum(map(_size, text))
+
+
+def digest(*paths: str | os.PathLike | None) -> list[str]:
+    """Of each model directory or file what tells it from another: its weights, settings and tokenizer."""
+    import hashlib
+
+    from kerasbert.storage import files
+
+    found = []
+    for path in (Path(path) for path in paths if path is not None):
+        if not path.is_dir():
+            found.append(files.sha256(path) if path.is_file() else str(path))
+            continue
+        held = sorted({*path.glob("*"), *path.glob("tokenizer/*"), *path.glob("*/*.json")})
+        lines = [f"{file.relative_to(path).as_posix()} {files.sha256(file)}\n" for file in held if file.is_file()]
+        found.append(hashlib.sha256("".join(lines).encode()).hexdigest())
+    return found
+
+
+class Progress:
+    """How many rows are done, on the standard error: on a terminal as they are, else a line now and then."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self.name, self.count, self.shown = name, count, time.monotonic()
+        self.stream = terminal.raw(sys.stderr)
+        self.terminal = sys.stderr.isatty()
+        self.open = False  # a line without its end
+
+    def to(self, done: int) -> None:
+        """Show it if it is time."""
+        now = time.monotonic()
+        if now - self.shown < (SHORT if self.terminal else EVERY):
+            return
+        self.shown, self.open = now, self.terminal
+        line = f"{self.name}: {done:,} of {self.count:,}"
+        print(f"\r{line}" if self.terminal else line, end="" if self.terminal else "\n", file=self.stream, flush=True)
+
+    def clear(self) -> None:
+        """Take the line of a terminal away, before anything else is printed."""
+        if self.open:
+            print("\r\x1b[K", end="", file=self.stream, flush=True)
+            self.open = False

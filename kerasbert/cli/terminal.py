@@ -1,0 +1,74 @@
+"""The standard streams of a command: there where they are closed, plain where texts and names hold control characters."""
+
+import contextlib
+import os
+import select
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+# what moves a cursor, clears a screen or renames a window: C0 but tab and line feed, DEL, C1; as json writes them
+_SHOWN = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+
+
+class Plain:
+    """A text stream that shows control characters instead of sending them: a label may hold a terminal's escapes.
+
+    Attributes:
+        raw: the stream behind it, for what means them: a progress bar, a table that goes on to a file.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.raw = stream
+
+    def write(self, text: str) -> int:
+        """Write a text; an escape character appears as json writes it."""
+        return self.raw.write(text if text.isprintable() else text.translate(_SHOWN))
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.raw)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def raw(stream: Any) -> Any:
+    """The stream behind a Plain, or the stream itself."""
+    return stream.raw if isinstance(stream, Plain) else stream
+
+
+@contextlib.contextmanager
+def streams() -> Iterator[None]:
+    """Plain output within; what is closed (`<&-`, `>&-`) is empty, or goes nowhere."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    with contextlib.ExitStack() as opened:
+
+        def there(stream: Any, mode: str) -> Any:
+            return opened.enter_context(open(os.devnull, mode, encoding="utf-8")) if stream is None else stream
+
+        sys.stdin = there(sys.stdin, "r")
+        sys.stdout, sys.stderr = (Plain(there(stream, "w")) for stream in before[1:])
+        try:
+            yield
+        finally:
+            sys.stdin, sys.stdout, sys.stderr = before
+
+
+def reader_left() -> bool:
+    """Whether nobody reads the standard output any more: `| head` has seen enough. What is still to come goes nowhere."""
+    try:
+        number = sys.stdout.fileno()
+        poll = select.poll()
+    except (AttributeError, OSError, ValueError):  # no file, or a system without poll
+        return False
+    poll.register(number, 0)  # errors are told unasked
+    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)  # the interpreter flushes at its end
+    os.close(nowhere)
+    return True

@@ -1,0 +1,156 @@
+"""Options as fields of a dataclass: what a field says of itself, and functions that take the fields as keyword arguments."""
+
+import dataclasses
+import functools
+import inspect
+import math
+import numbers
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kerasbert.errors import InputError, nearest
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    help: str = "",
+    *,
+    least: float | None = None,
+    flag: str | bool = True,
+    recipe: bool = True,
+    metavar: str | None = None,
+    read: Callable[[str], Any] | None = None,
+    unit: float | None = None,
+    python: str = "",
+) -> Any:
+    """A field of a class of options.
+
+    Args:
+        default: its default; without one it is required.
+        help: one line, for `--help` and the docstring.
+        least: the smallest value allowed.
+        flag: `--name`, where it is not the field's own; False for none.
+        recipe: whether recipes and plans may say it.
+        metavar: what stands for the value in `--help`.
+        read: makes the value of the command line's text; a ValueError for a text that means nothing.
+        unit: what 1 is on the command line, where its unit is not the field's.
+        python: what the docstring says besides.
+    """
+    about = {"help": help, "least": least, "flag": flag, "recipe": recipe, "metavar": metavar}
+    return dataclasses.field(default=default, metadata=about | {"read": read, "unit": unit, "python": python})
+
+
+def options(config: Any) -> dict[str, dataclasses.Field]:
+    """Every option of a class, in order; what a class leaves unsaid about a field, the one above it says.
+
+    Of a training function those of its class; nothing of what has none.
+    """
+    found = getattr(config, "options", {}) if not dataclasses.is_dataclass(config) else {}
+    for field in dataclasses.fields(config) if dataclasses.is_dataclass(config) else ():
+        about = {}
+        for base in reversed(config.__mro__):  # pyright: ignore[reportAttributeAccessIssue]  # it is a class
+            said = vars(base).get("__dataclass_fields__", {}).get(field.name)
+            about |= said.metadata if said is not None else {}
+        whole: Any = dataclasses.field(default=field.default, metadata=about)  # typeshed: the default's type
+        whole.name, whole.type = field.name, field.type
+        found[field.name] = whole
+    return found
+
+
+def types_of(field: dataclasses.Field) -> tuple[Any, ...]:
+    """The types that a field takes, without None.
+
+    >>> from kerasbert.training.config import FinetuneConfig
+    >>> types_of(options(FinetuneConfig)["steps"])
+    (<class 'int'>,)
+    """
+    among = typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
+    return tuple(kind for kind in among if kind is not type(None))
+
+
+def check_ranges(config: Any) -> None:
+    """Refuse a number that is out of its field's range."""
+    for name, field in options(type(config)).items():
+        check_range(field, getattr(config, name))
+
+
+def check_range(field: dataclasses.Field, value: Any) -> None:
+    """Refuse a value that is out of its field's range."""
+    least = field.metadata.get("least")
+    if least is None or (value is None and types.NoneType in typing.get_args(field.type)):
+        return
+    whole = int in types_of(field)
+    fits = isinstance(value, int if whole else numbers.Real) and not isinstance(value, bool)
+    number: Any = value if fits else math.nan
+    if not (math.isfinite(number) and number >= least):
+        kind = "whole number" if whole else "number"
+        raise InputError(f"{field.name} must be a {kind} of at least {least}. Received: {value!r}")
+
+
+def described(fields: Mapping[str, dataclasses.Field]) -> str:
+    """The lines of a docstring's `Args:` about some fields."""
+    lines = []
+    for name, field in fields.items():
+        kind = re.sub(r"\b(\w+\.)+", "", inspect.formatannotation(field.type))  # Mapping, not collections.abc.Mapping
+        more = f". {field.metadata['python']}" if field.metadata["python"] else ""
+        line = f"{name}: {kind}, {field.metadata['help']}{more}."
+        lines.append(textwrap.fill(line, 116, subsequent_indent="    ", break_long_words=False))
+    return textwrap.indent("\n".join(lines), " " * 8).strip()
+
+
+def configured(config: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The decorator of a training function `f(model, ..., config)`: users give the fields of `config` as keyword arguments.
+
+    `inspect.signature`, `help` and notebooks show every field; `{options}` in the docstring becomes their lines.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = [name for name in inspect.signature(function).parameters if name != "config"]
+
+        def call(**arguments: Any) -> Any:
+            given = {name: arguments.pop(name) for name in own}
+            return function(**given, config=config(**arguments))
+
+        return _taking(function, call, config)
+
+    return decorate
+
+
+def passing(*sources: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The decorator of a function `f(run, ..., **options)` that hands its options on.
+
+    Args:
+        sources: classes of options, or functions, whose arguments they are; of two of a name the first counts.
+    """
+    return lambda function: _taking(function, function, *sources)
+
+
+def _taking(function: Callable[..., Any], call: Callable[..., Any], *sources: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, named and documented as `function`, with the arguments of `sources` as its own."""
+    plain = inspect.signature(function)
+    own = [p for p in plain.parameters.values() if p.kind != p.VAR_KEYWORD and p.name != "config"]
+    named = {p.name: p for source in reversed(sources) for p in inspect.signature(source).parameters.values()}
+    more = [p.replace(kind=p.KEYWORD_ONLY) for p in named.values() if p.name not in plain.parameters]
+    signature = plain.replace(parameters=own + more)
+
+    def checked(*positional: Any, **given: Any) -> Any:
+        for name in given:
+            if name not in signature.parameters:
+                close = nearest(name, signature.parameters)
+                raise InputError(f"{function.__name__} has no option {name!r}. Nearest: {close!r}")
+        bound = signature.bind(*positional, **given)
+        for parameter in own:
+            if parameter.default is not parameter.empty:
+                bound.arguments.setdefault(parameter.name, parameter.default)
+        return call(**bound.arguments)
+
+    whole: Any = functools.wraps(function)(checked)
+    whole.__signature__ = signature
+    whole.options = {name: field for source in reversed(sources) for name, field in options(source).items()}
+    if function.__doc__:  # not under -OO
+        whole.__doc__ = function.__doc__.replace("{options}", described(whole.options))
+    return whole

@@ -1,0 +1,203 @@
+"""What is written beside its place until it is whole, and what a kill left of that.
+
+A file or folder NAME is written as `.NAME.TOKEN.kerasbert-new`, locked by the process that writes it: the lock ends with the
+process, however that ends. A folder that it replaces is `.NAME.TOKEN.kerasbert-old` until the new one has the name, then
+`.NAME.TOKEN.kerasbert-gone` while it is deleted. So a kill at any instant leaves the old or the new one whole under its name,
+or the old one aside, where `sweep` puts it back.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from kerasbert.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing is locked, so nothing is swept
+    fcntl = None
+
+NEW, OLD, GONE = "new", "old", "gone"
+ASIDE = re.compile(rf"\.(?P<name>.+)\.(?P<token>[0-9a-f]{{12}})\.kerasbert-(?P<state>{NEW}|{OLD}|{GONE})", re.DOTALL)
+LONGEST = 200  # bytes of a name: 255 with what is added here
+
+
+def sync(path: str | os.PathLike) -> None:
+    """Flush a file or directory to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _beside(path: Path, token: str, state: str) -> Path:
+    return path.parent / f".{path.name}.{token}.kerasbert-{state}"
+
+
+class Aside:
+    """A new file or folder beside `path`, which takes its name by `put`; modes are those of the umask.
+
+    Args:
+        path: what it will be.
+        folder: bool, a folder in the place of a file.
+    Attributes:
+        new: Path, where it is written.
+    """
+
+    def __init__(self, path: Path, folder: bool) -> None:
+        self.path = path
+        self._handle: int | None = None
+        while self._handle is None:
+            self.token = secrets.token_hex(6)
+            self.new = _beside(path, self.token, NEW)
+            with contextlib.suppress(FileExistsError):
+                self._handle = _created(self.new, folder)
+
+    def put(self, replace: bool = False) -> None:
+        """Give it the name, which the file there loses, and a folder where it is empty or `replace`.
+
+        Raises:
+            InputError: somebody else has made something of that name.
+        """
+        moved = False
+        try:
+            if replace and self.new.is_dir():
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(self.path, _beside(self.path, self.token, OLD))
+                    moved = True
+            os.replace(self.new, self.path)
+        except BaseException as error:
+            if moved and not os.path.lexists(self.path):
+                os.rename(_beside(self.path, self.token, OLD), self.path)
+            if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise InputError(
+                    f"{self.path} was made by another process meanwhile: it is kept. Choose another place"
+                ) from error
+            raise
+        sync(self.path.parent)
+        if moved:
+            _delete(_beside(self.path, self.token, OLD))
+        self._unlock()
+
+    def discard(self) -> None:
+        """Delete what has not got the name."""
+        with contextlib.suppress(OSError):
+            _erase(self.new)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+def newest(path: Path) -> Path | None:
+    """What is being written to be `path`, begun last; None where nothing is."""
+    prefix, suffix = f".{path.name}.", f".kerasbert-{NEW}"
+    found = [each for each in path.parent.iterdir() if each.name.startswith(prefix) and each.name.endswith(suffix)]
+    return max(found, key=lambda each: each.stat().st_mtime_ns, default=None)
+
+
+def _created(path: Path, folder: bool) -> int | None:
+    """A new file or folder -> its descriptor, locked; None where a `sweep` took it before it was."""
+    if folder:
+        os.mkdir(path)
+    flags = os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
+    try:
+        handle = os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        if folder:
+            return None
+        raise
+    if fcntl is not None:
+        with contextlib.suppress(OSError):  # a file system without locks, on which nothing is swept
+            fcntl.flock(handle, fcntl.LOCK_EX)
+    if _is(path, handle):
+        return handle
+    os.close(handle)
+    return None
+
+
+def _is(path: Path, handle: int) -> bool:
+    """Whether a descriptor is of what has that name."""
+    try:
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(handle))
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _left(path: Path) -> Iterator[bool]:
+    """Whether what is aside belongs to no living process; it is locked within."""
+    handle = None
+    assert fcntl is not None  # `sweep` has asked
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        left = _is(path, handle)
+    except OSError:
+        left = False
+    try:
+        yield left
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def sweep(folder: str | os.PathLike, name: str | None = None) -> None:
+    """Put back or delete what killed processes left in a folder, of one name or of all; the living ones' is left alone."""
+    if fcntl is None:
+        return
+    try:
+        entries = sorted(os.listdir(folder))
+    except OSError:
+        return
+    found = [match for match in map(ASIDE.fullmatch, entries) if match and name in (None, match["name"])]
+    for match in found:
+        if match["state"] == OLD:
+            _settle(Path(folder, match["name"]), match["token"])
+    for match in found:
+        path = Path(folder, match[0])
+        if match["state"] == GONE:
+            _erase(path)
+        elif match["state"] == NEW:
+            with _left(path) as left:
+                if left:
+                    _erase(path)
+
+
+def _settle(path: Path, token: str) -> None:
+    """Put the old one back where the new one has not got its name, else delete it; not while they are being exchanged."""
+    old, new = _beside(path, token, OLD), _beside(path, token, NEW)
+    if os.path.lexists(path):
+        _delete(old)
+        return
+    if os.path.lexists(new):
+        with _left(new) as left:
+            if not left:
+                return
+    with contextlib.suppress(OSError):
+        os.rename(old, path)
+        sync(path.parent)
+
+
+def _delete(old: Path) -> None:
+    """Delete a folder that was replaced; it is no longer one to put back once the first file is gone."""
+    gone = old.with_name(old.name.removesuffix(OLD) + GONE)
+    with contextlib.suppress(OSError):
+        os.rename(old, gone)
+    _erase(gone)
+
+
+def _erase(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        path.unlink()

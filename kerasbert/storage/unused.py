@@ -1,0 +1,73 @@
+"""What a file of others says and nobody here used: gathered while something is read, told in one line on stderr.
+
+A reader calls `leave(file, view.unread(...))` for what it passes over; `told()` around a whole import gathers all of it, so that
+there is one line, `not used: prompts (config_sentence_transformers.json)`. Outside of one the line is printed at once.
+"""
+
+import contextlib
+import contextvars
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+MOST = 20  # names told of one file
+_GATHERED: contextvars.ContextVar[dict[str, list[str]] | None] = contextvars.ContextVar("gathered", default=None)
+
+
+def leave(file: Any, names: Iterable[str]) -> None:
+    """Note what of a file is not used.
+
+    Args:
+        file: its path, told by its name.
+        names: keys by dotted path, or other words for what was passed over.
+    """
+    gathered = _GATHERED.get()
+    if gathered is None:
+        with told():
+            leave(file, names)
+        return
+    known = gathered.setdefault(Path(file).name, [])
+    known += [name for name in names if name not in known]
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Say on stderr at once what a user should know of files that were read, a line each."""
+    for said in lines:
+        print(said, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Tell all that was left within, in one line at the end; within another `told` that one tells it."""
+    if _GATHERED.get() is not None:
+        yield
+        return
+    token = _GATHERED.set({})
+    try:
+        yield
+        said = line(_GATHERED.get() or {})
+    finally:
+        _GATHERED.reset(token)
+    if said:
+        print(said, file=sys.stderr, flush=True)
+
+
+def line(gathered: dict[str, list[str]]) -> str | None:
+    """The line; None where all was used.
+
+    >>> line({"config.json": ["colour", "note.by"], "options.json": []})
+    'not used: colour, note.by (config.json)'
+    """
+    parts = []
+    for file, names in gathered.items():
+        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+        if names:
+            parts.append(f"{', '.join(map(_plain, names[:MOST]))}{more} ({_plain(file)})")
+    return f"not used: {'; '.join(parts)}" if parts else None
+
+
+def _plain(name: str) -> str:
+    """A name of somebody else's as text for a terminal."""
+    shown = name if name.isprintable() else ascii(name)[1:-1]
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."

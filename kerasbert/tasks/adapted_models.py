@@ -1,0 +1,90 @@
+"""Adapted models in memory: LoRA merged into the matrices, several adapters over one base."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kerasbert import registry
+from kerasbert import spec as specs
+from kerasbert.checkpoints import adapters, peft, source
+from kerasbert.checkpoints.directory import built, load_encoder
+from kerasbert.errors import InputError
+from kerasbert.layers.naming import names, sharing, values
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import Task, task_of
+
+if TYPE_CHECKING:
+    from kerasbert.layers.encoder import Encoder
+
+
+def merged(model: Any) -> Any:
+    """The model with LoRA merged into its matrices, kernel + alpha / rank * A B: as large and fast as the base.
+
+    Args:
+        model: an encoder or a task's model; one without LoRA comes back as it is.
+    """
+    encoder = getattr(model, "encoder", model)
+    if not specs.maybe(getattr(encoder, "spec", None), "lora.rank"):
+        return model
+    spec, held = dataclasses.replace(encoder.spec, lora=specs.Lora()), values(encoder)
+    plain = registry.family_of(encoder).encoder(spec, dtype=encoder.dtype_policy)
+    plain.build()
+    plain.model_name, plain.tokenizer, plain.labels = encoder.model_name, encoder.tokenizer, encoder.labels
+    read = adapters.merge(held, held.__getitem__, encoder.spec)
+    for name, variable in names(plain).items():
+        variable.assign(read[name]())
+    if model is encoder:
+        return plain
+    whole = _with_heads(plain, model.task, {head: values(layer) for head, layer in model.heads.items()})
+    whole.directory = getattr(model, "directory", None)  # where run.json tells which rows were held out
+    return whole
+
+
+def load_on(directory: str | os.PathLike, base: Any) -> Any:
+    """The model of a base and an adapter, whose weights but for the adapter's are the base's own in memory.
+
+    Args:
+        directory: of an adapter, ours or PEFT's.
+        base: a model directory, an encoder, or a task's model, which lends its encoder.
+
+    Raises:
+        InputError: no adapter there, or one for another base.
+    """
+    if isinstance(base, str | os.PathLike):
+        base = load_encoder(source.directory(base))[0]
+    base = getattr(base, "encoder", base)
+    if not hasattr(specs.maybe(base, "spec"), "base"):
+        raise InputError(f"base is a {type(base).__name__}, expected a model directory or a loaded model")
+    info = dataclasses.replace(adapters.base_info(base), labels=base.labels)
+    if info.spec != info.spec.base:
+        raise InputError(f"the base {info.name} is adapted itself, expected a plain model: kb.merged makes one of LoRA")
+    theirs = (Path(directory) / source.PEFT).is_file()
+    adapter = (peft.read if theirs else adapters.read_adapter)(Path(directory), info)
+    adapter.check(values(base), base.model_name or adapter.info.name)
+    info, own = adapter.info, {name: value for name, value in adapter.arrays.items() if not name.startswith("heads/")}
+    family = registry.family_of(base)
+    encoder = sharing(lambda: built(family, info.spec, base.model_name), base, own)
+    weights = names(encoder)
+    adapter.check_names({name: tuple(variable.shape) for name, variable in weights.items()})
+    for name, value in own.items():
+        weights[name].assign(value)
+    encoder.tokenizer, encoder.labels = base.tokenizer, info.labels
+    task = task_of(info)
+    if task is None:
+        return encoder
+    heads: dict[str, dict[str, Any]] = {}
+    for name, value in adapter.arrays.items():
+        if name.startswith("heads/"):
+            heads.setdefault(name.split("/")[1], {})[name.split("/", 2)[2]] = value
+    return _with_heads(encoder, task, heads)
+
+
+def _with_heads(encoder: "Encoder", task: Task, heads: dict[str, dict[str, Any]]) -> TaskModel:
+    """A task's model on an encoder."""
+    model = TaskModel(encoder, task, name="label_model")
+    model.build()
+    for head, layer in model.heads.items():
+        for name, variable in names(layer).items():
+            variable.assign(heads[head][name])
+    return model

@@ -1,0 +1,164 @@
+"""Evaluation on dev rows that keeps the best weights beside the checkpoints."""
+
+import math
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
+from kerasbert.inputs import Tensor
+from kerasbert.layers.heads import HeadedModel
+from kerasbert.layers.naming import names, values
+from kerasbert.storage import files
+from kerasbert.tasks import predict
+from kerasbert.tasks.batches import Encoded
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import Rows, Task
+from kerasbert.training.constraints import Constraint
+from kerasbert.training.runs import Run
+from kerasbert.training.trainer import assign
+
+MOST = 50  # labels, of which every checkpoint holds a confusion table
+PREFIX = "constraint/"  # of the tensors that a constraint keeps with the best weights
+
+
+class BestWeights:
+    """Metrics on the dev rows after an epoch; keeps the best weights and decides when to stop.
+
+    Args:
+        model: the model that is trained.
+        task: says which metric chooses.
+        encoded: the dev texts.
+        rows: the dev rows with their targets.
+        longest: int, tokens of the longest text.
+        run: Run, whose weights are kept beside its checkpoints.
+        patience: int, evaluations without a better metric before it stops; None for no stop.
+        constraint: says which weights count; its tensors are kept with them.
+    """
+
+    def __init__(
+        self,
+        model: TaskModel,
+        task: Task,
+        encoded: Encoded,
+        rows: Rows,
+        longest: int,
+        run: Run,
+        patience: int | None = None,
+        constraint: Constraint | None = None,
+    ) -> None:
+        self.model, self.task, self.rows, self.longest = model, task, rows, longest
+        self.encoded, self.patience, self.constraint = encoded, patience, constraint
+        self.run = run
+        self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
+
+    @property
+    def best(self) -> Path:
+        """The file of the best weights."""
+        return Path(self.run.directory) / "checkpoints" / "best.safetensors"
+
+    def __call__(self, step: int) -> tuple[dict[str, float], bool]:
+        outputs, metrics = self.measured()
+        value = metrics[self.task.metric]
+        if self.constraint is not None and not self.constraint.complete(step):
+            pass
+        elif self.task.how.better(self.task.metric, value, self.state["best"]):
+            self.keep({"best": value, "step": step, **self.chosen(outputs, metrics)})
+        else:
+            self.state = self.state | {"worse": self.state["worse"] + 1}
+        return {f"dev/{name}": number for name, number in metrics.items()}, self.stopped
+
+    @property
+    def stopped(self) -> bool:
+        """Whether there were as many evaluations without a better metric as patience allows."""
+        return self.patience is not None and self.state["worse"] >= self.patience
+
+    def measured(self) -> tuple[Any, dict[str, float]]:
+        """The outputs of the dev rows, and their metrics."""
+        outputs = predict.outputs_of(self.model, self.encoded, self.longest)
+        return outputs, self._settled().measured(outputs, self.rows.targets, self.encoded)
+
+    def _settled(self) -> Task:
+        """The task with what its answers need of the head as it is now."""
+        return self.task.how.settled(self.task, self.model.heads)
+
+    def chosen(self, outputs: Tensor, metrics: dict[str, float]) -> dict[str, Any]:
+        """What the state holds of the best weights: remarks, the options that they choose, what `dev.json` holds."""
+        task, known = self._settled(), (outputs, self.rows.targets)
+        remarks, tuned = task.how.remarks(task, *known), task.how.tuned(task, *known, self.encoded)
+        options = {name: each for name, each in tuned.options.items() if task.options.get(name) != each}
+        dev = self._told(tuned, outputs, {} if options else metrics)
+        return {"remarks": remarks, "options": options, "dev": dev}
+
+    def _told(self, task: Task, outputs: Tensor, metrics: dict[str, float]) -> dict[str, Any]:
+        """What `dev.json` holds: the metrics of the best weights, by label too, of at most MOST labels.
+
+        Args:
+            metrics: of these outputs; empty where the task's options were chosen since.
+        """
+        known = outputs, self.rows.targets, self.encoded
+        details = task.how.details(task, *known)
+        few = len(details.get("labels", ())) <= MOST
+        return {"metrics": metrics or task.measured(*known), **(details if few else {}), **self.model.told()}
+
+    def keep(self, state: dict[str, Any]) -> None:
+        """These weights are the best so far."""
+        self.state = state | {"worse": 0}
+        weights = values(self.model)
+        if self.constraint is not None:
+            weights |= {PREFIX + name: value for name, value in self.constraint.tensors().items()}
+        with files.new_file(self.best) as part:
+            write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)
+
+    def take(self, directory: Path) -> None:
+        """Give the model its best weights; what their constraint writes goes into the run's directory."""
+        best = Safetensors(self.best)
+        assign(best, names(self.model))
+        files.write_json(directory / "dev.json", self.state["dev"])
+        if self.constraint is not None:
+            kept = [name for name in best.names() if name.startswith(PREFIX)]
+            self.constraint.finish(directory, {name.removeprefix(PREFIX): best.read(name) for name in kept})
+
+
+class BestOfTasks(BestWeights):
+    """The same for several tasks: the weights with the largest mean of the tasks' own metrics, an error counted negative.
+
+    Args:
+        model: the model that is trained.
+        tasks: task -> its dev rows and its metric.
+        run, patience: as of BestWeights.
+    """
+
+    def __init__(
+        self, model: HeadedModel, tasks: Mapping[str, BestWeights], run: Run, patience: int | None = None
+    ) -> None:
+        self.model, self.tasks, self.patience, self.constraint = model, dict(tasks), patience, None
+        self.run = run
+        self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
+
+    def __call__(self, step: int) -> tuple[dict[str, float], bool]:
+        measured = {name: each.measured() for name, each in self.tasks.items()}
+        mean = statistics.fmean(self._value(name, metrics) for name, (_, metrics) in measured.items())
+        best = self.state["best"]
+        if best is None or not math.isfinite(best) or mean > best:
+            chosen = {name: each.chosen(*measured[name]) for name, each in self.tasks.items()}
+            self.keep({"best": mean, "step": step, "tasks": chosen})
+        else:
+            self.state = self.state | {"worse": self.state["worse"] + 1}
+        logs = {f"dev/{name}/{metric}": x for name, (_, found) in measured.items() for metric, x in found.items()}
+        return logs | {"dev/mean": mean}, self.stopped
+
+    def _value(self, name: str, metrics: Mapping[str, float]) -> float:
+        task = self.tasks[name].task
+        return metrics[task.metric] * (-1 if task.how.better(task.metric, 0.0, 1.0) else 1)
+
+    def take(self, directory: Path) -> None:
+        """Give the model its best weights."""
+        assign(Safetensors(self.best), names(self.model))
+
+    def of(self, task: str) -> BestWeights:
+        """The evaluation of one task, with what was chosen for it by the best weights."""
+        each = self.tasks[task]
+        each.state = self.state["tasks"][task]
+        return each

@@ -1,0 +1,106 @@
+"""The encoder that fine-tuning begins from: of a directory or a model, with the parts that start as new."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from kerasbert import checkpoints, registry
+from kerasbert import spec as specs
+from kerasbert.checkpoints.directory import built
+from kerasbert.errors import InputError
+from kerasbert.layers.encoder import Encoder
+from kerasbert.layers.naming import names
+from kerasbert.spec import Spec
+from kerasbert.text.knowledge import KnowledgeGraph
+from kerasbert.text.tree import with_knowledge
+from kerasbert.training import model_files
+from kerasbert.training.config import FinetuneConfig
+from kerasbert.training.precision import precision
+
+
+def encoder(model: Any, changes: Mapping[str, Any], config: FinetuneConfig) -> tuple[Any, str, str]:
+    """The encoder to train, its name, and the hash of the weights that it starts from."""
+    adapted = {path: value for path, value in changes.items() if path.startswith(("lora.", "adapters."))}
+    changes = {path: value for path, value in changes.items() if path not in adapted}
+    if set(changes) - {"dropout", "attention.dropout"}:
+        raise InputError(
+            f"cannot change {', '.join(changes)} of trained weights: dropout may change, lora.* and adapters.* may be added"
+        )
+    encoder, name, digest = _held(model, changes, config.precision)
+    if not adapted:
+        return encoder, name, digest
+    specs.derive(encoder.spec, adapted)  # refuses a path of a family that has no such thing
+    if encoder.spec != encoder.spec.base:
+        raise InputError(
+            f"{name} is adapted already ({_adaptation(encoder.spec)}): leave {', '.join(adapted)} out to train that further, "
+            "or start from its base, or from kb.merged of it"
+        )
+    return changed(encoder, adapted, name, config), name, digest
+
+
+def _adaptation(spec: Spec) -> str:
+    return f"lora.rank {spec.lora.rank}, adapters.width {spec.adapters.width}"
+
+
+def _held(model: Any, changes: Mapping[str, Any], policy: str) -> tuple[Any, str, str]:
+    """The encoder of a directory, or of a model itself."""
+    if not isinstance(model, str | os.PathLike):
+        encoder = getattr(model, "encoder", model)
+        if changes or policy != "float32":
+            raise InputError(
+                "changes and precision apply to a model directory: save the encoder, or build it with them"
+            )
+        return encoder, encoder.model_name or registry.family_of(encoder).name, model_files.digest_of(encoder)
+    info = checkpoints.read_model_json(model)
+    with precision(policy):
+        encoder = registry.family(info.family).encoder(specs.derive(info.spec, changes))
+        encoder.build()
+        encoder.model_name = info.name
+    checkpoints.load_weights(model, encoder)
+    from kerasbert import text
+
+    if (tokenizer := text.held_tokenizer(model)) is not None:
+        encoder.tokenizer = tokenizer
+    return encoder, info.name, model_files.digest(model)
+
+
+def lacks_pooler(encoder: Encoder, name: str) -> bool:
+    """Whether the family has a pooler and this encoder, a masked LM's, has none."""
+    had = registry.family(name.partition("/")[0]).spec
+    return specs.maybe(had, "pooler", False) and not specs.maybe(encoder.spec, "pooler")
+
+
+def changed(encoder: Encoder, changes: Mapping[str, Any], name: str, config: FinetuneConfig) -> Any:
+    """The same encoder with parts that start as new: an adaptation, or a pooler.
+
+    Others' classifiers have a pooler, without it none is exported.
+    """
+    keras.utils.set_random_seed(config.seed)
+    with precision(config.precision):
+        made = built(registry.family(name.partition("/")[0]), specs.derive(encoder.spec, changes), name)
+    had = names(encoder)
+    for weight, variable in names(made).items():
+        if weight in had:
+            variable.assign(had[weight])
+    made.tokenizer, made.labels = encoder.tokenizer, encoder.labels
+    return made
+
+
+def with_graph(encoder: "Encoder", graph: KnowledgeGraph, name: str, config: FinetuneConfig) -> tuple[Any, str]:
+    """The encoder that reads sentence trees of a graph, with the weights of this one, and its name.
+
+    Raises:
+        InputError: it has no tokenizer, or no family reads trees with its weights.
+    """
+    if encoder.tokenizer is None:
+        raise InputError("the model has no tokenizer, and a graph is found in texts: import it with one")
+    family = registry.with_tree(registry.family(name.partition("/")[0]))
+    if registry.family_of(encoder) is not family:
+        size, known = name.partition("/")[2], registry.families()
+        same = size in family.sizes and known[name.partition("/")[0]].size(size) == family.size(size)
+        name = f"{family.name}/{size}" if same else family.name
+        encoder = changed(encoder, {}, name, config)
+    encoder.tokenizer = with_knowledge(encoder.tokenizer, graph)
+    return encoder, name

@@ -1,0 +1,89 @@
+"""What a finished run leaves: the files of a model directory, in the run's directory."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kerasbert import checkpoints
+from kerasbert.errors import InputError
+from kerasbert.layers.naming import values
+from kerasbert.spec import Spec
+from kerasbert.storage import files, folders
+from kerasbert.storage.remote import is_remote
+from kerasbert.text import knowledge
+from kerasbert.text.base import Tokenizer
+from kerasbert.training.runs import Run, say
+
+
+def write(run: Run, **parts: Any) -> None:
+    """Put a model directory's files into the run's directory, the weights last, and mark the run finished.
+
+    Args:
+        parts: the arguments of `checkpoints.write_model`.
+    """
+    try:
+        _write(run, **parts)
+    except OSError as error:
+        raise InputError(
+            f"cannot write the model into {run.directory}: {error.strerror or error}. Its checkpoints are whole: free "
+            "space and run the same command again"
+        ) from error
+
+
+def _write(run: Run, **parts: Any) -> None:
+    remote, directory = is_remote(run.directory), Path(run.directory)
+    with tempfile.TemporaryDirectory(prefix=".model.", dir=None if remote else run.directory) as folder:
+        checkpoints.write_model(folder, **parts)
+        made = Path(folder)
+        if remote:
+            folders.upload(made, str(run.directory), last="weights.safetensors")
+            run.finish()
+            return
+        for file in made.rglob("*"):
+            files.sync(file)
+        (directory / "tokenizer").mkdir(exist_ok=True)
+        for file in sorted(made.rglob("*"), key=lambda file: (file.name == "weights.safetensors", file)):
+            if file.is_file():
+                os.replace(file, directory / file.relative_to(made))
+        files.sync(directory)
+    run.finish()
+
+
+def begin(run: Run, spec: Spec, name: str, tokenizer: Tokenizer, **parts: Any) -> None:
+    """Put model.json and the tokenizer into a local run's directory before the first update: a checkpoint is a model then.
+
+    Args:
+        parts: task, labels, plugin: what `checkpoints.describe` takes.
+    """
+    directory = Path(run.directory)
+    if is_remote(run.directory) or (directory / "model.json").exists():
+        return
+    if tokenizer is not None:
+        knowledge.save(tokenizer, directory / "tokenizer")
+    files.write_json(directory / "model.json", checkpoints.describe(spec, name, **parts))
+
+
+def load_heads(directory: str | os.PathLike, heads: Mapping[str, Any]) -> None:
+    """Load the heads that a model directory holds; the others start at random, and that is said."""
+    held = checkpoints.head_names(checkpoints.read_tensors(directory))
+    for name, head in heads.items():
+        if name in held:
+            checkpoints.load_weights(directory, head, f"heads/{name}/")
+        else:
+            say(f"{directory} has no head {name!r}: it starts at random")
+
+
+def digest(directory: str | os.PathLike) -> str:
+    """sha256 of a model directory's weights."""
+    return files.sha256(Path(directory) / "weights.safetensors")
+
+
+def digest_of(model: Any) -> str:
+    """sha256 of a model's weights, by name."""
+    found = hashlib.sha256()
+    for name, value in sorted(values(model).items()):
+        found.update(name.encode() + value.tobytes())
+    return found.hexdigest()

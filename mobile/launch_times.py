@@ -1,0 +1,134 @@
+"""What of a .tflite is not one text's time: its launch, its buckets, its tokenizer, the share of XNNPACK. No TensorFlow."""
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert import children
+from kerasbert.text import load_tokenizer
+from .runtime import Runner
+from .runtime.system.quiet import unheard
+
+LAUNCHES = 3
+CHILD = """
+import json, sys, time
+begin = time.perf_counter()
+path, cache, threads, plugin, text = json.loads(sys.argv[1])
+from kerasbert.mobile.runtime import load
+model = load(path, cache=cache, threads=threads, plugin=plugin)
+loaded = time.perf_counter()
+model([tuple(text) if isinstance(text, list) else text])
+answered = time.perf_counter()
+from kerasbert.mobile.launch_times import peak
+print(json.dumps([(loaded - begin) * 1e3, (answered - begin) * 1e3, peak()]))
+"""
+
+
+def launches(path: Path, text: Any, threads: int, plugin: Sequence[Any]) -> dict[str, Any]:
+    """Fresh processes, without packed weights and with them: ms to load (imports included) and to the first answer, peak MB.
+
+    Returns:
+        {"cold": {"load_ms", "first_answer_ms", "peak_memory_mb"}, "cached": the same}, medians of LAUNCHES; {} where the system
+        starts no processes.
+    """
+    environment = children.environment(sys.path)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(OSError, ValueError):
+        for name in ("cold", "cached"):
+            rows = []
+            for number in range(LAUNCHES):
+                cache = os.path.join(folder, str(number) if name == "cold" else "0")
+                told = json.dumps([str(path), cache, threads, [str(each) for each in plugin], text])
+                done = subprocess.run(children.command(CHILD, told), env=environment, capture_output=True, text=True)
+                if done.returncode:
+                    return {}
+                rows.append(json.loads(done.stdout.splitlines()[-1]))
+            columns = zip(("load_ms", "first_answer_ms", "peak_memory_mb"), zip(*rows))
+            found[name] = {key: round(statistics.median(v), 1) if None not in v else None for key, v in columns}
+    return found
+
+
+def buckets(runner: Runner, texts: Sequence[Any], rounds: int) -> dict[int, float]:
+    """Length -> median ms of its rows, tokenizing and decoding aside; of a file that writes of all that is written."""
+    times: dict[int, list[float]] = {}
+    for text in texts:
+        for number in range(rounds + 1):
+            for length, milliseconds in runner.timed(text):
+                if number:  # a bucket's memory is taken at its first row
+                    times.setdefault(length, []).append(milliseconds)
+    return {length: round(statistics.median(values), 3) for length, values in sorted(times.items())}
+
+
+def tokens_per_second(runner: Runner, texts: Sequence[Any]) -> dict[str, int]:
+    """Tokens a second of CPU: ids alone and with offsets, each of texts that the tokenizer reads first, and again."""
+    lines = [part for text in texts for part in _flat(text)]
+    found = {}
+    for name in ("encode", "tokenize"):
+        own = load_tokenizer(runner.bundle.tokenizer)
+        for when in ("first", "again"):
+            begin = time.process_time()
+            read = [getattr(own, name)(line) for line in lines]
+            seconds = max(time.process_time() - begin, 1e-9)
+            count = sum(len(each) if name == "encode" else len(each.ids) for each in read)
+            found[f"{'ids' if name == 'encode' else 'offsets'}_{when}"] = round(count / seconds)
+    return found
+
+
+def _flat(text: Any) -> list[Any]:
+    return [text] if isinstance(text, str | bytes) else [each for part in text for each in _flat(part)]
+
+
+def delegated(path: Path) -> dict[str, Any]:
+    """How many operators of the first program XNNPACK takes, and in how many pieces; {} where no litert can say."""
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError:
+        return {}
+    with unheard(), contextlib.suppress(RuntimeError, ValueError, AttributeError):
+        interpreter: Any = Interpreter(model_path=str(path))
+        interpreter.allocate_tensors()
+        nodes = interpreter._get_ops_details()  # none but this one tells it
+        own = [node for node in nodes if node["op_name"] != "DELEGATE"]
+        pieces = [node for node in nodes if node["op_name"] == "DELEGATE"]
+        gives = {int(tensor): number for number, node in enumerate(own) for tensor in node["outputs"]}
+        taken: set[int] = set()
+        for piece in pieces:
+            edge, wanted = set(map(int, piece["inputs"])), [int(tensor) for tensor in piece["outputs"]]
+            while wanted:
+                tensor = wanted.pop()
+                number = gives.get(tensor)
+                if tensor not in edge and number is not None and number not in taken:
+                    taken.add(number)
+                    wanted += [int(each) for each in own[number]["inputs"]]
+        return {
+            "operators": len(own),
+            "xnnpack": len(taken),
+            "pieces": len(pieces),
+            "share": round(len(taken) / len(own), 3),
+        }
+    return {}
+
+
+def peak() -> float | None:
+    """Largest resident memory of this process in MB, where the system says.
+
+    Linux's getrusage counts what the process was before exec too: the parent's memory, if that forked it.
+    """
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text("utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return round(int(line.split()[1]) * 1024 / 1e6, 1)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6, 1)

@@ -1,0 +1,1 @@
+"""What the runtime asks of the operating system: files, memory, forks, the standard error."""

@@ -1,0 +1,101 @@
+"""Vectors: options, prompts, rows, the nearest of some texts, by hand."""
+
+import types
+
+import numpy as np
+import pytest
+
+from kerasbert import answers, inputs
+from kerasbert.answers import Vector
+from kerasbert.answers.vector import Hit, Index, cosines
+from kerasbert.errors import InputError
+from tests import tiny
+
+KIND = answers.find("vector")
+PROMPTS = {"prompts": {"query": "the ", "none": ""}, "prompt_name": "query"}
+
+
+def test_a_prompt_stands_before_each_text():
+    kind, tokenizer = KIND.configured(PROMPTS), tiny.tokenizer()
+    assert (kind.prompt, KIND.prompt) == ("the ", "")
+    (row,), (plain,) = kind.rows(tokenizer, ("cat",), 8), KIND.rows(tokenizer, ("the cat",), 8)
+    assert row.token_ids == plain.token_ids == kind.rows(tokenizer, (b"cat",), 8)[0].token_ids
+    assert KIND.rows(tokenizer, ("cat",), 8)[0].length == 3
+    assert kind.carried == {"prompts": {"query": "the "}, "prompt_name": "query"}
+    assert KIND.carried == KIND.configured({**PROMPTS, "prompt_name": "none"}).carried == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prompts": {"query": 1}}, "prompts must be texts by name"),
+        ({**PROMPTS, "prompt_name": "quer"}, "no prompt 'quer'. Nearest: 'query'"),
+        ({"prompt_name": "query"}, "no prompt 'query'.*none; without one"),
+        ({**PROMPTS, "include_prompt": False}, "the prompt 'query' is to be left out of the pooling"),
+        ({"dimensions": -1}, "dimensions must be at least 0. Received: -1"),
+    ],
+)
+def test_options_that_make_no_sense(options, message):
+    with pytest.raises(InputError, match=message):
+        KIND.configured(options)
+    KIND.configured({"include_prompt": False, "dimensions": 0})
+
+
+def test_with_a_loss_each_text_is_a_row_and_else_a_pair_is_one():
+    tokenizer, parts = tiny.tokenizer(), ("the cat", ("runs", "sees"), "a dog")
+    kind = KIND.configured({**PROMPTS, "loss": "ranking"})
+    assert (kind.lists, kind.asked, KIND.lists, KIND.asked) == ((1,), 1, (), None)
+    rows = kind.rows(tokenizer, parts, 16)
+    assert [row.about for row in rows] == [0, 1, 2, 3]
+    texts = ["the the cat", "the runs", "the sees", "the a dog"]
+    assert [row.token_ids for row in rows] == [tokenizer.pack(text)[0] for text in texts]
+    assert [row.token_ids for row in kind.rows(tokenizer, ("cat",), 16)] == [tokenizer.pack("the cat")[0]]
+    (pair,) = KIND.rows(tokenizer, ("the", "cat"), 16)
+    assert list(pair.values["segment_ids"]) == [0, 0, 0, 1, 1]
+
+
+def test_cosines_decoding_and_lines():
+    np.testing.assert_allclose(cosines(np.array([[3.0, 4], [0, 0]]), np.array([4.0, 3])), [0.96, 0])
+    answer = KIND.decode((), [inputs.row((), (), True)], [np.array([1.0, 2])], ())
+    assert answer == Vector([1.0, 2.0], True)
+    assert KIND.line({"values": [1.0, 0.12345678]}, "a film") == "1\t0.123457"
+    assert KIND.agreement([np.array([1.0, 0]), np.array([0, 2.0])], [np.array([2.0, 0]), np.array([1.0, 0])]) == 0.5
+    assert KIND.agreement([np.array([1.0, 0])], [np.array([np.inf, 0])]) == 0.0
+
+
+class Runner:
+    """A text is the vector of the letters a and b in it."""
+
+    path, kind = "x.tflite", types.SimpleNamespace(name="vector")
+
+    def outputs(self, texts):
+        return np.array([[text.count("a"), text.count("b")] for text in texts], "float32")
+
+
+def test_the_nearest_texts():
+    index = Index(Runner(), ["a", "b", "ab", "aa"])
+    assert len(index) == 4
+    assert index.nearest("a", 3) == [Hit(0, "a", 1.0), Hit(3, "aa", 1.0), Hit(2, "ab", pytest.approx(0.5**0.5))]
+    assert len(index.nearest("a")) == 4
+    assert [hit.index for hit in index.nearest("b", 1)] == [1]
+    again = Index(Runner(), ["a", "b", "ab", "aa"], index.vectors.tolist())
+    assert again.nearest("bba", 2) == index.nearest("bba", 2)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True])
+def test_k_is_a_whole_number_of_at_least_1(k):
+    with pytest.raises(InputError, match="k must be a whole number of at least 1"):
+        Index(Runner(), ["a"]).nearest("a", k)
+
+
+def test_an_index_that_cannot_be():
+    other = types.SimpleNamespace(path="x.tflite", kind=types.SimpleNamespace(name="regression"))
+    with pytest.raises(InputError, match="x.tflite answers with a regression, expected vectors"):
+        Index(other, ["a"])
+    with pytest.raises(InputError, match="texts is empty"):
+        Index(Runner(), [])
+    for vectors in (np.zeros((1, 2)), np.zeros(2)):
+        with pytest.raises(InputError, match=r"vectors have the shape .*, expected \(2, H\)"):
+            Index(Runner(), ["a", "b"], vectors)
+    with pytest.raises(InputError, match="vectors have 3 numbers, the file's 2: make them by this file"):
+        Index(Runner(), ["a", "b"], np.zeros((2, 3))).nearest("a")

@@ -1,0 +1,209 @@
+"""A replacement that is killed at every step it makes: the old or the new is whole, at once or after the next start."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kerasbert.errors import InputError
+from kerasbert.storage import aside, files, places
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of processes with threads
+CALLS = ("mkdir", "open", "rename", "replace", "unlink", "rmdir", "fsync", "close", "scandir")
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """No disk is waited for: what a kill leaves is the same."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+def killed(work: Callable[[], None], number: int, after: bool) -> bool:
+    """Do the work in a child that is killed at its n-th call of the system, before or after it; whether it was."""
+    child = os.fork()
+    if child == 0:
+        left = number
+
+        def wrapped(call: Callable) -> Callable:
+            def counted(*arguments, **named):
+                nonlocal left
+                left -= 1
+                if left == 0 and not after:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                try:
+                    return call(*arguments, **named)
+                finally:
+                    if left == 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
+
+            return counted
+
+        try:
+            for name in CALLS:
+                setattr(os, name, wrapped(getattr(os, name)))
+            work()
+        except BaseException:
+            os._exit(9)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+def folder(path: Path, content: str, count: int = 6) -> None:
+    """A folder of ours, all of whose files hold the same."""
+    with files.new_directory(path, replace=True) as new:
+        (new / "part").mkdir()
+        for i in range(count):
+            (new / f"{i}.txt").write_text(content)
+            (new / "part" / f"{i}.txt").write_text(content)
+
+
+def whole(path: Path, count: int = 6) -> str | None:
+    """What a folder of `folder` holds; None where there is none."""
+    if not path.exists():
+        return None
+    held = [each.read_text() for each in path.rglob("*.txt")]
+    assert len(held) == 2 * count
+    assert len(set(held)) == 1
+    assert not places.foreign(path)
+    return held[0]
+
+
+@pytest.mark.slow
+def test_folders(tmp_path):
+    """Old or new under the name or aside; after the next start under the name, and nothing else is left."""
+    path, kills, aside_count, seen = tmp_path / "out", 0, 0, set()
+    for after in (False, True):
+        number = 1
+        while True:
+            shutil.rmtree(tmp_path)
+            tmp_path.mkdir()
+            folder(path, "old")
+            if not killed(lambda: folder(path, "new"), number, after):
+                break
+            kills, number = kills + 1, number + 1
+            aside_count += whole(path) is None
+            places.check_folder(path, replace=True)  # the next start
+            seen.add(whole(path))
+            assert os.listdir(tmp_path) == ["out"], number
+    assert seen == {"old", "new"}
+    assert kills >= 200
+    assert aside_count >= 1  # the instants between the two renames
+
+
+@pytest.mark.slow
+def test_new_folders_and_files(tmp_path):
+    """A kill while something is made for the first time, or a file is replaced."""
+    kills = 0
+    works = {
+        "made": (lambda: folder(tmp_path / "made", "new"), lambda: whole(tmp_path / "made"), {None, "new"}),
+        "file": (
+            lambda: files.write_atomic(tmp_path / "file", "new"),
+            lambda: (tmp_path / "file").read_text(),
+            {"old", "new"},
+        ),
+    }
+    for name, (work, held, allowed) in works.items():
+        for after in (False, True):
+            number = 1
+            while True:
+                shutil.rmtree(tmp_path)
+                tmp_path.mkdir()
+                if name == "file":
+                    (tmp_path / "file").write_text("old")
+                if not killed(work, number, after):
+                    break
+                kills, number = kills + 1, number + 1
+                aside.sweep(tmp_path)
+                found = held()
+                assert found in allowed
+                assert os.listdir(tmp_path) == [name] * (found is not None)
+    assert kills >= 50, kills
+
+
+def test_living_ones_are_left_alone(tmp_path):
+    """What another process is writing is neither swept nor put back; what is not ours is not looked at."""
+    (tmp_path / ".thesis.new").write_text("mine")
+    with files.new_directory(tmp_path / "out") as new:
+        (new / "x.txt").write_text("x")
+        if (child := os.fork()) == 0:
+            aside.sweep(tmp_path)
+            os._exit(0 if new.exists() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        aside.sweep(tmp_path)
+        assert new.exists()
+    assert sorted(os.listdir(tmp_path)) == [".thesis.new", "out"]
+
+
+def test_two_at_once(tmp_path):
+    """One wins, the other gets one line; with --overwrite both may, one after the other, and the folder is whole."""
+    for replace in (False, True):
+        path = tmp_path / f"out{replace}"
+        if replace:
+            folder(path, "old")
+        code = (
+            "import sys, time; from pathlib import Path; from kerasbert.storage import files\n"
+            "from tests.storage.test_replacing import folder\n"
+            "path, content, replace = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == 'True'\n"
+            "try:\n"
+            "    with files.new_directory(path, replace) as new:\n"
+            "        (new / 'part').mkdir()\n"
+            "        for i in range(6): (new / f'{i}.txt').write_text(content); (new / 'part' / f'{i}.txt').write_text(content)\n"
+            "        time.sleep(0.3)\n"
+            "except ValueError as error: sys.exit(f'error: {error}')\n"
+        )
+        root = Path(__file__).resolve().parents[2]
+        begin = [sys.executable, "-c", code, str(path)]
+        both = [
+            subprocess.Popen([*begin, content, str(replace)], cwd=root, stderr=subprocess.PIPE, text=True)
+            for content in ("a", "b")
+        ]
+        said = [(each.communicate()[1], each.returncode) for each in both]
+        assert sum(status == 0 for _, status in said) >= 1, said
+        lines = [line for line, status in said if status]
+        assert all(line.count("\n") == 1 and ("is kept" in line or "exists already" in line) for line in lines), said
+        assert whole(path) in ("a", "b")
+    assert sorted(os.listdir(tmp_path)) == ["outFalse", "outTrue"]
+
+
+def test_failure_within_leaves_the_old_one(tmp_path):
+    folder(tmp_path / "out", "old")
+
+    def fails(error: type[Exception] | None) -> None:
+        with files.new_directory(tmp_path / "out", replace=True) as new:
+            (new / "x").write_text("new")
+            if error:
+                raise error("lost")
+            (tmp_path / "out" / "thesis").write_text("written while it was computed")
+
+    with pytest.raises(KeyError, match="lost"):
+        fails(KeyError)
+    with pytest.raises(InputError, match="holds thesis, which is not kerasbert's"):
+        fails(None)
+    (tmp_path / "out" / "thesis").unlink()
+    assert whole(tmp_path / "out") == "old"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("rounds", [12])
+def test_random_kills(tmp_path, rounds):
+    """SIGKILL at random instants of a process that replaces a folder again and again."""
+    path = tmp_path / "out"
+    folder(path, "old")
+    for i in range(rounds):
+        if (child := os.fork()) == 0:
+            while True:
+                folder(path, f"{i}")
+        time.sleep(0.003 + 0.0037 * i)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        places.check_folder(path, replace=True)
+        assert whole(path) is not None
+        assert os.listdir(tmp_path) == ["out"]

@@ -1,0 +1,109 @@
+"""Rows of texts and their batches: by hand, on rows without a tokenizer."""
+
+import numpy as np
+import pytest
+
+from kerasbert import inputs
+from kerasbert.tasks import batches
+from kerasbert.tasks.base import find
+from kerasbert.tasks.batches import Encoded, epoch_order, ordered_batches, training_batches
+
+
+def encoded(lengths, owners=None, kind="classification"):
+    rows = [inputs.row([i + 1] * length, [0] * length, length > 8) for i, length in enumerate(lengths)]
+    owners = np.arange(len(rows)) if owners is None else np.array(owners)
+    return Encoded(rows, owners, 0, batches.TEXT, {}, [], find(kind).answers)
+
+
+def test_rows_of_texts():
+    several = encoded([3, 4, 5, 6], [0, 1, 1, 2])
+    assert several.texts == 3
+    assert several.of() == [slice(0, 1), slice(1, 3), slice(3, 4)]
+    assert several.units().tolist() == [[0], [1], [2], [3]]
+    assert several.units(together=True).tolist() == [[0, 0], [1, 2], [3, 3]]
+    part = several.take([2, 1])
+    assert [row.length for row in part.rows] == [6, 4, 5]
+    assert part.owners.tolist() == [0, 1, 1]
+    assert several.length_quantiles(4) == [3, 4, 5, 6]
+    step = batches.LENGTH_STEP
+    assert encoded([1, step, step + 1, 2 * step]).shapes() == 2
+
+
+@pytest.mark.parametrize(("lengths", "width"), [([3], 8), ([8], 8), ([9], 16), ([3, 17], 24), ([25], 30)])
+def test_batches_are_as_wide_as_their_longest_row(lengths, width, monkeypatch):
+    monkeypatch.setattr(batches, "LENGTH_STEP", 8)
+    arrays = encoded(lengths).arrays(range(len(lengths)), 30, rows=3)
+    assert arrays["token_ids"].shape == (3, width)
+    assert arrays["padding_mask"].sum(1).tolist() == [
+        *lengths,
+        *[1] * (3 - len(lengths)),
+    ]  # a row of nothing has one place
+    assert (arrays["token_ids"][0] == [1] * lengths[0] + [0] * (width - lengths[0])).all()
+
+
+def test_given_lengths_come_first(monkeypatch):
+    monkeypatch.setattr(batches, "LENGTH_STEP", 8)
+    rows = encoded([3, 4, 5, 12])
+    assert rows.arrays([0], 30, lengths=(4, 12))["token_ids"].shape == (1, 4)
+    assert rows.arrays([1], 30, lengths=(4, 12))["token_ids"].shape == (1, 4)
+    assert rows.arrays([2], 30, lengths=(4, 12))["token_ids"].shape == (1, 12)
+    assert rows.arrays([3], 30, lengths=(4, 10))["token_ids"].shape == (1, 16)
+
+
+def test_an_epoch_has_each_row_once_sorted_in_windows():
+    lengths = np.random.default_rng(0).integers(1, 9, 70).tolist()
+    rows = encoded(lengths)
+    order = epoch_order(rows, 2, 5, 0)
+    assert sorted(np.concatenate(order).tolist()) == list(range(70))
+    assert [len(each) for each in order].count(2) == 35
+    again, other, next_epoch = epoch_order(rows, 2, 5, 0), epoch_order(rows, 2, 6, 0), epoch_order(rows, 2, 5, 1)
+    assert np.array_equal(order, again)
+    assert not np.array_equal(order, other)
+    assert not np.array_equal(order, next_epoch)
+    # neighbours in length stand together: within windows of 32 rows at most 7 of 16 batches may differ
+    assert sum(lengths[a] != lengths[b] for a, b in order) <= 3 * 7
+    assert rows.longest_of_batches(2, 5) == [max(lengths[a], lengths[b]) for a, b in order]
+    assert [len(each) for each in epoch_order(encoded([1, 2, 3]), 2, 0, 0)].count(1) == 1
+
+
+def test_training_goes_on_from_any_update_and_fills_up_with_weight_0():
+    rows, targets = encoded([2, 3, 4, 5, 6]), np.array([0, 1, 0, 1, 1])
+    settings = {"batch": 2, "longest": 8, "seed": 3}
+
+    def take(start, count, **more):
+        made = training_batches(rows, targets, start=start, **settings, **more)
+        return [next(made) for _ in range(count)]
+
+    first = take(0, 6)
+    for one, other in zip(first[2:], take(2, 4)):
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    epoch = first[:3]
+    assert sorted(sum(each["label_weight"]) for each in epoch) == [1, 2, 2]
+    assert [each["row"].tolist() for each in epoch] == [[0, 1]] * 3
+    for each in take(0, 3, numbered=True):
+        for owner, label, weight, mask in zip(each["owner"], each["label"], each["label_weight"], each["padding_mask"]):
+            assert weight == (owner >= 0)
+            if owner >= 0:
+                assert label == targets[owner]
+                assert mask.sum() == owner + 2
+            else:
+                assert label == 0
+    assert all(
+        np.array_equal(a["label"], b["label"])
+        for a, b in zip(take(0, 3), training_batches(rows, targets.tolist(), **settings))
+    )
+
+
+def test_ordered_batches_begin_with_the_shortest():
+    found = [
+        (order.tolist(), arrays["padding_mask"].sum(1).tolist())
+        for order, arrays in ordered_batches(encoded([5, 3, 4, 3]), 8, 3)
+    ]
+    assert found == [([1, 3, 2], [3, 3, 4]), ([0], [5])]
+
+
+def test_what_is_told_of_truncated_texts():
+    assert encoded([3, 4]).told("train: ", 8) == []
+    assert encoded([3, 9]).told("train: ", 8) == [
+        "train: 1 of 2 texts (50.0%) have more than 8 tokens and are truncated (--length)"
+    ]

@@ -1,0 +1,76 @@
+"""What is told of a mistake before TensorFlow is imported: the boundaries, by hand."""
+
+import json
+
+import pytest
+
+from kerasbert.errors import InputError
+from kerasbert.tasks import early_checks
+from kerasbert.tasks.base import Task
+
+TASK = Task("x", text="text", label="label")
+
+
+def test_the_least_numbers():
+    early_checks.check_numbers(None)
+    early_checks.check_numbers(3, 1)
+    with pytest.raises(InputError, match="length must be at least 3. Received: 2"):
+        early_checks.check_numbers(2)
+    for batch in (0, -1, 1.0, True, "2"):
+        with pytest.raises(InputError, match="batch must be a whole number of at least 1"):
+            early_checks.check_numbers(3, batch)
+    for pooling in (None, *early_checks.POOLINGS):
+        early_checks.check_pooling(pooling)
+    with pytest.raises(InputError, match="no pooling 'max'. Expected one of: mean, first, last, pooled"):
+        early_checks.check_pooling("max")
+
+
+def model(folder, **content):
+    (folder / "model.json").write_text(
+        json.dumps({"format": 1, "family": "bert", "name": "bert/tiny", "spec": {}} | content)
+    )
+    return folder
+
+
+def test_the_task_of_a_directory(tmp_path):
+    said = {"name": "mine", "kind": "classification", "text": "text", "label": "label"}
+    task = early_checks.task_of(model(tmp_path, task=said, labels=["no", "yes"]), {})
+    assert (task.name, task.labels) == ("mine", {"no": "no", "yes": "yes"})
+    smooth = early_checks.task_of(model(tmp_path, task=said, labels=[]), {"label_smoothing": 0.25})
+    assert smooth.options["label_smoothing"] == 0.25
+    with pytest.raises(InputError, match="the model has no task, expected a fine-tuned one"):
+        early_checks.task_of(model(tmp_path), {})
+    assert early_checks.task_of(model(tmp_path, task=said | {"kind": "no such kind"}), {}) is None
+    for damaged in ("classification", [], 7):
+        assert early_checks.task_of(model(tmp_path, task=damaged), {}) is None
+    with pytest.raises(InputError, match="no option of a classification 'beams'"):
+        early_checks.task_of(model(tmp_path, task=said, labels=[]), {"beams": 3})
+
+
+def test_other_columns():
+    assert early_checks.with_columns(None, {"text": "a"}) is None
+    changed = early_checks.with_columns(TASK, {"text": "body", "text_b": None, "label": ""})
+    assert (changed.text, changed.text_b, changed.label) == ("body", TASK.text_b, "label")
+
+
+def test_rows_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match="no file or folder .*none. Check the path"):
+        early_checks.check_rows(TASK, str(tmp_path / "none"))
+    early_checks.check_rows(None, str(tmp_path))
+    (tmp_path / "train.tsv").write_text("text\tlabel\na\tb\n")
+    (tmp_path / "dev.tsv").write_text("txt\tlabel\na\tb\n")
+    early_checks.check_rows(TASK, str(tmp_path), "train")
+    for split in (None, "dev", "test"):  # the dev rows, where no other are asked for
+        with pytest.raises(InputError, match="has no column 'text'"):
+            early_checks.check_rows(TASK, str(tmp_path), split)
+    (tmp_path / "dev.tsv").write_text("text\tlabel\na\tb\n")
+    early_checks.check_rows(TASK, str(tmp_path))
+
+
+def test_a_large_file_is_not_read_twice(tmp_path, monkeypatch):
+    (tmp_path / "x.tsv").write_text("txt\tlabel\n")
+    monkeypatch.setattr(early_checks, "LARGEST", 10)
+    with pytest.raises(InputError, match="has no rows|has no column"):
+        early_checks.check_rows(TASK, str(tmp_path / "x.tsv"))
+    monkeypatch.setattr(early_checks, "LARGEST", 9)
+    early_checks.check_rows(TASK, str(tmp_path / "x.tsv"))

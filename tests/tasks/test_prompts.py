@@ -1,0 +1,82 @@
+"""What an import from sentence-transformers brings to a task: prompts, first numbers, the sigmoid of a score."""
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.errors import InputError
+from kerasbert.tasks.base import Task
+from kerasbert.tasks.model import TaskModel
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    import keras
+
+    keras.utils.set_random_seed(3)
+    encoder = kb.build("bert/tiny", **tiny.SPEC)
+    encoder.tokenizer = tiny.tokenizer()
+    return encoder
+
+
+def test_a_prompt_stands_before_each_text(encoder, capsys):
+    prompts = {"prompts": {"q": "the cat ", "d": "old "}, "prompt_name": "q"}
+    plain = TaskModel(encoder, Task("v", "vector", options={"pooling": "max", "normalize": True}))
+    model = TaskModel(encoder, Task("v", "vector", options={"pooling": "max", "normalize": True, **prompts}))
+    texts = ["sees a dog", "river", ""]
+    for name, prompt in ((None, "the cat "), ("d", "old "), ("", "")):
+        wanted = kb.encode(plain, [prompt + text for text in texts])
+        np.testing.assert_allclose(kb.encode(model, texts, prompt_name=name), wanted, atol=1e-6)
+        options = {} if name is None else {"prompt_name": name}
+        answers = kb.predict(model, texts, options=options)
+        np.testing.assert_allclose([answer.values for answer in answers], wanted, atol=1e-6)
+    mean = kb.encode(plain, ["old " + text for text in texts], pooling="mean")
+    np.testing.assert_allclose(kb.encode(model, texts, pooling="mean", prompt_name="d"), mean, atol=1e-6)
+    kind = model.task.how
+    assert kind.answers.carried == {"prompts": {"q": "the cat "}, "prompt_name": "q"}
+    assert plain.task.how.answers.carried == {}
+    assert [text.decode() for text in kind.prompted([["x", "y"]])[0].numpy()] == ["the cat x", "the cat y"]
+    assert kind.answers.rows(encoder.tokenizer, (b"river",), 16)[0].token_ids == (
+        kind.answers.rows(encoder.tokenizer, ("river",), 16)[0].token_ids
+    )
+    assert "'the cat ' is put before each text" in kind.described()
+    with pytest.raises(InputError, match="no prompt 'x'. Nearest: .* All: q, d; without one"):
+        kb.encode(model, texts, prompt_name="x")
+    with pytest.raises(InputError, match="prompt_name is 'q', and the model has no prompts"):
+        kb.encode(encoder, texts, prompt_name="q")
+    with pytest.raises(InputError, match="the prompt 'q' is to be left out of the pooling"):
+        model.task.optioned({"include_prompt": False})
+    with pytest.raises(InputError, match="puts the prompt 'the cat ' before each text, which MediaPipe does not"):
+        kind.check_target("mediapipe")
+
+
+def test_first_numbers_and_options_of_a_call(encoder):
+    model = TaskModel(encoder, Task("v", "vector", options={"pooling": "max"}))
+    whole = kb.encode(model, ["the cat", "river"])
+    for options in ({"normalize": True}, {"dimensions": 3}, {"pooling": "first"}):
+        made = TaskModel(encoder, Task("v", "vector", options={"pooling": "max", **options}))
+        wanted = kb.encode(made, ["the cat", "river"])
+        assert wanted.shape == (2, 3 if "dimensions" in options else whole.shape[1])
+        answers = kb.predict(model, ["the cat", "river"], options=options)  # were passed over
+        np.testing.assert_allclose([answer.values for answer in answers], wanted, atol=1e-6)
+        assert wanted.shape != whole.shape or not np.allclose(wanted, whole)
+    np.testing.assert_array_equal(kb.encode(model, ["the cat", "river"]), whole)
+
+
+def test_the_value_of_a_regression_may_be_a_sigmoid(encoder):
+    model = TaskModel(encoder, Task("r", "regression", text_b="other"))
+    model.build()
+    texts = [("the cat", "river"), ("old", "a dog")]
+    plain = np.array([answer.value for answer in kb.predict(model, texts)])
+    scores = [answer.value for answer in kb.predict(model, texts, options={"activation": "sigmoid"})]
+    np.testing.assert_allclose(scores, 1 / (1 + np.exp(-plain)), atol=1e-6)
+    with pytest.raises(InputError, match="activation must be sigmoid or empty. Received: 'tanh'"):
+        model.task.optioned({"activation": "tanh"})
+    kind = model.task.optioned({"activation": "sigmoid"}).how
+    with pytest.raises(InputError, match="numbers of 0 to 5 in column 'label', expected 0 to 1"):
+        kind.fitted(model.task, "file", np.array([0.0, 5.0]))
+    assert kind.fitted(model.task, "file", np.array([0.0, 1.0])) == model.task
+    batch = {"label": np.array([1.0, 0.0], "float32"), "label_weight": np.ones(2, "float32")}
+    loss = kind.losses(model.task, np.array([[0.0], [np.log(3.0)]], "float32"), batch)["label"]
+    assert float(loss) == pytest.approx(0.25 + 0.75**2)  # sigmoid: 1/2 and 3/4

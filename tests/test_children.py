@@ -1,0 +1,82 @@
+"""Children of a command import nothing from the current directory, where a data set may have brought a `json.py`."""
+
+import ast
+import json
+import subprocess
+
+import pytest
+
+from kerasbert import children
+from tests.support import ROOT
+
+PLANTED = ("json", "sys", "numpy", "tensorflow", "kerasbert", "sitecustomize", "string")
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """A current directory whose modules leave a trace when they are imported."""
+    folder = tmp_path / "download"
+    folder.mkdir()
+    for name in PLANTED:
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'a').write(__name__)\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return tmp_path / "trace"
+
+
+def ran(program: str, *arguments: str, **more) -> str:
+    return subprocess.run(
+        children.command(program, *arguments), capture_output=True, text=True, check=True, **more
+    ).stdout
+
+
+def test_a_child_runs_nothing_of_the_current_directory(planted):
+    """With and without the paths of the parent, in which "" stands for the current directory."""
+    program = "import json, string, sys, kerasbert.answers; print(json.dumps(sys.argv[1:]))"
+    for paths in (None, ["", str(ROOT)]):
+        assert json.loads(ran(program, "a", "b", env=children.environment(paths))) == ["a", "b"]
+    assert not planted.exists()
+
+
+def test_an_empty_entry_of_pythonpath_is_not_handed_on(planted, monkeypatch):
+    """`PYTHONPATH=:elsewhere`, which shells write easily, means the current directory to Python."""
+    monkeypatch.setenv("PYTHONPATH", ":/nowhere")
+    environment = children.environment()
+    assert environment["PYTHONPATH"].split(":") == [str(ROOT), "/nowhere"]
+    ran("import json", env=environment)
+    assert not planted.exists()
+
+
+def test_launches_are_measured_among_planted_modules(planted, monkeypatch):
+    """`benchmark` starts the runtime in fresh processes; a child that fails gives no row, one that runs leaves no trace."""
+    from kerasbert.mobile import launch_times
+
+    monkeypatch.setattr(
+        launch_times, "CHILD", "import json, string, kerasbert.answers\nprint(json.dumps([1.0, 2.0, 3.0]))"
+    )
+    found = launch_times.launches(ROOT / "x.tflite", "text", 1, ())
+    assert found["cold"] == {"load_ms": 1.0, "first_answer_ms": 2.0, "peak_memory_mb": 3.0}
+    assert not planted.exists()
+
+
+def test_records_are_made_by_processes_among_planted_modules(planted):
+    """The program of `data --processes N` imports json before it has the parent's paths."""
+    from kerasbert.data import processes
+
+    assert processes.START.startswith("import json")
+    program = processes.START.replace("processes.serve(int(sys.argv[1]))", "print('served')")
+    assert ran(program, "3", json.dumps([*__import__("sys").path[1:]])).strip() == "served"
+    assert not planted.exists()
+
+
+@pytest.mark.parametrize("folder", ["kerasbert", "mobile", "tpu_scripts"])
+def test_no_child_is_started_another_way(folder):
+    """`sys.executable` stands in `children.command` alone."""
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.List | ast.Tuple) and any(
+                isinstance(each, ast.Attribute) and each.attr == "executable" for each in node.elts
+            ):
+                found.append(str(path.relative_to(ROOT)))
+    assert found == (["kerasbert/children.py"] if folder == "kerasbert" else [])

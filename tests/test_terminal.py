@@ -1,0 +1,110 @@
+"""What a command prints: control characters shown, closed streams empty, a reader that leaves no error."""
+
+import io
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from kerasbert.cli import terminal
+from kerasbert.cli.parser import command_line, run
+
+ESCAPES = [
+    "\x1b[2J\x1b[31mred",
+    "\x1b]0;title\x07",
+    "\x9b31m",
+    "a\rb",
+    "a\bb",
+    "\x7f",
+    "\x00",
+    "\x0b\x0c",
+    "\x85",
+    "\x1b]8;;http://x\x1b\\link",
+]
+
+
+class Module:
+    """A command that prints what it is given, and one that fails with it."""
+
+    @staticmethod
+    def add(declare):
+        def say(options):
+            print(options.text)
+            print(json.dumps({"text": options.text}, ensure_ascii=False))
+            print(options.text, file=sys.stderr)
+            raise ValueError(options.text)
+
+        declare("say", say, "says").add_argument("text")
+
+
+@pytest.mark.parametrize("text", ESCAPES, ids=ascii)
+def test_control_characters_are_shown(text, capsys):
+    """In lines, in json, in remarks and in errors; json stays json."""
+    assert run(command_line("p", "d", {"say": "p say x"}, [Module]), ["say", text]) == 1
+    out, err = capsys.readouterr()
+    assert all(character.isprintable() or character in "\n\t" for character in out + err)
+    assert json.loads(out.splitlines()[1]) == {"text": text}
+    assert type(sys.stdout) is not terminal.Plain
+
+
+def test_other_text_is_left_alone():
+    """Tabs, line feeds, every script, joiners."""
+    stream = io.StringIO()
+    text = "a\tb\nschöner\u200d 你好 שלום \u200f👩‍👩‍👧 \u2028x\n"
+    print(text, end="", file=terminal.Plain(stream))
+    assert stream.getvalue() == text
+    terminal.raw(terminal.Plain(stream)).write("\x1b[0m")
+    assert stream.getvalue() == f"{text}\x1b[0m"
+
+
+def shell(line: str, **more) -> subprocess.CompletedProcess:
+    program = more.pop("program", "from kerasbert.cli import main")
+    command = f"import sys; sys.argv[0] = 'kerasbert'; {program}; sys.exit(main())"
+    script = line.replace("PROGRAM", f'{sys.executable} -c "{command}"')
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False, **more)
+
+
+@pytest.mark.parametrize("lines", [0, 1, 3])
+def test_a_reader_that_leaves_is_no_error(lines):
+    """`| head -1` ended with "error: Broken pipe" in 5 of 9 runs: what is printed in one piece, and in many."""
+    for _ in range(3):
+        done = shell(f"PROGRAM list models | head -n {lines}; echo ${{PIPESTATUS[0]}}")
+        assert (done.stderr, done.stdout.splitlines()[-1]) == ("", "0")
+    assert len(done.stdout.splitlines()) == lines + 1
+
+
+def test_a_reader_that_leaves_before_the_end_of_a_long_output():
+    """More than a pipe holds, line by line, and one that is slow to begin."""
+    program = "import kerasbert.cli.look as look; from kerasbert.cli import main; "
+    program += "look._list = lambda options: [print('x' * 99, flush=i % 7 == 0) for i in range(9999)]"
+    begun = time.monotonic()
+    for reader in ("head -n 1", "true", "sleep 0.2", "head -c 70000"):
+        done = shell(f"PROGRAM list models | {reader} > /dev/null; echo ${{PIPESTATUS[0]}}", program=program)
+        assert (done.stderr, done.stdout) == ("", "0\n"), reader
+    assert time.monotonic() - begun < 60
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_empty(closed):
+    """An AttributeError of None before; what goes to a closed stream goes nowhere."""
+    done = shell(f"PROGRAM list tasks {closed}; echo $?")
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "0"
+    assert (len(done.stdout.splitlines()) > 1) == (">&-" not in closed.split())
+
+
+def test_another_broken_pipe_is_still_told(capsys):
+    """One of a child, say: somebody reads what is printed."""
+
+    class Other:
+        @staticmethod
+        def add(declare):
+            def fail(options):
+                raise BrokenPipeError(32, "Broken pipe")
+
+            declare("fail", fail, "fails")
+
+    assert run(command_line("p", "d", {"fail": "p fail"}, [Other]), ["fail"]) == 2
+    assert "Broken pipe" in capsys.readouterr().err
