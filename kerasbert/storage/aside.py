@@ -100,8 +100,12 @@ class Aside:
 def newest(path: Path) -> Path | None:
     """What is being written to be `path`, begun last; None where nothing is."""
     prefix, suffix = f".{path.name}.", f".kerasbert-{NEW}"
-    found = [each for each in path.parent.iterdir() if each.name.startswith(prefix) and each.name.endswith(suffix)]
-    return max(found, key=lambda each: each.stat().st_mtime_ns, default=None)
+    begun = {}
+    for each in path.parent.iterdir():
+        if each.name.startswith(prefix) and each.name.endswith(suffix):
+            with contextlib.suppress(FileNotFoundError):  # it has its name by now
+                begun[each] = each.stat().st_mtime_ns
+    return max(begun, key=begun.__getitem__, default=None)
 
 
 def _created(path: Path, folder: bool) -> int | None:

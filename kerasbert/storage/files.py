@@ -30,6 +30,14 @@ def write_atomic(path: str | os.PathLike, data: bytes | str) -> None:
         part.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
+def _is_other(path: Path) -> bool:
+    """Whether a folder, device or pipe has the name; in one look, since another process may delete what is there."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
 @contextlib.contextmanager
 def new_file(path: str | os.PathLike) -> Iterator[Path]:
     """A path to write beside `path`; what was written there becomes `path` when the block ends without an error.
@@ -40,7 +48,7 @@ def new_file(path: str | os.PathLike) -> Iterator[Path]:
     path = Path(os.path.realpath(path))  # of a link the file that it leads to
     part = None
     try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        if _is_other(path):
             raise InputError(f"{path} is no file, expected one to write. Choose another place")
         path.parent.mkdir(parents=True, exist_ok=True)
         part = Aside(path, folder=False)

@@ -207,3 +207,23 @@ def test_random_kills(tmp_path, rounds):
         places.check_folder(path, replace=True)
         assert whole(path) is not None
         assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_file_may_be_deleted_after_each_look_at_it(tmp_path, monkeypatch):
+    """Another process deletes what is replaced, and gives its name to what it writes, between any two calls of ours."""
+    path, look = tmp_path / "file", os.stat
+    path.write_text("old")
+
+    def then_gone(name, *arguments, **named):
+        found = look(name, *arguments, **named)
+        if os.fspath(name) == os.fspath(path):
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(os, "stat", then_gone)
+    files.write_atomic(path, "new")
+    monkeypatch.undo()
+    assert path.read_text() == "new"
+    begun = tmp_path / ".out.0123456789ab.kerasbert-new"
+    begun.symlink_to(tmp_path / "gone")  # seen in the folder, and no longer there
+    assert aside.newest(tmp_path / "out") is None
