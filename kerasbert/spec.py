@@ -25,6 +25,7 @@ class Embeddings:
         offset: int, rows in front of the first position (RoBERTa and its heirs: 2, never read).
         segments: int, rows of the segment table; 0 for no segments, with 1 every token is of the first.
         kind: of the positions: "learned", "sinusoidal" (Vaswani et al., 2017, section 3.5) or "none".
+        norm: bool, whether the sum is normalised; None for what follows from `blocks.norm`: with "post".
     """
 
     vocabulary: int = 30522
@@ -33,6 +34,7 @@ class Embeddings:
     offset: int = 0
     segments: int = 2
     kind: str = "learned"
+    norm: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +56,11 @@ class Attention:
 
 @dataclasses.dataclass(frozen=True)
 class FeedForward:
-    """Two matrices with an activation between.
+    """Two matrices with an activation between, or three of a gated linear unit (Shazeer, 2020).
 
     Args:
         width: int F, or one value per layer.
-        activation: "gelu" (exact), "gelu_tanh", "relu", "swish", "tanh".
+        activation: "gelu" (exact), "gelu_tanh", "relu", "swish", "tanh"; or one of them with "gated_" before it.
     """
 
     width: int | tuple[int, ...] = 3072

@@ -23,6 +23,11 @@ def often(values: Iterable[Any], *kept: Any) -> list[Any]:
     return [pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=marks[each in kept]) for each in values]
 
 
+def by_hand(values: Iterable[Any]) -> list[Any]:
+    """Further parameters of a slow test, which CI leaves out and `-m full` runs."""
+    return [pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=pytest.mark.full) for each in values]
+
+
 def shared(path: str) -> Path:
     """A file or folder of the data beside the project; the test is skipped where it is absent."""
     found = ROOT.parent / "shared" / path

@@ -231,7 +231,8 @@ class Dialect:
 
         A class of theirs that is not in `architectures` may use a head's names for something else (`classifier` of a
         token classifier), so none of its heads is taken. Neither is a head of the class whose every tensor is ignored,
-        or any where the file is a bare encoder's, without the prefix.
+        any where the file is a bare encoder's, without the prefix, or one of which the file holds only what a head of the
+        class has too (ModernBERT's layer in front of labels and masked tokens).
         """
         if architecture is not None and self.architectures and architecture not in self.architectures:
             return []
@@ -239,10 +240,12 @@ class Dialect:
         whole = any(name.startswith(self.prefix) for name in names)
         declared = self.architectures.get(architecture or "", ()) if whole else ()
         theirs = {head: self.tensors_of(head) for head in self.heads if head not in self.own_heads}
+        taken = {name for head in declared for name in theirs.get(head, ())}
         return [
             head
             for head, tensors in theirs.items()
-            if names & tensors or (head in declared and not all(matches(name, ignore) for name in tensors))
+            if (head in declared and not all(matches(name, ignore) for name in tensors))
+            or names & (tensors if head in declared else tensors - taken)
         ]
 
     def tensors_of(self, head: str) -> set[str]:

@@ -118,11 +118,11 @@ class Attention(keras.layers.Layer):
         return ops.transpose(x, (0, 2, 1, 3))
 
     def call(
-        self, x, bias=None, source=None, value=None, training=False, positions=None, queries=False, cache=None, **at
+        self, x, bias=None, source=None, value=None, training=False, scoring=None, queries=False, cache=None, **at
     ) -> tuple[Tensor, Tensor]:
         # by their names: Keras refuses tensors and texts in one dict; False: a caller that knows no queries
-        at |= {} if positions is None else {"positions": positions}
-        at |= {} if positions is None or queries is False else {"queries": queries}
+        at |= {} if scoring is None else {"scoring": scoring}
+        at |= {} if scoring is None or queries is False else {"queries": queries}
         source = x if source is None else source
         value = source if value is None else value
         key, value = self.read(source, value) if cache is None else cache.read(self, source, value)

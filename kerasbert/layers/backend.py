@@ -297,8 +297,8 @@ def reverse_rows_plainly(x: Tensor, lengths: Tensor) -> Tensor:
     return choose(x, ops.where(place < length, length - 1 - place, place))
 
 
-def recompute(fn: Callable[[Any], Any]) -> Callable[[Tensor], Tensor]:
-    """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its argument alone.
+def recompute(fn: Callable[..., Any]) -> Callable[..., Tensor]:
+    """`fn` itself; on TPU with a gradient that works out `fn` again and keeps its arguments alone.
 
     A TPU multiplies faster than it reads: what is cheap to repeat should not go to memory and back.
     """
@@ -307,17 +307,17 @@ def recompute(fn: Callable[[Any], Any]) -> Callable[[Tensor], Tensor]:
     from tensorflow.compiler.tf2xla.python import xla
 
     @tf.custom_gradient
-    def call(x):
-        def gradient(upstream, variables=()) -> tuple[Tensor, Tensor]:
+    def call(*arrays):
+        def gradient(upstream, variables=()) -> tuple[list[Tensor], list[Tensor]]:
             # without the barrier the compiler would see the same operations twice and keep the first
-            again = xla.optimization_barrier(x)[0]
+            again = [xla.optimization_barrier(x)[0] for x in arrays]
             with tf.GradientTape() as tape:
                 tape.watch(again)
-                y = fn(again)
-            found = tape.gradient(y, [again, *variables], output_gradients=upstream)
-            return found[0], found[1:]
+                y = fn(*again)
+            gradients = tape.gradient(y, [*again, *variables], output_gradients=upstream)
+            return gradients[: len(arrays)], gradients[len(arrays) :]
 
-        return fn(x), gradient
+        return fn(*arrays), gradient
 
     return call
 

@@ -35,6 +35,7 @@ class Block(keras.layers.Layer):
         output_initializer: float, of the two kernels in front of the residual sums; by default `initializer`.
         use_bias: bool, whether the linear maps of attention and feed-forward add a bias.
         adapters: spec.Adapters, small networks behind the sublayers; None for none.
+        layer: int, its place in the stack from 0 on: what differs by layer reads `self.layer`.
     A sublayer that is set before `build` is used as it is: another layer's, shared.
 
     Call: x [B, S, H], context -> (y [B, Q, H], probabilities [B, N, Q, K]).
@@ -58,9 +59,11 @@ class Block(keras.layers.Layer):
         output_initializer=None,
         use_bias=True,
         adapters=None,
+        layer=0,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
+        self.layer = layer
         self.adapters: dict[str, Adapter] = {}  # by the name of the sublayer
         self.pal: ProjectedAttention | None = None
         self.settings = {
@@ -75,6 +78,7 @@ class Block(keras.layers.Layer):
             "output_initializer": output_initializer or initializer,
             "use_bias": use_bias,
             "adapters": adapters or Adapters(),
+            "layer": layer,
         }
 
     def build(self, shape) -> None:
@@ -193,6 +197,7 @@ def block(spec: Spec, layer: int, kind: Callable = Block, **kwargs) -> Block:
         initializer=spec.initializer,
         use_bias=spec.blocks.bias,
         adapters=spec.adapters,
+        layer=layer,
         name=f"block_{layer}",
         **kwargs,
     )

@@ -20,10 +20,12 @@ class Context:
     Args:
         bias: float [B or 1, 1, Q or 1, K], added to the scores: 0 where visible, `visibility.HIDDEN` elsewhere. It is the
             same for all layers and never learned; learned numbers enter through `Attention.scores`.
+            Attention within windows reads a `window.Pattern` (`scoring`) in its place, hashed attention
+            `reversible_block.Told.visible`: neither has all scores.
         queries: which rows of x are computed: None for all, "first" or int [B, P]; the bias has these rows (`of`).
         memory: float [B, M, H], what an earlier segment left for this layer: keys and values in front of those of x. Of a
             stack a tuple, one per layer (`of_layer`).
-        positions: what `Attention.scores` is told as `positions`, whatever the paper's scores read.
+        scoring: what `Attention.scores` reads beside queries and keys: distances, places, who is near; None for nothing.
         source: float [B, S, H], what a decoder's second attention reads.
         source_bias: float [B or 1, 1, 1, S], as `bias` over the source.
         cache: keys and values of earlier tokens: a `cache.Cache` of the stack, of which a block is told its own part.
@@ -33,7 +35,7 @@ class Context:
     bias: Any = None
     queries: Queries = None
     memory: Any = None
-    positions: Any = None
+    scoring: Any = None
     source: Any = None
     source_bias: Any = None
     cache: Any = None
@@ -89,7 +91,7 @@ class Context:
     def at(self) -> dict[str, Any]:
         """Further arguments of a block's (self-)attention: for `Attention.scores`, and where keys and values are kept."""
         cache = {} if self.cache is None else {"cache": self.cache.own}
-        return cache if self.positions is None else {"positions": self.positions, "queries": self.queries, **cache}
+        return cache if self.scoring is None else {"scoring": self.scoring, "queries": self.queries, **cache}
 
     @property
     def source_at(self) -> dict[str, Any]:

@@ -82,9 +82,7 @@ def positions(spec: Spec, width: int, **kwargs: Any) -> Table | Sinusoids | None
 
 
 class Embeddings(keras.layers.Layer):
-    """BERT's input representation (Devlin et al., 2019, figure 2); where the blocks are pre-norm there is no norm here.
-
-    A paper without one before post-norm blocks sets `normalised`.
+    """BERT's input representation (Devlin et al., 2019, figure 2).
 
     Args:
         spec: Spec; `embeddings`, `hidden`, `epsilon`, `dropout` and `initializer` are read.
@@ -93,7 +91,7 @@ class Embeddings(keras.layers.Layer):
         are not learned have none.
     """
 
-    normalised: bool = True
+    norm_class: type = LayerNorm
 
     def __init__(self, spec: Spec, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -109,8 +107,8 @@ class Embeddings(keras.layers.Layer):
             self.segments = Table(parts.segments, width, self.spec.initializer, name="segments", **kwargs)
             self.segments.build()
         self.norm = None
-        if self.normalised and self.spec.blocks.norm == "post":
-            self.norm = LayerNorm(self.spec.epsilon, name="norm", **kwargs)
+        if self.spec.blocks.norm == "post" if parts.norm is None else parts.norm:
+            self.norm = self.norm_class(self.spec.epsilon, name="norm", **kwargs)
             self.norm.build((None, None, width))
         self.dropout = Dropout(self.spec.dropout, name="dropout", **kwargs)
         self.dropout.build()

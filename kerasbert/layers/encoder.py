@@ -1,4 +1,19 @@
-"""The encoder that most families are: embeddings, blocks, pooler."""
+"""The encoder that most families are: embeddings, blocks, pooler.
+
+A forward pass, of the post-norm blocks of BERT:
+
+    x = dropout(norm(tokens[token_ids] + positions[position_ids] + segments[segment_ids]))    # Encoder.embed
+    context = Context(bias=0 where a token may look, else -60)                                # Encoder.visible, context
+    for block in blocks:                                                                      # Encoder.run
+        q, k, v = (split_heads(linear(x)) for linear in (query, key, value))                  # Attention.read, split
+        weights = dropout(softmax(q @ k.T / sqrt(D) + context.bias))                          # Attention.scores, attend
+        x = norm(x + dropout(adapted(output(weights @ v))))                                   # Block.call
+        x = norm(x + dropout(adapted(outer(activation(inner(x))))))                           # FeedForward
+    outputs = {"sequence": x, "hidden": (x of every layer), "pooled": tanh(linear(x[:, 0]))}
+
+A pre-norm block norms what each sublayer reads instead, and the encoder once more at the end. A paper overrides the method
+named on the right.
+"""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -14,7 +29,7 @@ from kerasbert.layers import lora, visibility
 from kerasbert.layers.block import stack
 from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.embeddings import Embeddings
-from kerasbert.layers.heads import MaskedLM, Pooler
+from kerasbert.layers.heads import LabelHead, MaskedLM, Pooler
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.spec import Spec
 
@@ -95,7 +110,9 @@ class Encoder(SpecModel):
     ] = ()  # patterns of weights that only a task trains: what the first token alone is made by
     label_bias: bool = True  # whether the head of a classification adds one
     keeps_hidden: bool = False  # whether what is trained reads `hidden`, which a reversible stack drops in training
+    label_head: Callable = LabelHead  # of a task
     label_activation: str | None = None  # of a hidden layer in the head of a task, for encoders without a pooler
+    token_label_activation: str | None = None  # the same of tokens' labels, and of the ends of an answer
 
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)

@@ -18,6 +18,7 @@ ACTIVATIONS = {
     "swish": ops.silu,
     "tanh": ops.tanh,
 }
+GATED = "gated_"  # before the name of an activation: a gated linear unit
 
 
 def _activate_forward(x, bias, *, activation) -> tuple:
@@ -106,15 +107,17 @@ class Linear(keras.layers.Layer):
 
 
 class FeedForward(keras.layers.Layer):
-    """Position-wise feed-forward network (Vaswani et al., 2017, section 3.3).
+    """Position-wise feed-forward network (Vaswani et al., 2017, section 3.3), or a gated one (Shazeer, 2020, section 2).
 
     Args:
         width: int F.
-        activation: a name in ACTIVATIONS.
+        activation: a name in ACTIVATIONS: activation(x @ inner) @ outer. Behind "gated_" it is that of a gate:
+            (activation(x @ gate) * (x @ linear)) @ outer, so that "gated_gelu" is GEGLU and "gated_swish" SwiGLU.
         initializer: float.
         output_initializer: float, of the outer kernel; by default as the inner one's.
-        use_bias: bool, whether the two maps add a bias.
-    Call: x [B, S, H] -> [B, S, H]. Trainable weights: 2*H*F + F + H.
+        use_bias: bool, whether the maps add a bias.
+        dropout: float, of what the outer map reads.
+    Call: x [B, S, H] -> [B, S, H]. Trainable weights: 2*H*F + F + H; with a gate 3*H*F + 2*F + H.
     """
 
     def __init__(
@@ -124,58 +127,44 @@ class FeedForward(keras.layers.Layer):
         initializer: float = 0.02,
         output_initializer: float | None = None,
         use_bias: bool = True,
+        dropout: float = 0.0,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}. Received: {activation!r}")
-        self.width = width
-        self.activation = activation
-        self.initializer = initializer
-        self.output_initializer = output_initializer or initializer
-        self.use_bias = use_bias
+        self.gated, self.activation = activation.startswith(GATED), activation.removeprefix(GATED)
+        if self.activation not in ACTIVATIONS:
+            names = f"{', '.join(ACTIVATIONS)}, or {GATED} before one of them"
+            raise ValueError(f"activation must be one of {names}. Received: {activation!r}")
+        self.width, self.initializer, self.output_initializer = width, initializer, output_initializer or initializer
+        self.use_bias, self.rate = use_bias, dropout
+
+    def deviations(self, shape) -> tuple[float, float]:
+        """Standard deviations that the kernels of the inner maps and of the outer one start with."""
+        return self.initializer, self.output_initializer
 
     def build(self, shape) -> None:
-        kwargs = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
-        self.inner = Linear(self.width, self.initializer, name="inner", **kwargs)
-        self.inner.build(shape)
-        self.outer = Linear(shape[-1], self.output_initializer, name="outer", **kwargs)
+        kwargs, (inner, outer) = {"use_bias": self.use_bias, "dtype": self.dtype_policy}, self.deviations(shape)
+        for name in ("gate", "linear") if self.gated else ("inner",):
+            setattr(self, name, Linear(self.width, inner, name=name, **kwargs))
+            getattr(self, name).build(shape)
+        self.outer = Linear(shape[-1], outer, name="outer", **kwargs)
         self.outer.build((*shape[:-1], self.width))
-
-    def call(self, x) -> Tensor:
-        if on_tpu():  # what is cheap to repeat is not kept
-            return recompute(lambda y: self.outer(ACTIVATIONS[self.activation](y)))(self.inner(x))
-        return self.outer(self.inner(x, activation=self.activation))
-
-    def get_config(self) -> dict[str, Any]:
-        config = {"width": self.width, "activation": self.activation, "initializer": self.initializer}
-        config |= {"output_initializer": self.output_initializer, "use_bias": self.use_bias}
-        return {**super().get_config(), **config}
-
-
-class DroppedFeedForward(FeedForward):
-    """Feed-forward network with dropout after the activation too (the released Transformer-XL and XLNet).
-
-    Args: as FeedForward; dropout: float.
-    """
-
-    def __init__(self, *args, dropout: float = 0.0, **kwargs) -> None:
-        super().__init__(*args, **kwargs)
-        self.rate = dropout
-
-    def build(self, shape) -> None:
-        super().build(shape)
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
 
     def call(self, x, training=False) -> Tensor:
-        key = self.dropout.key(x, training)
-        if key is None:
-            return super().call(x)
+        key, first = self.dropout.key(x, training), self.gate if self.gated else self.inner
+        linear = (self.linear(x),) if self.gated else ()
         if on_tpu():  # what is cheap to repeat is not kept
-            activation = ACTIVATIONS[self.activation]
-            return recompute(lambda y: self.outer(drop(activation(y), key, self.rate)))(self.inner(x))
-        return self.outer(drop(self.inner(x, activation=self.activation), key, self.rate))
+            activate = ACTIVATIONS[self.activation]
+            return recompute(lambda y, *by: self._finish(activate(y), by, key))(first(x), *linear)
+        return self._finish(first(x, activation=self.activation), linear, key)
+
+    def _finish(self, y, linear, key) -> Tensor:
+        """The outer map of what the first one gives, times what the gate opens for, if there is one."""
+        return self.outer(drop(y * linear[0] if linear else y, key, self.rate))
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "dropout": self.rate}
+        config = {"width": self.width, "activation": GATED * self.gated + self.activation, "dropout": self.rate}
+        config |= {"initializer": self.initializer, "output_initializer": self.output_initializer}
+        return {**super().get_config(), **config, "use_bias": self.use_bias}

@@ -1,5 +1,6 @@
 """What sits on an encoder: predictions of tokens, of sentences, of labels."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -8,7 +9,7 @@ from keras import ops
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import fused, in_own_type, project
 from kerasbert.layers.backend_fused import ByHand, column_sums
-from kerasbert.layers.feedforward import Linear
+from kerasbert.layers.feedforward import GATED, Linear
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.readout import first
@@ -50,6 +51,8 @@ class MaskedLM(keras.layers.Layer):
     """
 
     own_activation: str | None = None  # of a family whose head does not follow its blocks
+    norm_class: type = LayerNorm
+    transform_bias: bool = True
 
     def __init__(self, vocabulary, width, activation="gelu", epsilon=1e-12, initializer=0.02, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -57,9 +60,10 @@ class MaskedLM(keras.layers.Layer):
         self.epsilon, self.initializer = epsilon, initializer
 
     def build(self, shape) -> None:
-        self.transform = Linear(self.width, self.initializer, name="transform", dtype=self.dtype_policy)
+        kwargs = {"dtype": self.dtype_policy}
+        self.transform = Linear(self.width, self.initializer, self.transform_bias, name="transform", **kwargs)
         self.transform.build(shape)
-        self.norm = LayerNorm(self.epsilon, name="norm", dtype=self.dtype_policy)
+        self.norm = self.norm_class(self.epsilon, name="norm", **kwargs)
         self.norm.build((*shape[:-1], self.width))
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 
@@ -77,8 +81,8 @@ class GeluMaskedLM(MaskedLM):
 def token_head(kind: type, spec: Spec, name: str = "mlm", **kwargs: Any) -> Tensor:
     """A head of that class which predicts the tokens of a Spec's vocabulary: MaskedLM, or one with its arguments."""
     width = spec.embeddings.width or spec.hidden
-    sizes = spec.embeddings.vocabulary, width, spec.feedforward.activation, spec.epsilon, spec.initializer
-    return kind(*sizes, name=name, **kwargs)
+    activation = spec.feedforward.activation.removeprefix(GATED)
+    return kind(spec.embeddings.vocabulary, width, activation, spec.epsilon, spec.initializer, name=name, **kwargs)
 
 
 class Pooler(Linear):
@@ -148,7 +152,11 @@ class LabelHead(Linear):
         dropout: float, before the map.
         activation: of a hidden layer before it (for encoders without a pooler), or None for no such layer.
         inner_width: int, units of that layer; None for H.
+    A paper whose hidden layer has no bias, or a norm behind its activation, says so in a subclass.
     """
+
+    inner_bias: bool = True
+    inner_norm_class: Callable | None = None
 
     def __init__(
         self,
@@ -166,13 +174,17 @@ class LabelHead(Linear):
     def build(self, shape) -> None:
         hidden = (*shape[:-1], (self.activation and self.inner_width) or shape[-1])
         super().build(hidden)
-        self.inner = None
+        self.inner = self.inner_norm = None
         if self.activation:
-            self.inner = Linear(hidden[-1], self.initializer, name="inner", dtype=self.dtype_policy)
+            self.inner = Linear(hidden[-1], self.initializer, self.inner_bias, name="inner", dtype=self.dtype_policy)
             self.inner.build(shape)
+            if self.inner_norm_class is not None:
+                self.inner_norm = self.inner_norm_class(name="inner_norm", dtype=self.dtype_policy)
+                self.inner_norm.build(hidden)
         self.dropout.build()
 
     def call(self, x, training=False) -> Tensor:
         if self.inner is not None:
             x = self.inner(self.dropout(x, training=training), activation=self.activation)
+            x = x if self.inner_norm is None else self.inner_norm(x)
         return ops.cast(super().call(self.dropout(x, training=training)), "float32")

@@ -11,15 +11,19 @@ from kerasbert.layers.backend_fused import ByHand, column_sums, row_sums
 from kerasbert.layers.random import drop
 
 
-def normalise(x: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> Tensor:
-    """(x - mean) / standard deviation * gamma + beta over the last axis, in float32.
+def normalise(x: Tensor, gamma: Tensor, beta: Tensor | None, epsilon: float) -> Tensor:
+    """(x - mean) / standard deviation * gamma + beta over the last axis, in float32; beta may be None.
 
     Written as mean -> centre -> mean: the TFLite converter turns it into operations that XNNPACK takes.
     """
     centred = ops.cast(x, "float32")
     centred = centred - ops.mean(centred, axis=-1, keepdims=True)
     variance = ops.mean(centred * centred, axis=-1, keepdims=True)
-    return centred * ops.rsqrt(variance + epsilon) * gamma + beta
+    return _plus(centred * ops.rsqrt(variance + epsilon) * gamma, beta)
+
+
+def _plus(x: Tensor, beta: Tensor | None) -> Tensor:
+    return x if beta is None else x + beta
 
 
 def _normalised(x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -39,7 +43,7 @@ def _gradients(upstream: Tensor, x: Tensor, gamma: Tensor, epsilon: float) -> tu
 
 
 def _norm_forward(x, gamma, beta, key, *, epsilon, rate) -> tuple:
-    normal = _normalised(x, epsilon)[0] * gamma + beta
+    normal = _plus(_normalised(x, epsilon)[0] * gamma, beta)
     return drop(ops.cast(normal, x.dtype), key, rate), (x, gamma, key)
 
 
@@ -55,7 +59,7 @@ def norm(x: Tensor, gamma: Tensor, beta: Tensor, key: Tensor, *, epsilon: float,
 
 
 def _add_and_norm_forward(x, y, gamma, beta, key, *, epsilon, rate) -> tuple:
-    normal = _normalised(x + drop(y, key, rate), epsilon)[0] * gamma + beta
+    normal = _plus(_normalised(x + drop(y, key, rate), epsilon)[0] * gamma, beta)
     return ops.cast(normal, x.dtype), (x, y, gamma, key)
 
 
@@ -84,6 +88,7 @@ class LayerNorm(keras.layers.Layer):
     Trainable weights: 2*H.
     """
 
+    use_bias: bool = True  # whether beta is added
     quantizer: Any = None  # what marks the result, see Linear
 
     def __init__(self, epsilon: float = 1e-12, **kwargs) -> None:
@@ -93,7 +98,7 @@ class LayerNorm(keras.layers.Layer):
     def build(self, shape) -> None:
         one = {"shape": (shape[-1],), "autocast": False}
         self.gamma = self.add_weight(initializer="ones", name="gamma", **one)
-        self.beta = self.add_weight(initializer="zeros", name="beta", **one)
+        self.beta = self.add_weight(initializer="zeros", name="beta", **one) if self.use_bias else None
 
     def call(self, x, y=None, dropout=None, training=False) -> Tensor:
         at = {"epsilon": self.epsilon, "rate": dropout.rate if dropout else 0.0}
@@ -105,13 +110,21 @@ class LayerNorm(keras.layers.Layer):
 
     def mark(self, x, scaled=True, of=None) -> Tensor:
         """x, marked by the quantizer where there is one; `scaled`: it ends with gamma and beta, not with dropout."""
-        return self.quantizer.mark(x, self.gamma, self.beta, of) if self.quantizer is not None and scaled else x
+        if self.quantizer is None or not scaled:
+            return x
+        return self.quantizer.mark(x, self.gamma, ops.zeros_like(self.gamma) if self.beta is None else self.beta, of)
 
     def compute_output_shape(self, shape) -> tuple[int | None, ...]:
         return shape
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}
+
+
+class BiasFreeLayerNorm(LayerNorm):
+    """Layer normalisation that adds nothing (`torch.nn.LayerNorm(bias=False)`). Trainable weights: H."""
+
+    use_bias = False
 
 
 def scale(x: Tensor, gamma: Tensor, epsilon: float) -> Tensor:

@@ -51,7 +51,7 @@ def distances(keys: Tensor, last: Tensor, clamp: int | None = None) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Relative:
-    """What the scores of all layers are told of distances: a `Context`'s `positions`.
+    """What the scores of all layers are told of distances: a `Context`'s `scoring`.
 
     The queries are the rows of x in order, or some of them, or both.
 
@@ -144,7 +144,7 @@ class RelativeAttention(Attention):
     shared by all layers.
 
     Args: as Attention; `use_bias` is of the four maps, W_r never adds one.
-    Call: as its parent's, with `positions`, a Relative; `source` [B, K, H] has the memory in front.
+    Call: as its parent's, with `scoring`, a Relative; `source` [B, K, H] has the memory in front.
     Trainable weights: of its parent, H*N*D of W_r and 2*N*D where u and v are not shared.
     """
 
@@ -166,10 +166,8 @@ class RelativeAttention(Attention):
         normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
         return self.add_weight(shape=(*more, self.heads, self.head_size), initializer=normal, name=name)
 
-    def scores(
-        self, query: Tensor, key: Tensor, *, positions: Any = None, queries: Queries = None, **at: Any
-    ) -> Tensor:
-        positions = positions.of(queries)
+    def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Tensor:
+        positions = scoring.of(queries)
         # all terms are scaled: 1/sqrt(D) on the queries and on what is added to them
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
         content = ops.matmul(self.biased(query, self.content_bias), ops.transpose(key, (0, 1, 3, 2)))
@@ -187,13 +185,13 @@ class RelativeAttention(Attention):
         bias=None,
         training=False,
         *,
-        positions: Any = None,
+        scoring: Any = None,
         queries: Queries = None,
         **at,
     ) -> tuple:
-        assert positions is not None, "a relative attention needs positions, a Relative"
-        positions = positions.of(queries)
-        y, probabilities = super().attend(x, key, value, bias, training, positions=positions, **at)
+        assert scoring is not None, "a relative attention needs scoring, a Relative"
+        positions = scoring.of(queries)
+        y, probabilities = super().attend(x, key, value, bias, training, scoring=positions, **at)
         if positions.seen is None:
             return y, probabilities
         return y * ops.cast(positions.seen, y.dtype), probabilities * ops.expand_dims(positions.seen, 1)

@@ -11,12 +11,12 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import project
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
-from kerasbert.layers.feedforward import ACTIVATIONS, DroppedFeedForward
+from kerasbert.layers.feedforward import ACTIVATIONS, FeedForward
 from kerasbert.layers.lsh import LocalAttention, LSHAttention, Visible
 from kerasbert.layers.reversible import Half, in_pieces
 
 
-class ReformerFeedForward(DroppedFeedForward):
+class ReformerFeedForward(FeedForward):
     """Position-wise feed-forward network with dropout in front of the activation: [B, S, H] -> [B, S, H]."""
 
     def call(self, x, training=False, first=0) -> Tensor:
@@ -40,9 +40,9 @@ class ReformerBlock(Block):
     Call: x [B, S, 2 H], x1 and x2 side by side -> (y [B, Q, 2 H], probabilities or None). The streams are float32.
     """
 
-    def __init__(self, *, spec: Any, name: str, **kwargs) -> None:
-        super().__init__(name=name, autocast=False, **kwargs)
-        self.spec, self.layer = spec, int(name.rpartition("_")[2])
+    def __init__(self, *, spec: Any, **kwargs) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.spec = spec
 
     def build(self, shape) -> None:
         super().build((*shape[:-1], shape[-1] // 2))

@@ -43,7 +43,7 @@ def window(rows: Tensor, length: Tensor, width: int, dilation: int = 1) -> Tenso
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pattern:
-    """Who may look at whom, all but the window: what a WindowAttention is told as `positions`, the same for all layers.
+    """Who may look at whom, all but the window: what a WindowAttention is told as `scoring`, the same for all layers.
 
     A global token sees all that `real`, `pieces`, `causal` and `matrix` allow; any other sees the window and the global ones
     of it. Padding sees nothing.
@@ -166,7 +166,7 @@ class WindowAttention(Attention):
         heads, head_size, dropout, initializer, output_initializer, use_bias: of Attention.
         window: int w, even.
         dilation: int d; above 1 there is the mask form alone, as no released model has it.
-    Call: as Attention's, with `positions` a Pattern; `bias` is not read. The probabilities are [B, N, Q, K] in the mask form
+    Call: as Attention's, with `scoring` a Pattern; `bias` is not read. The probabilities are [B, N, Q, K] in the mask form
         alone, of the banded form [B, n, N, c, 3c + G].
     Trainable weights: 7*H*N*D + 6*N*D + H.
     """
@@ -184,9 +184,9 @@ class WindowAttention(Attention):
             getattr(self, name).build(shape)
 
     def call(
-        self, x, bias=None, source=None, value=None, training=False, positions=None, queries=None, **at
+        self, x, bias=None, source=None, value=None, training=False, scoring=None, queries=None, **at
     ) -> tuple[Tensor, Tensor]:
-        pattern = Pattern(ops.shape(x)[1]) if positions is None else positions
+        pattern = Pattern(ops.shape(x)[1]) if scoring is None else scoring
         source, most = x if source is None else source, pattern.most
         dense = self.in_full(pattern, queries)
         if dense and queries is not None and not _positions(queries) and most and pattern.marked is None:

@@ -30,7 +30,6 @@ from kerasbert.checkpoints.directory import built, named_weights
 from kerasbert.checkpoints.names import Class, of_family
 from kerasbert.errors import InputError
 from kerasbert.layers.block import Block, PreNormBlock
-from kerasbert.layers.embeddings import Embeddings as BertEmbeddings
 from kerasbert.models.gpt2 import GPT2, GPT2_FAMILY
 from kerasbert.models.gpt2 import HF as GPT2_HF
 from kerasbert.registry import register
@@ -38,16 +37,8 @@ from kerasbert.text.added import AddedToken
 from kerasbert.text.word_bpe import WordPairEncoding
 
 
-class Embeddings(BertEmbeddings):
-    """Tokens and positions, not normalised."""
-
-    normalised = False
-
-
 class GPT(GPT2):
     """A post-norm stack whose tokens see themselves and those before them."""
-
-    embeddings_class = Embeddings
 
     @property
     def block_class(self) -> Callable:
@@ -128,7 +119,12 @@ HF = GPT2_HF.derive(
 GPT_FAMILY = register(
     GPT2_FAMILY.derive(
         "gpt",
-        spec={"embeddings.vocabulary": 40478, "embeddings.positions": 512, "blocks.norm": "post"},
+        spec={
+            "embeddings.vocabulary": 40478,
+            "embeddings.positions": 512,
+            "embeddings.norm": False,
+            "blocks.norm": "post",
+        },
         sizes={"base": {}},
         encoder=GPT,
         tokenizer="word_bpe",

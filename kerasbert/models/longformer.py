@@ -146,9 +146,8 @@ class Longformer(Roberta):
         kind = PreNormWindowBlock if self.spec.blocks.norm == "pre" else WindowBlock
 
         def block(**kwargs):
-            layer = int(kwargs["name"].rpartition("_")[2])
             widths = self.spec.window.size, self.spec.window.dilation
-            size, dilation = (self.spec.per_layer(each, layer) for each in widths)
+            size, dilation = (self.spec.per_layer(each, kwargs["layer"]) for each in widths)
             return kind(window=size, dilation=dilation, **kwargs)
 
         return block
@@ -187,7 +186,7 @@ class Longformer(Roberta):
         )
         # a projected attention layer beside a block (Stickland and Murray, 2019) has no window
         bias = super().context(inputs).bias if self.spec.pals.width else None
-        return Context(bias, positions=pattern)
+        return Context(bias, scoring=pattern)
 
     def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
         self.check(inputs)

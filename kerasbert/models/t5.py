@@ -24,7 +24,6 @@ import dataclasses
 import math
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -38,14 +37,13 @@ from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.decoder_block import PreNormDecoderBlock
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder_decoder import SOURCE_AND_TARGET, EncoderDecoder, EncoderDecoderSpec, Stack
-from kerasbert.layers.feedforward import ACTIVATIONS, Linear
+from kerasbert.layers.feedforward import FeedForward
 from kerasbert.layers.norms import RMSNorm
 from kerasbert.layers.random import Dropout
 from kerasbert.registry import Family, register
 from kerasbert.spec import Attention as AttentionSpec
-from kerasbert.spec import Blocks, Embeddings, FeedForward
-
-GATED = "gated_"  # before the activation of a feed-forward layer with a gate
+from kerasbert.spec import Blocks, Embeddings
+from kerasbert.spec import FeedForward as FeedForwardSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Output:
 class Spec(EncoderDecoderSpec):
     """T5's. `initializer` is a factor of the standard deviations, which follow from the sizes.
 
-    `feedforward.activation` "gated_gelu_tanh" is v1.1's: any activation may have a gate.
+    `feedforward.activation` "gated_gelu_tanh" is v1.1's.
     """
 
     relative: Relative = Relative()
@@ -120,7 +118,7 @@ def buckets(count: int, distance: int, both_sides: bool) -> np.ndarray:
 class T5Attention(Attention):
     """Attention whose scores are plain products and the learned numbers of the distances (section 2.1).
 
-    Call: as its parent's; `positions` float32 [1, N, S, K] is added to the scores.
+    Call: as its parent's; `scoring` float32 [1, N, S, K] is added to the scores.
     """
 
     def deviations(self, shape):
@@ -128,11 +126,11 @@ class T5Attention(Attention):
         by_input = self.initializer * shape[-1] ** -0.5
         return by_input * self.head_size**-0.5, by_input, by_input, self.initializer * inner**-0.5
 
-    def scores(self, query: Any, key: Any, *, positions: Any = None, queries: Queries = None, **at: Any) -> Any:
+    def scores(self, query: Any, key: Any, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Any:
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-        if positions is None:
+        if scoring is None:
             return scores
-        return ops.cast(scores, "float32") + ops.cast(_of_queries(positions, queries), "float32")
+        return ops.cast(scores, "float32") + ops.cast(_of_queries(scoring, queries), "float32")
 
 
 def _of_queries(x: Any, queries: Queries) -> Any:
@@ -145,33 +143,11 @@ def _of_queries(x: Any, queries: Queries) -> Any:
     return ops.transpose(gather(rows[0], queries) if x.shape[0] == 1 else choose(rows, queries), (0, 2, 1, 3))
 
 
-class T5FeedForward(keras.layers.Layer):
-    """Feed-forward layer without biases, with dropout within, and with a gate where the activation says so.
+class T5FeedForward(FeedForward):
+    """Feed-forward network whose kernels start by their sizes (mesh tensorflow, transformer_layers.py)."""
 
-    Args: as of `layers.feedforward.FeedForward`; "gated_gelu_tanh" is gelu_tanh(x gate) * x linear.
-    Call: x [B, S, H] -> [B, S, H]. Trainable weights: 2*H*F, with a gate 3*H*F.
-    """
-
-    def __init__(self, width, activation, initializer, output_initializer=None, use_bias=False, dropout=0.0, **kwargs):
-        super().__init__(**kwargs)
-        self.gated, self.activation = activation.startswith(GATED), activation.removeprefix(GATED)
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}. Received: {activation!r}")
-        self.width, self.initializer, self.use_bias, self.rate = width, initializer, use_bias, dropout
-
-    def build(self, shape):
-        kwargs = {"use_bias": self.use_bias, "dtype": self.dtype_policy}
-        for name in ("gate", "linear") if self.gated else ("inner",):
-            setattr(self, name, Linear(self.width, self.initializer * shape[-1] ** -0.5, name=name, **kwargs))
-            getattr(self, name).build(shape)
-        self.outer = Linear(shape[-1], self.initializer * self.width**-0.5, name="outer", **kwargs)
-        self.outer.build((*shape[:-1], self.width))
-        self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
-        self.dropout.build()
-
-    def call(self, x, training=False):
-        y = (self.gate if self.gated else self.inner)(x, activation=self.activation)
-        return self.outer(self.dropout(y * self.linear(x) if self.gated else y, training=training))
+    def deviations(self, shape):
+        return self.initializer * shape[-1] ** -0.5, self.initializer * self.width**-0.5
 
 
 class T5Block(PreNormBlock):
@@ -226,7 +202,7 @@ class T5Stack(Stack):
         return ops.transpose(look_up(table, places), (0, 3, 1, 2))
 
     def context(self, context: Context, length: Any) -> Context:
-        return dataclasses.replace(context, positions=self.distances(*context.places(length)))
+        return dataclasses.replace(context, scoring=self.distances(*context.places(length)))
 
     def finish(self, x, training):
         assert self.norm is not None
@@ -381,7 +357,7 @@ T5_FAMILY = register(
             initializer=1.0,
             embeddings=Embeddings(vocabulary=32128, segments=0, kind="none"),
             attention=AttentionSpec(heads=12),
-            feedforward=FeedForward(activation="relu"),
+            feedforward=FeedForwardSpec(activation="relu"),
             blocks=Blocks(norm="pre", bias=False),
         ),
         sizes={

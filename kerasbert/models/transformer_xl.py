@@ -40,7 +40,7 @@ from kerasbert.layers.adaptive import Adaptive, AdaptiveEmbeddings, AdaptiveSoft
 from kerasbert.layers.block import Block, PreNormBlock
 from kerasbert.layers.causal import CausalLM
 from kerasbert.layers.context import Context, Queries
-from kerasbert.layers.feedforward import DroppedFeedForward
+from kerasbert.layers.feedforward import FeedForward
 from kerasbert.layers.memory import Memory, Recurrence, remembered, within
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.relative import Relative, RelativeAttention
@@ -82,7 +82,7 @@ class TransformerXLBlock(Block):
     attention_class = UnbiasedAttention
 
     def feedforward_class(self, *sizes, **kwargs) -> Callable:
-        return DroppedFeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
+        return FeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
 
 class PreNormTransformerXLBlock(PreNormBlock):
@@ -143,7 +143,7 @@ class TransformerXL(CausalLM):
         vectors = self.sinusoids(places + length, last, about)
         positions = Relative(vectors, places + length, memory=places)
         layers = None if memory is None else memory.layers
-        return Context(None if visible is None else visibility.bias(visible), memory=layers, positions=positions)
+        return Context(None if visible is None else visibility.bias(visible), memory=layers, scoring=positions)
 
     def sinusoids(self, keys: Tensor, last: Tensor, about: Recurrence) -> Tensor:
         """Vectors of the distances from `keys` down to `last`: float32 [R, H]."""
@@ -159,7 +159,7 @@ class TransformerXL(CausalLM):
             positions = Relative(vectors, cache.places, ordered=False, places=column)
             near = within(ops.expand_dims(column, 2), cache.places, about)
             bias = context.bias if near is None else context.bias + visibility.bias(near)
-            context = dataclasses.replace(context, positions=positions, bias=bias)
+            context = dataclasses.replace(context, scoring=positions, bias=bias)
         outputs = super().run(inputs, context, training, queries, attention)
         return outputs | {"sequence": self.last_dropout(outputs["sequence"], training=training)}
 

@@ -36,7 +36,7 @@ from kerasbert.layers.context import Context, Queries, select
 from kerasbert.layers.embeddings import Embeddings as TokenEmbeddings
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import Encoder
-from kerasbert.layers.feedforward import DroppedFeedForward
+from kerasbert.layers.feedforward import FeedForward
 from kerasbert.layers.heads import tied_logits
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.relative import Relative, RelativeAttention, distances, sinusoids
@@ -103,20 +103,14 @@ class XLNetBlock(Block):
     attention_class = XLNetAttention
 
     def feedforward_class(self, *sizes, **kwargs) -> Callable:  # its dropout is the block's
-        return DroppedFeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
-
-
-class XLNetEmbeddings(TokenEmbeddings):
-    """Tokens and dropout."""
-
-    normalised = False
+        return FeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
 
 @dataclasses.dataclass(frozen=True)
 class TwoStreams(Context):
     """Of x [B, S + P, H], h and behind it g: keys and values are read from h. The last layer is computed for g alone.
 
-    Args: as Context; bias and positions are of all S + P rows. length: int S, or a scalar tensor.
+    Args: as Context; bias and scoring are of all S + P rows. length: int S, or a scalar tensor.
     """
 
     length: Any = None
@@ -126,10 +120,10 @@ class TwoStreams(Context):
         if queries is not None:
             raise ValueError(f"target_positions and queries were given, expected one of them. Received: {queries!r}")
         bias = None if self.bias is None else self.bias[:, :, self.length :]
-        own = {name: getattr(self.positions, name) for name in ("other", "seen")}
+        own = {name: getattr(self.scoring, name) for name in ("other", "seen")}
         own = {name: None if value is None else value[:, self.length :] for name, value in own.items()}
-        positions = dataclasses.replace(self.positions, ordered=False, **own)
-        return dataclasses.replace(self, bias=bias, positions=positions, last=True)
+        scoring = dataclasses.replace(self.scoring, ordered=False, **own)
+        return dataclasses.replace(self, bias=bias, scoring=scoring, last=True)
 
     def rows(self, x: Tensor) -> Tensor:
         return x[:, self.length :] if self.last else x
@@ -166,7 +160,7 @@ class XLNet(Encoder):
     """
 
     block_class = XLNetBlock
-    embeddings_class = XLNetEmbeddings
+    embeddings_class = TokenEmbeddings
     token_head = XLNetLM
     label_activation = "tanh"  # the sequence summary
 
@@ -230,7 +224,7 @@ class XLNet(Encoder):
         positions = self.relative(inputs, size, behind)
         if targets is None:
             bias = None if seen[0] is None else visibility.bias(seen[0])
-            return Context(bias, memory=memory, positions=positions)
+            return Context(bias, memory=memory, scoring=positions)
         seen.append(visibility.with_memory(self.visible_to_targets(inputs), past, size, behind))
         bias = None
         if seen[0] is not None or seen[1] is not None:
@@ -243,7 +237,7 @@ class XLNet(Encoder):
             something = ops.cast(ops.any(g, axis=-1, keepdims=True), "float32")
             something = ops.concatenate([ops.ones((rows, size, 1)), something], axis=1)
             positions = dataclasses.replace(positions, seen=something)
-        return TwoStreams(bias, memory=memory, positions=positions, length=size)
+        return TwoStreams(bias, memory=memory, scoring=positions, length=size)
 
     def relative(self, inputs: Mapping[str, Tensor], size: Any, behind: Tensor) -> Relative:
         """Distances and segments: of S tokens with M of memory in front."""
@@ -264,10 +258,10 @@ class XLNet(Encoder):
         return Relative(vectors, keys, behind, places=places, backward=inputs.get("backward"), other=other)
 
     def run(self, inputs, context, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
-        vectors = ops.expand_dims(context.positions.vectors, 0)
+        vectors = ops.expand_dims(context.scoring.vectors, 0)
         vectors = ops.squeeze(self.distance_dropout(vectors, training=training), 0)
-        positions = dataclasses.replace(context.positions, vectors=vectors)
-        context = dataclasses.replace(context, positions=positions)
+        positions = dataclasses.replace(context.scoring, vectors=vectors)
+        context = dataclasses.replace(context, scoring=positions)
         outputs = super().run(inputs, context, training, queries, attention)
         outputs["sequence"] = self.last_dropout(outputs["sequence"], training=training)
         size = ops.shape(inputs["token_ids"])[1]
@@ -373,7 +367,7 @@ HF = Dialect(
 XLNET = register(
     Family(
         name="xlnet",
-        spec=Spec(pooler=False, embeddings=Embeddings(vocabulary=32000, segments=0, kind="none")),
+        spec=Spec(pooler=False, embeddings=Embeddings(vocabulary=32000, segments=0, kind="none", norm=False)),
         sizes={
             "base": {},
             "large": {"blocks.layers": 24, "hidden": 1024, "attention.heads": 16, "feedforward.width": 4096},

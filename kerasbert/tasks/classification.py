@@ -28,7 +28,8 @@ def label_head(encoder, task) -> tuple[dict[str, keras.layers.Layer], dict[str, 
     if not getattr(encoder, "label_bias", True):
         policy["use_bias"] = False
     width = getattr(encoder, "label_width", None)
-    head = LabelHead(max(1, len(task.labels)), *rates, activation, width, **policy)
+    kind = getattr(encoder, "label_head", LabelHead)
+    head = kind(max(1, len(task.labels)), *rates, activation, width, **policy)
     return {"classifier": head}, {"classifier": (None, spec.hidden)}
 
 

@@ -100,7 +100,8 @@ class Span(TaskKind):
     def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         # no dropout, as in BERT's run_squad and transformers
         policy = {"name": self.head, "dtype": encoder.dtype_policy}
-        head = LabelHead(2, specs.maybe(encoder.spec, "initializer", 0.02), **policy)
+        kind, activation = getattr(encoder, "label_head", LabelHead), getattr(encoder, "token_label_activation", None)
+        head = kind(2, specs.maybe(encoder.spec, "initializer", 0.02), activation=activation, **policy)
         return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
 
     def unlabelled(self, task, texts) -> Any:

@@ -131,7 +131,11 @@ class Tags(TaskKind):
         if units:
             head: Any = BiLSTMHead(labels, units, layers, spec.initializer, spec.dropout, **policy)
         else:
-            head = LabelHead(labels, spec.initializer, spec.dropout, **policy)
+            kind, activation = (
+                getattr(encoder, "label_head", LabelHead),
+                getattr(encoder, "token_label_activation", None),
+            )
+            head = kind(labels, spec.initializer, spec.dropout, activation, **policy)
         heads: dict = {"classifier": head}
         shapes = {"classifier": (None, None, spec.hidden)}
         if self.options["crf"]:

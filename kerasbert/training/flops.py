@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from kerasbert.layers.feedforward import GATED
 from kerasbert.registry import Family
 from kerasbert.spec import Spec
 from kerasbert.training import chips
@@ -47,10 +48,15 @@ def update_flops(spec: Spec, tokens: float, sequences: float, predictions: float
         attention = spec.per_layer(spec.attention.heads, layer) * spec.head_size
         per_token += 2 * spec.attention_maps(layer) * hidden * attention
         per_token += 2 * 2 * attention * spec.seen(layer, tokens / sequences)
-        per_token += 2 * 2 * hidden * spec.per_layer(spec.feedforward.width, layer)
+        per_token += 2 * _products(spec) * hidden * spec.per_layer(spec.feedforward.width, layer)
     head = 2 * hidden * width + 2 * width * spec.embeddings.vocabulary
     pooler = 2 * hidden * hidden if spec.pooler else 0
     return 3.0 * (tokens * per_token + predictions * head + sequences * pooler)
+
+
+def _products(spec: Spec) -> int:
+    """Matrices of a feed-forward network."""
+    return 3 if spec.feedforward.activation.startswith(GATED) else 2
 
 
 def two_stacks(spec: Any, tokens: float, sequences: float, predictions: float) -> float:
@@ -67,8 +73,7 @@ def two_stacks(spec: Any, tokens: float, sequences: float, predictions: float) -
     425.1
     """
     width = spec.attention.heads * spec.head_size
-    products = 3 if spec.feedforward.activation.startswith("gated_") else 2
-    linear, feedforward = 2 * spec.hidden * width, 2 * products * spec.hidden * spec.feedforward.width
+    linear, feedforward = 2 * spec.hidden * width, 2 * _products(spec) * spec.hidden * spec.feedforward.width
     source, target = tokens / sequences, predictions / sequences
     encoder = spec.blocks.layers * (4 * linear + 4 * width * source + feedforward)
     layers = spec.of_decoder().blocks.layers

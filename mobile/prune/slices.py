@@ -13,6 +13,7 @@ from kerasbert.spec import Spec
 
 Tensors = dict[str, np.ndarray]
 BLOCK = re.compile(r"^block_(\d+)/")
+INNER = "inner", "gate", "linear"  # of a feed-forward network: the maps whose columns are its neurons
 MIX = "heads/mix/scalars"
 
 
@@ -92,7 +93,7 @@ class Cut:
             kept = np.setdiff1d(np.arange(counts[layer]), np.asarray(neurons, int))
             if not kept.size:
                 raise InputError(f"{network} would lose all of its {counts[layer]} neurons: keep at least one")
-            for name in (f"{network}/inner/kernel", f"{network}/inner/bias"):
+            for name in (f"{network}/{part}/{leaf}" for part in INNER for leaf in ("kernel", "bias")):
                 if name in tensors:
                     tensors[name] = tensors[name][..., kept]
             tensors[f"{network}/outer/kernel"] = tensors[f"{network}/outer/kernel"][kept]

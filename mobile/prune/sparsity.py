@@ -27,7 +27,7 @@ from .schedule import make_schedule
 SCHEDULES = ("polynomial", "constant")
 KERNELS = (
     r"(^|/)attention/(query|key|value|output)/kernel$",
-    r"(^|/)feedforward[^/]*/(inner|outer)/kernel$",
+    r"(^|/)feedforward[^/]*/(inner|gate|linear|outer)/kernel$",
 )
 FURTHER = (
     r"(^|/)attention/((query|key|value)_global|query_key)/kernel$",

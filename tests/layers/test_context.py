@@ -171,8 +171,8 @@ class RelativeAttention(Attention):
         super().build(shape)
         self.distances = self.add_weight(shape=(self.heads, 11), initializer="normal", name="distances")
 
-    def scores(self, query, key, positions):
-        learned = keras.ops.cast(keras.ops.take(self.distances, positions, axis=1), "float32")  # [N, Q, K]
+    def scores(self, query, key, scoring):
+        learned = keras.ops.cast(keras.ops.take(self.distances, scoring, axis=1), "float32")  # [N, Q, K]
         return keras.ops.cast(keras.ops.matmul(query, keras.ops.swapaxes(key, 2, 3)), "float32") + learned
 
 
@@ -203,7 +203,7 @@ def test_learned_scores_have_their_gradient_in_compiled_parts_too(dtype):
     gradients = []
     for layer, compiled in ((exact, False), (attention, False), (attention, True)):
         with fusion(compiled), tf.GradientTape() as tape:
-            y, weights = layer(X, visibility.bias(visibility.causal(6)), positions=DISTANCES)
+            y, weights = layer(X, visibility.bias(visibility.causal(6)), scoring=DISTANCES)
             loss = tf.reduce_sum(tf.cast(y, "float32") ** 2)
         gradients.append(tf.convert_to_tensor(tape.gradient(loss, layer.distances.value)).numpy())
     assert keras.backend.standardize_dtype(y.dtype) == attention.compute_dtype

@@ -36,7 +36,7 @@ def layer():
 def scores(layer, positions, queries=None):
     x = X if queries is None else X[:, :1] if isinstance(queries, str) else X[:, queries[0]]
     key = layer.split(layer.key(ops.convert_to_tensor(X)))
-    return np.asarray(layer.scores(layer.split(layer.query(x)), key, positions=positions, queries=queries))
+    return np.asarray(layer.scores(layer.split(layer.query(x)), key, scoring=positions, queries=queries))
 
 
 def test_both_sides(layer):
@@ -62,7 +62,7 @@ def test_further_queries_stand_behind_those_in_order(layer):
     """Queries of a second stream: the same tokens at the places 2 and 0."""
     x, key = np.concatenate([X, X[:, [2, 0]]], axis=1), layer.split(layer.key(ops.convert_to_tensor(X)))
     positions = Relative(APART, 3, places=np.array([[2, 0]], "int32"))
-    found = np.asarray(layer.scores(layer.split(layer.query(x)), key, positions=positions))
+    found = np.asarray(layer.scores(layer.split(layer.query(x)), key, scoring=positions))
     whole = np.array([FIRST, SECOND])[None]
     np.testing.assert_array_equal(found, np.concatenate([whole, whole[:, :, [2, 0]]], axis=2))
 
@@ -73,21 +73,21 @@ def test_memory_stands_in_front(layer):
     for queries, x, rows in ((None, X[:, 1:], [1, 2]), ("first", X[:, 1:2], [1]), ([[1]], X[:, 2:], [2])):
         query = layer.split(layer.query(x))
         positions = Relative(APART[:5] if queries is None else APART, 3, memory=1)  # two queries: down to -1
-        found = layer.scores(query, key, positions=positions, queries=queries)
+        found = layer.scores(query, key, scoring=positions, queries=queries)
         np.testing.assert_array_equal(found, np.array([FIRST, SECOND])[None][:, :, rows])
 
 
 def test_rows_written_backward(layer):
     positions = Relative(np.stack([APART, -APART]), 3, backward=np.array([False, True]))
     key = layer.split(layer.key(np.repeat(X, 2, axis=0)))
-    found = np.asarray(layer.scores(layer.split(layer.query(np.repeat(X, 2, axis=0))), key, positions=positions))
+    found = np.asarray(layer.scores(layer.split(layer.query(np.repeat(X, 2, axis=0))), key, scoring=positions))
     np.testing.assert_array_equal(found[0], [FIRST, SECOND])
     np.testing.assert_array_equal(found[1, 0], [[0, 2, 2], [-2, 6, 4], [-4, 4, 6]])  # 3 [0 2 2] - 2 r
 
 
 def test_the_whole_layer_with_a_hidden_key(layer):
     bias = np.array([0, HIDDEN, 0], "float32").reshape(1, 1, 1, 3)
-    y, probabilities = layer(X, bias=bias, positions=Relative(APART, 3))
+    y, probabilities = layer(X, bias=bias, scoring=Relative(APART, 3))
     # exp of the difference of the two scores left: 2 - 0, 8 - 2, 6 - 4; 18 - 1, 24 - 19, 16 - 29
     share = 1 / (1 + np.exp(-np.array([[2.0, 6, 2], [17, 5, -13]])))
     np.testing.assert_allclose(probabilities[0, :, :, 2], share, rtol=1e-5)
@@ -123,7 +123,7 @@ def test_scores_are_the_formula(memory, last):
     assert vectors.shape == (keys - last + 1, 6)
     key = layer.split(layer.key(source.astype("float32")))
     found = np.asarray(
-        layer.scores(layer.split(layer.query(x.astype("float32"))), key, positions=Relative(vectors, keys, memory))
+        layer.scores(layer.split(layer.query(x.astype("float32"))), key, scoring=Relative(vectors, keys, memory))
     )
     expected = by_loops(layer, x, source, memory)
     seen = np.ones(expected.shape, bool) if last else np.broadcast_to(np.tri(5, keys, memory) == 1, expected.shape)

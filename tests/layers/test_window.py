@@ -49,7 +49,7 @@ def test_by_hand(dense):
     layer.in_full = lambda *_: dense
     x = np.array([[[1.0], [2.0], [3.0], [4.0], [5.0], [9.0]]], "float32")
     real = ops.convert_to_tensor([[True] * 5 + [False]])
-    y = layer(x, positions=Pattern(6, real=real, most=1))[0].numpy().ravel()
+    y = layer(x, scoring=Pattern(6, real=real, most=1))[0].numpy().ravel()
     # the first sees 1 to 5 by its own values; 2 sees 1, 2, 3; 3 sees 1 (global), 2, 3, 4; 5 sees 1, 4, 5; padding nothing
     np.testing.assert_allclose(y, [30.0, 2.0, 2.5, 3.25, 10 / 3, 0.0], rtol=1e-6)
 
@@ -76,7 +76,7 @@ def test_the_banded_form_is_the_mask_form_gradients_too(case, fused):
         layer.in_full = lambda *_, dense=dense: dense
         with fusion(fused), tf.GradientTape() as tape:
             tape.watch(x)
-            y = layer(x, positions=Pattern(23, **told))[0]
+            y = layer(x, scoring=Pattern(23, **told))[0]
             loss = tf.reduce_sum(tf.sin(y))
         variables = [x, *(weight.value for weight in layer.weights)]
         found.append([y, *tape.gradient(loss, variables, unconnected_gradients="zero")])
@@ -88,7 +88,7 @@ def test_the_banded_form_is_the_mask_form_gradients_too(case, fused):
 def test_any_length_is_padded_within(length):
     layer, x = made(4), states(length=length)
     layer.in_full = lambda pattern, queries: pattern.dense
-    every = [layer(x, positions=Pattern(length, most=min(2, length), dense=dense))[0] for dense in (True, False)]
+    every = [layer(x, scoring=Pattern(length, most=min(2, length), dense=dense))[0] for dense in (True, False)]
     np.testing.assert_allclose(every[1], every[0], atol=1e-6)
 
 
@@ -97,10 +97,10 @@ def test_a_length_that_is_not_known_yet():
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, 8])])
     def run(x):
-        return layer(x, positions=Pattern(ops.shape(x)[1], most=3))[0]
+        return layer(x, scoring=Pattern(ops.shape(x)[1], most=3))[0]
 
     for length in (2, 9, 23):
-        expected = layer(states(length=length), positions=Pattern(length, most=min(3, length), dense=True))[0]
+        expected = layer(states(length=length), scoring=Pattern(length, most=min(3, length), dense=True))[0]
         np.testing.assert_allclose(run(states(length=length)), expected, atol=1e-6)
 
 
@@ -108,18 +108,18 @@ def test_a_length_that_is_not_known_yet():
 def test_single_queries_are_as_among_all(case):
     told = {name: ops.convert_to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in CASES[case].items()}
     layer, x = made(4), states()
-    whole = layer(x, positions=Pattern(23, **told))[0].numpy()
-    first = layer(x[:, :1], source=x, positions=Pattern(23, **told), queries="first")[0]
+    whole = layer(x, scoring=Pattern(23, **told))[0].numpy()
+    first = layer(x[:, :1], source=x, scoring=Pattern(23, **told), queries="first")[0]
     np.testing.assert_allclose(first, whole[:, :1], atol=1e-6)
     places = np.array([[0, 3, 22], [1, 13, 20]], "int32")
     rows = np.take_along_axis(x, places[..., None], axis=1)
     expected = np.take_along_axis(whole, places[..., None], axis=1)
     for dense in (True, False):
         layer.in_full = lambda *_, dense=dense: dense
-        found = layer(rows, source=x, positions=Pattern(23, **told), queries=ops.convert_to_tensor(places))[0]
+        found = layer(rows, source=x, scoring=Pattern(23, **told), queries=ops.convert_to_tensor(places))[0]
         np.testing.assert_allclose(found, expected, atol=1e-6)
     with as_tpu():
-        found = layer(rows, source=x, positions=Pattern(23, **told), queries=ops.convert_to_tensor(places))[0]
+        found = layer(rows, source=x, scoring=Pattern(23, **told), queries=ops.convert_to_tensor(places))[0]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
@@ -132,7 +132,7 @@ def test_what_is_out_of_sight_changes_nothing(dense):
     def changed(place):
         other = x.copy()
         other[:, place] += 1
-        one, two = (layer(each, positions=told)[0].numpy()[0] for each in (x, other))
+        one, two = (layer(each, scoring=told)[0].numpy()[0] for each in (x, other))
         return np.flatnonzero(np.abs(one - two).max(axis=1) > 1e-7).tolist()
 
     assert changed(10) == [0, 1, 8, 9, 10, 11, 12]  # the global ones, and its window
@@ -145,7 +145,7 @@ def test_rows_that_see_nothing_give_zeros(dense):
     layer = made(4, use_bias=False)
     layer.in_full = lambda *_: dense
     real = ops.convert_to_tensor(np.array([[True] * 23, [False] * 23]))
-    y = layer(states(), positions=Pattern(23, most=2, real=real))[0].numpy()
+    y = layer(states(), scoring=Pattern(23, most=2, real=real))[0].numpy()
     assert np.abs(y[0]).min() > 0
     np.testing.assert_array_equal(y[1], 0.0)
 
@@ -154,8 +154,8 @@ def test_a_matrix_is_and_ed_with_the_window():
     layer, x = made(4, use_bias=False), states(rows=1, length=7)
     matrix = np.ones((1, 7, 7), bool)
     matrix[0, 5] = False
-    y = layer(x, positions=Pattern(7, matrix=ops.convert_to_tensor(matrix)))[0].numpy()
-    whole = layer(x, positions=Pattern(7, dense=True))[0].numpy()
+    y = layer(x, scoring=Pattern(7, matrix=ops.convert_to_tensor(matrix)))[0].numpy()
+    whole = layer(x, scoring=Pattern(7, dense=True))[0].numpy()
     np.testing.assert_array_equal(y[0, 5], 0.0)
     np.testing.assert_allclose(np.delete(y, 5, 1), np.delete(whole, 5, 1), atol=1e-6)
 
@@ -163,9 +163,9 @@ def test_a_matrix_is_and_ed_with_the_window():
 def test_a_global_token_within_the_window_is_seen_once():
     layer, x = made(4), states(rows=1, length=12)
     layer.in_full = lambda pattern, queries: pattern.dense
-    weights = layer(x, positions=Pattern(12, most=2, dense=True))[1].numpy()
+    weights = layer(x, scoring=Pattern(12, most=2, dense=True))[1].numpy()
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
-    banded = layer(x, positions=Pattern(12, most=2))[1].numpy()  # [B, n, N, c, 3c + G]
+    banded = layer(x, scoring=Pattern(12, most=2))[1].numpy()  # [B, n, N, c, 3c + G]
     assert np.abs(banded[0, 1, :, :, 0]).max() < 1e-20  # token 0 by its place in the window: hidden
     np.testing.assert_allclose(banded[0, 1, :, 0, -2:], weights[0, :, 2, :2], atol=1e-6)
 
@@ -173,10 +173,10 @@ def test_a_global_token_within_the_window_is_seen_once():
 def test_few_global_queries_are_as_many():
     layer, x = made(4, heads=2, size=4, hidden=8), states()
     told = Pattern(23, most=1, real=ops.convert_to_tensor(MASK))
-    folded = layer(x, positions=told)[0].numpy()
+    folded = layer(x, scoring=told)[0].numpy()
     assert layer.few(tf.zeros((2, 1, 8)), layer.key_global)
     layer.few = lambda *_: False
-    np.testing.assert_allclose(layer(x, positions=told)[0], folded, atol=1e-5)
+    np.testing.assert_allclose(layer(x, scoring=told)[0], folded, atol=1e-5)
 
 
 def test_dropout_is_of_the_rows_key():
@@ -186,8 +186,8 @@ def test_dropout_is_of_the_rows_key():
     def run(rows):
         part = {**told, "real": tf.gather(told["real"], rows)}
         with random.scope(tf.constant([3, 4], tf.uint32), tf.constant(rows)):
-            return layer(tf.gather(x, rows), positions=Pattern(23, **part), training=True)[0].numpy()
+            return layer(tf.gather(x, rows), scoring=Pattern(23, **part), training=True)[0].numpy()
 
     whole = run([0, 1, 2, 3])
     np.testing.assert_allclose(run([2, 3]), whole[2:], atol=1e-6)
-    assert np.abs(whole - layer(x, positions=Pattern(23, **told))[0].numpy()).max() > 1e-2
+    assert np.abs(whole - layer(x, scoring=Pattern(23, **told))[0].numpy()).max() > 1e-2

@@ -157,7 +157,7 @@ def test_stages_are_refused_where_the_records_lack_them(folder, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_loss_goes_below_the_unigram_entropy(folder, tmp_path):
     two = {"changes": tiny.SPEC | {"embeddings.positions": 40, "blocks.layers": 2}}
     run(folder, tmp_path / "run", steps=300, learning_rate=5e-3, phases=None, objective={"select": "entities"}, **two)

@@ -27,7 +27,7 @@ from kerasbert.training.step import StepCore
 from tests import tiny as world
 from tests.mobile.prune.conftest import SETTINGS
 from tests.models.cover import families
-from tests.support import forked, often
+from tests.support import by_hand, forked, often
 
 WIDE = {"hidden": 64, "blocks.layers": 1}  # matrices that are large enough for the converter
 TASK = Task("opinions", labels={"0": "no", "1": "yes"})
@@ -127,7 +127,7 @@ def test_training_from_a_run(finetuned, files, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("per", ["channel", "tensor"])
+@pytest.mark.parametrize("per", ["channel", *by_hand(["tensor"])])
 def test_a_student_is_rounded_while_its_teacher_teaches(finetuned, files, tmp_path, per):
     """The model teaches itself: its layers are those of the plain run until they are rounded."""
     run = finetuned("bert", **WIDE)
@@ -170,7 +170,7 @@ class Stop(Exception):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("per", "at"), [("channel", 1), ("tensor", 3)])
+@pytest.mark.parametrize(("per", "at"), [("channel", 1), *by_hand([("tensor", 3)])])
 def test_a_resumed_run_is_the_same_to_the_bit(finetuned, files, tmp_path, monkeypatch, per, at):
     """Killed before rounding begins, and after; the ranges that were learned go on too."""
     arguments = {"per": per, "delay": 2, "steps": 5, "save_every": at} | SETTINGS
