@@ -70,6 +70,8 @@ def parser() -> Parser:
         command.set_defaults(extra="device" if name in DEVICE else "mobile")
         if name not in ("verify", "inspect"):  # these read no texts of a user
             encoding_option(command)
+        if name not in ("run", "verify", "inspect"):
+            tables.dialect_options(command)
     return top
 
 
@@ -245,7 +247,7 @@ def _table(options: argparse.Namespace, model: "Runner") -> tuple[int, int]:
     """Answer a table as `kerasbert predict` does: how many texts, and how many of them were truncated."""
     rows = samples.opened(options.data, model.bundle, model.kind, options.text_column, options.text_b_column)
     asked = tables.asked(rows, options)
-    fields, names = model.kind.columns, ("language", "top", "threshold", "windows", "encoding")
+    fields, names = model.kind.columns, ("language", "top", "threshold", "windows", "encoding", "delimiter", "columns")
     settings = {name: getattr(options, name) for name in names[:3]}
 
     def answer(texts: list[Any]) -> list[tuple[bool, list[Any]]]:

@@ -53,6 +53,7 @@ class Kind:
         reader: str, the role of the signatures that read a text (`export.bundle.ROLES`): "answer", which is all; else what it
             gives goes into the steps by which a text is written.
         lists: numbers of the parts of an input that may be a list of texts, such as words or choices.
+        annotated: bool, whether the labels may be spans of characters, as annotation tools write them.
         trees: bool, whether `rows` makes the sentence tree of a tokenizer with a knowledge graph, as that of this class does.
         asked: how many of a training row's parts, the first ones, an input of a prediction has; None for all of them.
         focus: str, what of a row the answer turns on, for networks that look at a part of a row in particular: "text" (one
@@ -72,6 +73,7 @@ class Kind:
     named: bool = True
     reader = "answer"
     lists: tuple[int, ...] = ()
+    annotated: bool = False
     trees: bool = True
     asked: int | None = None
     focus: str = ""
@@ -103,6 +105,10 @@ class Kind:
     def carried(self) -> dict[str, Any]:
         """Options that a file must hold for its answers to be right, where parts have no names; the others' files hold all."""
         return {}
+
+    def label_columns(self, label: str) -> tuple[str, ...]:
+        """The names of the columns that a task's `label` names: none, or one."""
+        return (label,) if label else ()
 
     def parts(self, value: Any, names: Sequence[str], where: str) -> Parts:
         """One input as a caller gives it -> its parts.

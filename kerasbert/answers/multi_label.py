@@ -44,6 +44,10 @@ class MultiLabelKind(Kind):
     columns = ("labels",)
     defaults = MappingProxyType({"thresholds": []})
 
+    def label_columns(self, label) -> tuple[str, ...]:
+        """Several names with commas between them are of columns of 0 and 1."""
+        return tuple(name.strip() for name in label.split(",")) if label else ()
+
     def thresholds(self, labels: int) -> np.ndarray:
         """The threshold of each label: float32 [labels].
 

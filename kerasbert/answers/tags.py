@@ -100,7 +100,7 @@ class TagsKind(Kind):
     """
 
     name, agrees_by = "tags", "words' labels"
-    per_token = labelled = True
+    per_token = labelled = annotated = True
     columns = ("words", "labels", "entities")
     lists = (0,)
     defaults = MappingProxyType(

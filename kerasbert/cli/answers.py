@@ -289,7 +289,7 @@ class _Answers:
 
 def _about(options: argparse.Namespace) -> dict[str, Any]:
     """What the answers of a table depend on, beside the table."""
-    names = ("length", "language", "task", "set", "prefix", "encoding")
+    names = ("length", "language", "task", "set", "prefix", "encoding", "delimiter", "columns")
     models = tables.digest(options.model, options.base, *options.ensemble)
     about = {"model": models, "plugin": tables.digest(*options.plugin), "version": __version__}
     return about | {name: getattr(options, name) for name in names}

@@ -6,7 +6,7 @@ from typing import Any
 
 from kerasbert.errors import InputError
 
-ALWAYS = {"debug", "plugin", "json", "encoding"}
+ALWAYS = {"debug", "plugin", "json", "encoding", "delimiter", "columns", "skip_unlabelled"}
 """Options that hold for whatever a command does: of its end, or of whatever files it reads (`parser.decoding`)."""
 
 

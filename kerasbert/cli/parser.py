@@ -377,9 +377,11 @@ def answer_options_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def decoding(options: argparse.Namespace) -> contextlib.AbstractContextManager:
-    """What files are decoded by while a command runs: its `--encoding`, if it has one."""
-    if getattr(options, "encoding", None) is None:
+    """How files are read while a command runs: its `--encoding`, `--delimiter` and the like, if it has them."""
+    names = ("encoding", "delimiter", "columns", "skip_unlabelled")
+    given = {name: getattr(options, name, None) for name in names}
+    if not any(given.values()):
         return contextlib.nullcontext()
-    from kerasbert.data.reading import default_encoding
+    from kerasbert.data.dialects import default_reading
 
-    return default_encoding(options.encoding)
+    return default_reading(given)

@@ -25,6 +25,7 @@ def _similarity(options: argparse.Namespace) -> None:
         raise InputError("similarity takes two texts, or --data FILE with two columns")
     if not options.data and (options.out or options.text_column or options.text_b_column):
         raise InputError("--out and the names of columns go with --data FILE")
+    tables.check_dialect(options)
     tables.check_texts(options.texts, "pass --data FILE, a table with two columns")
     if options.out:
         tables.check_out(options.out)
@@ -46,7 +47,8 @@ def _similarity(options: argparse.Namespace) -> None:
         values = similarity(model, [one for one, _ in pairs], [other for _, other in pairs], **settings).tolist()
         return [(False, [value]) for value in values]
 
-    about = {"model": tables.digest(options.model), "encoding": options.encoding, "version": __version__, **settings}
+    about = {"model": tables.digest(options.model), "version": __version__, **settings}
+    about |= {name: getattr(options, name) for name in ("encoding", "delimiter", "columns")}
     tables.write(asked, answer, ("similarity",), out=options.out, batch=64, about=about, name="similarity")
 
 
@@ -97,6 +99,7 @@ def add(command: Declare) -> None:
 
 def _shared(add: argparse.ArgumentParser) -> None:
     encoding_option(add)
+    tables.dialect_options(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
     add.add_argument("--json", action="store_true")

@@ -53,13 +53,31 @@ def check_table(options: argparse.Namespace) -> None:
         raise InputError("--out and the names of columns go with --data FILE")
     if options.encoding and options.texts:
         raise InputError("--encoding goes with --data FILE or with the standard input")
+    check_dialect(options)
     check_texts(options.texts, "pass --data {file} (to read a text of that name use stdin)")
+
+
+def check_dialect(options: argparse.Namespace) -> None:
+    """Refuse what is said of a table without one."""
+    if not options.data and (options.delimiter or options.columns):
+        raise InputError(f"{'--delimiter' if options.delimiter else '--columns'} goes with --data FILE")
 
 
 def tell(lines: Iterable[str]) -> None:
     """Print what a user cannot see in the answers."""
     for line in lines:
         print(line, file=sys.stderr)
+
+
+def dialect_options(add: argparse.ArgumentParser, unlabelled: bool = False) -> None:
+    """How tables are read that do not say it themselves; set by `main` as `--encoding` is."""
+    text = "between the columns of a csv: ';', '|', tab; found in the file where it is not given"
+    add.add_argument("--delimiter", metavar="CHARACTER", help=text)
+    add.add_argument("--columns", metavar="NAME,NAME", help="names of all columns, of a csv or tsv without a header")
+    if unlabelled:
+        add.add_argument(
+            "--skip-unlabelled", action="store_true", help="leave out rows without a label, and count them"
+        )
 
 
 def table_options(add: argparse.ArgumentParser) -> None:
@@ -74,6 +92,7 @@ def table_options(add: argparse.ArgumentParser) -> None:
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
     add.add_argument("--text-column", metavar="NAME", help="column of the text; the task's by default")
     add.add_argument("--text-b-column", metavar="NAME", help="column of the second text of a pair")
+    dialect_options(add)
     add.add_argument("--batch", type=int, default=64, help="texts at once")
 
 
@@ -96,12 +115,14 @@ class Asked:
     """A table whose rows were looked at once, before a model was loaded.
 
     Args:
-        rows: `data.texts.Texts`. survey: `answer_tables.Survey`. kind: how the answers are written.
+        rows: `data.texts.Texts`. survey: `answer_tables.Survey`. kind: how the answers are written. delimiter: of a csv, that
+            of the table.
     """
 
     rows: Any
     survey: Any
     kind: str
+    delimiter: str = ","
 
 
 def asked(rows: Any, options: argparse.Namespace) -> Asked:
@@ -110,11 +131,13 @@ def asked(rows: Any, options: argparse.Namespace) -> Asked:
     Raises:
         InputError: a row that cannot be read, or a table that cannot be written.
     """
+    from kerasbert.data.dialects import delimiter_of
     from kerasbert.tasks import answer_tables
 
     own = rows.kind if rows.kind in answer_tables.KINDS.values() else "tsv" if rows.kind == "text" else "jsonl"
     kind = check_out(options.out) if options.out else "jsonl" if options.json else own
-    return Asked(rows, answer_tables.survey(rows, kind), kind)
+    delimiter = delimiter_of(rows.path, rows.columns) if rows.kind == "csv" else ","
+    return Asked(rows, answer_tables.survey(rows, kind), kind, delimiter)
 
 
 def write(
@@ -139,7 +162,7 @@ def write(
     from kerasbert.tasks.answer_tables import Sheet
 
     count, absent = table.survey.count, table.survey.absent
-    sheet = Sheet(table.kind, table.survey.columns, fields, count > absent)
+    sheet = Sheet(table.kind, table.survey.columns, fields, count > absent, table.delimiter)
     tell(sheet.told())
     progress = Progress(name, count)
     if out is None:

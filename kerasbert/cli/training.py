@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasbert import registry
+from kerasbert.cli import tables
 from kerasbert.cli.answers import early_task, opened
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import add_options, flags, given
@@ -269,6 +270,7 @@ def _evaluate_options(add: argparse.ArgumentParser) -> None:
     add.add_argument("--batch", type=int, default=64, help="texts at once")
     add.add_argument("--json", action="store_true")
     column_options(add)
+    tables.dialect_options(add, unlabelled=True)
 
 
 def add(command: Declare) -> None:

@@ -4,7 +4,6 @@ One reader serves all: `data.reading` unpacks and decodes. Local files need the 
 `zstandard` and parquet `pyarrow` (extra `formats`). A line ends at a line feed (a carriage return before it is dropped).
 """
 
-import csv
 import itertools
 import json
 import os
@@ -13,13 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data import reading
+from kerasbert.data import dialects, reading
 from kerasbert.data.reading import line_lists, numbered_lines, plain_name, text_chunks
 from kerasbert.errors import InputError, nearest
 from kerasbert.inputs import listed
 from kerasbert.storage.remote import is_remote, seekable, size
 
-FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv"}
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tsv": "tsv", ".csv": "csv", ".spacy": "spacy"}
 TABLES = ("tsv", "csv", "jsonl", "json", "parquet")
 ROWS = 1024  # of a parquet file, read at once
 SURROGATES = re.compile("[\ud800-\udfff]")  # json may hold "\ud800", which no encoder accepts
@@ -34,9 +33,21 @@ def file_format(path: str | os.PathLike, encoding: str | None = None) -> str:
     tsv and csv are told by the end of the name (.gz, .bz2, .xz and .zst left out); json lines, json arrays and parquet by
     their content too, whatever the name. Everything else is text.
     """
+    said = dialects.current()
+    found = _format(path, encoding)
+    if said.delimiter and found in ("text", "tsv", "csv"):
+        return "csv"
+    if (said.delimiter or said.columns) and found not in ("tsv", "csv"):
+        option = "--delimiter" if said.delimiter else "--columns"
+        instead = "name its --delimiter too" if found == "text" else "leave it out"
+        raise InputError(f"{option} is of a csv or tsv, {path} is {found}: {instead}")
+    return found
+
+
+def _format(path: str | os.PathLike, encoding: str | None) -> str:
     name = plain_name(path).suffix.lower()
     found = FORMATS.get(name, "text")
-    if found in ("tsv", "csv"):
+    if found in ("tsv", "csv", "spacy"):
         return found
     if reading.is_parquet(path):
         return "parquet"
@@ -124,9 +135,9 @@ def read_table(
 ) -> list[dict[str, Any]]:
     """All rows of a table.
 
-    tsv is GLUE's: split at tabs, quotes are ordinary characters. csv has quoting (RFC 4180). In jsonl each line is an
-    object; its numbers and booleans become text ("1", "0.5", "true"), so that labels look the same in every format. A json
-    array of objects and parquet are read alike.
+    tsv is GLUE's: split at tabs, quotes are ordinary characters. csv has quoting (RFC 4180), and its delimiter is found
+    (`dialects`) and told where it is no comma. In jsonl each line is an object; its numbers and booleans become text ("1",
+    "0.5", "true"), so that labels look the same in every format. A json array of objects and parquet are read alike.
 
     Args:
         path: the file; gz, bz2, xz and zst are unpacked.
@@ -215,10 +226,7 @@ def table_rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, or number of the row in parquet; row) pairs; `columns` are present in each."""
     if kind in ("jsonl", "json", "parquet"):
-        objects = (
-            _parquet_rows(path) if kind == "parquet" else (_json_lines, _json_array)[kind == "json"](path, encoding)
-        )
-        for line, row in objects:
+        for line, row in objects(path, kind, encoding):
             if not isinstance(row, dict):
                 raise InputError(f"{path}, line {line}: a {type(row).__name__}, expected an object such as {{...}}")
             for column in columns:
@@ -228,22 +236,36 @@ def table_rows(
                     raise InputError(f"{path}, line {line}: {column!r} is null. Drop the row, or fill it in")
             yield line, row if raw else {name: _json_text(value) for name, value in row.items()}
         return
-    fields = _csv_fields(path, encoding) if kind == "csv" else _tsv_fields(path, encoding)
+    names = names or dialects.current().columns or None
+    fields, given = dialects.fields(path, kind, columns, names, encoding), names
     if names is None:
         names = next(fields, (0, []))[1]
+        if not names:
+            raise InputError(f"{path} is empty, expected a line with the names of its columns and a row a line")
     twice = next((name for i, name in enumerate(names) if name and name in names[:i]), None)
     if twice is not None:
         raise InputError(f"{path}: two columns are named {twice!r}, expected each name once: {', '.join(names)}")
     for column in columns:
         if column not in names:
+            if given is None and dialects.like_a_row(names):
+                raise InputError(_headless(path, column, names))
             raise InputError(_no_column(f"{path} has", column, names))
     names = _all_named(names)
     for line, values in fields:
+        if given is not None and values == names:
+            raise InputError(f"{path}, line {line} is a header, and columns are named: leave out --columns")
         if len(values) != len(names):
             hint = " (tsv is split at tabs, without quoting)" if kind == "tsv" else ""
             expected = f"expected {len(names)} ({', '.join(names)})"
             raise InputError(f"{path}, line {line}: {len(values)} fields, {expected}{hint}. Mend the row")
         yield line, dict(zip(names, values))
+
+
+def objects(path: str | os.PathLike, kind: str, encoding: str | None = None) -> Iterator[tuple[int, Any]]:
+    """(line, or number of the row in parquet; what stands there) of a jsonl, json or parquet file."""
+    if kind == "parquet":
+        return _parquet_rows(path)
+    return (_json_array if kind == "json" else _json_lines)(path, encoding)
 
 
 def _all_named(names: Sequence[str]) -> list[str]:
@@ -260,33 +282,6 @@ def _all_named(names: Sequence[str]) -> list[str]:
                 name += "_"
         made.append(name)
     return made
-
-
-def _tsv_fields(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
-    for number, line in numbered_lines(path, encoding):
-        if line:
-            yield number, line.split("\t")
-
-
-def _csv_fields(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(2**31 - 1)  # the default refuses texts above 131,072 characters
-    reader = csv.reader(_csv_lines(path, encoding), strict=True)
-    try:
-        for values in reader:
-            if values:
-                yield reader.line_num, values
-    except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: {error}. Mend the quoting, or name the file .tsv") from error
-
-
-def _csv_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[str]:
-    """Lines with their ends, as the csv module wants them; a carriage return alone ends a line too."""
-    for line in itertools.chain.from_iterable(line_lists(path, encoding)):
-        line += "\n"
-        if "\r" in line[:-2]:
-            yield from re.split(r"(?<=\r)(?!\n)", line)
-        else:
-            yield line
 
 
 def _json_lines(path: str | os.PathLike, encoding: str | None) -> Iterator[tuple[int, Any]]:
@@ -353,6 +348,15 @@ def _json_text(value: Any) -> Any:
     if isinstance(value, str):
         return SURROGATES.sub("\ufffd", value)
     return json.dumps(value) if isinstance(value, bool | int | float) else value
+
+
+def _headless(path: str | os.PathLike, column: str, first: Sequence[str]) -> str:
+    shown = ", ".join(f"{cell!r:.40}" for cell in first[:5])
+    names = ",".join(["text", "label", "c", "d", "e", "f"][: len(first)])
+    return (
+        f"{path} has no column {column!r}: its first line looks like a row and not like names ({shown}). Of a file without "
+        f"a header name all {len(first)} columns, such as --columns {names}"
+    )
 
 
 def _no_column(where: str, column: str, names: Iterable[str]) -> str:

@@ -39,7 +39,7 @@ BUILT = re.compile(  # folders that stay when they are empty
     r"(\d+-\w+/)?(checkpoints(/\.?step_\d+)?|tensorboard|dumps|cache|tasks|tokenizer|adapter)|(\d+-\w+/)?tensorboard/plugins(/.*)?|\d+-\w+"
 )
 PAGE = '<meta name="generator" content="kerasbert">'  # in every page of ours
-_ANSWERS = rb"(?:^|[\t,{ ])\"?(predicted_\w+|score|similarity|entities)\"?(?=[\t,:\r\n]|$)"
+_ANSWERS = rb"(?:^|[\t,;|{ ])\"?(predicted_\w+|score|similarity|entities)\"?(?=[\t,;|:\r\n]|$)"
 FILES: Mapping[
     str, tuple[str, bytes]
 ] = {  # kind of file -> what it is called, what its first 4 kB or its last 64 kB hold

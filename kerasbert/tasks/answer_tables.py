@@ -37,6 +37,10 @@ def read(path: str | os.PathLike, columns: Sequence[str], task: Task) -> texts.T
     check_files([path])
     kind = task.answer_kind
     opened = texts.opened(path, columns, lists=kind.lists, line=line_of(kind, columns))
+    if kind.annotated and opened.kind in TABLES and list(columns) == list(task.parts) and not _has(opened):
+        raw = texts.opened(path, texts.TEXT)
+        if _has(raw):  # texts are answered as well as words
+            return raw
     if not task.reader or not list(columns) == list(task.asked) == list(task.parts):
         return opened
     if not kind.lists and opened.kind in TABLES and _has(opened):
@@ -175,12 +179,14 @@ class Sheet:
         columns: of the table.
         fields: of an answer, which become columns; of BY_ID the first is the value.
         answered: bool, whether any row has an answer; without one the table gets no columns.
+        delimiter: of a csv.
     """
 
     kind: str
     columns: Sequence[str]
     fields: Sequence[str]
     answered: bool = True
+    delimiter: str = ","
 
     @property
     def added(self) -> dict[str, str]:
@@ -220,7 +226,8 @@ class Sheet:
 
     def _line(self, number: int, cells: list[str]) -> str:
         if self.kind == "csv":
-            return ",".join(map(_quoted, cells)) + "\n" if cells != [""] else '""\n'
+            quoted = (_quoted(cell, self.delimiter) for cell in cells)
+            return self.delimiter.join(quoted) + "\n" if cells != [""] else '""\n'
         check_cells(number, cells)
         return "\t".join(cells) + "\n"
 
@@ -240,9 +247,9 @@ def _json(row: Mapping[str, Any]) -> str:
     )  # no file takes half of a pair, json's own form of it does
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str, delimiter: str) -> str:
     """A cell of a csv; a carriage return is quoted too, at which readers end a line."""
-    return '"' + text.replace('"', '""') + '"' if any(each in text for each in ',"\n\r') else text
+    return '"' + text.replace('"', '""') + '"' if any(each in text for each in (delimiter, *'"\n\r')) else text
 
 
 def cell(value: Any) -> str:

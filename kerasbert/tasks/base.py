@@ -69,12 +69,10 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """What model.json holds; `inputs` tells the exporters whether it takes pairs."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         absent = {"length": None, "mean": 0.0, "std": 1.0, "settings": {}, "reader": "", "files": {}, "options": {}}
         absent |= {"layers": "last", "auxiliary_lm": 0.0}
-        for name, default in absent.items():
-            if fields[name] == default:  # absent where nothing is said
-                del fields[name]
+        every = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        fields = {name: value for name, value in every if name not in absent or value != absent[name]}
         return fields | {"labels": dict(self.labels), "inputs": "pair" if self.pair else "text"}
 
     @staticmethod
@@ -82,8 +80,7 @@ class Task:
         """The inverse of `to_json`; an imported classifier has only `kind` and `inputs`."""
         known = {field.name for field in dataclasses.fields(Task)}
         given = {name: value for name, value in content.items() if name in known}
-        if content.get("inputs") == "pair":
-            given.setdefault("text_b", "text_b")
+        given = {"text_b": "text_b", **given} if content.get("inputs") == "pair" else given
         return Task(**{"name": given.get("kind", "classification")} | given)
 
     @property
@@ -104,8 +101,13 @@ class Task:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns: the texts, then the label; rows that are targets themselves have none (`label` empty)."""
-        return [*self.parts, *([self.label] if self.label else [])]
+        """Names of the columns: the texts, then the label's; rows that are targets themselves have none (`label` empty)."""
+        return [*self.parts, *self.label_columns]
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """Names of the columns of the label: of several labels perhaps one of 0 and 1 for each."""
+        return (answers.KINDS.get(self.kind) or answers.Kind()).label_columns(self.label)
 
     def called_with(self, **settings: str | None) -> "Task":
         """The task with settings of its calls where given, such as the language of its texts."""
@@ -167,8 +169,6 @@ class TaskKind(Exported):
     pooler = True
     together = False
     taught: tuple[str, ...] = ("labels", "soft", "logits")
-
-    # Rows of a file
 
     def with_labels(self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any]) -> Task:
         """The task with the labels that occur in the training rows, where it names none.

@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data.reading import line_lists, plain_name
-from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
+from kerasbert.data.dialects import say
+from kerasbert.data.reading import line_lists, plain_name, whole
+from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table, objects
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
+from kerasbert.tasks import annotations
 from kerasbert.tasks.base import Task
-from kerasbert.tasks.unlabelled import say
 
 UD = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 DOCUMENT = "-DOCSTART-"
@@ -35,11 +36,15 @@ def read_conll(source: Path, task: Task) -> list[tuple[int, dict[str, Any]]]:
         InputError: a line with another number of columns than the first, an empty word; with file and line.
     """
     (path,) = check_files([source])
+    if file_format(path) == "spacy":
+        return annotations.of_docbin(Path(path), task)
     numbers = task.reader.partition(":")[2].split(",") if ":" in task.reader else ["", ""]
     ud = plain_name(path).suffix.lower() == ".conllu"
     if not ud and _is_table(path, task, numbers):
         if any(numbers):
             raise InputError(f"{path} is a table, whose columns are named: give their names, not {', '.join(numbers)}")
+        if (annotated := _annotated(path, task)) is not None:
+            return annotated
         return [(line, _listed(task, path, line, row)) for line, row in numbered_table(path, raw=True)]
     if not ud and (untagged := _untagged(path, task)):
         return untagged
@@ -227,10 +232,28 @@ def _column(path: Path | str, name: str, width: int, ud: bool, usual: int) -> in
     return int(name) - 1
 
 
+def _annotated(path: Path | str, task: Task) -> list[tuple[int, dict[str, Any]]] | None:
+    """The rows of json that an annotation tool wrote (`annotations`); None of a table with the task's columns."""
+    kind = file_format(path)
+    if kind not in ("jsonl", "json", "parquet"):
+        return None
+    rows = objects(path, kind)
+    if kind == "jsonl" and plain_name(path).suffix.lower() == ".json":  # one object perhaps, over many lines
+        content = whole(path)
+        try:
+            rows = iter([(1, json.loads(content))])
+        except (ValueError, RecursionError):
+            rows = objects(path, kind)
+    return annotations.of_file(Path(path), rows, task)
+
+
 def _listed(task: Task, path: Path | str, line: int, row: dict[str, Any]) -> dict[str, Any]:
     """A row of a table, its words and tags as lists where it has both."""
     if task.text not in row:
-        raise InputError(f"{path}, line {line} has no column {task.text!r}. It has: {', '.join(map(str, row))}")
+        raise InputError(
+            f"{path}, line {line} has no column {task.text!r}. It has: {', '.join(map(str, row))}. Expected words and tags, or "
+            "a text with its entities as spaCy, Doccano, Prodigy or Label Studio write them"
+        )
     if task.label not in row:
         return row
     values = dict(row)

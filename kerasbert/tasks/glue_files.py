@@ -6,8 +6,6 @@ MRPC as msr_paraphrase_*.txt, which begin with a byte order mark; csv without a 
 {"qqp": [...]} holds one list, and labels may be the numbers that Hugging Face gives them.
 """
 
-import csv
-import io
 import itertools
 import json
 import os
@@ -15,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kerasbert.data import dialects
 from kerasbert.data.reading import line_lists, plain_name, text_chunks
 from kerasbert.data.sources import TABLES, check_files, file_format, numbered_table
 from kerasbert.errors import InputError
@@ -78,7 +77,7 @@ def _rows(source: Path, task: "Task") -> Numbered:
     if kind == "jsonl" and plain_name(source).suffix == ".json":
         return _one_list(source)
     if kind == "csv":
-        first = next(csv.reader(io.StringIO(next(text_chunks(source), ""))), [])
+        first = next(dialects.fields(source, kind), (0, []))[1]
         return numbered_table(source, names=_names(first, task))
     if kind in TABLES and kind != "tsv":
         return numbered_table(source)

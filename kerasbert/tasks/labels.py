@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # how pandas, Python and databases write a value that is not there
 MISSING = ("", "nan", "NaN", "None", "null", "NULL", "<NA>", "NaT")
 MOST = 10_000
+YES, NO = ("1", "1.0", "true"), ("0", "0.0", "false")  # of a column of 0 and 1; pandas writes 1.0 beside NaN
 MARKS = ("-", "-1")  # of a row without a label: SNLI's, Hugging Face's
 FEW = 20  # so many different numbers may be classes, whatever their rows
 
@@ -40,6 +41,31 @@ def clean(source: Source, column: str, lines: Sequence[int], values: Sequence[An
 
 def _scalar(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
+
+
+def joined(task: "Task", source: Source, rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+    """The rows, in the place of columns of 0 and 1 the names of those that hold a 1.
+
+    Raises:
+        InputError: another value; with file and line.
+    """
+    names = task.label_columns
+    if len(names) < 2:
+        return rows
+    return [
+        (line, row if task.label in row else row | {task.label: _set(source, line, row, names)}) for line, row in rows
+    ]
+
+
+def _set(source: Source, line: int, row: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    found = []
+    for name in names:
+        value = str(row.get(name, "")).strip().lower()
+        if value not in YES and value not in NO:
+            hint = ". Rows without labels are left out by --skip-unlabelled" if value in ("", *MARKS, "nan") else ""
+            raise InputError(f"{where(source, line)}: column {name!r} is {row.get(name)!r:.40}, expected 0 or 1{hint}")
+        found += [name] if value in YES else []
+    return found
 
 
 def check_classes(source: Source, column: str, values: Sequence[str]) -> None:

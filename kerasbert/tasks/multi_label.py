@@ -1,7 +1,8 @@
 """Several labels, or none, for a text or a pair: a sigmoid for each label, as transformers' multi_label_classification.
 
 A cell of the label's column holds labels with `|` between them, else with commas, or a json list, which holds any text:
-`["Albany, NY"]`. A jsonl file may hold lists. An empty cell is a text without a label.
+`["Albany, NY"]`. A jsonl file may hold lists. An empty cell is a text without a label. Or each label has a column of 0
+and 1 (Jigsaw's layout): the label's column is then their names with commas between them.
 """
 
 import dataclasses
@@ -34,6 +35,8 @@ class MultiLabel(TaskKind):
     def with_labels(self, task, source, lines, values) -> Task:
         if task.labels:
             return task
+        if len(task.label_columns) > 1:
+            return dataclasses.replace(task, labels={label: label for label in task.label_columns})
         names = {label for line, value in zip(lines, values) for label in split(value, source, line)}
         if not names:
             raise InputError(

@@ -11,10 +11,11 @@ import numpy as np
 
 from kerasbert import registry
 from kerasbert.answers.base import Parts
+from kerasbert.data.dialects import current
 from kerasbert.data.reading import ENDINGS
 from kerasbert.errors import InputError
 from kerasbert.registry import register_task
-from kerasbert.tasks import tables
+from kerasbert.tasks import annotations, labels, tables
 from kerasbert.tasks.base import Rows, Task
 from kerasbert.tasks.tables import Memory, Source
 from kerasbert.tasks.unlabelled import labelled
@@ -39,7 +40,9 @@ def find_task(task: str | Task, **fields: Any) -> Task:
     Columns of a file of columns (CoNLL) are chosen by their numbers from 1; the task remembers them in its `reader`.
     """
     known: Task = registry.task(task) if isinstance(task, str) else task
-    named = {name: value for name, value in fields.items() if value}
+    named = {
+        name: ",".join(value) if isinstance(value, list | tuple) else value for name, value in fields.items() if value
+    }
     if not isinstance(known, Task):
         raise InputError(f"task is a {type(known).__name__}, expected the name of a task or a Task")
     if numbered := by_number(known, named):
@@ -136,9 +139,11 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int,
         if absent := [name for name in columns if name not in rows[0][1]]:
             raise InputError(f"{source} holds no {', '.join(absent)}: a file without answers can only be predicted")
     else:
-        rows = tables.table(source, task.columns, columns, task.parts)
-    if task.label in columns:
-        rows = labelled(task, source, rows)
+        rows = _columns(task, source, columns)
+    if task.answer_kind.annotated:
+        rows = annotations.tagged(task, source, rows)
+    if set(task.label_columns) & set(columns):
+        rows = labels.joined(task, source, labelled(task, source, rows))
     lists = [task.parts[i] for i in task.answer_kind.lists]
     for line, row in rows:
         for column in task.parts:
@@ -151,11 +156,29 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int,
     return rows
 
 
+def _columns(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+    """The rows of a table with these columns; those of labels may be empty where such rows are to be skipped."""
+    order, wanted = task.columns, list(columns)
+    if isinstance(source, Memory):
+        if task.answer_kind.annotated and (rows := annotations.in_memory(source, task)):
+            return rows
+        first = source.rows[0] if source.rows else ()
+        if isinstance(first, tuple) and len(task.label_columns) > 1 and len(first) == len(task.parts) + 1:
+            order, wanted = [*task.parts, task.label], [name for name in wanted if name not in task.label_columns]
+    if not current().skip_unlabelled:
+        return tables.table(source, order, wanted, task.parts)
+    names = [name for name in wanted if name in task.label_columns]
+    rows = tables.table(source, order, [name for name in wanted if name not in names], task.parts)
+    if missing := [name for name in names if not any(name in row for _, row in rows)]:
+        return tables.table(source, order, missing, task.parts)  # which says so
+    return rows
+
+
 def find_labels(task: Task, source: Source) -> Task:
     """The task with the labels that occur in the rows, where its kind has labels and it names none."""
     if task.labels or not task.how.answers.labelled:
         return task
-    rows = table(task, source, [task.label])
+    rows = table(task, source, list(task.label_columns))
     return task.how.with_labels(task, source, [line for line, _ in rows], [row[task.label] for _, row in rows])
 
 

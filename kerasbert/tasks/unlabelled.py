@@ -1,13 +1,14 @@
 """Rows without a label: SNLI's `-` (no gold label: the annotators disagreed) and Hugging Face's -1."""
 
-import functools
-import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from kerasbert.blanks import absent
+from kerasbert.data.dialects import current, say
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
-from kerasbert.tasks.labels import MARKS
+from kerasbert.tasks.labels import MARKS, MISSING
 from kerasbert.tasks.tables import Source
 
 INFERENCE = {"entailment", "neutral", "contradiction", "not_entailment"}
@@ -15,18 +16,25 @@ INFERENCE_PARTS = {("premise", "hypothesis"), ("sentence1", "sentence2")}
 Numbered = list[tuple[int, dict[str, Any]]]
 
 
-@functools.cache
-def say(line: str) -> None:
-    """A line for the user on stderr, once in a process: a file is read for its labels and for its rows."""
-    print(line, file=sys.stderr, flush=True)
+class Unlabelled(str):
+    """In the place of a label: why an annotation tool gave none, such as `answer 'reject'`."""
 
 
 def labelled(task: Task, source: Source, rows: Numbered) -> Numbered:
-    """The rows that have a label, where a task is of inference (NLI); how many are dropped is told. Else all rows.
+    """The rows that have a label: without those that an annotation tool left open, those of inference (NLI) that are marked
+    so, and where that is asked for (`Reading.skip_unlabelled`) all whose label is missing. How many are dropped is told.
 
     Raises:
         InputError: no row has one.
     """
+    why = Counter(str(row[task.label]) for _, row in rows if isinstance(row.get(task.label), Unlabelled))
+    if why:
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in why.items())
+        rows = _without(source, rows, [isinstance(row.get(task.label), Unlabelled) for _, row in rows], reasons)
+    if current().skip_unlabelled:
+        names = task.label_columns
+        gone = [any(_is_missing(row.get(name)) for name in names) for _, row in rows]
+        return _without(source, rows, gone, f"column {', '.join(names)}") if any(gone) else rows
     found = [str(row.get(task.label, "")).strip() for _, row in rows]
     if not any(value in MARKS for value in found) or not _is_inference(task, [v for v in found if v not in MARKS]):
         return rows
@@ -35,6 +43,20 @@ def labelled(task: Task, source: Source, rows: Numbered) -> Numbered:
         raise InputError(f"{source}: no row has a label (column {task.label!r} is {found[0]!r}): predict such a file")
     say(f"{source}: {len(rows) - len(kept)} of {len(rows)} rows have no label ({_marks(found)}) and are dropped")
     return kept
+
+
+def _without(source: Source, rows: Numbered, gone: Sequence[bool], reason: str) -> Numbered:
+    """The rows that are not gone, which is told."""
+    kept = [row for row, left in zip(rows, gone) if not left]
+    if not kept:
+        raise InputError(f"{source}: none of its {len(rows)} rows has a label: {reason}. Predict such a file")
+    say(f"{source}: {sum(gone)} of {len(rows)} rows have no label and are left out: {reason}")
+    return kept
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a cell holds no label: it is empty, a value that is not there, or a mark of such rows."""
+    return absent(value) or (isinstance(value, str) and value.strip() in (*MISSING, *MARKS))
 
 
 def _marks(found: Sequence[str]) -> str:

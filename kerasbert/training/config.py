@@ -244,7 +244,27 @@ class FinetuneConfig(LabelledConfig):
     keep_head: bool = option(False, "go on with the head of a fine-tuned RUN (after pruning or trimming it)")
     text_column: str | None = option(None, "column of the text in your files", metavar="NAME")
     text_b_column: str | None = option(None, "column of the text b in your files", metavar="NAME")
-    label_column: str | None = option(None, "column of the label in your files", metavar="NAME")
+    label_column: str | Sequence[str] | None = option(
+        None, "column of the label in your files; of multi_label several columns of 0 and 1", metavar="NAME", read=str
+    )
+    label_names: Sequence[str] | None = option(
+        None,
+        "names of labels that are numbers in your files, from 0: O,B-PER,I-PER",
+        metavar="NAME,NAME",
+        read=lambda text: text.split(","),
+    )
+    delimiter: str | None = option(
+        None,
+        "between the columns of a csv: ';', '|', tab; found in the file where it is not given",
+        metavar="CHARACTER",
+    )
+    columns: Sequence[str] | None = option(
+        None,
+        "names of all columns, of a csv or tsv without a header: text,label",
+        metavar="NAME,NAME",
+        read=lambda text: text.split(","),
+    )
+    skip_unlabelled: bool = option(False, "leave out rows without a label, and count them")
     language: str | None = option(None, "of the texts, for a model that reads it (XLM)", metavar="NAME")
     graph: str | os.PathLike | None = option(
         None,
@@ -266,6 +286,11 @@ class FinetuneConfig(LabelledConfig):
     auxiliary_lm: float | None = option(
         None, "learn the next token of the texts too, with this weight: GPT's 0.5", least=0, metavar="WEIGHT"
     )
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What is said of tables (`data.dialects.Reading`)."""
+        return {name: getattr(self, name) for name in ("delimiter", "columns", "skip_unlabelled")}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,6 +15,7 @@ from kerasbert import checkpoints, registry, report
 from kerasbert import spec as specs
 from kerasbert.checkpoints import adapters, source
 from kerasbert.checkpoints.adapters import merged_directory
+from kerasbert.data.dialects import current, default_reading
 from kerasbert.errors import InputError
 from kerasbert.inputs import numbers
 from kerasbert.layers.encoder import Encoder
@@ -86,6 +87,7 @@ class FineTuning(Job):
         self.config, self.cache = config, token_cache(config)
         fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
         fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm}
+        fields["labels"] = {str(number): name for number, name in enumerate(config.label_names or ())}
         task = find_task(task, **fields, metric=registry.metric_name(config.metric))
         self.changes, options = parted(config.changes)
         options |= {} if config.prefix is None else {"prefix": config.prefix}
@@ -93,6 +95,8 @@ class FineTuning(Job):
         self.changes |= {"adapters.width": config.adapters} if config.adapters else {}
         task = task.called_with(language=config.language).optioned(options)
         task.how.check_metric(task)
+        if config.label_names and not task.answer_kind.labelled:
+            raise InputError(f"label_names are given, and a {task.kind} has no labels of numbers: leave them out")
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.config = config = resolved(config, self.strategy, model)
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
@@ -103,7 +107,8 @@ class FineTuning(Job):
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)
         self.old = self.begun(task)
-        self.split = split(task, data, begun=self.old, start=model)
+        with default_reading(config.reading):
+            self.split, self.reading = split(task, data, begun=self.old, start=model), current().to_json()
         if self.split.train is None:
             where = data if isinstance(data, str | os.PathLike) else "data"
             raise InputError(f"{where} has no train file, expected train.tsv, train.csv or train.jsonl")
@@ -214,6 +219,7 @@ class FineTuning(Job):
             "patience": config.patience,
             "changes": self.changes,
         }
+        about |= {"reading": self.reading} if self.reading else {}
         about |= {"pooler": "new"} if self.new_pooler else {}
         about |= {} if self.graph is None else {"graph": self.graph.digest}
         return about | ({"keep_head": True} if config.keep_head else {})

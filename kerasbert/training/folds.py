@@ -7,6 +7,7 @@ from typing import Any
 
 from kerasbert import registry
 from kerasbert.checkpoints.json_files import read_json
+from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.storage import files, places
 from kerasbert.tasks.task import Task, find_task, fold, without
@@ -40,7 +41,9 @@ def cross_validate(
     places.check_place(out, [each for each in (model, data) if isinstance(each, str | os.PathLike)])
     columns = {name: settings.get(f"{name}_column") for name in ("text", "text_b", "label")}
     known = find_task(task, **columns, metric=registry.metric_name(settings.get("metric")))
-    known = split(known.optioned(parted(settings.get("changes"))[1]), data, dev=False)
+    told = {name: settings.pop(name, None) for name in ("delimiter", "columns", "skip_unlabelled")}
+    with default_reading(told):
+        known = split(known.optioned(parted(settings.get("changes"))[1]), data, dev=False)
     if known.train is None:
         raise InputError("data have no training rows to make folds of: give a file, or a folder with train.tsv")
     out, rows, quiet, found = Path(out), known.train, settings.get("quiet", False), []

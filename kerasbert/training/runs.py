@@ -317,7 +317,8 @@ def rows_of(directory: str | os.PathLike) -> dict[str, Any] | None:
     described = description_of(directory)
     if not described or "data" not in described:
         return None
-    settings = {name: described["settings"].get(name) for name in ("steps", "data", "seed")}
+    names = ("steps", "data", "seed", *(["reading"] if "reading" in described["settings"] else []))
+    settings = {name: described["settings"].get(name) for name in names}
     kept = {name: described[name] for name in ("format", "data", "held_out", TOKEN_LENGTHS) if name in described}
     return kept | {"kind": "rewritten", "settings": settings}
 

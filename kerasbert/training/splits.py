@@ -4,6 +4,7 @@ Where no dev rows are given a tenth of the training rows is held out: by the dat
 into run.json, and taken up by the runs that start from it on the same rows.
 """
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.tasks import tables
 from kerasbert.tasks.tables import Memory, Source
@@ -91,8 +93,28 @@ def split(
     begun = begun if begun and old == digests else None
     if begun:
         task = task.how.continued(task, begun["settings"].get("task") or {})
+    before = runs.description_of(start) if isinstance(start, str | os.PathLike) else None
+    with reading_of(before, *sources.values()):
+        train, judge, task, numbers, lines = _read(task, sources, digests, begun, start, dev)
+    if numbers is not None and test is not None:
+        lines[-1] += f"; {test} is not used"
+    if judge is not None and train is not None:
+        lines += task.how.absent(task, train, judge)
+    kept = None if numbers is None else " ".join(map(str, numbers))
+    return Split(task, sources, digests, train, judge, kept, lines)
+
+
+def _read(
+    task: Task,
+    sources: Mapping[str, Source],
+    digests: Mapping[str, str],
+    begun: Mapping[str, Any] | None,
+    start: Any,
+    dev: bool,
+) -> tuple[Rows | None, Rows | None, Task, np.ndarray | None, list[str]]:
+    """Training rows, dev rows, the task with its labels, numbers of the rows that are held out, lines for the user."""
     train = judge = numbers = None
-    lines = []
+    lines: list[str] = []
     if "train" in sources:
         source = sources["train"]
         task = find_labels(task, source)
@@ -102,14 +124,9 @@ def split(
             numbers = _held_out(task, train, digests, begun, start)
             judge, train = train.take(numbers), train.take(without(len(train.texts), numbers))
             lines.append(f"{source}: {_count(judge)} are held out to choose the best weights (the same for every seed)")
-            if test is not None:
-                lines[-1] += f"; {test} is not used"
     if "dev" in sources and dev:
         judge = read_rows(task, sources["dev"])
-    if judge is not None and train is not None:
-        lines += task.how.absent(task, train, judge)
-    kept = None if numbers is None else " ".join(map(str, numbers))
-    return Split(task, sources, digests, train, judge, kept, lines)
+    return train, judge, task, numbers, lines
 
 
 def _held_out(
@@ -154,7 +171,8 @@ def _trained_on(task: Task, train: Source, described: Mapping[str, Any]) -> tupl
     digest = tables.digest(train)
     if not isinstance(trained, dict) or trained.get("train") != digest:
         return None, None
-    rows = read_rows(task, train)
+    with reading_of(described, train):
+        rows = read_rows(task, train)
     return rows, numbers_of(described, digest, len(rows.texts))
 
 
@@ -200,8 +218,19 @@ def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None
         what = "no dev or test rows" if wanted is None else f"no {wanted} rows"
         hint = "; for the training rows pass --split train" if "train" in sources and wanted != "train" else ""
         raise InputError(f"{_place(data)} has {what}: give a file{hint}")
-    rows = read_rows(task, sources[wanted])
+    with reading_of(described, sources[wanted]):
+        rows = read_rows(task, sources[wanted])
     return rows, f"{_count(rows)} of {_name(sources[wanted])}"
+
+
+def reading_of(described: Mapping[str, Any] | None, *sources: Source) -> contextlib.AbstractContextManager:
+    """A block in which rows are read as the run that run.json describes read them, where they are the run's own."""
+    settings = (described or {}).get("settings") or {}
+    said, own = settings.get("reading"), settings.get("data")
+    if not isinstance(said, dict) or not isinstance(own, dict):
+        return contextlib.nullcontext()
+    same = any(tables.digest(source) in own.values() for source in sources)
+    return default_reading(said) if same else contextlib.nullcontext()
 
 
 def training_texts(run: Any, task: Task | None) -> list[Any] | None:
@@ -209,9 +238,10 @@ def training_texts(run: Any, task: Task | None) -> list[Any] | None:
     sources = runs.data_of(run)
     if task is None or "train" not in sources:
         return None
-    rows = read_rows(task, sources["train"])
     described = runs.description_of(run)
     assert described is not None  # it has data
+    with reading_of(described, sources["train"]):
+        rows = read_rows(task, sources["train"])
     numbers = numbers_of(described, tables.digest(sources["train"]), len(rows.texts))
     rows = rows if numbers is None else rows.take(without(len(rows.texts), numbers))
     return answerable(task, rows.texts)

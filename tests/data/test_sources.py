@@ -72,7 +72,7 @@ def test_a_long_csv_field_is_read(tmp_path):
         ("a.csv", 'text,label\n"one"x,1\n', r"a\.csv, line 2: ',' expected after '\"'"),
         ("a.csv", 'text,label\n"one,1\n', r"a\.csv, line 2: unexpected end of data"),
         ("a.tsv", "txt\tlabel\none\t1\n", r"a\.tsv has no column 'text'\. Nearest: 'txt'\. It has: txt, label"),
-        ("a.tsv", "", r"a\.tsv has no column 'text'\. It has: none"),
+        ("a.tsv", "", r"a\.tsv is empty, expected a line with the names of its columns"),
         ("a.jsonl", '{"text": "one"}\n{"text"\n', r"a\.jsonl, line 2: not json"),
         ("a.jsonl", "[1]\n", r"a\.jsonl, line 1: a list, expected an object"),
         ("a.jsonl", '{"txt": "one"}\n', r"a\.jsonl, line 1 has no column 'text'\. Nearest: 'txt'"),

@@ -1,0 +1,361 @@
+"""Entities by characters of a text, as annotation tools write them -> the words of the text and their tags in BIO.
+
+A format is a row of `FORMATS`: by which fields a row of json is known, its text, and what is annotated. The words are those
+of every text (`text.words.split_words`), so that offsets of answers are of the text that was annotated. Offsets count
+Unicode characters (Python's); those of Label Studio count UTF-16 units, which differ behind an emoji: where an annotation
+holds its own text, that decides.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kerasbert.data.dialects import say
+from kerasbert.errors import InputError
+from kerasbert.tasks.base import Task
+from kerasbert.tasks.tables import Memory, Source, where
+from kerasbert.tasks.unlabelled import Unlabelled
+from kerasbert.text.words import split_words
+
+Numbered = list[tuple[int, dict[str, Any]]]
+STARTS = ("start", "start_offset", "start_char", "begin")
+ENDS = ("end", "end_offset", "end_char")
+NAMES = ("label", "labels", "entity_group", "type", "tag", "entity", "entity_type")
+OWN = ("text", "word")  # what an annotation says that it covers
+
+
+class Annotated(NamedTuple):
+    """What a row is of.
+
+    Args:
+        text: str. spans: [start, end, label] each, or objects of them; `Unlabelled` where nobody annotated it.
+        utf16: bool, whether offsets count UTF-16 units where nothing else decides.
+    """
+
+    text: Any
+    spans: Any
+    utf16: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A format of annotations: rows that it knows, and what they are of."""
+
+    name: str
+    knows: Callable[[Any], bool]
+    read: Callable[[Any], Annotated]
+
+
+def _pair(row: Any) -> bool:
+    """[text, {"entities": [...]}]: spaCy's, as it is written by hand."""
+    return isinstance(row, list | tuple) and len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], Mapping)
+
+
+def _studio(row: Any) -> bool:
+    return isinstance(row, Mapping) and isinstance(row.get("data"), Mapping) and "annotations" in row
+
+
+def _of_studio(row: Mapping[str, Any]) -> Annotated:
+    """The first annotation that was not cancelled; of a task without one nothing is known."""
+    data, done = row["data"], [each for each in row["annotations"] or () if not each.get("was_cancelled")]
+    results = (
+        [result for result in (done[0].get("result") or ()) if "start" in (result.get("value") or {})] if done else []
+    )
+    keys = [str(result.get("to_name", "")) for result in results]
+    text = next((data[key] for key in (*keys, "text") if isinstance(data.get(key), str)), None)
+    if text is None:
+        held = [value for value in data.values() if isinstance(value, str)]
+        text = held[0] if len(held) == 1 else None
+    spans = [result["value"] for result in results] if done else Unlabelled("no annotation")
+    return Annotated(text, spans, utf16=True)
+
+
+def _in_studio_min(row: Any) -> bool:
+    """JSON-MIN of Label Studio: lists of `{start, end, labels}` in a field of any name."""
+    return isinstance(row, Mapping) and "annotation_id" in row and isinstance(row.get("text"), str)
+
+
+def _of_studio_min(row: Mapping[str, Any]) -> Annotated:
+    held = [value for value in row.values() if isinstance(value, list) and value and isinstance(value[0], Mapping)]
+    spans = next((value for value in held if {"start", "end", "labels"} <= value[0].keys()), [])
+    return Annotated(row["text"], spans, utf16=True)
+
+
+def _in_prodigy(row: Any) -> bool:
+    text = isinstance(row, Mapping) and isinstance(row.get("text"), str)
+    return text and (isinstance(row.get("spans"), list) or row.get("answer") in ("accept", "reject", "ignore"))
+
+
+def _of_prodigy(row: Mapping[str, Any]) -> Annotated:
+    said = row.get("answer", "accept")
+    return Annotated(row["text"], row.get("spans") or [] if said == "accept" else Unlabelled(f"answer {said!r}"))
+
+
+def _with(*names: str) -> Callable[[Any], bool]:
+    """Rows with a text and one of these fields, a list."""
+
+    def knows(row: Any) -> bool:
+        text = isinstance(row, Mapping) and isinstance(row.get("text"), str)
+        return text and any(isinstance(row.get(name), list) for name in names)
+
+    return knows
+
+
+def _of(*names: str) -> Callable[[Any], Annotated]:
+    def read(row: Mapping[str, Any]) -> Annotated:
+        return Annotated(row["text"], next(row[name] for name in names if isinstance(row.get(name), list)))
+
+    return read
+
+
+FORMATS = (
+    Format("spaCy", _pair, lambda row: Annotated(row[0], row[1].get("entities", []))),
+    Format("Label Studio", _studio, _of_studio),
+    Format("Label Studio (JSON-MIN)", _in_studio_min, _of_studio_min),
+    Format("Prodigy", _in_prodigy, _of_prodigy),
+    Format("entities", _with("entities", "label", "labels", "ents"), _of("entities", "label", "labels", "ents")),
+)
+COLUMNS = (  # names of words and tags in the data sets of others
+    ("tokens", "ner_tags"),
+    ("tokens", "tags"),
+    ("tokens", "labels"),
+    ("words", "ner_tags"),
+    ("words", "ner"),
+    ("tokens", "pos_tags"),
+)
+
+
+def format_of(row: Any) -> Format | None:
+    """The format of a row; None of another table."""
+    return next((each for each in FORMATS if each.knows(row)), None)
+
+
+def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> Numbered | None:
+    """The rows of annotations, or of words and tags by other names than the task's, by the task's names; None of others.
+
+    Args:
+        rows: (line, what json holds there) of a file or of memory.
+
+    Raises:
+        InputError: a row of another form than the first; with file and line.
+    """
+    first = rows[0][1] if rows else None
+    if isinstance(first, Mapping) and task.text in first:
+        return None
+    if isinstance(first, Mapping):
+        names = next((pair for pair in COLUMNS if isinstance(first.get(pair[0]), list) and pair[1] in first), None)
+        if names is not None and "answer" not in first:
+            return [(line, _named(source, line, row, names, task)) for line, row in rows]
+    form = format_of(first)
+    if form is None:
+        return None
+    found: Numbered = []
+    for line, row in rows:
+        if format_of(row) is None:
+            raise InputError(
+                f"{where(source, line)} is no row of {form.name} as the first one is: {json.dumps(row)!s:.60}"
+            )
+        text, spans, utf16 = (format_of(row) or form).read(row)
+        if not isinstance(text, str):
+            raise InputError(f"{where(source, line)} holds no text, expected a text with entities ({form.name})")
+        spans = spans if isinstance(spans, Unlabelled) or not utf16 else _counted(source, line, text, spans)
+        found.append((line, {task.text: text, task.label: spans}))
+    return found
+
+
+def _named(source: Source, line: int, row: Mapping[str, Any], names: tuple[str, str], task: Task) -> dict[str, Any]:
+    if not isinstance(row, Mapping) or not set(names) <= set(row):
+        raise InputError(f"{where(source, line)} has no column {names[0]!r} or {names[1]!r}, as the first row has")
+    return {**row, task.text: row[names[0]], task.label: row[names[1]]}
+
+
+def in_memory(source: Memory, task: Task) -> Numbered | None:
+    """`rows_of` of rows in memory; None where they are columns of the task."""
+    return rows_of(source, list(enumerate(source.rows)), task)
+
+
+def of_file(path: Path, rows: Iterator[tuple[int, Any]], task: Task) -> Numbered | None:
+    """`rows_of` of a file of json; one object with a list `annotations` holds the rows."""
+    held = list(rows)
+    if len(held) == 1 and isinstance(held[0][1], Mapping) and isinstance(held[0][1].get("annotations"), list):
+        only = held[0][1]
+        held = held if _studio(only) else list(enumerate((row for row in only["annotations"] if row), 1))
+    return rows_of(path, held, task)
+
+
+def of_docbin(path: Path, task: Task) -> Numbered:
+    """The documents of a file of spaCy, read by spaCy itself.
+
+    Raises:
+        InputError: it is not installed, or cannot read the file.
+    """
+    try:
+        import spacy
+        from spacy.tokens import DocBin
+    except ImportError:
+        raise InputError(
+            f"{path} is spaCy's own format, which spaCy reads: pip install spacy, or save it as json: [text, "
+            '{"entities": [[start, end, label]]}] each'
+        ) from None
+    try:
+        docs = list(DocBin().from_disk(path).get_docs(spacy.blank("xx").vocab))
+    except Exception as error:
+        raise InputError(f"{path} cannot be read by spaCy: {' '.join(str(error).split())!s:.120}") from error
+    return [
+        (i, {task.text: doc.text, task.label: [[each.start_char, each.end_char, each.label_] for each in doc.ents]})
+        for i, doc in enumerate(docs, 1)
+    ]
+
+
+class Span(NamedTuple):
+    """An annotation: characters from `start` to `end`, exclusive, and what it says that they are."""
+
+    start: int
+    end: int
+    label: str
+    text: str | None = None
+
+
+def span_of(value: Any, place: str) -> Span:
+    """An annotation of any of the forms.
+
+    Raises:
+        InputError: it has no offsets, or not one label.
+    """
+    text = None
+    if isinstance(value, Mapping):
+        offsets = value.get("offsets")
+        if isinstance(offsets, list) and len(offsets) == 1 and isinstance(offsets[0], list):  # BigBIO's
+            value = {**value, "start": offsets[0][0], "end": offsets[0][-1]}
+        start, end, label = (next((value[n] for n in names if n in value), None) for names in (STARTS, ENDS, NAMES))
+        text = next((value[name] for name in OWN if isinstance(value.get(name), str)), None)
+        label = label[0] if isinstance(label, list) and len(label) == 1 else label
+    elif isinstance(value, list | tuple) and len(value) >= 3:
+        start, end, label = value[:3]
+    else:
+        start = end = label = None
+    numbers = [each for each in (start, end) if type(each) is int or (isinstance(each, float) and each == int(each))]
+    if len(numbers) < 2 or not isinstance(label, str | int) or label == "":
+        raise InputError(f"{place}: {json.dumps(value, default=str)!s:.80} is no [start, end, label] with one label")
+    return Span(int(numbers[0]), int(numbers[1]), str(label).strip(), text)
+
+
+def _counted(source: Source, line: int, text: str, spans: Any) -> Any:
+    """Spans in UTF-16 units in characters, but for those whose own text says that they are in characters."""
+    if max(map(ord, text), default=0) < 2**16:
+        return spans
+    units = [place for place, character in enumerate(text) for _ in range(1 + (ord(character) >= 2**16))] + [len(text)]
+    found = []
+    for value in spans:
+        span = span_of(value, where(source, line))
+        if span.text is not None and _same(text[max(0, span.start) : span.end], span.text):
+            found.append(span)
+            continue
+        if not 0 <= span.start < span.end < len(units):
+            raise _outside(source, line, span, len(units) - 1)
+        found.append(span._replace(start=units[span.start], end=units[span.end - 1] + 1))
+    return found
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts have the same letters and digits: tools write line breaks and blanks otherwise."""
+    return [each for each in one if each.isalnum()] == [each for each in other.replace("\\n", "") if each.isalnum()]
+
+
+def _outside(source: Source, line: int, span: Span, length: int) -> InputError:
+    what = "ends before it begins" if span.end <= span.start and span.start >= 0 else "lies outside the text"
+    return InputError(
+        f"{where(source, line)}: the entity {span.label!r} from {span.start} to {span.end} {what}, of {length} characters"
+    )
+
+
+class _Told:
+    """What became of entities that words do not fit: how many, and the first."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.all, self.found = source, 0, dict[str, list[str]]()
+
+    def add(self, what: str, example: str, line: int) -> None:
+        """Count one."""
+        self.found.setdefault(what, []).append(
+            f"{example} ({'row' if isinstance(self.source, Memory) else 'line'} {line})"
+        )
+
+    def say(self) -> None:
+        """A line for each kind."""
+        for what, examples in self.found.items():
+            say(f"{self.source}: {len(examples)} of {self.all} entities {what}, such as {examples[0]}")
+
+
+def tagged(task: Task, source: Source, rows: Numbered) -> Numbered:
+    """The rows, spans in the place of tags made tags of the text's words; what did not fit is told.
+
+    A span that begins or ends inside a word is widened to it; of spans that share a word the longest stays.
+
+    Raises:
+        InputError: a span that lies outside the text, ends before it begins, or is not what its own text says.
+    """
+    told = _Told(source)
+    made = [
+        (line, row | {task.label: _tags(source, line, row[task.text], row[task.label], told)})
+        if _has_spans(row.get(task.text), row.get(task.label))
+        else (line, row)
+        for line, row in rows
+    ]
+    told.say()
+    return made
+
+
+def _has_spans(text: Any, value: Any) -> bool:
+    if not isinstance(text, str) or not isinstance(value, list | tuple) or isinstance(value, Span):
+        return False
+    return all(isinstance(each, Mapping | list | tuple) for each in value)
+
+
+def _tags(source: Source, line: int, text: str, values: Sequence[Any], told: _Told) -> list[str]:
+    words = split_words(text)
+    spans = {}
+    for value in values:
+        span = value if isinstance(value, Span) else span_of(value, where(source, line))
+        told.all += 1
+        if found := _words(source, line, text, words, span, told):
+            spans.setdefault((*found, span.label), span)
+    tags = ["O"] * len(words)
+    longest = sorted(spans, key=lambda each: (each[0] - each[1], each[0]))
+    for first, last, label in longest:
+        if any(tag != "O" for tag in tags[first : last + 1]):
+            span = spans[first, last, label]
+            told.add(
+                "share a word with a longer or an earlier one and are left out",
+                f"{label} {text[span.start : span.end]!r:.40}",
+                line,
+            )
+            continue
+        tags[first : last + 1] = [f"B-{label}"] + [f"I-{label}"] * (last - first)
+    return tags
+
+
+def _words(
+    source: Source, line: int, text: str, words: Sequence[tuple[str, int, int]], span: Span, told: _Told
+) -> tuple[int, int] | None:
+    """The first and the last word of a span; None where it holds none."""
+    if not 0 <= span.start < span.end <= len(text):
+        raise _outside(source, line, span, len(text))
+    covered = text[span.start : span.end]
+    if span.text is not None and not _same(covered, span.text):
+        raise InputError(
+            f"{where(source, line)}: the entity {span.label!r} from {span.start} to {span.end} is {covered!r:.40} there, and "
+            f"{span.text!r:.40} by its own text: the offsets are of another text"
+        )
+    numbers = [i for i, (_, start, end) in enumerate(words) if start < span.end and span.start < end]
+    if not numbers:
+        told.add("hold no word and are left out", f"{span.label} {covered!r:.40}", line)
+        return None
+    start, end = words[numbers[0]][1], words[numbers[-1]][2]
+    if start < span.start or end > span.end:
+        told.add(
+            "begin or end inside a word and are widened to it", f"{covered!r:.40} -> {text[start:end]!r:.40}", line
+        )
+    return numbers[0], numbers[-1]
