@@ -246,7 +246,7 @@ def _parsed(parse: Callable[..., Any], text: str, *how: Any) -> Any:
 def _table(options: argparse.Namespace, model: "Runner") -> tuple[int, int]:
     """Answer a table as `kerasbert predict` does: how many texts, and how many of them were truncated."""
     rows = samples.opened(options.data, model.bundle, model.kind, options.text_column, options.text_b_column)
-    asked = tables.asked(rows, options)
+    asked = tables.asked(rows, options, model.kind.columns)
     fields, names = model.kind.columns, ("language", "top", "threshold", "windows", "encoding", "delimiter", "columns")
     settings = {name: getattr(options, name) for name in names[:3]}
 

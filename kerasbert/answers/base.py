@@ -308,6 +308,15 @@ class Kind:
         """Most places of inputs that are as long as a target (T); None where there are none."""
         return None
 
+    @property
+    def blocks(self) -> bool:
+        """Whether an answer has several lines on the terminal (`lines`)."""
+        return type(self).lines is not Kind.lines
+
+    def lines(self, answer: dict[str, Any]) -> list[str]:
+        """An answer's json as `kerasbert predict` prints it: a line, of a kind with entities one for each."""
+        return [self.text(answer)]
+
     def line(self, answer: dict[str, Any], text: str) -> str:
         """An answer's json and its text as `kerasbert-mobile run` prints them."""
         return f"{self.text(answer)}\t{text}"

@@ -22,17 +22,19 @@ from kerasbert.inputs import Row
 if TYPE_CHECKING:
     from kerasbert.text.base import Tokenizer
 
+NO_ENTITIES = "(no entities)"
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
 class Entity:
-    """A typed span: `text` is the characters `start` to `end` (exclusive) of the text."""
+    """A typed span: `text` is the characters `start` to `end` (exclusive) of the text; `score` that of its least sure word."""
 
     label: str
     start: int
     end: int
     text: str
+    score: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,8 +182,11 @@ class TagsKind(Kind):
         names: tuple[Any, ...] = tuple(labels[number] if number >= 0 else OUTSIDE for number in numbers.tolist())
         spans = entities_of(names) if has_spans(labels) else []
         text, starts, ends = sentence.text, sentence.starts, sentence.ends
-        entities = [Entity(kind, starts[a], ends[b], text[starts[a] : ends[b]]) for kind, a, b in spans]
-        return Tags(sentence.words, names, starts, ends, tuple(entities), tuple(scores.tolist()))
+        shares = tuple(scores.tolist())
+        entities = [
+            Entity(kind, starts[a], ends[b], text[starts[a] : ends[b]], min(shares[a : b + 1])) for kind, a, b in spans
+        ]
+        return Tags(sentence.words, names, starts, ends, tuple(entities), shares)
 
     def signal(self, outputs, owners=None, rows=()) -> np.ndarray:
         """Of the words alone, at their first tokens; without `rows` of all tokens. Under a CRF of each word's marginal."""
@@ -196,7 +201,21 @@ class TagsKind(Kind):
         return nearness.logs(np.concatenate(words))
 
     def text(self, answer) -> str:
-        return " ".join(answer["labels"])
+        """The entities with their labels; of labels that make none, such as parts of speech, the labels."""
+        if found := answer["entities"]:
+            return "; ".join(f"{_flat(each['text'])} ({each['label']})" for each in found)
+        return NO_ENTITIES if {*answer["labels"]} <= {OUTSIDE} else " ".join(answer["labels"])
+
+    def lines(self, answer) -> list[str]:
+        """Text, label and score of each entity, with tabs between them; of labels that make none, of each word."""
+        found = [(each["text"], each["label"], each["score"]) for each in answer["entities"]]
+        if not found and not {*answer["labels"]} <= {OUTSIDE}:
+            found = list(zip(answer["words"], answer["labels"], answer["scores"]))
+        return [f"{_flat(text)}\t{label}\t{score:.4f}" for text, label, score in found] or [NO_ENTITIES]
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
 
 
 def sentence_of(tokenizer: "Tokenizer", part: str | bytes | Sequence[str | bytes]) -> tuple[Sentence, Sentence]:

@@ -127,7 +127,8 @@ def _asked(options: argparse.Namespace, task: Any) -> Any:
         if numbered := by_number(task, {"text": options.text_column}):
             task, named = numbered, (None, None)
         columns = [chosen or part for chosen, part in zip(named, task.asked)]
-        return tables.asked(answer_tables.read(options.data, columns, task), options)
+        rows = answer_tables.read(options.data, columns, task)
+        return tables.asked(rows, options, task.answer_kind.columns)
     if options.pair and not task.pair:
         raise InputError("--pair gives two texts, the model reads one: give TEXT")
     return [
@@ -240,6 +241,8 @@ class _Answers:
     def show(self, texts: Sequence[Any], what: str = "text") -> None:
         """Print a line for each text, an empty one for one that holds nothing to read (json: null), or cannot be read.
 
+        Of a kind with lines of its own (`Kind.lines`) a text has several, and a blank line stands between two texts.
+
         Args:
             texts: an InputError where a line is no input. what: they are called in errors.
         """
@@ -260,7 +263,9 @@ class _Answers:
                 )
         for at, value in enumerate(values):
             found = {"error": wrong[at]} if at in wrong else value
-            show(found, self.options.json, "" if value is None else kind.text(value))
+            if self.lines + at and kind.blocks and not self.options.json:
+                print()
+            show(found, self.options.json, "" if value is None else "\n".join(kind.lines(value)))
         sys.stdout.flush()
         for at in sorted(wrong):
             print(f"error: {wrong[at]}", file=sys.stderr, flush=True)

@@ -41,7 +41,8 @@ def _similarity(options: argparse.Namespace) -> None:
         show({"similarity": value}, options.json, f"{value:.4f}")
         return
     columns = _columns(model, ("text_a", "text_b"), options.text_column, options.text_b_column)
-    asked = tables.asked(answer_tables.read(options.data, columns, Task("texts", "vector", text_b="text_b")), options)
+    rows = answer_tables.read(options.data, columns, Task("texts", "vector", text_b="text_b"))
+    asked = tables.asked(rows, options, ("similarity",))
 
     def answer(pairs: list[Any]) -> list[tuple[bool, list[float]]]:
         values = similarity(model, [one for one, _ in pairs], [other for _, other in pairs], **settings).tolist()

@@ -105,7 +105,7 @@ def check_out(out: str) -> str:
     if kind is None:
         raise InputError(
             f"--out {out}: cannot tell the format, expected a name ending in .csv, .tsv or .jsonl, or in .json for the "
-            "answers by the rows' id"
+            "answers by the rows' id; of a tagger also .conll or .html"
         )
     return kind
 
@@ -125,8 +125,11 @@ class Asked:
     delimiter: str = ","
 
 
-def asked(rows: Any, options: argparse.Namespace) -> Asked:
+def asked(rows: Any, options: argparse.Namespace, fields: Sequence[str]) -> Asked:
     """What is to be answered of an opened table, and how it is written (--out, --overwrite, --json).
+
+    Args:
+        fields: of an answer, which become columns.
 
     Raises:
         InputError: a row that cannot be read, or a table that cannot be written.
@@ -134,8 +137,9 @@ def asked(rows: Any, options: argparse.Namespace) -> Asked:
     from kerasbert.data.dialects import delimiter_of
     from kerasbert.tasks import answer_tables
 
-    own = rows.kind if rows.kind in answer_tables.KINDS.values() else "tsv" if rows.kind == "text" else "jsonl"
+    own = rows.kind if rows.kind in answer_tables.TABLED else "tsv" if rows.kind == "text" else "jsonl"
     kind = check_out(options.out) if options.out else "jsonl" if options.json else own
+    answer_tables.check_kind(kind, fields, options.out)
     delimiter = delimiter_of(rows.path, rows.columns) if rows.kind == "csv" else ","
     return Asked(rows, answer_tables.survey(rows, kind), kind, delimiter)
 
@@ -162,7 +166,7 @@ def write(
     from kerasbert.tasks.answer_tables import Sheet
 
     count, absent = table.survey.count, table.survey.absent
-    sheet = Sheet(table.kind, table.survey.columns, fields, count > absent, table.delimiter)
+    sheet = Sheet(table.kind, table.survey.columns, fields, count > absent, table.delimiter, table.rows.columns[0])
     tell(sheet.told())
     progress = Progress(name, count)
     if out is None:

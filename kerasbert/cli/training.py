@@ -198,7 +198,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 
     columns = {"text": options.text_column, "text_b": options.text_b_column, "label": options.label_column}
     declared = early_task(options)  # a mistake is told before TensorFlow's import
-    early_checks.check_rows(early_checks.with_columns(declared, columns), options.data, options.split)
+    early_checks.check_rows(early_checks.with_columns(declared, columns), options.data, options.split, options.model)
     from kerasbert.training.evaluation import evaluate, with_columns
 
     settings = {name: getattr(options, name) for name in ("length", "batch", "split", "language")}

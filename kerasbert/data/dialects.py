@@ -235,7 +235,10 @@ def _found(
     comma = candidates[0]
     if names is None:
         pool = [each for each in candidates if each.rows and set(columns) <= set(each.rows[0])] if columns else []
-        pool = pool or [each for each in candidates if each.width > 1]
+        several = [each for each in candidates if each.width > 1]
+        if columns and not pool and comma in several:
+            return ","  # the columns are in none: an error says so
+        pool = pool or several
     else:
         wide = [each for each in candidates if each.width == len(names)]
         pool = [each for each in wide if each.even] or wide

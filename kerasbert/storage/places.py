@@ -39,7 +39,7 @@ BUILT = re.compile(  # folders that stay when they are empty
     r"(\d+-\w+/)?(checkpoints(/\.?step_\d+)?|tensorboard|dumps|cache|tasks|tokenizer|adapter)|(\d+-\w+/)?tensorboard/plugins(/.*)?|\d+-\w+"
 )
 PAGE = '<meta name="generator" content="kerasbert">'  # in every page of ours
-_ANSWERS = rb"(?:^|[\t,;|{ ])\"?(predicted_\w+|score|similarity|entities)\"?(?=[\t,;|:\r\n]|$)"
+_ANSWERS = rb"(?:^|[\t,;|{ ])\"?(predicted_\w+|score|similarity|entities)\"?(?=[\t,;|:\r\n]|$)|\A-DOCSTART-\tO\n\n"
 FILES: Mapping[
     str, tuple[str, bytes]
 ] = {  # kind of file -> what it is called, what its first 4 kB or its last 64 kB hold
@@ -47,7 +47,7 @@ FILES: Mapping[
     "explanation": ("a page of kerasbert", re.escape(PAGE.encode())),
     "tflite": ("a .tflite of kerasbert", rb"\A.{4}TFL3.*bundle\.json"),
     "golden": ("a file of --golden", rb"\A\{\"golden\""),
-    "table": ("a table of answers", _ANSWERS),
+    "table": ("a table of answers", _ANSWERS + rb"|" + re.escape(PAGE.encode())),
     "submission": ("a file for GLUE's server", rb"\Aindex\tprediction\n"),
 }
 _inputs: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("inputs", default=())

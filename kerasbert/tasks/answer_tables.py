@@ -15,10 +15,12 @@ from kerasbert.data.reading import numbered_lines
 from kerasbert.data.sources import SURROGATES, TABLES, check_files, file_format
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
+from kerasbert.tasks.entity_files import FIELDS, WRITERS
 from kerasbert.tasks.task import read_rows, table
 
-KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+KINDS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".conll": "conll", ".html": "html"}
 """Ending of a name -> how a table of answers is written."""
+TABLED = ("csv", "tsv", "jsonl")  # of which a table may be itself
 BY_ID = ".json"
 """The ending of what benchmarks take: a json object of the rows' `id` -> the first field of the answer."""
 ENDS = ("\t", "\n", "\r")  # what a cell of a tsv cannot hold
@@ -122,6 +124,14 @@ class Survey:
     columns: tuple[str, ...]
 
 
+def check_kind(kind: str, fields: Sequence[str], out: str) -> None:
+    """Refuse a file of words and entities where the answers have none."""
+    if kind in WRITERS and tuple(fields) != FIELDS:
+        raise InputError(
+            f"--out {out}: a .{kind} file holds the words and entities of a tagger: name a .csv or .jsonl file"
+        )
+
+
 def survey(rows: texts.Texts, kind: str) -> Survey:
     """Read a file once, to refuse what could not be written when all is computed.
 
@@ -179,7 +189,7 @@ class Sheet:
         columns: of the table.
         fields: of an answer, which become columns; of BY_ID the first is the value.
         answered: bool, whether any row has an answer; without one the table gets no columns.
-        delimiter: of a csv.
+        delimiter: of a csv. text: column of the texts, for the files of a tagger (`entity_files`).
     """
 
     kind: str
@@ -187,6 +197,7 @@ class Sheet:
     fields: Sequence[str]
     answered: bool = True
     delimiter: str = ","
+    text: str = ""
 
     @property
     def added(self) -> dict[str, str]:
@@ -196,7 +207,7 @@ class Sheet:
     def told(self) -> list[str]:
         """Which columns the answers went into, where the table had theirs."""
         renamed = {name: column for name, column in self.added.items() if name != column}
-        if self.kind == BY_ID or not renamed:
+        if self.kind in (BY_ID, *WRITERS) or not renamed:
             return []
         has, held = " and ".join(map(repr, renamed)), ", ".join(renamed.values())
         return [f"the table has {has} already: the answers are in {held}"]
@@ -212,6 +223,9 @@ class Sheet:
         """
         if self.kind == BY_ID:
             yield from self._by_id(rows)
+            return
+        if self.kind in WRITERS:
+            yield from WRITERS[self.kind](rows, self.text)
             return
         added = self.added
         columns = [*self.columns, *added.values()]

@@ -11,6 +11,7 @@ from kerasbert.checkpoints import source
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.sources import check_files
 from kerasbert.errors import InputError
+from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.task import by_number, split_files, table, task_with
 
@@ -64,12 +65,12 @@ def with_columns(task: Task | None, columns: Mapping[str, str | None]) -> Task |
     return task and (by_number(task, given) or dataclasses.replace(task, **given))
 
 
-def check_rows(task: Task | None, data: str, split: str | None = None) -> None:
+def check_rows(task: Task | None, data: str, split: str | None = None, run: str | os.PathLike = "") -> None:
     """Refuse labelled rows that `evaluate` cannot read: no file, no such column, another number of fields.
 
     Args:
         task: as of `task_of`; without one it is only seen whether there are files.
-        split: as of `evaluate`.
+        split: as of `evaluate`. run: the model's directory, whose run.json may say how its own rows are read.
     """
     if not Path(data).exists():
         raise InputError(f"no file or folder {data}. Check the path")
@@ -80,8 +81,10 @@ def check_rows(task: Task | None, data: str, split: str | None = None) -> None:
         sources = {split: sources[split]}
     elif "dev" in sources:
         sources = {"dev": sources["dev"]}
+    described = read_json(Path(run) / "run.json") if run and (Path(run) / "run.json").is_file() else None
     for file in sources.values():
         if isinstance(file, Path):
             check_files([file])
             if not task.reader and file.stat().st_size <= LARGEST:
-                table(task, file, task.columns)
+                with tables.reading_of(described, file):
+                    table(task, file, task.columns)

@@ -34,7 +34,7 @@ def clean(source: Source, column: str, lines: Sequence[int], values: Sequence[An
         what = "empty" if not found[i] else repr(values[i])
         raise InputError(
             f"{where(source, lines[i])}: the label (column {column!r}) is {what}, as in {len(missing)} of {len(found)} "
-            "rows. Drop these rows, or name the class otherwise"
+            "rows. Drop these rows (--skip-unlabelled does), or name the class otherwise"
         )
     return found
 

@@ -1,5 +1,6 @@
 """Rows from a file or from memory: what `finetune`, `evaluate` and `predict` take as data."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.blanks import absent
+from kerasbert.data.dialects import default_reading
 from kerasbert.data.sources import numbered_table
 from kerasbert.errors import InputError
 from kerasbert.storage import files
@@ -108,6 +110,20 @@ def digest(source: Source) -> str:
     held = [file for file in sorted(source.rglob("*")) if file.is_file()]
     lines = [f"{file.relative_to(source).as_posix()} {files.sha256(file)}\n" for file in held]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def reading_of(described: Mapping[str, Any] | None, *sources: Source) -> contextlib.AbstractContextManager:
+    """A block in which tables are read as a run read them, where they are the run's own.
+
+    Args:
+        described: what run.json of the run holds.
+    """
+    settings = (described or {}).get("settings") or {}
+    said, own = settings.get("reading"), settings.get("data")
+    if not isinstance(said, dict) or not isinstance(own, dict):
+        return contextlib.nullcontext()
+    same = any(digest(source) in own.values() for source in sources)
+    return default_reading(said) if same else contextlib.nullcontext()
 
 
 def is_table(data: Any) -> bool:

@@ -242,7 +242,14 @@ def unserved(served: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
         texts = served["entities"][i][:many].tolist() if many else []
         found = zip(*columns, texts) if many else ()
         entities = [
-            {"label": label.decode(), "start": a, "end": b, "text": text.decode()} for label, a, b, text in found
+            {"label": label.decode(), "start": a, "end": b, "text": text.decode(), "score": _least(lists, a, b)}
+            for label, a, b, text in found
         ]
         answers.append(lists | {"entities": entities})
     return answers
+
+
+def _least(answer: Mapping[str, list], start: int, end: int) -> float:
+    """The score of the least sure word between two characters."""
+    words = zip(answer["starts"], answer["ends"], answer["scores"])
+    return min(score for first, last, score in words if first >= start and last <= end)

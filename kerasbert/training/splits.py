@@ -4,7 +4,6 @@ Where no dev rows are given a tenth of the training rows is held out: by the dat
 into run.json, and taken up by the runs that start from it on the same rows.
 """
 
-import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.tasks import tables
 from kerasbert.tasks.tables import Memory, Source
@@ -94,7 +92,7 @@ def split(
     if begun:
         task = task.how.continued(task, begun["settings"].get("task") or {})
     before = runs.description_of(start) if isinstance(start, str | os.PathLike) else None
-    with reading_of(before, *sources.values()):
+    with tables.reading_of(before, *sources.values()):
         train, judge, task, numbers, lines = _read(task, sources, digests, begun, start, dev)
     if numbers is not None and test is not None:
         lines[-1] += f"; {test} is not used"
@@ -171,7 +169,7 @@ def _trained_on(task: Task, train: Source, described: Mapping[str, Any]) -> tupl
     digest = tables.digest(train)
     if not isinstance(trained, dict) or trained.get("train") != digest:
         return None, None
-    with reading_of(described, train):
+    with tables.reading_of(described, train):
         rows = read_rows(task, train)
     return rows, numbers_of(described, digest, len(rows.texts))
 
@@ -218,19 +216,9 @@ def measured(task: Task, data: Any = None, *, run: Any = None, split: str | None
         what = "no dev or test rows" if wanted is None else f"no {wanted} rows"
         hint = "; for the training rows pass --split train" if "train" in sources and wanted != "train" else ""
         raise InputError(f"{_place(data)} has {what}: give a file{hint}")
-    with reading_of(described, sources[wanted]):
+    with tables.reading_of(described, sources[wanted]):
         rows = read_rows(task, sources[wanted])
     return rows, f"{_count(rows)} of {_name(sources[wanted])}"
-
-
-def reading_of(described: Mapping[str, Any] | None, *sources: Source) -> contextlib.AbstractContextManager:
-    """A block in which rows are read as the run that run.json describes read them, where they are the run's own."""
-    settings = (described or {}).get("settings") or {}
-    said, own = settings.get("reading"), settings.get("data")
-    if not isinstance(said, dict) or not isinstance(own, dict):
-        return contextlib.nullcontext()
-    same = any(tables.digest(source) in own.values() for source in sources)
-    return default_reading(said) if same else contextlib.nullcontext()
 
 
 def training_texts(run: Any, task: Task | None) -> list[Any] | None:
@@ -240,7 +228,7 @@ def training_texts(run: Any, task: Task | None) -> list[Any] | None:
         return None
     described = runs.description_of(run)
     assert described is not None  # it has data
-    with reading_of(described, sources["train"]):
+    with tables.reading_of(described, sources["train"]):
         rows = read_rows(task, sources["train"])
     numbers = numbers_of(described, tables.digest(sources["train"]), len(rows.texts))
     rows = rows if numbers is None else rows.take(without(len(rows.texts), numbers))

@@ -235,9 +235,10 @@ static int has_spans(const kb_model *m) {
   return others > 0;
 }
 
-static void put_entity(kb_rows *rows, kb_text type, size_t first, size_t last, int more) {
+static void put_entity(kb_rows *rows, kb_text type, size_t first, size_t last, const float *scores, int more) {
   kb_bytes *json = &rows->json;
-  size_t start = (size_t)rows->starts.data[first], end = (size_t)rows->ends.data[last];
+  float least = scores[first];
+  size_t i, start = (size_t)rows->starts.data[first], end = (size_t)rows->ends.data[last];
   kb_put(json, more ? ", {\"label\": " : "{\"label\": ");
   kb_put_string(json, type);
   kb_put(json, ", \"start\": ");
@@ -246,11 +247,15 @@ static void put_entity(kb_rows *rows, kb_text type, size_t first, size_t last, i
   kb_put_number(json, (double)end);
   kb_put(json, ", \"text\": ");
   kb_put_codes(json, rows->text.data + start, end - start);
+  for (i = first + 1; i <= last; i++)
+    if (scores[i] < least) least = scores[i];
+  kb_put(json, ", \"score\": ");
+  kb_put_number(json, (double)least);
   kb_put(json, "}");
 }
 
 /* By the rules of conlleval, which mend what is not legal. */
-static void put_entities(kb_rows *rows, const int32_t *numbers) {
+static void put_entities(kb_rows *rows, const int32_t *numbers, const float *scores) {
   size_t i, words = rows->starts.count, begun = 0;
   char before = 'O';
   kb_text type = {"", 0};
@@ -260,7 +265,7 @@ static void put_entities(kb_rows *rows, const int32_t *numbers) {
     char now = split_tag(label, &other);
     int same = kb_same(type, other);
     if (before != 'O' && (before == 'E' || before == 'S' || now == 'B' || now == 'S' || now == 'O' || !same))
-      put_entity(rows, type, begun, i - 1, told++);
+      put_entity(rows, type, begun, i - 1, scores, told++);
     if (now != 'O' && (now == 'B' || now == 'S' || before == 'E' || before == 'S' || before == 'O' || !same)) begun = i;
     before = now, type = other;
   }
@@ -295,7 +300,7 @@ static void put_answer(kb_rows *rows, const int32_t *numbers, const float *score
     kb_put_number(json, (double)scores[i]);
   }
   kb_put(json, "], \"entities\": [");
-  put_entities(rows, numbers);
+  put_entities(rows, numbers, scores);
   kb_put(json, "]}");
 }
 

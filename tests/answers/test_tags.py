@@ -57,8 +57,12 @@ def test_entities_are_characters_of_the_text():
     for token, label in zip(row.about.tokens, (1, 1, 2, 0)):
         output[token] = np.eye(3)[label]
     found = kind.decode((text,), [row], [output], LABELS)
-    assert found.entities == (Entity("PER", 0, 9, "New  York"), Entity("PER", 14, 17, "Zoe"))
-    assert kind.text(found.to_json()) == "I-PER I-PER O B-PER"
+    assert found.entities == (Entity("PER", 0, 9, "New  York", 1.0), Entity("PER", 14, 17, "Zoe", 1.0))
+    assert kind.text(found.to_json()) == "New York (PER); Zoe (PER)"
+    assert kind.lines(found.to_json()) == ["New York\tPER\t1.0000", "Zoe\tPER\t1.0000"]
+    nothing = answer("Zoe")[0].to_json() | {"labels": ["O"], "entities": []}
+    assert kind.text(nothing) == "(no entities)"
+    assert kind.lines(nothing | {"labels": ["NOUN"], "scores": [0.5]}) == ["Zoe\tNOUN\t0.5000"]
 
 
 def test_windows_by_hand():

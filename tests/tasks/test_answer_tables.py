@@ -29,7 +29,7 @@ def lengths(some):
 def go(data, out=None, answer=lengths, batch=2, as_json=False, overwrite=False, about=None):
     """Answer a table as the commands do."""
     options = argparse.Namespace(out=None if out is None else str(out), overwrite=overwrite, json=as_json)
-    asked = tables.asked(texts.opened(data), options)
+    asked = tables.asked(texts.opened(data), options, ("label", "score"))
     about = {"model": "m"} if about is None else about
     return tables.write(asked, answer, FIELDS, out=options.out, batch=batch, about=about, name="predict")
 

@@ -387,4 +387,6 @@ def same(received, expected):
     """Answers are equal, scores to 1e-5."""
     for one, other in zip(received, expected, strict=True):
         assert one["scores"] == pytest.approx(other["scores"], abs=1e-5)
-        assert one | {"scores": []} == other | {"scores": []}
+        for entity, wanted in zip(one["entities"], other["entities"], strict=True):
+            assert entity == wanted | {"score": pytest.approx(wanted["score"], abs=1e-5)}
+        assert one | {"scores": [], "entities": []} == other | {"scores": [], "entities": []}
