@@ -19,7 +19,6 @@ from kerasbert.cli.parser import (
     base_option,
     changes_of,
     column_options,
-    encoding_option,
     ensemble_option,
     objective_of,
     set_option,
@@ -175,7 +174,7 @@ def _value(said: str, kinds: tuple[type, ...]) -> Any:
 def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
     """The line that makes one run of a grid again."""
     words = ["kerasbert", "finetune", options.model, "--task", options.task]
-    for name, flag in {"data": "--data", "train": "--train", "dev": "--dev", "encoding": "--encoding"}.items():
+    for name, flag in {"data": "--data", "train": "--train", "dev": "--dev"}.items():
         words += [flag, getattr(options, name)] if getattr(options, name) else []
     for name in ("set", "plugin"):
         words += [word for each in getattr(options, name) for word in (f"--{name}", each)]
@@ -187,6 +186,8 @@ def _command(options: argparse.Namespace, chosen: dict[str, Any]) -> str:
             words += [flag] if value and name not in ("overwrite", "quiet") else []
         elif name == "profile" and value:
             words += [flag, ":".join(map(str, value))]
+        elif isinstance(value, list | tuple) and field.metadata["read"]:
+            words += [flag, ",".join(value)]
         elif value is not None:
             words += [str(word) for each in (value if isinstance(value, list) else [value]) for word in (flag, each)]
     return shlex.join(map(str, words))
@@ -251,7 +252,6 @@ def _finetune_options(add: argparse.ArgumentParser) -> None:
         "--grid", nargs="+", metavar="NAME=VALUES", help="a run in --out for every combination: learning_rate=5e-5,3e-5"
     )
     add.add_argument("--seeds", type=int, metavar="N", help="runs of each combination of --grid (1 without it)")
-    encoding_option(add)
     set_option(add)
     add_options(add, TasksConfig)
 

@@ -105,7 +105,13 @@ def _with(*names: str) -> Callable[[Any], bool]:
 
 def _of(*names: str) -> Callable[[Any], Annotated]:
     def read(row: Mapping[str, Any]) -> Annotated:
-        return Annotated(row["text"], next(row[name] for name in names if isinstance(row.get(name), list)))
+        held = [name for name in names if isinstance(row.get(name), list)]
+        if len(held) > 1:
+            raise InputError(
+                f"there are entities in {' and in '.join(map(repr, held))}: name what is right, --text-column text "
+                f"--label-column {held[-1]}"
+            )
+        return Annotated(row["text"], row[held[0]])
 
     return read
 
@@ -142,7 +148,7 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> Numb
         InputError: a row of another form than the first; with file and line.
     """
     first = rows[0][1] if rows else None
-    if isinstance(first, Mapping) and task.text in first:
+    if isinstance(first, Mapping) and task.text in first and (task.label in first or format_of(first) is None):
         return None
     if isinstance(first, Mapping):
         names = next((pair for pair in COLUMNS if isinstance(first.get(pair[0]), list) and pair[1] in first), None)
@@ -157,7 +163,10 @@ def rows_of(source: Source, rows: Sequence[tuple[int, Any]], task: Task) -> Numb
             raise InputError(
                 f"{where(source, line)} is no row of {form.name} as the first one is: {json.dumps(row)!s:.60}"
             )
-        text, spans, utf16 = (format_of(row) or form).read(row)
+        try:
+            text, spans, utf16 = (format_of(row) or form).read(row)
+        except InputError as error:
+            raise InputError(f"{where(source, line)}: {error}") from None
         if not isinstance(text, str):
             raise InputError(f"{where(source, line)} holds no text, expected a text with entities ({form.name})")
         spans = spans if isinstance(spans, Unlabelled) or not utf16 else _counted(source, line, text, spans)

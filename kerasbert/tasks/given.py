@@ -29,7 +29,10 @@ def check_texts(model: Any, texts: Texts) -> list[Any]:
     texts = listed(texts, task)
     kind, names = kind_of(model).answers, ("text",) if task is None else task.asked
     if kind.lists and kind.asked is None:
-        return [one(kind.parts(text, names, f"text {i}")) for i, text in enumerate(texts)]
+        return [
+            one(kind.parts(text, ["text"] if kind.annotated and _is_raw(text) else names, f"text {i}"))
+            for i, text in enumerate(texts)
+        ]
     checked = [text if isinstance(text, str) else _parts(kind, text, names, i) for i, text in enumerate(texts)]
     for i, text in enumerate(checked):
         pair = isinstance(text, tuple)
@@ -43,6 +46,10 @@ def check_texts(model: Any, texts: Texts) -> list[Any]:
             received, expected = ("a pair", "one text") if pair else ("one text", "a pair (text_a, text_b)")
             raise InputError(f"text {i} is {received}, expected {expected}: the model's task is {task.name}")
     return checked
+
+
+def _is_raw(text: Any) -> bool:
+    return isinstance(text, Mapping) and set(text) == {"text"}
 
 
 def listed(texts: Any, task: Task | None = None, what: str = "texts") -> list[Any]:
@@ -68,10 +75,17 @@ def listed(texts: Any, task: Task | None = None, what: str = "texts") -> list[An
 
 def _named(row: Mapping[str, Any], task: Task | None, what: str) -> Any:
     """The input of a row of a dict of columns."""
-    names = ["text"] if task is None else list(task.asked)
+    names = _asked(task, row)
     if missing := [name for name in names if name not in row]:
         raise InputError(f"{what} has no column {missing[0]!r}. It has: {', '.join(map(str, row))}")
     return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
+
+
+def _asked(task: Task | None, held: Any) -> list[str]:
+    """The columns that are read among those that are there: the task's; texts are answered as well as words."""
+    names = ["text"] if task is None else list(task.asked)
+    raw = task is not None and task.answer_kind.annotated and names[0] not in held and "text" in held
+    return ["text"] if raw else names
 
 
 def _parts(kind: answers.Kind, text: Any, names: Sequence[str], number: int) -> Any:
@@ -83,7 +97,7 @@ def _parts(kind: answers.Kind, text: Any, names: Sequence[str], number: int) -> 
 
 def _columns_of(table: Any, task: Task | None) -> list:
     """The texts of a DataFrame, in the columns that the task names."""
-    names = ["text"] if task is None else list(task.asked)
+    names = _asked(task, table.columns)
     for name in names:
         if name not in table.columns:
             held = ", ".join(map(str, table.columns))

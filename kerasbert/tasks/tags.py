@@ -60,8 +60,14 @@ class Tags(TaskKind):
         return task.optioned({"scheme": scheme_of(tags_of(value, source, line) for line, value in zip(lines, values))})
 
     def told(self, source, rows) -> list[str]:
-        """The scheme, where it is another than BIO."""
+        """The scheme, where it is another than BIO; that tags are numbers."""
         scheme = self.options["scheme"]
+        first = next((tag for value in rows.labels or () if not isinstance(value, str) for tag in value), None)
+        if isinstance(first, int) and not scheme:
+            return [
+                f"{source}: the tags are numbers, which make no entities: they are judged by accuracy. Name them: "
+                "--label-names O,B-PER,I-PER (label_names in Python)"
+            ]
         return [f"{source}: the tags are in {scheme}"] if scheme not in ("", "IOB2") else []
 
     def check_metric(self, task) -> None:

@@ -253,6 +253,9 @@ class FinetuneConfig(LabelledConfig):
         metavar="NAME,NAME",
         read=lambda text: text.split(","),
     )
+    encoding: str | None = option(
+        None, "of the files, where they are not UTF-8 and have no byte order mark: cp1250, koi8-r", metavar="NAME"
+    )
     delimiter: str | None = option(
         None,
         "between the columns of a csv: ';', '|', tab; found in the file where it is not given",
@@ -290,7 +293,7 @@ class FinetuneConfig(LabelledConfig):
     @property
     def reading(self) -> dict[str, Any]:
         """What is said of tables (`data.dialects.Reading`)."""
-        return {name: getattr(self, name) for name in ("delimiter", "columns", "skip_unlabelled")}
+        return {name: getattr(self, name) for name in ("encoding", "delimiter", "columns", "skip_unlabelled")}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -70,6 +70,11 @@ def finetune(
     return run(FineTuning(model, task, data, config))
 
 
+def labels_of(names: Sequence[str] | None) -> dict[str, str]:
+    """Numbers in files -> the names of labels, from 0."""
+    return {str(number): name for number, name in enumerate(names or ())}
+
+
 class FineTuning(Job):
     """A task's rows and the encoder that learns it."""
 
@@ -87,7 +92,7 @@ class FineTuning(Job):
         self.config, self.cache = config, token_cache(config)
         fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
         fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm}
-        fields["labels"] = {str(number): name for number, name in enumerate(config.label_names or ())}
+        fields["labels"] = labels_of(config.label_names)
         task = find_task(task, **fields, metric=registry.metric_name(config.metric))
         self.changes, options = parted(config.changes)
         options |= {} if config.prefix is None else {"prefix": config.prefix}

@@ -12,7 +12,7 @@ from kerasbert.errors import InputError
 from kerasbert.storage import files, places
 from kerasbert.tasks.task import Task, find_task, fold, without
 from kerasbert.training import model_files
-from kerasbert.training.finetune import finetune, parted
+from kerasbert.training.finetune import finetune, labels_of, parted
 from kerasbert.training.splits import in_memory, split
 
 
@@ -40,8 +40,9 @@ def cross_validate(
         raise InputError(f"folds must be a whole number of at least 2. Received: {folds!r}")
     places.check_place(out, [each for each in (model, data) if isinstance(each, str | os.PathLike)])
     columns = {name: settings.get(f"{name}_column") for name in ("text", "text_b", "label")}
+    columns["labels"] = labels_of(settings.get("label_names"))
     known = find_task(task, **columns, metric=registry.metric_name(settings.get("metric")))
-    told = {name: settings.pop(name, None) for name in ("delimiter", "columns", "skip_unlabelled")}
+    told = {name: settings.pop(name, None) for name in ("encoding", "delimiter", "columns", "skip_unlabelled")}
     with default_reading(told):
         known = split(known.optioned(parted(settings.get("changes"))[1]), data, dev=False)
     if known.train is None:
