@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.tasks import labels
 from kerasbert.tasks.tables import in_memory
@@ -80,3 +81,34 @@ def test_labels_that_may_be_meant_as_one_are_told(values, said):
 
 def test_labels_that_are_unlike_are_not_told():
     assert labels.remarks(in_memory([("x", "y")]), ["0", "1", "2", "nan-like", "1.5"]) == []
+
+
+@pytest.mark.parametrize("mark", ["", " ", "NaN", "None", "-1", "-"])
+def test_rows_with_empty_labels_are_skipped_where_that_is_asked_for(mark, tmp_path, capfd):
+    lines = [("a", "x"), ("b", mark), ("c", "y")]
+    path = table(tmp_path / "a.tsv", lines, ("text", "label"))
+    plain = Task("own")
+    if mark.strip() not in ("-1", "-"):
+        with pytest.raises(
+            InputError, match="line 3: the label .* as in 1 of 3 rows. Drop these rows .--skip-unlabelled"
+        ):
+            find_labels(plain, path)
+    with default_reading({"skip_unlabelled": True}):
+        for source in (path, in_memory([(text, label) for text, label in lines])):
+            task = find_labels(plain, source)
+            assert (list(task.labels), read_rows(task, source).texts) == (["x", "y"], ["a", "c"])
+        assert "a.tsv: 1 of 3 rows have no label and are left out: column label" in capfd.readouterr().err
+
+
+def test_skipping_takes_null_and_missing_labels_and_not_a_missing_column(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": null}\n{"text": "b", "label": 1}\n{"text": "c"}\n')
+    (tmp_path / "b.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "c.csv").write_text("text,label\na,\n")
+    with default_reading({"skip_unlabelled": True}):
+        assert read_rows(Task("own", labels={"1": "one", "2": "two"}), tmp_path / "a.jsonl").texts == ["b"]
+        frame = in_memory({"text": ["a", "b"], "label": [float("nan"), 2.0]})
+        assert read_rows(Task("own", labels={"2.0": "two", "1": "one"}), frame).texts == ["b"]
+        with pytest.raises(InputError, match="b.jsonl, line 1 has no column 'label'"):
+            read_rows(Task("own"), tmp_path / "b.jsonl")
+        with pytest.raises(InputError, match="none of its 1 rows has a label: column label. Predict such a file"):
+            find_labels(Task("own"), tmp_path / "c.csv")
