@@ -48,7 +48,8 @@ def opened(path: str | os.PathLike, bundle: "Bundle", kind: "Kind", *named: str 
 
     own = bundle.parts or bundle.columns or (texts.PAIR if bundle.pair else texts.TEXT)
     columns = [chosen or name for chosen, name in zip((*named, *[None] * len(own)), own)]
-    return texts.opened(path, columns, lists=kind.lists, line=line_of(kind, columns))
+    default = texts.TEXT if kind.annotated and not any(named) else ()  # texts are answered as well as words
+    return texts.opened(path, columns, default=default, lists=kind.lists, line=line_of(kind, columns))
 
 
 def generated(tokenizer: Any, count: int, pair: bool = False, seed: int = 1, longest: int | None = None) -> list:

@@ -218,7 +218,7 @@ def of_docbin(path: Path, task: Task) -> Numbered:
     ]
 
 
-class Span(NamedTuple):
+class Marked(NamedTuple):
     """An annotation: characters from `start` to `end`, exclusive, and what it says that they are."""
 
     start: int
@@ -227,7 +227,7 @@ class Span(NamedTuple):
     text: str | None = None
 
 
-def span_of(value: Any, place: str) -> Span:
+def span_of(value: Any, place: str) -> Marked:
     """An annotation of any of the forms.
 
     Raises:
@@ -248,7 +248,7 @@ def span_of(value: Any, place: str) -> Span:
     numbers = [each for each in (start, end) if type(each) is int or (isinstance(each, float) and each == int(each))]
     if len(numbers) < 2 or not isinstance(label, str | int) or label == "":
         raise InputError(f"{place}: {json.dumps(value, default=str)!s:.80} is no [start, end, label] with one label")
-    return Span(int(numbers[0]), int(numbers[1]), str(label).strip(), text)
+    return Marked(int(numbers[0]), int(numbers[1]), str(label).strip(), text)
 
 
 def _counted(source: Source, line: int, text: str, spans: Any) -> Any:
@@ -273,7 +273,7 @@ def _same(one: str, other: str) -> bool:
     return [each for each in one if each.isalnum()] == [each for each in other.replace("\\n", "") if each.isalnum()]
 
 
-def _outside(source: Source, line: int, span: Span, length: int) -> InputError:
+def _outside(source: Source, line: int, span: Marked, length: int) -> InputError:
     what = "ends before it begins" if span.end <= span.start and span.start >= 0 else "lies outside the text"
     return InputError(
         f"{where(source, line)}: the entity {span.label!r} from {span.start} to {span.end} {what}, of {length} characters"
@@ -318,7 +318,7 @@ def tagged(task: Task, source: Source, rows: Numbered) -> Numbered:
 
 
 def _has_spans(text: Any, value: Any) -> bool:
-    if not isinstance(text, str) or not isinstance(value, list | tuple) or isinstance(value, Span):
+    if not isinstance(text, str) or not isinstance(value, list | tuple) or isinstance(value, Marked):
         return False
     return all(isinstance(each, Mapping | list | tuple) for each in value)
 
@@ -327,7 +327,7 @@ def _tags(source: Source, line: int, text: str, values: Sequence[Any], told: _To
     words = split_words(text)
     spans = {}
     for value in values:
-        span = value if isinstance(value, Span) else span_of(value, where(source, line))
+        span = value if isinstance(value, Marked) else span_of(value, where(source, line))
         told.all += 1
         if found := _words(source, line, text, words, span, told):
             spans.setdefault((*found, span.label), span)
@@ -347,7 +347,7 @@ def _tags(source: Source, line: int, text: str, values: Sequence[Any], told: _To
 
 
 def _words(
-    source: Source, line: int, text: str, words: Sequence[tuple[str, int, int]], span: Span, told: _Told
+    source: Source, line: int, text: str, words: Sequence[tuple[str, int, int]], span: Marked, told: _Told
 ) -> tuple[int, int] | None:
     """The first and the last word of a span; None where it holds none."""
     if not 0 <= span.start < span.end <= len(text):

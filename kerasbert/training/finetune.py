@@ -114,6 +114,8 @@ class FineTuning(Job):
         self.old = self.begun(task)
         with default_reading(config.reading):
             self.split, self.reading = split(task, data, begun=self.old, start=model), current().to_json()
+        if (config.delimiter or config.columns) and not any(isinstance(s, Path) for s in self.split.sources.values()):
+            raise InputError("delimiter and columns are of files, received rows in memory: leave them out")
         if self.split.train is None:
             where = data if isinstance(data, str | os.PathLike) else "data"
             raise InputError(f"{where} has no train file, expected train.tsv, train.csv or train.jsonl")
