@@ -112,13 +112,8 @@ class FineTuning(Job):
         # before the first operation of TensorFlow, after which a CPU can no longer be divided
         self.devices = find_strategy(self.strategy)
         self.old = self.begun(task)
-        with default_reading(config.reading):
-            self.split, self.reading = split(task, data, begun=self.old, start=model), current().to_json()
-        if (config.delimiter or config.columns) and not any(isinstance(s, Path) for s in self.split.sources.values()):
-            raise InputError("delimiter and columns are of files, received rows in memory: leave them out")
-        if self.split.train is None:
-            where = data if isinstance(data, str | os.PathLike) else "data"
-            raise InputError(f"{where} has no train file, expected train.tsv, train.csv or train.jsonl")
+        self._read(task, data, model)
+        assert self.split.train is not None  # `_read` refuses data without it
         assert self.split.dev is not None  # `split` holds rows out
         self.train_rows, self.dev_rows = self.split.train, self.split.dev
         if config.keep_head:
@@ -127,6 +122,17 @@ class FineTuning(Job):
             self.task = self.split.task.how.fitted(
                 self.split.task, self.split.sources["train"], self.train_rows.targets
             )
+
+    def _read(self, task: Task, data: Any, model: Any) -> None:
+        """The rows, and how their tables were read."""
+        config = self.config
+        with default_reading(config.reading):
+            self.split, self.reading = split(task, data, begun=self.old, start=model), current().to_json()
+        if (config.delimiter or config.columns) and not any(isinstance(s, Path) for s in self.split.sources.values()):
+            raise InputError("delimiter and columns are of files, received rows in memory: leave them out")
+        if self.split.train is None:
+            where = data if isinstance(data, str | os.PathLike) else "data"
+            raise InputError(f"{where} has no train file, expected train.tsv, train.csv or train.jsonl")
 
     def begun(self, task: Task) -> dict[str, Any] | None:
         """What run.json holds of the run that goes on with these rows, or None."""
