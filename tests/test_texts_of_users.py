@@ -192,6 +192,12 @@ OTHER = {  # lists of something else, or where one str means another thing
     "finetune_tasks.tasks",  # pairs of a task and its data
     "grid.grid",  # values of options
     "pretrain.phases",
+    # one str is names with commas between them
+    *(
+        f"{name}.{names}"
+        for name in ("finetune", "finetune_tasks")
+        for names in ("columns", "label_column", "label_names")
+    ),
     "zero_shot.labels",  # one label has nothing to be compared with, and is refused
 }
 

@@ -72,7 +72,8 @@ def finetune(
 
 def labels_of(names: Sequence[str] | None) -> dict[str, str]:
     """Numbers in files -> the names of labels, from 0."""
-    return {str(number): name for number, name in enumerate(names or ())}
+    found = names.split(",") if isinstance(names, str) else names or ()
+    return {str(number): name.strip() for number, name in enumerate(found)}
 
 
 class FineTuning(Job):

@@ -11,6 +11,7 @@ from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.tasks.tables import digest, in_memory, reading_of
 from kerasbert.tasks.task import find_labels, find_task, read_rows
+from kerasbert.training.finetune import labels_of
 from kerasbert.training.splits import in_memory as again
 
 TASK = find_task("multi_label", text="comment_text", label="toxic,spam,threat")
@@ -37,6 +38,11 @@ def test_columns_of_0_and_1_are_labels_in_their_order(tmp_path):
     assert read_rows(cells, in_memory([("x", "spam|toxic")])).targets.tolist() == [[1, 1, 0]]
     assert find_task("multi_label", label=["toxic", "spam"]).label_columns == ("toxic", "spam")
     assert find_task("classification", label="a,b").label_columns == ("a,b",)
+
+
+def test_names_of_numbers_are_a_list_or_have_commas_between_them():
+    assert labels_of("O,B-X") == labels_of(["O", "B-X"]) == {"0": "O", "1": "B-X"}
+    assert labels_of(None) == {}
 
 
 @pytest.mark.parametrize("value", ["2", "-1", "", "yes", "0.5"])
