@@ -13,6 +13,20 @@ def later(module: str, name: str) -> Callable:
     return lambda *args, **keywords: getattr(importlib.import_module(module), name)(*args, **keywords)
 
 
+class Module:
+    """A module that is imported when something of it is used; it stands where `import` would cost seconds.
+
+    >>> Module("json").dumps([1])
+    '[1]'
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
 def public(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """A package's `__getattr__`, `__dir__` and `__all__` (PEP 562).
 

@@ -21,6 +21,10 @@ _brought: dict[str, str] = {}  # family -> module of the plug-in file that regis
 
 
 FUNCTION = "kerasbert.family:check_function"
+DECLARING = tuple(  # modules of tasks and of readers of their files; none of them imports TensorFlow
+    f"kerasbert.tasks.{home}"
+    for home in "task conll glue glue_files medical_ner multiple_choice pairs squad text_to_text".split()
+)
 FAMILIES: Table[Family] = Table(
     "model family",
     "kerasbert.models",
@@ -35,10 +39,8 @@ OBJECTIVES: Table[Any] = Table(  # some stand in their paper's file
     everything="kerasbert list objectives",
     rules="kerasbert.objectives.rules:check",
 )
-TASKS: Table[Any] = Table(
-    "task", "kerasbert.tasks", everything="kerasbert list tasks", rules="kerasbert.tasks.rules:check"
-)
-READERS: Table[Callable] = Table("reader of a task's files", "kerasbert.tasks", rules=FUNCTION)
+TASKS: Table[Any] = Table("task", *DECLARING, everything="kerasbert list tasks", rules="kerasbert.tasks.rules:check")
+READERS: Table[Callable] = Table("reader of a task's files", *DECLARING, rules=FUNCTION)
 METRICS: Table[Callable] = Table("metric of a plug-in", rules=FUNCTION)
 TOKENIZERS: Table[Any] = Table(
     "tokenizer kind", "kerasbert.text.files", everything="kerasbert list tokenizers", rules="kerasbert.text.kinds:check"

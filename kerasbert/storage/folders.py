@@ -10,13 +10,17 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-import tensorflow as tf
-
 from kerasbert.errors import InputError
+from kerasbert.lazy import Module
 from kerasbert.storage import files, remote
 from kerasbert.storage.remote import is_remote, join
 
-ERRORS = (OSError, tf.errors.OpError)
+tf = Module("tensorflow")  # an address needs it, a local run does not
+
+
+def errors(path: str | os.PathLike) -> tuple[type[Exception], ...]:
+    """What a file system raises: that of an address, or of this machine."""
+    return (OSError, tf.errors.OpError) if is_remote(path) else (OSError,)
 
 
 def read(path: str | os.PathLike) -> bytes | None:
@@ -43,7 +47,7 @@ def write(path: str | os.PathLike, data: bytes | str) -> None:
         with tf.io.gfile.GFile(part, "wb") as file:
             file.write(data)
         tf.io.gfile.rename(part, os.fspath(path), overwrite=True)
-    except ERRORS as error:
+    except errors(path) as error:
         raise refused(path, error) from error
 
 
@@ -58,7 +62,7 @@ def upload(folder: Path, address: str, last: str) -> None:
         for name in [*names, last]:
             tf.io.gfile.makedirs(posixpath.dirname(join(address, name)))
             tf.io.gfile.copy(str(folder / name), join(address, name), overwrite=True)
-    except ERRORS as error:
+    except errors(address) as error:
         raise refused(address, error) from error
 
 

@@ -4,16 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from kerasbert.answers.base import softmax
 from kerasbert.answers.choice import Choice, listed
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.objectives.base import correct, cross_entropy
+from kerasbert.lazy import Module
 from kerasbert.tasks import labels, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import label_head
+
+# imported when they are used: rows are read, and mistakes in them said, without TensorFlow
+ops = Module("keras.ops")
+objectives = Module("kerasbert.objectives.base")
 
 
 class ChoiceTask(TaskKind):
@@ -65,8 +68,8 @@ class ChoiceTask(TaskKind):
         scores = self.compared(task, logits, batch)
         label, weight = batch["label"], batch["label_weight"]
         return {
-            "label": ops.sum(cross_entropy(scores, label) * weight),
-            "label/accuracy": ops.sum(correct(scores, label) * weight),
+            "label": ops.sum(objectives.cross_entropy(scores, label) * weight),
+            "label/accuracy": ops.sum(objectives.correct(scores, label) * weight),
         }
 
     def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:

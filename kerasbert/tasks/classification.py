@@ -4,21 +4,23 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
-from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.layers.heads import LabelHead
-from kerasbert.objectives.base import correct, cross_entropy
+from kerasbert.lazy import Module
 from kerasbert.tasks import labels, metrics
 from kerasbert.tasks.base import Task, TaskKind
 
+# imported when they are used: rows are read, and mistakes in them said, without TensorFlow
+ops = Module("keras.ops")
+objectives = Module("kerasbert.objectives.base")
+head_layers = Module("kerasbert.layers.heads")
 
-def label_head(encoder, task) -> tuple[dict[str, keras.layers.Layer], dict[str, tuple]]:
+
+def label_head(encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
     """A head with an output for each label, or one; encoders without a pooler bring a hidden layer."""
     spec = encoder.spec
     hidden = not specs.maybe(spec, "pooler") and task.hidden_layer is not False
@@ -28,7 +30,7 @@ def label_head(encoder, task) -> tuple[dict[str, keras.layers.Layer], dict[str, 
     if not getattr(encoder, "label_bias", True):
         policy["use_bias"] = False
     width = getattr(encoder, "label_width", None)
-    kind = getattr(encoder, "label_head", LabelHead)
+    kind = getattr(encoder, "label_head", head_layers.LabelHead)
     head = kind(max(1, len(task.labels)), *rates, activation, width, **policy)
     return {"classifier": head}, {"classifier": (None, spec.hidden)}
 
@@ -104,12 +106,12 @@ class Classification(TaskKind):
 
     def losses(self, task, logits, batch) -> dict[str, Tensor]:
         labelled, weights, smoothing = batch["label"], batch["label_weight"], self.options["label_smoothing"]
-        errors = cross_entropy(logits, labelled)
+        errors = objectives.cross_entropy(logits, labelled)
         if smoothing:
             errors = (1 - smoothing) * errors - smoothing * ops.mean(ops.log_softmax(logits, axis=-1), axis=-1)
         return {
             "label": ops.sum(errors * weights),
-            "label/accuracy": ops.sum(correct(logits, labelled) * weights),
+            "label/accuracy": ops.sum(objectives.correct(logits, labelled) * weights),
         }
 
     def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
 from kerasbert import registry
 from kerasbert.answers.generation import NUMBER, WRITTEN, GenerationKind, text_of
@@ -15,10 +13,15 @@ from kerasbert.answers.generation import Generation as Written
 from kerasbert.checkpoints import generation_config, source
 from kerasbert.errors import InputError
 from kerasbert.inputs import NAMES, Input, Row, Tensor, target_places
-from kerasbert.layers.beam_search import generate
-from kerasbert.objectives.lm_loss import token_sums
+from kerasbert.lazy import Module
 from kerasbert.tasks import tables, text_metrics
 from kerasbert.tasks.base import Task, TaskKind
+
+# imported when they are used: rows are read, and mistakes in them said, without TensorFlow
+ops = Module("keras.ops")
+tf = Module("tensorflow")
+beam_search = Module("kerasbert.layers.beam_search")
+lm_loss = Module("kerasbert.objectives.lm_loss")
 
 
 class Generation(TaskKind):
@@ -116,7 +119,7 @@ class Generation(TaskKind):
 
     def losses_of(self, model, logits, batch) -> dict[str, Tensor]:
         body, about = model.body, {"smoothing": self.options["smoothing"]}
-        nats, right = token_sums(body, logits, batch["label"], batch["label_weight"], **about)
+        nats, right = lm_loss.token_sums(body, logits, batch["label"], batch["label_weight"], **about)
         return {"label": nats, "label/accuracy": right}
 
     # What is written
@@ -142,7 +145,7 @@ class Generation(TaskKind):
         read = {each.name: inputs[each.name] for each in self.reads(registry.family_of(body)) if each.name in inputs}
         start = None if answers.one_row else answers.start_of(tokenizer)
         ids = {"start_id": start, "end_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
-        return generate(body, read, answers.decoding, **ids, rows=inputs.get(NUMBER.name))
+        return beam_search.generate(body, read, answers.decoding, **ids, rows=inputs.get(NUMBER.name))
 
     # Export, in the graph
 

@@ -11,16 +11,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.lazy import Module
 from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head
 
 if TYPE_CHECKING:
     from kerasbert.tasks.tables import Source
+
+# imported when they are used: rows are read, and mistakes in them said, without TensorFlow
+ops = Module("keras.ops")
 
 
 class MultiLabel(TaskKind):

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.lazy import Module
 from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head, one_number
 from kerasbert.tasks.exported_kind import READERS
+
+# imported when they are used: rows are read, and mistakes in them said, without TensorFlow
+ops = Module("keras.ops")
 
 
 class Regression(TaskKind):

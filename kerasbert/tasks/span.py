@@ -5,19 +5,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.answers.span import SpanKind
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.layers.heads import LabelHead
-from kerasbert.objectives.base import correct, cross_entropy
+from kerasbert.lazy import Module
 from kerasbert.tasks import labels, span_metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 
 if TYPE_CHECKING:
     from kerasbert.tasks.tables import Source
+
+# imported when they are used: rows are read, and mistakes in them said, without TensorFlow
+ops = Module("keras.ops")
+objectives = Module("kerasbert.objectives.base")
+head_layers = Module("kerasbert.layers.heads")
 
 
 class Target(NamedTuple):
@@ -100,7 +103,7 @@ class Span(TaskKind):
     def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         # no dropout, as in BERT's run_squad and transformers
         policy = {"name": self.head, "dtype": encoder.dtype_policy}
-        kind, activation = getattr(encoder, "label_head", LabelHead), getattr(encoder, "token_label_activation", None)
+        kind, activation = getattr(encoder, "label_head", head_layers.LabelHead), getattr(encoder, "token_label_activation", None)
         head = kind(2, specs.maybe(encoder.spec, "initializer", 0.02), activation=activation, **policy)
         return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
 
@@ -115,8 +118,8 @@ class Span(TaskKind):
     def losses(self, task, logits, batch) -> dict[str, Tensor]:
         logits, label = self.compared(task, logits, batch), batch["label"]
         ends = [(logits[:, i], label[:, i]) for i in (0, 1)]
-        hits = correct(*ends[0]) * correct(*ends[1])
-        loss = (cross_entropy(*ends[0]) + cross_entropy(*ends[1])) / 2
+        hits = objectives.correct(*ends[0]) * objectives.correct(*ends[1])
+        loss = (objectives.cross_entropy(*ends[0]) + objectives.cross_entropy(*ends[1])) / 2
         weights = batch["label_weight"]
         return {"label": ops.sum(loss * weights), "label/accuracy": ops.sum(hits * weights)}
 

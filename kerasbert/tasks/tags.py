@@ -7,21 +7,24 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-from keras import ops
 
 from kerasbert.answers import crf
 from kerasbert.answers.schemes import OUTSIDE, SCHEMES, entities_of, has_spans, illegal, mended, scheme_of
 from kerasbert.answers.tags import TagsKind, best_labels, joined
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
-from kerasbert.layers.bidirectional import BiLSTMHead
-from kerasbert.layers.crf import CRF
-from kerasbert.layers.heads import LabelHead
+from kerasbert.lazy import Module
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.metrics import precision_recall_f1
 from kerasbert.text.words import split_words
+
+# imported when they are used: rows are read, and mistakes in them said, without TensorFlow
+ops = Module("keras.ops")
+head_layers = Module("kerasbert.layers.heads")
+bidirectional = Module("kerasbert.layers.bidirectional")
+conditional = Module("kerasbert.layers.crf")
 
 OF_SPANS = ("f1", "precision", "recall")
 FORBIDDEN = -1e4  # score of a transition that is not legal
@@ -135,17 +138,17 @@ class Tags(TaskKind):
                 f"lstm is {units} and lstm_layers {layers}, expected units of each direction (0: no LSTM) and 1 layer at least"
             )
         if units:
-            head: Any = BiLSTMHead(labels, units, layers, spec.initializer, spec.dropout, **policy)
+            head: Any = bidirectional.BiLSTMHead(labels, units, layers, spec.initializer, spec.dropout, **policy)
         else:
             kind, activation = (
-                getattr(encoder, "label_head", LabelHead),
+                getattr(encoder, "label_head", head_layers.LabelHead),
                 getattr(encoder, "token_label_activation", None),
             )
             head = kind(labels, spec.initializer, spec.dropout, activation, **policy)
         heads: dict = {"classifier": head}
         shapes = {"classifier": (None, None, spec.hidden)}
         if self.options["crf"]:
-            heads["crf"] = CRF(len(task.labels), name="crf")
+            heads["crf"] = conditional.CRF(len(task.labels), name="crf")
             shapes["crf"] = (None, None, len(task.labels))
         return heads, shapes
 

@@ -4,22 +4,24 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import tensorflow as tf
-from keras import ops
-
 from kerasbert.answers.tokens import BLANKS, POSITIONS, SPELLINGS, Filling, FillMask, filling, pattern, spelled
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import pick
-from kerasbert.layers.heads import token_head
-from kerasbert.tasks import labels, predict
+from kerasbert.lazy import Module
+from kerasbert.tasks import labels
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import log_odds
 from kerasbert.tasks.given import check_texts
-from kerasbert.tasks.load import load
 from kerasbert.text import Tokenizer
-from kerasbert.text.graph import GraphTokenizer
 from kerasbert.text.template import room
+
+# imported when they are used: rows are read, and mistakes in them said, without TensorFlow
+ops = Module("keras.ops")
+tf = Module("tensorflow")
+layers = Module("kerasbert.layers.heads")
+backend = Module("kerasbert.layers.backend")
+predict = Module("kerasbert.tasks.predict")
+loading = Module("kerasbert.tasks.load")
 
 TASK = "fill-mask"
 
@@ -38,14 +40,14 @@ class Tokens(TaskKind):
     def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         if not hasattr(encoder, "token_head"):
             raise InputError(f"{type(encoder).__name__} has no token_head: it predicts no tokens")
-        head = token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
+        head = layers.token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
         return {"mlm": head}, {"mlm": (None, None, encoder.spec.hidden)}
 
     def readout(self, task, encoder) -> str | None:
         return None  # `logits` picks
 
     def logits(self, model, read, inputs, training=False) -> Any:
-        picked = pick(read, ops.expand_dims(inputs[POSITIONS.name][:, 0], 1))
+        picked = backend.pick(read, ops.expand_dims(inputs[POSITIONS.name][:, 0], 1))
         return ops.squeeze(model.heads["mlm"](picked, model.encoder.embeddings.tokens.table), 1)
 
     def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
@@ -109,13 +111,13 @@ class Tokens(TaskKind):
         return answers
 
 
-def _pieces(source: Tokenizer, strings: tf.Tensor) -> tf.RaggedTensor:
+def _pieces(source: Tokenizer, strings: Tensor) -> Any:
     """What stands between the masks of texts [B]: [B, (masks + 1)]."""
     texts = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD)
     return tf.strings.split(tf.strings.regex_replace(texts, pattern(source), SPELLINGS[0]), SPELLINGS[0])
 
 
-def _with_masks(ids: tf.RaggedTensor, masked: tf.Tensor, mask_id: int, splits: tf.Tensor) -> tf.RaggedTensor:
+def _with_masks(ids: Any, masked: Tensor, mask_id: int, splits: Tensor) -> Any:
     """Ids of pieces [T, (tokens)], of which `masked` [T] have a mask behind them, those of a text joined: [B, (tokens)]."""
     count = tf.cast(masked, splits.dtype)
     masks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(count)], mask_id), count)
@@ -123,7 +125,7 @@ def _with_masks(ids: tf.RaggedTensor, masked: tf.Tensor, mask_id: int, splits: t
     return tf.RaggedTensor.from_row_splits(joined, splits).merge_dims(1, 2)
 
 
-def _around(ids: tf.RaggedTensor, tokenizer: GraphTokenizer, budget: int) -> dict[str, tf.Tensor]:
+def _around(ids: Any, tokenizer: Any, budget: int) -> dict[str, Tensor]:
     """A packed row for each mask, with the tokens [B, (tokens)] of its text around it, at most `budget`."""
     flat, splits = ids.flat_values, ids.row_splits
     at = tf.where(flat == tokenizer.source.mask_id)[:, 0]
@@ -145,7 +147,7 @@ def fill_mask(
     *,
     top: int = 5,
     length: int | None = None,
-    batch: int = predict.BATCH,
+    batch: int = 64,
     language: str | None = None,
 ) -> list[FillMask]:
     """The best tokens for each mask of each text: `.tokens` and the filled `.text`.
@@ -163,7 +165,7 @@ def fill_mask(
     """
     if type(top) is not int or top < 1:
         raise InputError(f"top must be a whole number of at least 1. Received: {top!r}")
-    model = load(model, task=TASK) if isinstance(model, str | os.PathLike) else model
+    model = loading.load(model, task=TASK) if isinstance(model, str | os.PathLike) else model
     task = getattr(model, "task", None)
     if task is None or not isinstance(task.how, Tokens):
         raise InputError('the model fills no masks, expected the directory of one, or kb.load(DIR, task="fill-mask")')

@@ -4,18 +4,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from keras import ops
 
 from kerasbert.answers.vector import VectorKind, cosines
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.layers.readout import check, readout
-from kerasbert.objectives.base import correct
-from kerasbert.objectives.contrastive import candidate_logs
+from kerasbert.lazy import Module
 from kerasbert.tasks import metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.tasks.regression import number
+
+# imported when they are used: rows are read, and mistakes in them said, without TensorFlow
+ops = Module("keras.ops")
+objectives = Module("kerasbert.objectives.base")
+contrastive = Module("kerasbert.objectives.contrastive")
+reading = Module("kerasbert.layers.readout")
 
 KEPT = ("pooling", "normalize", "dimensions", "prompts", "prompt_name", "include_prompt")
 METRICS = {"cosine": ("spearman", "pearson"), "ranking": ("recall",)}
@@ -114,7 +117,7 @@ class Vector(TaskKind):
 
     def readout(self, task, encoder) -> str | None:
         pooling = "first" if self.options["pooling"] == "cls" else self.options["pooling"]
-        check(pooling)
+        reading.check(pooling)
         return pooling
 
     def outputs(self, task, logits) -> dict[str, Tensor]:
@@ -143,10 +146,10 @@ class Vector(TaskKind):
         there = ops.logical_and(candidates, ops.expand_dims(weight > 0, -1))
         there = ops.reshape(ops.transpose(ops.reshape(there, (groups, group, others)), (0, 2, 1)), (groups, 1, -1))
         scores = ops.matmul(anchors, ops.transpose(rest, (0, 2, 1))) * self.options["scale"]
-        scores = ops.reshape(candidate_logs(scores, there), (inputs, others * group))
+        scores = ops.reshape(contrastive.candidate_logs(scores, there), (inputs, others * group))
         own = ops.tile(ops.arange(group, dtype="int32"), [groups])
         logs = ops.take_along_axis(scores, ops.expand_dims(own, -1), axis=-1)[:, 0]
-        return {"label": -ops.sum(logs * weight), "label/accuracy": ops.sum(correct(scores, own) * weight)}
+        return {"label": -ops.sum(logs * weight), "label/accuracy": ops.sum(objectives.correct(scores, own) * weight)}
 
     # Evaluation
 
@@ -177,7 +180,9 @@ class Vector(TaskKind):
     def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
         if (own := _own(outputs)) is not None:
             return {"vector": own}
-        return {"vector": readout(outputs["sequence"], inputs["padding_mask"], "mean")}  # finite without a token too
+        return {
+            "vector": reading.readout(outputs["sequence"], inputs["padding_mask"], "mean")
+        }  # finite without a token too
 
     def described(self) -> str:
         pooling, normalize = self.options["pooling"], self.options["normalize"]

@@ -133,7 +133,7 @@ class Checkpoints:
             try:
                 path = self._local(step)
                 problem, manifest = _verify(path)
-            except folders.ERRORS as error:
+            except folders.errors(self.folder) as error:
                 problem, manifest = f"{type(error).__name__}: {error}", {}
             if not problem and path is not None:
                 found = Checkpoint(step, path, manifest["state"])

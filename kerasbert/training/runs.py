@@ -17,18 +17,16 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasbert import __version__
 from kerasbert.errors import InputError
+from kerasbert.lazy import later
 from kerasbert.storage import files, folders, places
 from kerasbert.storage.aside import Aside
 from kerasbert.storage.remote import is_remote
-from kerasbert.training.schedules import make_schedule
 
-if TYPE_CHECKING:
-    pass
-
+make_schedule = later("kerasbert.training.schedules", "make_schedule")  # of Keras
 FORMAT = 1
 TOKEN_LENGTHS = "token_lengths"  # of the rows of a fine-tuning, which the lengths of a file for phones are chosen by
 
