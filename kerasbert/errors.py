@@ -23,6 +23,9 @@ EXTRAS = {  # library -> the extra of setup.cfg that brings it
     "libtpu": "tpu-check",
 }
 
+SIMILAR = 0.6  # least likeness, of difflib, of a name that may have been meant
+LISTED = 20  # names of which a line has room
+
 
 class InputError(ValueError):
     """A mistake in what the user gave; the command line prints it as one line and exits with `status`."""
@@ -63,13 +66,34 @@ class NonFinite(InputError):
     status = 3
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to `name`, or None where nothing is known."""
+def nearest(name: str, known: Iterable[str], similar: float = SIMILAR) -> str | None:
+    """The known name that `name` must have meant: what others call it, else one of a like spelling; None where there is none.
+
+    >>> nearest("huggingface", ["hf", "tf1"]), nearest("tf", ["hf", "tf1"]), nearest("xyzzy", ["hf", "tf1"])
+    ('hf', 'tf1', None)
+    """
     import difflib  # here: a phone that makes no mistake does without
 
+    from kerasbert.field_names import SYNONYMS
+
     lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.0)
+    meant = [other for other in SYNONYMS.get(name.lower(), ()) if other in lower]
+    close = meant or difflib.get_close_matches(name.lower(), lower, n=1, cutoff=similar)
     return lower[close[0]] if close else None
+
+
+def near(name: object, known: Iterable[str]) -> str:
+    """How the line about an unknown name goes on: the nearest, else the known names themselves.
+
+    >>> near("bpee", ["bpe", "unigram"]), near("xyzzy", ["bpe", "unigram"]), near("xyzzy", [])
+    ("Nearest: 'bpe'", 'Expected one of: bpe, unigram', 'There is none')
+    """
+    names = list(known)
+    best = nearest(str(name), names)
+    if best is not None:
+        return f"Nearest: {best!r}"
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"Expected one of: {', '.join(map(str, names[:LISTED]))}{more}" if names else "There is none"
 
 
 def of_entry(kind: str, name: str, error: InputError) -> InputError:

@@ -22,6 +22,22 @@ LAYERS = {
     "concat4": slice(-4, None),
     "mix": slice(0, None),
 }
+
+
+def check_layers(kind: str, layers: float | None) -> None:
+    """Refuse what is none of LAYERS, or needs more layers.
+
+    Args:
+        layers: int L of the model; None where it has no blocks.
+    """
+    if kind not in LAYERS:
+        raise InputError(f"layers must be one of {', '.join(LAYERS)}. Received: {kind!r}")
+    if kind != "last" and layers is None:
+        raise InputError(f"layers {kind!r} needs a model of blocks, this one gives its last vectors alone: take 'last'")
+    if kind in ("sum4", "concat4") and layers is not None and layers < 4:
+        raise InputError(f"layers {kind!r} needs 4 layers, the model has {layers}: take 'mix' or 'last'")
+
+
 PARTS = ("blocks",)  # of `Family.has`
 
 

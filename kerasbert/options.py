@@ -12,7 +12,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kerasbert.errors import InputError, nearest
+from kerasbert import field_names
+from kerasbert.errors import InputError, near
 
 
 def option(
@@ -140,8 +141,9 @@ def _taking(function: Callable[..., Any], call: Callable[..., Any], *sources: Ca
     def checked(*positional: Any, **given: Any) -> Any:
         for name in given:
             if name not in signature.parameters:
-                close = nearest(name, signature.parameters)
-                raise InputError(f"{function.__name__} has no option {name!r}. Nearest: {close!r}")
+                meant = field_names.option(f"--{name}")[2:].split(" ")[0].replace("-", "_")
+                close = f"Nearest: {meant!r}" if meant in signature.parameters else near(name, signature.parameters)
+                raise InputError(f"{function.__name__} has no option {name!r}. {close}")
         bound = signature.bind(*positional, **given)
         for parameter in own:
             if parameter.default is not parameter.empty:

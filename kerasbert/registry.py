@@ -4,11 +4,12 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerasbert.errors import InputError, check_known, of_plugin, unknown
+from kerasbert import field_names
+from kerasbert.errors import InputError, check_known, nearest, of_plugin, unknown
 from kerasbert.family import Family
 from kerasbert.table import PLUGINS, Table, entry_points, shipped
 
@@ -143,7 +144,6 @@ def metric_name(metric: str | Callable | None) -> str | None:
 
 # by name; an InputError where there is no such name
 objective = OBJECTIVES.find
-task = TASKS.find
 register_objective = OBJECTIVES.add  # (name, a subclass of `kerasbert.objectives.base.Objective`)
 register_task = TASKS.add  # (name, a Task)
 register_segmenter = SEGMENTERS.add  # (name, text -> [(start, end)] of its words, phrases or entities, in characters)
@@ -197,6 +197,21 @@ def plugged() -> bool:
     return bool(PLUGINS)
 
 
+def task(name: str) -> Any:
+    """The task of a name, or of what others call it.
+
+    Raises:
+        InputError: no such task; the nearest is given, or what to do in its place.
+    """
+    check_name("task", name)
+    return TASKS.find(task_name(name))
+
+
+def task_name(name: str) -> str:
+    """A task's own name: that of one of ours by the name that others have for it, else the name as it is."""
+    return name if name in TASKS.rows or name in TASKS.aliases else field_names.task(str(name))
+
+
 def check_name(kind: str, name: str) -> None:
     """Refuse a name that nothing has, without importing TensorFlow.
 
@@ -214,9 +229,23 @@ def check_name(kind: str, name: str) -> None:
     elif kind in _TABLES:  # what is in it before its home is imported, plug-ins brought
         table = _TABLES[kind]
         known = [*known, *(other for other in (*table.rows, *table.aliases) if other not in known)]
+    name = task_name(name) if kind == "task" else name
+    if kind == "task" and name not in known and (advice := field_names.ADVICE.get(str(name).lower())):
+        raise InputError(f"no task {name!r}: {advice}")
+    if kind == "model" and (line := _no_family(str(name), known)):
+        raise InputError(line)
     if str(name) not in known:
         where = f"kerasbert list {kind}s" if kind in ("model", "objective", "task") else ", ".join(known)
         raise unknown(_TABLES["select"].kind if kind == "select" else kind, name, known, where)
+
+
+def _no_family(name: str, known: Sequence[str]) -> str:
+    """What to say of a model of a family that is not here; "" of another name."""
+    family, slash, _ = name.partition("/")
+    families = dict.fromkeys(each.partition("/")[0] for each in known)
+    if not slash or nearest(family, families, similar=0.8):
+        return ""
+    return f"no model family {family!r}: there is {', '.join(families)}. All: kerasbert list models"
 
 
 def shipped_model(name: str) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from kerasbert.adaptation import Adapters, Lora, Pals
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,7 +249,7 @@ def derive(spec: Any, changes: Mapping[str, Any]) -> Any:
 def check_path(path: str, known: Iterable[str]) -> None:
     """Refuse a dotted path that is none of the known ones; the nearest is given."""
     if path not in known:
-        raise InputError(f"no spec field {path!r}. Nearest: {nearest(path, known)!r}. All: {', '.join(known)}")
+        raise InputError(f"no spec field {path!r}. {near(path, known)}. All: {', '.join(known)}")
 
 
 def get(spec: Any, path: str) -> Any:
@@ -328,7 +328,7 @@ def from_dict(tree: Mapping[str, Any], kind: type = Spec, prefix: str = "") -> A
     for name, value in tree.items():
         path = prefix + name
         if name not in hints:
-            raise InputError(f"no spec field {path!r}. Nearest: {nearest(path, [prefix + h for h in hints])!r}")
+            raise InputError(f"no spec field {path!r}. {near(path, [prefix + h for h in hints])}")
         nested = dataclasses.is_dataclass(hints[name])
         values[name] = from_dict(value, hints[name], path + ".") if nested else check(path, value, hints[name])
     spec = kind(**values)

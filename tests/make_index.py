@@ -39,6 +39,8 @@ def content(counted: bool = True) -> dict[str, Any]:
         "aliases": {f"{f.name}/{alias}": f"{f.name}/{size}" for f in families for alias, size in f.aliases.items()},
         "objectives": sorted(n for n, o in registry.objectives().items() if _ours(o)),
         "tasks": sorted(n for n, task in registry.tasks().items() if _ours(task)),
+        "unbounded": [family.name for family in families if family.longest(family.spec) is None],
+        "model_types": sorted({name for f in families if "hf" in f.names for name in f.names["hf"].model_types}),
         "metrics": {kind: list(base.find(kind).metrics_known) for kind in base.OURS},
         "optimizers": [name for name, value in OPTIMIZERS.items() if _ours(value)],
         "schedules": [name for name, value in SCHEDULES.items() if _ours(value)],

@@ -3,6 +3,7 @@
 Only the configuration, the tokenizer and safetensors are fetched, all of one commit, whose hash is recorded.
 """
 
+import functools
 import os
 import re
 import sys
@@ -30,32 +31,59 @@ FILES = (
     "2_Normalize/config.json",
     "generation_config.json",
 )
-ENDINGS = (".safetensors", ".json", ".bin", ".index", ".ckpt", ".pt", ".h5")  # of files, which no repository is called
+ENDINGS = tuple(  # of files, which no repository is called
+    ".safetensors .json .bin .index .ckpt .pt .h5 .keras .tflite .onnx .pb .csv .tsv .jsonl .txt .xlsx .yaml .yml .gz".split()
+)
+ADDRESS = re.compile(r"(?:https?:/{1,2})?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf:/{1,2}")  # a Path has one slash left
+TOKENIZER = tuple(name for name in FILES if "Pooling" not in name and "Normalize" not in name)
 
 
-def fetch(name: str, revision: str | None = None) -> tuple[Path, str]:
-    """The folder of a checkpoint's files, and the hash of their commit.
+def plain(name: str | os.PathLike) -> tuple[str, str | None]:
+    """The name, and the revision or None, of an address of a model's page on the hub; another name as it is.
+
+    >>> plain("https://huggingface.co/google-bert/bert-base-uncased/tree/main"), plain("runs/bert")
+    (('google-bert/bert-base-uncased', None), ('runs/bert', None))
+    """
+    said = os.fspath(name)
+    found = ADDRESS.match(said)
+    if not found or os.path.exists(said):
+        return said, None
+    parts = said[found.end() :].partition("?")[0].partition("#")[0].strip("/").removeprefix("models/").split("/")
+    at = next((i for i, part in enumerate(parts) if part in ("tree", "blob", "resolve", "commit")), len(parts))
+    return "/".join(parts[:at]), None if parts[at + 1 : at + 2] in ([], ["main"]) else parts[at + 1]
+
+
+def fetch(name: str, revision: str | None = None, weights: bool = True) -> tuple[Path, str]:
+    """The folder of a checkpoint's files, and the hash of their commit; asked for once in a process.
 
     Args:
         name: `bert-base-uncased` or `google-bert/bert-base-uncased`. The hub is `HF_ENDPOINT`'s where that is set.
         revision: a branch, a tag or a commit; the default branch where it is None.
+        weights: False where the tokenizer is all that is wanted.
 
     Raises:
         InputError: huggingface_hub is not installed, the hub cannot be reached and nothing is cached, no such name or
             revision, no safetensors; the line holds the command that downloads the files by hand.
     """
     try:
-        import huggingface_hub
+        from huggingface_hub import constants
     except ImportError as error:
         raise InputError(
             f"{name} is no folder, and fetching it from the Hugging Face hub needs huggingface_hub: "
             f"pip install huggingface_hub (extra hub). {_by_hand(name, revision)}"
         ) from error
-    endpoint = os.environ.get("HF_ENDPOINT")
+    return _fetch(name, revision, weights, os.environ.get("HF_ENDPOINT"), str(constants.HF_HUB_CACHE))
+
+
+@functools.cache
+def _fetch(name: str, revision: str | None, weights: bool, endpoint: str | None, _: str) -> tuple[Path, str]:
+    """`fetch`, from a hub's address into a cache's folder."""
+    import huggingface_hub
+
     try:
         info = huggingface_hub.HfApi(endpoint=endpoint).model_info(name, revision=revision, timeout=20)
     except Exception as error:  # httpx's, requests' and its own, which differ by version
-        cached = _cached(name, revision)
+        cached = _cached(name, revision, weights)
         if cached is not None and not _says_no(error):
             print(
                 f"the hub cannot be reached: {name} is commit {cached.name} of the cache", file=sys.stderr, flush=True
@@ -65,8 +93,11 @@ def fetch(name: str, revision: str | None = None) -> tuple[Path, str]:
         line = f"no checkpoint at {name}, and the hub did not give it: {reason}. {_by_hand(name, revision)}"
         raise InputError(line) from error
     names = [file.rfilename for file in info.siblings or []]
-    wanted = [file for file in names if file in FILES or (file.startswith("model") and file.endswith(".safetensors"))]
-    if "config.json" not in wanted or not any(file.endswith(".safetensors") for file in wanted):
+    wanted = [file for file in names if file in (FILES if weights else TOKENIZER)]
+    wanted += [file for file in names if weights and file.startswith("model") and file.endswith(".safetensors")]
+    if not wanted:
+        raise InputError(f"{name} at {info.sha} has no file of a tokenizer, such as tokenizer.json: take another name")
+    if weights and not ("config.json" in wanted and any(file.endswith(".safetensors") for file in wanted)):
         raise InputError(
             f"{name} at {info.sha} has no config.json and model.safetensors, expected both: pickles are not fetched. "
             "Take a revision that was converted (--revision refs/pr/N), or convert it and import the folder"
@@ -98,13 +129,15 @@ def _says_no(error: Exception) -> bool:
     return getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404)
 
 
-def _cached(name: str, revision: str | None) -> Path | None:
+def _cached(name: str, revision: str | None, weights: bool) -> Path | None:
     """The folder of an earlier download: of the commit `revision`, else of the commit that was fetched last."""
     from huggingface_hub import constants
 
     folder = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}" / "snapshots"
     found = [
-        path.parent for path in folder.glob(f"{revision or '*'}/config.json") if any(path.parent.glob("*.safetensors"))
+        path.parent
+        for path in folder.glob(f"{revision or '*'}/*.json")
+        if not weights or ((path.parent / "config.json").is_file() and any(path.parent.glob("*.safetensors")))
     ]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 

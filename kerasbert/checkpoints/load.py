@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from kerasbert.checkpoints import formats
+from kerasbert.checkpoints import formats, hub
 from kerasbert.checkpoints.directory import save_model
+from kerasbert.errors import InputError
 from kerasbert.options import configured
 from kerasbert.storage import files, unused
 
@@ -49,6 +50,10 @@ def import_checkpoint(
     if out is not None and not dry_run:
         graph = asked.graph
         files.check_free(out, overwrite, [path, *([graph] if isinstance(graph, str | os.PathLike) else [])])
+    path, revision = hub.plain(path)
+    if revision is not None and asked.revision not in (None, revision):
+        raise InputError(f"{path} is given at {revision}, and revision is {asked.revision}: give one of them")
+    asked = dataclasses.replace(asked, revision=asked.revision or revision)
     place = Path(path)
     format = formats.find(place, source)
     format.check(asked, place)

@@ -1,4 +1,4 @@
-"""Where a model comes from: a model or run directory, RUN@STEP, a Hugging Face folder -> a model directory.
+"""Where a model comes from: a model or run directory, RUN@STEP, a Hugging Face folder or its name -> a model directory.
 
 The one place that all commands ask. TensorFlow is loaded where a folder of others is converted, not to refuse a name.
 """
@@ -17,7 +17,7 @@ from kerasbert.checkpoints import hub
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near, nearest
 from kerasbert.storage import files
 
 WEIGHTS = "weights.safetensors"
@@ -35,8 +35,9 @@ def directory(model: str | os.PathLike) -> Path:
 
     Args:
         model: a model or run directory, `RUN@STEP` or `RUN@last` for a checkpoint of a run that need not have ended, or a
-            Hugging Face folder with config.json and safetensors, which is converted, or word vectors (a directory that
-            `kerasbert vectors` wrote, or a file), of which a model is made; that is said on stderr.
+            Hugging Face folder with config.json and safetensors, or the name of one on the hub, which is
+            converted, or word vectors (a directory that `kerasbert vectors` wrote, or a file), of which a model is made; that is
+            said on stderr.
 
     Returns:
         a directory with model.json and weights; a temporary one, gone when the process ends, of what had to be made.
@@ -50,6 +51,8 @@ def directory(model: str | os.PathLike) -> Path:
         return path
     if kind == "hf":
         return _converted(os.path.abspath(path), _signature(path))
+    if kind == "hub":
+        return _converted(*hub.plain(model))
     if kind == "vectors":
         return _of_vectors(os.path.abspath(path), path.stat().st_mtime_ns)
     run, _, step = os.fspath(model).rpartition("@")
@@ -57,7 +60,9 @@ def directory(model: str | os.PathLike) -> Path:
 
 
 def check(model: str | os.PathLike) -> str:
-    """What kind of source a name is: "model", "hf", "vectors" or "checkpoint"; reads no weights.
+    """What kind of source a name is: "model", "hf", "hub", "vectors" or "checkpoint"; reads no weights.
+
+    What is a name on the Hugging Face hub is fetched for that, or found in its cache.
 
     Raises:
         InputError: it is none of them; the line says what there is and what to do.
@@ -71,6 +76,7 @@ def check(model: str | os.PathLike) -> str:
         if (path / "model.json").is_file():
             return "model"
         if (path / "config.json").is_file():
+            _check_theirs(path)
             return "hf"
         if (path / VECTORS).is_file():
             return "vectors"
@@ -79,6 +85,8 @@ def check(model: str | os.PathLike) -> str:
                 f"{path} holds an adapter alone{_of_base(path)}: give its base (base=DIR, --base DIR), or join "
                 f"them: kerasbert import {path} --base DIR --out RUN"
             )
+        if (path / "saved_model.pb").is_file():
+            raise InputError(f"{path} is a SavedModel, for TF Serving: give the model directory that it was made of")
         if theirs := next((format.title for format in registry.FORMATS.values() if format.looks_like(path)), None):
             raise InputError(f"{path} is {theirs}: kerasbert import {path} --out DIR makes a model directory of it")
         raise InputError(
@@ -95,7 +103,22 @@ def check(model: str | os.PathLike) -> str:
         if not found or (step != "last" and int(step) not in found):
             raise InputError(f"{run} has no checkpoint of step {step}{_known(found)}")
         return "checkpoint"
-    raise _unknown(os.fspath(model))
+    return _named(os.fspath(model))
+
+
+def _check_theirs(path: Path) -> None:
+    """Refuse a Hugging Face folder without weights that are read, or of a model that no family here is."""
+    held = {file.name for file in path.iterdir()}
+    if not any(name.endswith(".safetensors") for name in held) and "modules.json" not in held:
+        if any(name.endswith((".bin", ".pt")) for name in held):
+            raise InputError(
+                f"{path} has its weights as a pickle alone: kerasbert import {path} --allow-pickle --out RUN"
+            )
+        raise InputError(f"{path} has a config.json and no weights, expected model.safetensors beside it")
+    said = read_json(path / "config.json").get("model_type")
+    known = [*registry.shipped()["families"], *registry.shipped()["model_types"]]
+    if "modules.json" not in held and isinstance(said, str) and said not in known and not registry.plugged():
+        raise InputError(f"{path} is of model_type {said!r}, which no family here reads. {near(said, known)}")
 
 
 def _of_base(path: Path) -> str:
@@ -104,16 +127,61 @@ def _of_base(path: Path) -> str:
     return f" of {found}" if found else ""
 
 
-def _unknown(name: str) -> InputError:
-    """The error for a name that is no folder: what else it may be."""
-    if "@" in name:
-        return InputError(f"no run {name.rpartition('@')[0]}, expected the directory of one before the @")
-    advice = f"no model directory {name}: pretrain or import one first"
-    if hub.looks_like_name(name):
-        advice += f". If it is a name on the Hugging Face hub: kerasbert import {name} --out DIR"
+FOREIGN = {  # ending of a file that is no model directory -> what to do with it
+    ".tflite": "is made for a phone: kerasbert-mobile run {name} TEXT",
+    ".keras": "is a Keras model: kb.load({name!r}) in Python; predict, export and kerasbert-mobile compress take it too",
+    ".onnx": "is of another runtime: take the checkpoint that it was made of",
+    ".gguf": "is of another runtime: take the checkpoint that it was made of",
+    ".pt": "is a pickle: kerasbert import its folder, with config.json",
+    ".pth": "is a pickle: kerasbert import its folder, with config.json",
+    ".h5": "holds weights alone: kerasbert import its folder",
+    ".safetensors": "holds weights alone: give its folder",
+    ".ckpt": "is a checkpoint of TensorFlow: kerasbert import",
+}
+
+
+def _named(said: str) -> str:
+    """What kind of source a name is that is no folder: "hub", which is fetched.
+
+    Raises:
+        InputError: what else it may be, and what to do.
+    """
+    if "@" in said:
+        raise InputError(f"no run {said.rpartition('@')[0]}, expected the directory of one before the @")
+    name, revision = hub.plain(said)
+    there, ending = os.path.isfile(name), os.path.splitext(name)[1].lower()
+    if ending in FOREIGN or there:
+        told = FOREIGN.get(ending, "is a file")
+        lacks = "" if there else f"no file {name}. One that ends in {ending} "
+        raise InputError(f"{lacks or name + ' '}{told.format(name=name)}, expected a model directory")
     models = [*(row["name"] for row in registry.shipped()["models"]), *registry.shipped()["aliases"]]
-    best = nearest(name.rpartition("/")[2].replace("-", "/", 1), models)  # theirs are bert-base, ours bert/base
-    return InputError(f"{advice}. Nearest model that pretrain knows: {best!r}")
+    if name in models:
+        raise InputError(
+            f"{name} is a model without weights: kerasbert pretrain {name} --data RECORDS --out RUN trains it. For trained "
+            "weights give a folder of Hugging Face or a name on its hub, such as bert-base-uncased"
+        )
+    if not hub.looks_like_name(name):
+        raise InputError(f"no model directory {name}: pretrain or import one first{_near(name, models)}")
+    try:
+        hub.fetch(name, revision)
+    except InputError as error:
+        told = str(error).removeprefix(f"no checkpoint at {name}, and ").removeprefix(f"{name} is no folder, and ")
+        raise InputError(f"no model directory {name}{_near(name, models)}; and {told}") from error
+    return "hub"
+
+
+def _near(name: str, models: list[str]) -> str:
+    """What a mistyped name may have meant: a folder beside it, or a model of ours."""
+    place, _, last = name.rstrip("/").rpartition("/")
+    beside = (
+        [each for each in os.listdir(place or ".") if os.path.isdir(os.path.join(place, each))]
+        if os.path.isdir(place or ".")
+        else []
+    )
+    if best := nearest(last, beside):
+        return f". Nearest: {os.path.join(place, best)!r}"
+    best = nearest(name.replace("-", "/", 1), models, similar=0.8)  # theirs are bert-base, ours bert/base
+    return f". Nearest model that pretrain knows: {best!r}" if best else ""
 
 
 def steps(run: Path) -> list[int]:
@@ -144,15 +212,20 @@ def _signature(path: Path) -> tuple:
 
 
 @functools.cache
-def _converted(path: str, signature: tuple) -> Path:
-    """The model directory made of a Hugging Face folder, once in a process."""
+def _converted(path: str, version: Any) -> Path:
+    """The model directory made of a Hugging Face folder, or of a name on the hub, once in a process.
+
+    Args:
+        version: of a name its revision or None; of a folder what changes with its files.
+    """
     from kerasbert.checkpoints.load import import_checkpoint
 
     made = temporary() / "model"
-    import_checkpoint(path, "hf", out=made, build=False)
-    say(
-        f"{path} is a Hugging Face folder: read as {read_json(made / 'model.json')['name']} (kerasbert import keeps it)"
-    )
+    named = {} if isinstance(version, tuple) else {"revision": version}
+    import_checkpoint(path, "hf", out=made, build=False, **named)
+    content = read_json(made / "model.json")
+    what = f"is commit {content['source']['revision'][:12]} of the hub" if named else "is a Hugging Face folder"
+    say(f"{path} {what}: read as {content['name']} (kerasbert import keeps it)")
     return made
 
 

@@ -57,7 +57,8 @@ class WordVectors:
     def unknown(self, word: str) -> InputError:
         """The error for a word without a vector."""
         best = word.lower() if word.lower() in self.index else nearest(word, self.words[:LOOKED])
-        return InputError(f"no vector of the word {word[:60]!r} among {len(self.words):,} words. Nearest: {best!r}")
+        meant = "" if best is None else f". Nearest: {best!r}"
+        return InputError(f"no vector of the word {word[:60]!r} among {len(self.words):,} words{meant}")
 
     def nearest(self, word: str, count: int = 10) -> list[tuple[str, float]]:
         """The words of the highest cosine with a word, the word itself left out.

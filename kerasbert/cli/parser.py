@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kerasbert import __version__, registry
+from kerasbert import __version__, field_names, registry
 from kerasbert.cli import outputs, terminal
 from kerasbert.cli.given import Given
 from kerasbert.cli.options import check_numbers
@@ -87,14 +87,18 @@ class Parser(argparse.ArgumentParser):
         for name in (arg.partition("=")[0] for arg in itertools.takewhile(lambda arg: arg != "--", args)):
             known = any(option.startswith(name) for option in self._option_string_actions)
             if name.startswith("--") and " " not in name and not known:
-                self.error(f"no option {name!r}. Nearest: {self._nearest_option(name)!r}")
+                self.error(f"no option {name!r}{self._meant(name)}")
 
-    def _nearest_option(self, name: str) -> str:
-        """The option that was meant: by its initials (`--lr`), else by spelling."""
+    def _meant(self, name: str) -> str:
+        """The option that was meant: by what others call it, by its initials, else by spelling; "" where none is."""
         known = [option for option in self._option_string_actions if option.startswith("--")]
+        ours, _, value = field_names.option(name).partition(" ")
+        if ours in known:
+            return f". Here it is {ours} {value}".rstrip()
         letters = name.strip("-").lower()
         initials = [option for option in known if "".join(word[:1] for word in option[2:].split("-")) == letters]
-        return initials[0] if initials else nearest(name, known) or "--help"
+        close = initials[0] if initials else nearest(name, known)
+        return f". Nearest: {close!r}" if close else ""
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         """The value of an option; what a function of ours cannot read is told by what is expected, not by its name."""
@@ -110,13 +114,25 @@ class Parser(argparse.ArgumentParser):
         """Refuse a value that is not among the choices and name the nearest."""
         if action.choices is None or value in action.choices:
             return
-        close = nearest(str(value), action.choices)
         if isinstance(action, argparse._SubParsersAction):
-            self.error(f"no command {value!r}. Nearest: {close!r}")
+            self.error(f"no command {value!r}{_command_meant(self.prog, str(value), action.choices)}")
         name = "/".join(action.option_strings) or str(action.metavar or action.dest).upper()
         self.error(
-            f"{name} must be one of {', '.join(map(str, action.choices))}. Received: {value!r}. Nearest: {close!r}"
+            f"{name} must be one of {', '.join(map(str, action.choices))}. Received: {value!r}"
+            + (f". Nearest: {close!r}" if (close := nearest(str(value), action.choices)) else "")
         )
+
+
+def _command_meant(program: str, name: str, known: Iterable[str]) -> str:
+    """The command that was meant by a name that is none, of this program or of the other; "" where none is."""
+    other = {"kerasbert": "kerasbert-mobile", "kerasbert-mobile": "kerasbert"}.get(program, "")
+    theirs = field_names.MOBILE if other == "kerasbert-mobile" else field_names.DESK
+    if name in theirs:
+        return f": that is {other} {name}"
+    if close := nearest(name, known):
+        return f". Nearest: {close!r}"
+    close = nearest(name, theirs) if other else None
+    return f". Nearest: {other} {close}" if close else ""
 
 
 def command_line(
@@ -176,6 +192,9 @@ def run(
         fault of ours; 75 after a SIGTERM: the same command goes on.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     with terminal.streams():
         return _run(parser, parser.parse_args(arguments), check)
 

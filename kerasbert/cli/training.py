@@ -4,7 +4,8 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from kerasbert import registry
@@ -29,6 +30,7 @@ from kerasbert.errors import InputError
 from kerasbert.training import interruption
 from kerasbert.training.config import FinetuneConfig, PretrainConfig, TasksConfig
 
+RECIPES = Path(__file__).resolve().parents[2] / "tpu_scripts" / "recipes"  # in a checkout
 SHOWN = 20  # labels of which a terminal has room
 
 
@@ -46,26 +48,44 @@ def _pretrain(options: argparse.Namespace) -> None:
     if options.recipe:
         from kerasbert.training.recipe import read_recipe
 
-        recipe = read_recipe(options.recipe).pretrain
+        recipe = read_recipe(_recipe(options.recipe)).pretrain
         settings = recipe | settings
     if options.model:
         settings["model"] = options.model
     missing = [name for name in ("model", "data", "steps", "out") if settings.get(name) is None]
     if missing:
         raise InputError(f"pretrain needs {', '.join(missing)}: on the command line or in a --recipe")
-    from kerasbert.training.pretrain import pretrain
-
     changes, objective = objective_of(options, recipe.get("objective"))
     if changes:
         settings["changes"] = settings.get("changes", {}) | changes
     if objective:
         settings["objective"] = objective
     check_read(options)
+    from kerasbert.training import early
+
+    early.check_pretrain(settings["model"], settings, settings.get("changes"))
+    from kerasbert.training.pretrain import pretrain
+
     pretrain(**settings, plugin=options.plugins)
     print(settings["out"])
 
 
+def _recipe(name: str) -> str:
+    """The path of a recipe; of the name of one that stands beside the scripts for a TPU, where it stands."""
+    known = sorted(path.stem for path in RECIPES.glob("*.yaml"))
+    if not os.path.exists(name) and os.path.basename(name).removesuffix(".yaml") in known:
+        found = RECIPES / f"{os.path.basename(name).removesuffix('.yaml')}.yaml"
+        raise InputError(f"no recipe {name} here: --recipe {os.path.relpath(found)} is one of that name")
+    if not os.path.exists(name):
+        held = f"; tpu_scripts/recipes has {', '.join(known)}" if known else ""
+        raise InputError(f"no recipe {name}, expected a file of YAML{held}")
+    return name
+
+
 def _replay(options: argparse.Namespace) -> None:
+    from kerasbert.training import early
+
+    early.check_dump(options.dump)
     from kerasbert.training.replay import lines, replay
 
     found = replay(options.dump)
@@ -74,8 +94,6 @@ def _replay(options: argparse.Namespace) -> None:
 
 def _finetune(options: argparse.Namespace) -> None:
     interruption.listen()
-    from kerasbert.training.finetune import finetune
-
     data = options.data or ()
     if len(options.task) > 1:
         _finetune_tasks(options, data)
@@ -96,15 +114,29 @@ def _finetune(options: argparse.Namespace) -> None:
     if options.folds or options.grid:
         (_folds if options.folds else _grid)(options, data)
         return
-    settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
-    check_read(options)
+    settings = _settings(options, data)
+    from kerasbert.training.finetune import finetune
+
     finetune(options.model, options.task, data, **settings)
     print(options.out)
 
 
-def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
-    from kerasbert.training.several import finetune_tasks
+def _settings(options: argparse.Namespace, data: Any, *searched: str) -> dict[str, Any]:
+    """The options of a fine-tuning; what is wrong with them, or with small files, is refused before TensorFlow is imported.
 
+    Args:
+        searched: names that a grid gives.
+    """
+    settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
+    check_read(options, "folds", "grid", "seeds")
+    from kerasbert.training import early
+
+    tried = {name: value for name, value in settings.items() if name not in searched}
+    early.check_finetune(options.model, options.task, data, FinetuneConfig(**tried))
+    return settings
+
+
+def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
     if len(data) != len(options.task) or options.train or options.dev:
         raise InputError(
             f"{len(options.task)} tasks, {len(data)} --data, expected --data PATH for each --task, in order"
@@ -115,18 +147,31 @@ def _finetune_tasks(options: argparse.Namespace, data: Sequence[str]) -> None:
     tasks = list(zip(options.task, data, strict=True))
     settings = {"changes": changes_of(options.set), **given(options, TasksConfig)}
     check_read(options)
+    from kerasbert.training import early, sampling
+
+    sampling.check(settings.get("sampling"))
+    for task, rows in tasks:
+        early.check_finetune(options.model, task, rows, _alone(settings))
+    from kerasbert.training.several import finetune_tasks
+
     models = finetune_tasks(options.model, tasks, **settings)
     for model in models.values():
         print(model.directory)
+
+
+def _alone(settings: Mapping[str, Any]) -> TasksConfig:
+    """The options of one of several tasks: of the changes those that are of it alone are another's to check."""
+    changes = {path: value for path, value in settings["changes"].items() if not path.startswith("pals.")}
+    return TasksConfig(**{**settings, "changes": changes})
 
 
 def _folds(options: argparse.Namespace, data: Any) -> None:
     from kerasbert import report
     from kerasbert.training.folds import cross_validate
 
-    settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
-    settings["folds"] = options.folds
-    check_read(options)
+    if options.folds < 2:
+        raise InputError(f"folds must be a whole number of at least 2. Received: {options.folds}")
+    settings = _settings(options, data) | {"folds": options.folds}
     found = cross_validate(options.model, options.task, data, **settings)
     folds = [fold["metrics"] for fold in found["folds"]]
     rows = [(f"fold {i}", metrics) for i, metrics in enumerate(folds, 1)]
@@ -138,7 +183,7 @@ def _folds(options: argparse.Namespace, data: Any) -> None:
 
 def _grid(options: argparse.Namespace, data: Any) -> None:
     from kerasbert import report
-    from kerasbert.training.grid import FUNCTIONS, grid, searchable
+    from kerasbert.training.grid import FUNCTIONS, check_grid, grid, searchable
 
     values, known = {}, searchable()
     for pair in options.grid:
@@ -147,9 +192,9 @@ def _grid(options: argparse.Namespace, data: Any) -> None:
         if not equals or name in values:
             raise InputError(f"--grid {pair!r}, expected NAME=VALUE,VALUE, each name once: learning_rate=5e-5,3e-5")
         values[name] = [_value(each, known.get(name, (str,))) for each in said.split(",") if each]
-    settings = {"changes": changes_of(options.set), **given(options, FinetuneConfig)}
+    check_grid(values, given(options, FinetuneConfig))
+    settings = _settings(options, data, *values)
     settings |= {"grid": values, "seeds": 1 if options.seeds is None else options.seeds}
-    check_read(options)
     found = grid(options.model, options.task, data, **settings)
     metric, cells = found["metric"], []
     for row in found["settings"]:

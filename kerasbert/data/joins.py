@@ -69,7 +69,8 @@ def find(source: str) -> Segmenter:
         return Segmenter(source, _source_digest(known[source]), known[source])
     module, colon, name = source.partition(":")
     if not colon:
-        near = f" Nearest registered: {nearest(source, known)!r}." if known else ""
+        meant = nearest(source, known)
+        near = f" Nearest registered: {meant!r}." if meant else ""
         raise InputError(f"no lexicon file or segmenter {source!r}.{near} Expected a file, or MODULE:FUNCTION")
     try:
         function = getattr(importlib.import_module(module), name)

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kerasbert.data.encodings import by_zeros, guess
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near
 from kerasbert.storage.remote import opened
 
 HEAD = 2**16  # bytes that tell what a file is
@@ -69,7 +69,7 @@ def check_encoding(encoding: str | None) -> str | None:
     except (LookupError, TypeError, UnicodeError):
         known = "utf-8 utf-16 cp1250 cp1251 cp1252 latin-1 koi8-r koi8-u shift_jis euc-jp euc-kr gb18030 big5".split()
         raise InputError(
-            f"no encoding {encoding!r}. Nearest: {nearest(encoding, known)!r}. Expected a name that Python knows, such as cp1250"
+            f"no encoding {encoding!r}. {near(encoding, known)}. Expected a name that Python knows, such as cp1250"
         ) from None
     return None if found.name == "utf-8" else found.name
 

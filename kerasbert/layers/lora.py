@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from kerasbert.adaptation import Lora
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near
 
 _asked: list["_Asked"] = []
 
@@ -38,7 +38,7 @@ def asked(lora: Lora, folder: str) -> Iterator[None]:
     for target in lora.targets if lora.rank else ():
         if not seen & {target} and target not in map(without_numbers, seen):
             raise InputError(
-                f"lora.targets: no linear map {target!r}. Nearest: {nearest(target, seen)!r}. All: {', '.join(sorted(seen))}"
+                f"lora.targets: no linear map {target!r}. {near(target, seen)}. All: {', '.join(sorted(seen))}"
             )
 
 

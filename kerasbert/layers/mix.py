@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from kerasbert.errors import InputError
-from kerasbert.family import LAYERS
+from kerasbert.family import check_layers
 from kerasbert.inputs import Tensor
 
-FOUR = ("sum4", "concat4")
+check = check_layers
 
 
 class ScalarMix(keras.layers.Layer):
@@ -66,17 +65,3 @@ def joined(vectors: Sequence[Tensor], kind: str, mix: ScalarMix | None = None) -
     for each in vectors[1:]:
         total = total + each
     return total
-
-
-def check(kind: str, layers: float | None) -> None:
-    """Refuse what is none of LAYERS, or needs more layers.
-
-    Args:
-        layers: int L of the model; None where it has no blocks.
-    """
-    if kind not in LAYERS:
-        raise InputError(f"layers must be one of {', '.join(LAYERS)}. Received: {kind!r}")
-    if kind != "last" and layers is None:
-        raise InputError(f"layers {kind!r} needs a model of blocks, this one gives its last vectors alone: take 'last'")
-    if kind in FOUR and layers is not None and layers < 4:
-        raise InputError(f"layers {kind!r} needs 4 layers, the model has {layers}: take 'mix' or 'last'")

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from kerasbert import spec as specs
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import fused, on_tpu
 from kerasbert.layers.backend_fused import ByHand, row_max, row_sums
@@ -224,8 +224,7 @@ def changed(settings: Any, changes: Mapping[str, Any], name: str = "the objectiv
     known, tree = specs.paths(type(settings)), specs.to_dict(settings)
     for path, value in changes.items():
         if path not in known:
-            near = f"Nearest: {nearest(path, known)!r}" if known else "It has none"
-            raise InputError(f"{name} has no setting {path!r}. {near}")
+            raise InputError(f"{name} has no setting {path!r}. {near(path, known)}")
         *parents, field = path.split(".")
         node = tree
         for parent in parents:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kerasbert import answers
+from kerasbert import answers, registry
+from kerasbert import spec as specs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.sources import check_files
@@ -45,6 +46,20 @@ def check_numbers(length: int | None, batch: int = 1) -> None:
     if length is not None and length < 3:
         raise InputError(f"length must be at least 3. Received: {length}")
     check_batch(batch)
+
+
+def check_positions(model: str | os.PathLike, length: int | None) -> None:
+    """Refuse texts that are longer than the positions of a model directory of ours; of others only loading tells."""
+    content = read_json(Path(model) / "model.json")
+    family = content.get("family")
+    if length is None or family not in registry.shipped()["families"] or family in registry.shipped()["unbounded"]:
+        return
+    try:
+        most = specs.from_dict(content["spec"]).longest
+    except (InputError, AttributeError, KeyError, TypeError):  # a Spec of another class, or a damaged file
+        return
+    if length > most:
+        raise InputError(f"length must be between 3 and {most}, the model's positions. Received: {length}")
 
 
 def check_batch(batch: Any) -> None:

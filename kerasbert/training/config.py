@@ -12,9 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from kerasbert.errors import InputError
+from kerasbert.family import check_layers
 from kerasbert.inputs import listed
 from kerasbert.options import check_ranges, option, options
+from kerasbert.table import shipped
 from kerasbert.training.constraints import Constraint
+from kerasbert.training.weight_rules import check_patterns
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "auto")
 EPOCHS = 3  # of a fine-tuning without epochs or steps
@@ -78,14 +81,15 @@ class TrainConfig:
             raise InputError(f"no precision {self.precision!r}. Expected one of: {', '.join(PRECISIONS)}")
         if self.steps is not None and not 0 <= self.warmup_steps <= self.steps:
             raise InputError(f"warmup must be between 0 and steps ({self.steps}). Received: {self.warmup}")
-        # here: both import Keras
-        from kerasbert.training.optimizers import check_optimizer, check_patterns
-        from kerasbert.training.schedules import make_schedule
-
-        check_optimizer(self.optimizer, self.optimizer_options or {})
         object.__setattr__(self, "freeze", listed(self.freeze))
         check_patterns("freeze", self.freeze or ())
-        if self.steps is not None:
+        if self.optimizer_options or self.optimizer not in shipped()["optimizers"]:  # Keras is imported for these alone
+            from kerasbert.training.optimizers import check_optimizer
+
+            check_optimizer(self.optimizer, self.optimizer_options or {})
+        if self.steps is not None and (self.schedule_options or self.schedule not in shipped()["schedules"]):
+            from kerasbert.training.schedules import make_schedule
+
             make_schedule(self.schedule, self.learning_rate, self.steps, self.warmup_steps, self.schedule_options)
 
     @property
@@ -297,9 +301,7 @@ class FinetuneConfig(LabelledConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        from kerasbert.layers.mix import check
-
-        check(self.layers or "last", layers=math.inf)
+        check_layers(self.layers or "last", layers=math.inf)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

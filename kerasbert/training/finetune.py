@@ -29,22 +29,22 @@ from kerasbert.tasks.length_buckets import chosen
 from kerasbert.tasks.load import held_task, task_of
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.tables import Source
-from kerasbert.tasks.task import Task, find_task
+from kerasbert.tasks.task import Task
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import knowledge
 from kerasbert.training import freezing, initial_encoder, model_files
 from kerasbert.training.best_weights import BestWeights
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, check_rows
 from kerasbert.training.constraints import Constraint
+from kerasbert.training.early import check_train, declared
 from kerasbert.training.feed import Feed, Part
-from kerasbert.training.job import Job, check_local, on_one_machine, run
+from kerasbert.training.job import Job, check_local, run
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.runs import TOKEN_LENGTHS, check_place, run_in
 from kerasbert.training.splits import split
 from kerasbert.training.step import distribute
+from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
-
-TASK = "task."  # before the names of options of the task's kind, among the changes
 
 
 @configured(FinetuneConfig)
@@ -70,12 +70,6 @@ def finetune(
     return run(FineTuning(model, task, data, config))
 
 
-def labels_of(names: Sequence[str] | None) -> dict[str, str]:
-    """Numbers in files -> the names of labels, from 0."""
-    found = names.split(",") if isinstance(names, str) else names or ()
-    return {str(number): name.strip() for number, name in enumerate(found)}
-
-
 class FineTuning(Job):
     """A task's rows and the encoder that learns it."""
 
@@ -91,18 +85,7 @@ class FineTuning(Job):
             predict.check_ours(model)
         check_place(config.out, config.overwrite, inputs=[model, data, config.graph])
         self.config, self.cache = config, token_cache(config)
-        fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
-        fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm}
-        fields["labels"] = labels_of(config.label_names)
-        task = find_task(task, **fields, metric=registry.metric_name(config.metric))
-        self.changes, options = parted(config.changes)
-        options |= {} if config.prefix is None else {"prefix": config.prefix}
-        self.changes |= {"lora.rank": config.lora} if config.lora else {}
-        self.changes |= {"adapters.width": config.adapters} if config.adapters else {}
-        task = task.called_with(language=config.language).optioned(options)
-        task.how.check_metric(task)
-        if config.label_names and not task.answer_kind.labelled:
-            raise InputError(f"label_names are given, and a {task.kind} has no labels of numbers: leave them out")
+        task, self.changes = declared(task, config)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.config = config = resolved(config, self.strategy, model)
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
@@ -114,7 +97,7 @@ class FineTuning(Job):
         self.devices = find_strategy(self.strategy)
         self.old = self.begun(task)
         self._read(task, data, model)
-        assert self.split.train is not None  # `_read` refuses data without it
+        assert self.split.train is not None  # `check_train` refuses data without it
         assert self.split.dev is not None  # `split` holds rows out
         self.train_rows, self.dev_rows = self.split.train, self.split.dev
         if config.keep_head:
@@ -131,9 +114,7 @@ class FineTuning(Job):
             self.split, self.reading = split(task, data, begun=self.old, start=model), current().to_json()
         if (config.delimiter or config.columns) and not any(isinstance(s, Path) for s in self.split.sources.values()):
             raise InputError("delimiter and columns are of files, received rows in memory: leave them out")
-        if self.split.train is None:
-            where = data if isinstance(data, str | os.PathLike) else "data"
-            raise InputError(f"{where} has no train file, expected train.tsv, train.csv or train.jsonl")
+        check_train(self.split, data)
 
     def begun(self, task: Task) -> dict[str, Any] | None:
         """What run.json holds of the run that goes on with these rows, or None."""
@@ -313,13 +294,6 @@ def token_cache(config: LabelledConfig) -> TokenCache:
     """Where the tokens of a run's texts are kept: in the folder that was asked for, else in the run's directory."""
     folder = Path(config.out) / "cache" if config.cache is None else config.cache
     return TokenCache(folder, always=config.cache is not None, quiet=config.quiet)
-
-
-def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings at dotted paths -> those of the Spec, and by their names those of the task's kind (`task.NAME`)."""
-    of_task = {name: value for name, value in (changes or {}).items() if name.startswith(TASK)}
-    others = {name: value for name, value in (changes or {}).items() if name not in of_task}
-    return others, {name.removeprefix(TASK): value for name, value in of_task.items()}
 
 
 def _longest(encoder: Encoder, length: int | None, old: Mapping[str, Any] | None, before: int | None) -> int:

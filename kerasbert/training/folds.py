@@ -9,11 +9,14 @@ from kerasbert import registry
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
+from kerasbert.lazy import later
 from kerasbert.storage import files, places
 from kerasbert.tasks.task import Task, find_task, fold, without
-from kerasbert.training import model_files
-from kerasbert.training.finetune import finetune, labels_of, parted
+from kerasbert.training import runs
+from kerasbert.training.early import labels_of, parted
 from kerasbert.training.splits import in_memory, split
+
+finetune = later("kerasbert.training.finetune", "finetune")
 
 
 def cross_validate(
@@ -52,7 +55,7 @@ def cross_validate(
     if not all(map(len, numbers)):
         raise InputError(f"{len(rows.texts)} rows are too few for {folds} folds, expected a different one for each")
     for i, held in enumerate(numbers, 1):
-        model_files.say(f"fold {i} of {folds}", quiet)
+        runs.say(f"fold {i} of {folds}", quiet)
         others = without(len(rows.texts), held)
         parts = {
             "train": in_memory(rows.take(others), "the other folds"),

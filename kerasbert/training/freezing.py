@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerasbert.checkpoints.adapters import adapting
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near
 from kerasbert.layers.naming import names
 from kerasbert.spec import Spec
 from kerasbert.training.weight_rules import compiled
@@ -35,7 +35,7 @@ def freeze(model: Any, patterns: Sequence[str]) -> list[Any]:
         expression = compiled("freeze", SHORT.get(pattern, pattern))
         matched = {name: variable for name, variable in weights.items() if expression.search(name)}
         if not matched:
-            raise InputError(f"freeze: {pattern!r} is in no weight's name. Nearest: {_nearest(pattern, weights)!r}")
+            raise InputError(f"freeze: {pattern!r} is in no weight's name. {_near(pattern, weights)}")
         chosen |= matched
     frozen = [variable for variable in chosen.values() if variable.trainable]
     if frozen and len(frozen) == len(model.trainable_variables):
@@ -73,8 +73,8 @@ def told(model: Any) -> list[str]:
     return [] if trained == every else [f"trained: {trained:,} of {every:,} weights ({trained / every:.3%})"]
 
 
-def _nearest(pattern: str, weights: Sequence[str] | dict[str, Any]) -> str | None:
-    """The name of a weight, or of a layer, that a pattern may have meant."""
+def _near(pattern: str, weights: Sequence[str] | dict[str, Any]) -> str:
+    """The name of a weight, or of a layer, that a pattern may have meant, else some that there are."""
     folders = {"/".join(parts[:i]) for parts in (name.split("/") for name in weights) for i in range(1, len(parts) + 1)}
     plain = re.sub(r"[\^$\\()]", "", pattern).strip("/").removeprefix("encoder/")
-    return nearest(plain, sorted(folders))
+    return near(plain, sorted(folders))

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.checkpoints.json_files import read_json
-from kerasbert.errors import InputError, NonFinite, nearest
+from kerasbert.errors import InputError, NonFinite, near
+from kerasbert.lazy import later
 from kerasbert.options import options, types_of
 from kerasbert.storage import files, places
 from kerasbert.tasks.task import Task
-from kerasbert.training import model_files
 from kerasbert.training.config import FinetuneConfig
-from kerasbert.training.finetune import finetune
+
+finetune = later("kerasbert.training.finetune", "finetune")
 
 FUNCTIONS = {
     "median": statistics.median,
@@ -68,12 +69,12 @@ def grid(
     for chosen, seed in itertools.product(every, range(first, first + seeds)):
         name = ",".join(f"{key}={value}" for key, value in (chosen | {"seed": seed}).items())
         run: dict[str, Any] = {"run": re.sub(r"[^\w.,=+-]", "_", name), "settings": chosen, "seed": seed}
-        model_files.say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet)
+        runs.say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet)
         try:
             trained = finetune(model, task, data, out=out / run["run"], **{**settings, **chosen, "seed": seed})
             run["metrics"] = read_json(out / run["run"] / "dev.json")["metrics"]
         except NonFinite as error:
-            model_files.say(str(error), quiet)
+            runs.say(str(error), quiet)
             run["error"] = str(error)
         runs.append(run)
     if trained is None:
@@ -122,7 +123,7 @@ def check_grid(grid: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -
     known = searchable()
     for name, values in grid.items():
         if name not in known:
-            raise InputError(f"grid: no option {name!r}. Nearest: {nearest(name, known)!r}")
+            raise InputError(f"grid: no option {name!r}. {near(name, known)}")
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             raise InputError(f"grid: {name} must be a list of values, such as [1, 2]. Received: {values!r}")
         if len(set(map(str, values))) < len(values):

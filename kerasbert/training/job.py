@@ -21,7 +21,7 @@ from kerasbert.training.optimizers import check_rules, take_average
 from kerasbert.training.precision import told
 from kerasbert.training.runs import Run, open_run
 from kerasbert.training.step import check_batch
-from kerasbert.training.strategy import described, parse, resolve
+from kerasbert.training.strategy import described
 from kerasbert.training.trainer import Trainer
 
 
@@ -176,14 +176,6 @@ def _open(job: Job, program: Objective) -> Run:
         opened = open_run(beside or config.out, job.kind, description, quiet=True, **where)
         opened.place, opened.beside = Path(config.out) if beside else opened.place, beside
     return opened
-
-
-def on_one_machine(kind: str, strategy: str) -> str:
-    """The strategy, resolved; refuse one over several machines."""
-    strategy = resolve(strategy)
-    if parse(strategy).kind == "multiworker":
-        raise InputError(f"{kind} runs on one machine: choose another --strategy than 'multiworker'")
-    return strategy
 
 
 def check_local(kind: str, out: str | os.PathLike) -> None:

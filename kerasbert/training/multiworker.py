@@ -8,10 +8,12 @@ on from the last checkpoint. Tried with processes on one machine (tests/training
 import dataclasses
 import json
 import os
-
-import tensorflow as tf
+from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.lazy import Module
+
+tf = Module("tensorflow")
 
 FORM = '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
 
@@ -49,7 +51,7 @@ def cluster() -> Cluster:
     return Cluster(tuple(workers), task["index"])
 
 
-def connect() -> tf.distribute.Strategy:
+def connect() -> Any:
     """The strategy of all workers; waits for them."""
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -62,12 +64,12 @@ def connect() -> tf.distribute.Strategy:
         raise InputError(f"cannot reach the workers of TF_CONFIG: {reason}. Start the same command on each") from error
 
 
-def is_chief(devices: tf.distribute.Strategy) -> bool:
+def is_chief(devices: Any) -> bool:
     """Whether this process writes the run: all do but the later workers of `multiworker`."""
     return devices.extended.should_checkpoint
 
 
-def barrier(devices: tf.distribute.Strategy) -> None:
+def barrier(devices: Any) -> None:
     """Wait until every worker of `multiworker` has come here; nothing on other strategies."""
     if isinstance(devices, tf.distribute.MultiWorkerMirroredStrategy):
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import keras
 from keras import ops
 
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near
 from kerasbert.inputs import Tensor
 from kerasbert.registry import OPTIMIZERS
 from kerasbert.training.schedules import LinearSchedule, make_schedule
@@ -282,7 +282,7 @@ def check_optimizer(name: str, options: Mapping[str, Any]) -> None:
     known = [*getattr(OPTIMIZERS.find(name), "defaults", ()), *RULES]
     for option, value in options.items():
         if option not in known:
-            raise InputError(f"optimizer {name!r} has no option {option!r}. Nearest: {nearest(str(option), known)!r}")
+            raise InputError(f"optimizer {name!r} has no option {option!r}. {near(option, known)}")
         if option == "not_decayed":
             check_patterns(option, value)
             continue

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near
 from kerasbert.objectives.base import Objective, changed
 
 
@@ -73,7 +73,7 @@ def make_phases(rows: Sequence[Mapping[str, Any]], **defaults: Any) -> tuple[Pha
     for number, row in enumerate(rows, 1):
         for name in row:
             if name not in known:
-                raise InputError(f"phase {number} has no field {name!r}. Nearest: {nearest(str(name), known)!r}")
+                raise InputError(f"phase {number} has no field {name!r}. {near(name, known)}")
         values = {"steps": None, "accumulate": 1, "objective": None} | defaults | dict(row)
         missing = [name for name in known if name not in values]
         if missing:

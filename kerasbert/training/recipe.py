@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kerasbert import spec as specs
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near
 from kerasbert.family import Family
 from kerasbert.options import options
 from kerasbert.training.config import FinetuneConfig, PretrainConfig
@@ -101,13 +101,10 @@ def read_recipe(path: str | os.PathLike) -> Recipe:
         InputError: no such file, no YAML, an unknown field (the nearest is given), a value of another type, an optimizer,
             schedule, model or Spec field that does not exist; with file and line.
     """
-    from kerasbert.training.finetune import finetune
-    from kerasbert.training.pretrain import pretrain
-
     reader = Reader(path)
-    sections = {"prepare": fields(Prepare), "finetune": fields(finetune), "export": EXPORT}
-    sections["finetune"].pop("model")  # the run that was pretrained
-    known = fields(pretrain) | {"model": str} | dict.fromkeys(sections, Mapping[str, Any])
+    finetune = {"task": str, "data": Any, **fields(FinetuneConfig)}  # of the run that was pretrained
+    sections = {"prepare": fields(Prepare), "finetune": finetune, "export": EXPORT}
+    known = {"model": str, "data": str, **fields(PretrainConfig)} | dict.fromkeys(sections, Mapping[str, Any])
     node = reader.root()
     values = reader.mapping(node, known, "")
     found = {name: {} for name in sections}
@@ -297,7 +294,9 @@ class Reader:
         found = {}
         for name, child in self.items(node, prefix):
             if name not in known:
-                raise self.error(child, f"no field {prefix + name!r}. Nearest: {prefix + str(nearest(name, known))!r}")
+                raise self.error(
+                    child, f"no field {prefix + name!r}. {near(prefix + name, [prefix + other for other in known])}"
+                )
             try:
                 found[name] = self.loader.construct_object(child, deep=True)
             except (ValueError, self.broken) as error:

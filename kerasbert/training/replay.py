@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from kerasbert import registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
@@ -21,6 +20,7 @@ from kerasbert.layers.naming import names
 from kerasbert.objectives.base import Objective
 from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task
+from kerasbert.training.early import check_dump
 from kerasbert.training.freezing import freeze, patterns_of
 from kerasbert.training.nonfinite import FORMAT
 from kerasbert.training.precision import precision
@@ -43,9 +43,7 @@ def replay(dump: str | os.PathLike) -> dict[str, Any]:
         InputError: no dump there.
     """
     folder = Path(dump)
-    if not (folder / "dump.json").is_file():
-        raise InputError(f"no dump in {folder}: a run that explodes writes one into its dumps/step_N")
-    content = read_json(folder / "dump.json")
+    content = check_dump(folder)
     if content["format"] != FORMAT:
         raise InputError(f"{folder} has format {content['format']}, this version reads {FORMAT}")
     if content["kind"] == "distill":

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kerasbert.errors import unknown
+
 SAMPLINGS = ("proportional", "square_root", "annealed", "uniform", "temperature")
+
+
+def check(name: str | None) -> None:
+    """Refuse a sampling that is none; None is the default."""
+    if name is not None and name not in SAMPLINGS:
+        raise unknown("sampling", name, SAMPLINGS, ", ".join(SAMPLINGS))
 
 
 def task_order(

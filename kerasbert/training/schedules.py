@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, near
 from kerasbert.inputs import Tensor
 from kerasbert.registry import SCHEDULES
 
@@ -159,7 +159,7 @@ def make_schedule(
     known = [option for option in inspect.signature(schedule).parameters if option not in ("peak", "steps", "warmup")]
     for option, value in (options or {}).items():
         if option not in known:
-            hint = f"Nearest: {nearest(str(option), known)!r}" if known else "It takes none"
+            hint = near(option, known) if known else "It takes none"
             raise InputError(f"schedule {name!r} has no option {option!r}. {hint}")
         low, high = RANGES.get(option, (-math.inf, math.inf))
         if type(value) not in (int, float) or not low <= value <= high:

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from kerasbert import checkpoints, registry
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError
 from kerasbert.layers.encoder import Encoder
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
@@ -18,14 +18,14 @@ from kerasbert.storage import files
 from kerasbert.tasks.load import load
 from kerasbert.tasks.several import TasksObjective, beside, marked
 from kerasbert.tasks.task import Task, find_task
-from kerasbert.training import runs
+from kerasbert.training import runs, sampling
 from kerasbert.training.best_weights import BestOfTasks
 from kerasbert.training.config import TasksConfig
 from kerasbert.training.feed import Feed
 from kerasbert.training.finetune import FineTuning, Texts
 from kerasbert.training.job import Job, run
 from kerasbert.training.precision import precision, resolved
-from kerasbert.training.sampling import SAMPLINGS, earlier, task_order
+from kerasbert.training.sampling import earlier, task_order
 from kerasbert.training.step import WHOLE, distribute
 
 FOLDER = "tasks"  # of a run: a model directory for each task
@@ -71,8 +71,7 @@ class SeveralTasks(Job):
     config: TasksConfig
 
     def __init__(self, model: str | os.PathLike | keras.Model, tasks: Any, config: TasksConfig) -> None:
-        if config.sampling not in SAMPLINGS:
-            raise unknown("sampling", config.sampling, SAMPLINGS, ", ".join(SAMPLINGS))
+        sampling.check(config.sampling)
         for option, said in {"keep_head": config.keep_head, "constraint": config.constraint is not None}.items():
             if said:
                 raise InputError(

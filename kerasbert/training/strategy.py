@@ -11,12 +11,13 @@ run on hardware.
 
 import dataclasses
 import re
+from typing import Any
 
-import tensorflow as tf
-
-from kerasbert.errors import InputError, install
+from kerasbert.errors import InputError, install, nearest
+from kerasbert.lazy import Module
 from kerasbert.training import multiworker
 
+tf = Module("tensorflow")  # a name is taken apart without it
 FORMS = "auto, cpu, cpu:N, gpu, gpu:N, tpu:local, tpu:NAME, tpu:NAME@ZONE, multiworker"
 
 
@@ -55,6 +56,21 @@ def resolve(name: str) -> str:
     return name
 
 
+def on_one_machine(kind: str, strategy: str) -> str:
+    """The strategy, resolved; refuse one over several machines."""
+    strategy = resolve(strategy)
+    check_strategy(kind, strategy)
+    return strategy
+
+
+def check_strategy(kind: str | None, name: str) -> None:
+    """Refuse a strategy that is none, and one over several machines to a `kind` of training that runs on one."""
+    if name == "multiworker" and kind:
+        raise InputError(f"{kind} runs on one machine: choose another --strategy than 'multiworker'")
+    if name != "auto":
+        parse(name)
+
+
 def described(name: str) -> str:
     """How the first line that a run prints begins."""
     if name == "cpu" and not tf.config.list_physical_devices("GPU"):
@@ -75,14 +91,16 @@ def parse(name: str) -> Place:
         return Place(name, len(multiworker.cluster().workers))
     match = re.fullmatch(r"(cpu|gpu)(?::([1-9]\d*))?|tpu:([^@]+)(?:@([^@]+))?", str(name))
     if not match:
-        raise InputError(f"no strategy {name!r}. Expected one of: {FORMS}")
+        meant = {"tpu": "tpu:local"}.get(str(name).lower(), nearest(str(name), ("auto", "cpu", "gpu", "multiworker")))
+        hint = f" Nearest: {meant!r}." if meant else ""
+        raise InputError(f"no strategy {name!r}.{hint} Expected one of: {FORMS}")
     kind, count, tpu, zone = match.groups()
     if tpu == "local" and zone:
         raise InputError(f"strategy {name!r} names a zone for this machine's own TPU: leave out @{zone}")
     return Place("tpu", None, tpu, zone) if tpu else Place(kind, int(count or 1))
 
 
-def strategy(name: str = "auto") -> tf.distribute.Strategy:
+def strategy(name: str = "auto") -> Any:
     """The tf.distribute strategy of that name.
 
     `cpu:N` splits the CPU into N logical devices and `multiworker` connects to the others, which must happen before
@@ -124,7 +142,7 @@ def _logical_cpus(count: int) -> list[str]:
     return [f"/cpu:{i}" for i in range(count)]
 
 
-def _tpu(place: Place) -> tf.distribute.Strategy:
+def _tpu(place: Place) -> Any:
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=place.tpu, zone=place.zone)
         if place.remote:

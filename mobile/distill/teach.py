@@ -25,11 +25,12 @@ from kerasbert.training.best_weights import BestWeights
 from kerasbert.training.config import check_rows
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.feed import RecordsFeed, verify
-from kerasbert.training.job import Job, check_local, on_one_machine, run
+from kerasbert.training.job import Job, check_local, run
 from kerasbert.training.phases import make_phases
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.runs import check_place, run_in
 from kerasbert.training.splits import split
+from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
 from . import models
 from .program import Imitation, LabelImitation, TokenImitation

@@ -1,0 +1,165 @@
+"""What others call our commands, options, tasks and their values: Hugging Face, Keras, PyTorch. Standard library only.
+
+A task's exact synonym is an alias, which is understood; everything else is refused with our name for it.
+"""
+
+TASKS = {  # what a task is called on the Hugging Face hub -> ours
+    "text-classification": "classification",
+    "sequence-classification": "classification",
+    "sentiment-analysis": "classification",
+    "sentiment": "classification",
+    "text-regression": "regression",
+    "multi-label-classification": "multi_label",
+    "multilabel-classification": "multi_label",
+    "token-classification": "ner",
+    "named-entity-recognition": "ner",
+    "part-of-speech-tagging": "pos",
+    "question-answering": "squad",
+    "extractive-question-answering": "squad",
+    "multiple-choice": "choice",
+    "text-generation": "generation",
+    "text2text-generation": "generation",
+    "masked-lm": "fill-mask",
+    "masked-language-modeling": "fill-mask",
+}
+ADVICE = {  # tasks of others that are several of ours, or none -> what to do
+    "sentence-similarity": "take 'sts' for pairs with a score, 'pairs' for texts that belong together; without "
+    "fine-tuning: kerasbert similarity RUN A B",
+    "zero-shot-classification": "it needs no fine-tuning: kerasbert zero-shot RUN TEXT --labels A,B",
+    "feature-extraction": "it needs no fine-tuning: kerasbert encode RUN TEXT",
+    "embeddings": "they need no fine-tuning: kerasbert encode RUN TEXT",
+    "text-embedding": "it needs no fine-tuning: kerasbert encode RUN TEXT",
+    "language-modeling": "that is pretraining: kerasbert pretrain RUN --data RECORDS",
+}
+SYNONYMS: dict[str, tuple[str, ...]] = {  # name -> ours, of which the first that is known at that place is meant
+    # commands
+    **dict.fromkeys(("train", "fit", "fine-tune", "tune"), ("finetune",)),
+    **dict.fromkeys(("classify", "infer", "inference", "tag", "answer", "generate", "translate"), ("predict", "run")),
+    "predict": ("run",),
+    **dict.fromkeys(("eval", "test", "score"), ("evaluate",)),
+    **dict.fromkeys(("embed", "vectorize", "vectorise", "embeddings"), ("encode",)),
+    **dict.fromkeys(("download", "pull", "get", "load"), ("import",)),
+    "convert": ("compress", "import"),
+    **dict.fromkeys(("tokenize", "tokenise", "prepare", "preprocess", "records"), ("data",)),
+    **dict.fromkeys(("serve", "saved-model", "savedmodel"), ("export",)),
+    **dict.fromkeys(("save", "push", "upload"), ("export-checkpoint",)),
+    **dict.fromkeys(("quantize", "quantise", "tflite", "export"), ("compress",)),
+    **dict.fromkeys(("info", "describe", "summary"), ("show", "inspect")),
+    **dict.fromkeys(("models", "tasks"), ("list",)),
+    **dict.fromkeys(("tokenizer", "vocabulary"), ("vocab",)),
+    "demo": ("quickstart",),
+    # values
+    **dict.fromkeys(("cuda", "cuda:0", "mps"), ("gpu",)),
+    **dict.fromkeys(("fp16", "float16", "half", "mixed"), ("mixed_float16", "fp16")),
+    **dict.fromkeys(("bf16", "bfloat16"), ("mixed_bfloat16",)),
+    **dict.fromkeys(("fp32", "single", "full"), ("float32",)),
+    **dict.fromkeys(("mlm", "masked-lm", "maskedlm"), ("masked_lm",)),
+    **dict.fromkeys(("clm", "lm", "causal", "gpt"), ("causal_lm",)),
+    "nsp": ("bert",),
+    "sop": ("albert",),
+    "rtd": ("electra",),
+    **dict.fromkeys(("validation", "valid", "val", "eval"), ("evaluate", "dev")),
+    **dict.fromkeys(("huggingface", "hugging-face", "transformers", "pytorch", "torch"), ("hf",)),
+    **dict.fromkeys(("tensorflow", "tf", "google"), ("tf1",)),
+    **dict.fromkeys(("cls", "[cls]"), ("first",)),
+    **dict.fromkeys(("avg", "average"), ("mean",)),
+    **dict.fromkeys(("int8", "int4", "8bit", "dynamic"), ("dynamic_int8",)),
+    **dict.fromkeys(("static", "full"), ("static_int8",)),
+    **dict.fromkeys(("android", "ios", "tflite", "litert"), ("kerasbert",)),
+    **dict.fromkeys(("f1", "macro_f1", "f1-macro"), ("f1", "f1_macro")),
+    "acc": ("accuracy",),
+}
+OPTIONS = {  # option of others -> ours, with its value where that is known
+    "--device": "--strategy cpu, gpu or tpu:NAME",
+    "--gpus": "--strategy gpu:N",
+    "--fp16": "--precision mixed_float16",
+    "--half": "--precision mixed_float16",
+    "--bf16": "--precision mixed_bfloat16",
+    "--lr": "--learning-rate",
+    "--max-length": "--length",
+    "--max-len": "--length",
+    "--max-seq-length": "--length",
+    "--max-seq-len": "--length",
+    "--batch-size": "--batch",
+    "--train-batch-size": "--batch",
+    "--per-device-train-batch-size": "--batch",
+    "--per-device-eval-batch-size": "--batch",
+    "--gradient-accumulation-steps": "--accumulate",
+    "--num-train-epochs": "--epochs",
+    "--num-epochs": "--epochs",
+    "--max-steps": "--steps",
+    "--warmup-steps": "--warmup",
+    "--max-grad-norm": "--clip",
+    "--early-stopping": "--patience",
+    "--eval-steps": "--evaluate-every",
+    "--save-steps": "--save-every",
+    "--logging-steps": "--log-every",
+    "--output": "--out",
+    "--output-dir": "--out",
+    "--out-dir": "--out",
+    "--train-file": "--train",
+    "--training-data": "--train",
+    "--validation-file": "--dev",
+    "--validation": "--dev",
+    "--eval-file": "--dev",
+    "--val": "--dev",
+    "--test-file": "--data",
+    "--dataset": "--data",
+    "--dataset-name": "--data",
+    "--input": "--data",
+    "--file": "--data",
+    "--task-name": "--task",
+    "--text": "--text-column",
+    "--label": "--label-column",
+    "--force": "--overwrite",
+    "--overwrite-output-dir": "--overwrite",
+    "--vocab-size": "--size",
+}
+DESK = (  # the commands of kerasbert that people look for in kerasbert-mobile
+    *(
+        "quickstart",
+        "list",
+        "show",
+        "report",
+        "docs",
+        "vocab",
+        "data",
+        "pretrain",
+        "finetune",
+        "evaluate",
+        "predict",
+        "encode",
+    ),
+    *("similarity", "search", "fill-mask", "zero-shot", "import", "export-checkpoint", "export"),
+)
+MOBILE = (  # the commands of kerasbert-mobile
+    "compress",
+    "run",
+    "benchmark",
+    "inspect",
+    "distill",
+    "prune",
+    "trim",
+    "quantize-aware",
+    "ledger",
+    "nearest",
+    "verify",
+)
+
+
+def option(name: str) -> str:
+    """Our option for one of others, with its value; "" for none that is known.
+
+    >>> option("--max_seq_length"), option("--fp16"), option("--xyzzy")
+    ('--length', '--precision mixed_float16', '')
+    """
+    return OPTIONS.get(name.lower().replace("_", "-"), "")
+
+
+def task(name: str) -> str:
+    """Our name of a task that others call otherwise, else the name itself.
+
+    >>> task("Text-Classification"), task("glue/sst2")
+    ('classification', 'glue/sst2')
+    """
+    return TASKS.get(name.lower().replace("_", "-"), name)

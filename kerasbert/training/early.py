@@ -1,0 +1,137 @@
+"""What can be told of a training from its options and files alone, before TensorFlow is imported: that takes 4 seconds.
+
+The trainings check the same again, and what only a loaded model tells.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kerasbert import registry
+from kerasbert import spec as specs
+from kerasbert.checkpoints import source
+from kerasbert.checkpoints.json_files import read_json
+from kerasbert.data.dialects import default_reading
+from kerasbert.data.records import Records
+from kerasbert.data.sources import check_files
+from kerasbert.errors import InputError
+from kerasbert.storage.remote import is_remote
+from kerasbert.tasks.early_checks import LARGEST, check_positions
+from kerasbert.tasks.task import Task, find_task, split_files
+from kerasbert.training import runs, splits
+from kerasbert.training.config import FinetuneConfig, LabelledConfig, PretrainConfig
+from kerasbert.training.strategy import check_strategy
+
+TASK = "task."  # before the names of options of the task's kind, among the changes
+
+
+def parted(changes: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings at dotted paths -> those of the Spec, and by their names those of the task's kind (`task.NAME`)."""
+    of_task = {name: value for name, value in (changes or {}).items() if name.startswith(TASK)}
+    others = {name: value for name, value in (changes or {}).items() if name not in of_task}
+    return others, {name.removeprefix(TASK): value for name, value in of_task.items()}
+
+
+def labels_of(names: Sequence[str] | None) -> dict[str, str]:
+    """Numbers in files -> the names of labels, from 0."""
+    found = names.split(",") if isinstance(names, str) else names or ()
+    return {str(number): name.strip() for number, name in enumerate(found)}
+
+
+def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, Any]]:
+    """The task as the options of a fine-tuning change it, and what they change of the Spec.
+
+    Raises:
+        InputError: no such task, option of its kind or metric.
+    """
+    fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
+    fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm, "labels": labels_of(config.label_names)}
+    found = find_task(task, **fields, metric=registry.metric_name(config.metric))
+    changes, options = parted(config.changes)
+    options |= {} if config.prefix is None else {"prefix": config.prefix}
+    changes |= {"lora.rank": config.lora} if config.lora else {}
+    changes |= {"adapters.width": config.adapters} if config.adapters else {}
+    found = found.called_with(language=config.language).optioned(options)
+    found.how.check_metric(found)
+    if config.label_names and not found.answer_kind.labelled:
+        raise InputError(f"label_names are given, and a {found.kind} has no labels of numbers: leave them out")
+    return found, changes
+
+
+def check_train(split: splits.Split, data: Any) -> None:
+    """Refuse data without training rows."""
+    if split.train is None:
+        where = data if isinstance(data, str | os.PathLike) else "data"
+        raise InputError(f"{where} has no train file, expected train.tsv, train.csv or train.jsonl")
+
+
+def check_finetune(model: Any, task: str | Task, data: Any, config: FinetuneConfig) -> None:
+    """Refuse what a fine-tuning will refuse of its options, its task and rows in small files.
+
+    Raises:
+        InputError: as of `finetune`.
+    """
+    found, _ = declared(task, config)
+    check_strategy("finetune", config.strategy)
+    if config.graph is not None:
+        check_files([config.graph])
+    if isinstance(model, str | os.PathLike) and source.check(model) == "model":
+        check_positions(model, config.length)
+    check_rows(found, data, config, model)
+
+
+def check_rows(task: Task, data: Any, config: LabelledConfig | None = None, model: Any = None) -> None:
+    """Refuse labelled rows of small files that a training cannot read.
+
+    Args:
+        config: whose run may have been begun with these rows. model: path of the one that is trained further.
+    """
+    files = [path for path in split_files(data, test=True, task=task).values() if isinstance(path, Path)]
+    check_files(files)
+    if sum(path.stat().st_size for path in files if path.is_file()) > LARGEST:
+        return
+    begun = None if config is None or config.overwrite or is_remote(config.out) else runs.run_in(config.out)
+    with default_reading(config.reading if isinstance(config, FinetuneConfig) else {}):
+        check_train(splits.split(task, data, begun=begun, start=model), data)
+
+
+def check_further(model: str | os.PathLike, data: Any) -> None:
+    """Refuse the rows that a fine-tuned model would be trained further, measured or compressed with."""
+    from kerasbert.tasks import early_checks
+
+    found = early_checks.task_of(model, {}) if isinstance(model, str | os.PathLike) else None
+    if found is not None and data is not None:
+        check_rows(found, data, model=model)
+
+
+def check_pretrain(model: Any, settings: Mapping[str, Any], changes: Mapping[str, Any] | None) -> None:
+    """Refuse what a pretraining will refuse of its options, and records that are none.
+
+    Args:
+        settings: of `pretrain`, data among them. changes: of the Spec.
+    """
+    fields = {name: value for name, value in settings.items() if name not in ("model", "data")}
+    config = PretrainConfig(**fields)
+    check_strategy(None, config.strategy)
+    if config.warmup is not None and config.steps is not None and config.warmup > config.steps:
+        raise InputError(
+            f"warmup {config.warmup} is more than the {config.steps} steps: lower --warmup or raise --steps"
+        )
+    if isinstance(model, str) and not os.path.exists(model) and (row := registry.shipped_model(model)):
+        for path in changes or {}:
+            specs.check_path(path, specs.leaves(row["spec"]))
+    for path in {str(settings["data"]), *(str(path) for path in [config.held_out] if isinstance(path, str))}:
+        if not is_remote(path):
+            Records(path)
+
+
+def check_dump(folder: str | os.PathLike) -> dict[str, Any]:
+    """What dump.json holds of a non-finite update.
+
+    Raises:
+        InputError: no dump there.
+    """
+    if not (Path(folder) / "dump.json").is_file():
+        raise InputError(f"no dump in {folder}: a run that explodes writes one into its dumps/step_N")
+    return read_json(Path(folder) / "dump.json")
