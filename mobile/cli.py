@@ -130,6 +130,11 @@ def _runtime_options(command: argparse.ArgumentParser) -> None:
 
 
 def _load(options: argparse.Namespace) -> Any:
+    if options.command != "benchmark" and Path(options.file).is_dir():
+        raise InputError(
+            f"{options.file} is a folder, expected a .tflite file: kerasbert-mobile compress {options.file} --out FILE makes "
+            "one of a model directory; kerasbert predict answers by the directory itself"
+        )
     from .runtime import load
 
     cache = False if options.no_cache else options.cache
@@ -167,6 +172,12 @@ def _run(options: argparse.Namespace) -> int:
         raise InputError("texts come as arguments or from --data, expected one of them")
     if options.out:
         tables.check_out(options.out)
+    if options.batch < 1:
+        raise InputError(f"batch must be a whole number of at least 1. Received: {options.batch}")
+    if options.data:
+        from kerasbert.data.sources import check_files
+
+        check_files([options.data])
     model, said = _load(options), _Said(options)
     if options.data:
         said.count, said.cut = _table(options, model)

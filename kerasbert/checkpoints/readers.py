@@ -53,6 +53,8 @@ def open_hf(path: Path, allow_pickle: bool = False) -> tuple[Reader, Path]:
     if path.is_dir():
         found = next((path / name for name in HF_FILES if (path / name).is_file()), None)
         if found is None:
+            if (path / "saved_model.pb").is_file():
+                raise InputError(f"{path} is a SavedModel, for TF Serving: give the checkpoint that it was made of")
             raise InputError(f"{path} holds no {', '.join(HF_FILES[:2])} or {HF_FILES[2]}")
         return _open_file(found, allow_pickle), path
     if not path.is_file():

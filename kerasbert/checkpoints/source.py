@@ -128,7 +128,7 @@ def _of_base(path: Path) -> str:
 
 
 FOREIGN = {  # ending of a file that is no model directory -> what to do with it
-    ".tflite": "is made for a phone: kerasbert-mobile run {name} TEXT",
+    ".tflite": "is made for a phone: kerasbert-mobile run {name} TEXT (nearest, to search)",
     ".keras": "is a Keras model: kb.load({name!r}) in Python; predict, export and kerasbert-mobile compress take it too",
     ".onnx": "is of another runtime: take the checkpoint that it was made of",
     ".gguf": "is of another runtime: take the checkpoint that it was made of",

@@ -111,12 +111,16 @@ def early_task(options: argparse.Namespace) -> Any:
         source.check(model)
     if options.base or options.task:
         return None
+    early_checks.check_length(options.model, options.length)
     return early_checks.task_of(options.model, chosen)
 
 
 def _asked(options: argparse.Namespace, task: Any) -> Any:
     """What is to be answered: inputs, or of --data what `answer_tables.read` gives; empty where stdin is read."""
     if options.submission:
+        from kerasbert.tasks.glue_files import check_submission
+
+        check_submission(task)
         return []
     if options.data:
         from kerasbert.tasks import answer_tables

@@ -55,6 +55,9 @@ def _export_checkpoint(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
+    from kerasbert.tasks import early_checks
+
+    early_checks.check_length(options.model, options.length)
     from kerasbert.export.model_card import NEEDS
     from kerasbert.export.saved_model import export
     from kerasbert.tasks.load import load

@@ -90,6 +90,9 @@ def _check_tpu(options: argparse.Namespace) -> None:
     from kerasbert import registry
 
     registry.check_name("model", options.model)
+    from kerasbert.tpu_check import chips
+
+    chips.topology(options.topology)
     from kerasbert.tpu_check.check import check_tpu
 
     changes, objective = objective_of(options)

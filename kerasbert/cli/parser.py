@@ -97,8 +97,8 @@ class Parser(argparse.ArgumentParser):
             return f". Here it is {ours} {value}".rstrip()
         letters = name.strip("-").lower()
         initials = [option for option in known if "".join(word[:1] for word in option[2:].split("-")) == letters]
-        close = initials[0] if initials else nearest(name, known)
-        return f". Nearest: {close!r}" if close else ""
+        close = initials[0] if initials else nearest(letters, [option[2:] for option in known])
+        return f". Nearest: {'--' + close.removeprefix('--')!r}" if close else ""
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         """The value of an option; what a function of ours cannot read is told by what is expected, not by its name."""
@@ -127,7 +127,7 @@ def _command_meant(program: str, name: str, known: Iterable[str]) -> str:
     """The command that was meant by a name that is none, of this program or of the other; "" where none is."""
     other = {"kerasbert": "kerasbert-mobile", "kerasbert-mobile": "kerasbert"}.get(program, "")
     theirs = field_names.MOBILE if other == "kerasbert-mobile" else field_names.DESK
-    if name in theirs:
+    if not nearest(name, known, similar=1.0) and name in theirs:  # here nothing is called so by others
         return f": that is {other} {name}"
     if close := nearest(name, known):
         return f". Nearest: {close!r}"

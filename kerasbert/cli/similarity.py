@@ -13,9 +13,17 @@ from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 
 
-def _columns(model: Any, default: tuple[str, ...], *chosen: str | None) -> list[str]:
+def _pairs(options: argparse.Namespace, task: Any) -> Any:
+    """The rows of --data, each with its two texts, of a model of a task or of an encoder (None)."""
+    from kerasbert.tasks import answer_tables
+    from kerasbert.tasks.base import Task
+
+    columns = _columns(task, ("text_a", "text_b"), options.text_column, options.text_b_column)
+    return answer_tables.read(options.data, columns, Task("texts", "vector", text_b="text_b"))
+
+
+def _columns(task: Any, default: tuple[str, ...], *chosen: str | None) -> list[str]:
     """Columns of the texts: those that were chosen, else the task's, else the default ones."""
-    task = getattr(model, "task", None)
     own = task.parts if task is not None and len(task.parts) >= len(default) else default
     return [column or part for column, part in zip(chosen, own)]
 
@@ -29,8 +37,12 @@ def _similarity(options: argparse.Namespace) -> None:
     tables.check_texts(options.texts, "pass --data FILE, a table with two columns")
     if options.out:
         tables.check_out(options.out)
-    from kerasbert.tasks import answer_tables
-    from kerasbert.tasks.base import Task
+    from kerasbert.tasks import early_checks
+
+    early_checks.check_length(options.model, options.length)
+    if options.data:
+        early = early_checks.some_task(options.model)
+        next(iter(_pairs(options, early)), None)  # a mistake in its columns is told before TensorFlow's import
     from kerasbert.tasks.load import load
     from kerasbert.tasks.similarity import similarity
 
@@ -40,9 +52,7 @@ def _similarity(options: argparse.Namespace) -> None:
         (value,) = similarity(model, options.texts[:1], options.texts[1:], **settings).tolist()
         show({"similarity": value}, options.json, f"{value:.4f}")
         return
-    columns = _columns(model, ("text_a", "text_b"), options.text_column, options.text_b_column)
-    rows = answer_tables.read(options.data, columns, Task("texts", "vector", text_b="text_b"))
-    asked = tables.asked(rows, options, ("similarity",))
+    asked = tables.asked(_pairs(options, getattr(model, "task", None)), options, ("similarity",))
 
     def answer(pairs: list[Any]) -> list[tuple[bool, list[float]]]:
         values = similarity(model, [one for one, _ in pairs], [other for _, other in pairs], **settings).tolist()
@@ -61,12 +71,18 @@ def _search(options: argparse.Namespace) -> None:
 
     check_files([options.file])
     from kerasbert.data import texts as reader
+    from kerasbert.tasks import early_checks
+
+    early_checks.check_length(options.model, options.length)
+    default = () if options.text_column else reader.TEXT
+    columns = _columns(early_checks.some_task(options.model), ("text",), options.text_column)
+    next(iter(reader.opened(options.file, columns, default=default)), None)
     from kerasbert.tasks.load import load
     from kerasbert.tasks.similarity import searched
 
     model = load(options.model)
-    default = () if options.text_column else reader.TEXT
-    texts = reader.read(options.file, _columns(model, ("text",), options.text_column), default=default)
+    columns = _columns(getattr(model, "task", None), ("text",), options.text_column)
+    texts = reader.read(options.file, columns, default=default)
     settings = {"length": options.length, "language": options.language}
     for query, hits in zip(options.queries, searched(model, texts, options.queries, top=options.top, **settings)):
         if options.json:

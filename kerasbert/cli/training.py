@@ -38,6 +38,10 @@ def _pretrain(options: argparse.Namespace) -> None:
     interruption.listen()
     settings, recipe = given(options, PretrainConfig), {}
     settings |= {"data": options.data} if hasattr(options, "data") else {}
+    if options.length:
+        raise InputError(
+            "the records have their length: kerasbert data FILES --length N ... makes them; leave --length out"
+        )
     if options.graph:
         raise InputError(
             "records hold no texts, in which a graph is found: pretrain without --graph, K-BERT reads it in fine-tuning "
@@ -274,6 +278,7 @@ def _pretrain_options(add: argparse.ArgumentParser) -> None:
     )
     add.add_argument("--select", metavar="NAME", help="what is masked: tokens, words, entities, ngrams or spans")
     add.add_argument("--graph", metavar="FILE", help=argparse.SUPPRESS)  # refused, with what to do
+    add.add_argument("--length", metavar="N", help=argparse.SUPPRESS)
     set_option(add)
     add_options(add, PretrainConfig, required=False)
 

@@ -5,6 +5,7 @@ import sys
 
 from kerasbert.cli.answers import LANGUAGE, given_texts
 from kerasbert.cli.parser import Declare, encoding_option, show
+from kerasbert.errors import InputError
 
 
 def _fill_mask(options: argparse.Namespace) -> None:
@@ -21,9 +22,15 @@ def _fill_mask(options: argparse.Namespace) -> None:
 
 def _zero_shot(options: argparse.Namespace) -> None:
     texts = given_texts(options)
+    labels = [label.strip() for label in options.labels.split(",") if label.strip()]
+    if not labels or len(set(labels)) < len(labels):
+        raise InputError(
+            f"--labels must be names with commas between, each once: sport,cinema. Received: {options.labels!r}"
+        )
+    if options.template.count("{}") != 1:
+        raise InputError(f"--template must hold {{}} once, for the label. Received: {options.template!r}")
     from kerasbert.tasks.zero_shot import zero_shot
 
-    labels = [label.strip() for label in options.labels.split(",") if label.strip()]
     answers = zero_shot(
         options.model,
         texts,

@@ -193,6 +193,8 @@ def text_chunks(path: str | os.PathLike, encoding: str | None = None) -> Iterato
                 text = decode(chunk, not chunk)
             except UnicodeDecodeError as error:
                 raise _undecodable(path, line, error, codec) from None
+            except UnicodeError as error:  # a form without its mark
+                raise InputError(f"{path} is not {codec}: {error}. Leave --encoding out, or name another") from None
             if text:
                 line += text.count("\n")
                 yield text

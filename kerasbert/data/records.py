@@ -14,6 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,6 +193,14 @@ class Records:
         return data.reshape(-1, self.columns)
 
 
+def _where_else(directory: str) -> str:
+    """What to do where a folder holds no records: one within it may."""
+    within = [] if remote.is_remote(directory) else [path.parent for path in Path(directory).glob(f"*/{MANIFEST}")]
+    if within:
+        return f"Did you mean {' or '.join(map(str, sorted(within)))}?"
+    return "Make them with: kerasbert data FILES... --tokenizer DIR --out DIR"
+
+
 def read_manifest(directory: str | os.PathLike) -> dict[str, Any]:
     """The manifest of records of this version's format.
 
@@ -200,7 +209,7 @@ def read_manifest(directory: str | os.PathLike) -> dict[str, Any]:
     """
     path = remote.join(directory, MANIFEST)
     if remote.size(path) is None:
-        raise InputError(f"no records in {directory}: it holds no {MANIFEST}. Make them with: kerasbert data FILES...")
+        raise InputError(f"no records in {directory}: it holds no {MANIFEST}. {_where_else(directory)}")
     try:
         manifest = json.loads(remote.read(path))
         version = manifest["format"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasbert import answers, registry
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError, near, nearest, unknown
 from kerasbert.inputs import Row, Tensor
 from kerasbert.tasks.exported_kind import Exported
 from kerasbert.tasks.rows import Rows
@@ -345,10 +345,10 @@ class TaskKind(Exported):
         if task.metric in self.metrics_known and task.metric in registry.METRICS:
             raise InputError(f"{task.metric!r} is a metric of a {self.name} already: give yours another name")
         if task.metric not in self.metrics_known and task.metric not in registry.METRICS:
-            known = ", ".join([*self.metrics_known, *registry.METRICS])
-            raise InputError(
-                f"no metric {task.metric!r} for a {self.name}. All: {known}. One of your own: register_metric in a --plugin"
-            )
+            known = [*self.metrics_known, *registry.METRICS]
+            own = "One of your own: register_metric in a --plugin"
+            meant = f"{near(task.metric, known)}. " if nearest(task.metric, known) else ""
+            raise InputError(f"no metric {task.metric!r} for a {self.name}. {meant}All: {', '.join(known)}. {own}")
 
     def from_exported(self, outputs: Tensor) -> Tensor:
         """Outputs of an exported file -> outputs of the model as `metrics` takes them; logits up to a constant."""

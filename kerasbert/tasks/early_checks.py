@@ -11,10 +11,10 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.sources import check_files
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, nearest
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
-from kerasbert.tasks.task import by_number, split_files, table, task_with
+from kerasbert.tasks.task import by_number, read_rows, split_files, task_with
 
 POOLINGS = ("mean", "first", "last", "pooled")  # of `predict.encode`
 LARGEST = 16 * 2**20  # bytes of a file that is read here, and once more by `evaluate`
@@ -41,11 +41,25 @@ def task_of(model: str | os.PathLike, options: Mapping[str, Any]) -> Task | None
         return None
 
 
+def some_task(model: str | os.PathLike) -> Task | None:
+    """As `task_of`, None of an encoder too: of what is answered without a task."""
+    if source.check(model) == "model" and read_json(Path(model) / "model.json").get("task") is None:
+        return None
+    return task_of(model, {})
+
+
 def check_numbers(length: int | None, batch: int = 1) -> None:
     """Refuse numbers that no model takes."""
     if length is not None and length < 3:
         raise InputError(f"length must be at least 3. Received: {length}")
     check_batch(batch)
+
+
+def check_length(model: str | os.PathLike, length: int | None) -> None:
+    """Refuse a model that is not there, and texts that are longer than it reads."""
+    check_numbers(length)
+    if source.check(model) == "model":
+        check_positions(model, length)
 
 
 def check_positions(model: str | os.PathLike, length: int | None) -> None:
@@ -71,7 +85,9 @@ def check_batch(batch: Any) -> None:
 def check_pooling(pooling: str | None) -> None:
     """Refuse an unknown pooling; None is the model's own."""
     if pooling is not None and pooling not in POOLINGS:
-        raise InputError(f"no pooling {pooling!r}. Expected one of: {', '.join(POOLINGS)}")
+        close = nearest(str(pooling), POOLINGS)
+        meant = f" Nearest: {close!r}." if close else ""
+        raise InputError(f"no pooling {pooling!r}.{meant} Expected one of: {', '.join(POOLINGS)}")
 
 
 def with_columns(task: Task | None, columns: Mapping[str, str | None]) -> Task | None:
@@ -81,7 +97,7 @@ def with_columns(task: Task | None, columns: Mapping[str, str | None]) -> Task |
 
 
 def check_rows(task: Task | None, data: str, split: str | None = None, run: str | os.PathLike = "") -> None:
-    """Refuse labelled rows that `evaluate` cannot read: no file, no such column, another number of fields.
+    """Refuse labelled rows that `evaluate` cannot read: no file, no such column or label, another number of fields.
 
     Args:
         task: as of `task_of`; without one it is only seen whether there are files.
@@ -100,6 +116,6 @@ def check_rows(task: Task | None, data: str, split: str | None = None, run: str 
     for file in sources.values():
         if isinstance(file, Path):
             check_files([file])
-            if not task.reader and file.stat().st_size <= LARGEST:
+            if file.stat().st_size <= LARGEST:
                 with tables.reading_of(described, file):
-                    table(task, file, task.columns)
+                    read_rows(task, file)

@@ -140,6 +140,14 @@ def _numbered_labels(rows: Numbered, column: str | None, task: "Task") -> Number
     return [(line, row | {column: numbers.get(str(row.get(column)), row.get(column))}) for line, row in rows]
 
 
+def check_submission(task: "Task") -> None:
+    """Refuse a task of which GLUE's server takes nothing."""
+    if task.name not in SUBMISSIONS:
+        raise InputError(
+            f"--submission is for GLUE's tasks ({', '.join(SUBMISSIONS)}), the model's task is {task.name}"
+        )
+
+
 def submission(
     folder: str | os.PathLike, task: "Task", source: str | os.PathLike, answers: Sequence[Any]
 ) -> tuple[Path, str]:
@@ -151,10 +159,7 @@ def submission(
     Raises:
         InputError: a task that is not GLUE's.
     """
-    if task.name not in SUBMISSIONS:
-        raise InputError(
-            f"--submission is for GLUE's tasks ({', '.join(SUBMISSIONS)}), the model's task is {task.name}"
-        )
+    check_submission(task)
     name = SUBMISSIONS[task.name]
     if name.startswith("MNLI"):
         stem = plain_name(source).name

@@ -126,11 +126,14 @@ def _alone(options: argparse.Namespace, quantized: dict[str, Any]) -> dict[str, 
             raise InputError(f"--{name} is of a plan: give --plan or a stage such as --student")
     if options.run is None:
         raise InputError("no RUN, expected the directory of a model")
-    from ..pipeline.compression import compress
-
     settings = given(options, CompressConfig) | {"golden": options.golden}
     settings |= {"texts": Path(settings["texts"])} if settings.get("texts") else {}
     check_read(options, "out")
+    from .. import early
+
+    early.check_compress(options.run, {"quantize": "dynamic_int8"} | settings | quantized)
+    from ..pipeline.compression import compress
+
     return compress(options.run, out=options.out, **settings | quantized)
 
 
@@ -166,11 +169,17 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
         raise InputError("--golden does not go with a plan: compress its last model directory alone, with --golden")
     if found.get("task"):
         raise InputError("--task does not go with a plan: its stages are of fine-tuned models")
+    data = found.get("data")
     from kerasbert.training import interruption
+    from .. import early
+
+    for name, share in [(name, found[name]) for name in ("heads", "prune") if name in found]:
+        early.check_share(name, share, options.run, data)
+    if options.plan:
+        early.check_plan(options.plan)
     from ..pipeline.plan import Plan, read_plan, run_plan
 
     interruption.listen()
-    data = found.get("data")
     if options.plan:
         beside = [f"--{name}" for name in (*STAGES, *QUANTIZE) if name in found]
         if beside or options.set:
@@ -186,11 +195,12 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
 
 def _ledger(options: argparse.Namespace) -> None:
     from kerasbert.storage import files
+    from .. import early
+
+    early.check_ledger(options.artefacts, options.task, options.data)
     from ..pipeline import ledger
 
-    source = options.task or next((path for path in options.artefacts if Path(path).is_dir()), None)
-    if source is None:
-        raise InputError("no model directory among the artefacts: give one by --task, it says how the rows are read")
+    source = options.task or next(path for path in options.artefacts if Path(path).is_dir())
     task, rows = ledger.labelled(source, options.data)
     found = [ledger.measure(path, task, rows) for path in options.artefacts]
     if options.out:

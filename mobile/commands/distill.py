@@ -35,11 +35,14 @@ def run(options: argparse.Namespace) -> None:
     interruption.listen()
     changes = {name: parsed(value) for name, value in map(pair, options.set)}
     layers = None if options.layers is None else [parsed(layer) for layer in options.layers.split(",")]
-    from ..distill.teach import distill
-
     settings = given(options, DistillConfig) | {"layers": layers, "changes": changes, "unlabelled": options.unlabelled}
     settings["losses"] = losses(options.loss or []) or None
     check_read(options, "student", "data")
+    from .. import early
+
+    early.check_distill(options.teacher, options.student, options.data, settings)
+    from ..distill.teach import distill
+
     distill(options.teacher, options.student, options.data, **settings)
     print(json.dumps({"out": options.out}) if options.json else options.out)
 

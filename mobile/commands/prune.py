@@ -74,8 +74,10 @@ def _numbers(text: str) -> list[int]:
 def _prune(options: argparse.Namespace) -> None:
     kind = _kind(options)
     settings = _settings(options, kind)
-    from .. import prune
+    from .. import early, prune
 
+    if kind != "layers" and not (kind == "sparsity" and "structure" in settings):
+        early.check_share(kind, Fields(options)[kind], options.run, options.data)
     common = {"out": options.out, "overwrite": options.overwrite}
     check_read(options, kind, *(() if kind == "layers" else ("data",)))
     if kind == "sparsity":
@@ -138,10 +140,13 @@ def _told(kind: str, report: Mapping[str, Any]) -> str:
 
 
 def _trim(options: argparse.Namespace) -> None:
+    from .. import early
+
+    check_read(options, "texts", "data", "out", "size", "overwrite")
+    early.check_trim(options.run, options.texts, options.data)
     from .. import trim
     from ..prune.trimming import texts_of
 
-    check_read(options, "texts", "data", "out", "size", "overwrite")
     texts = options.texts and texts_of(options.run, options.texts)
     report = trim(
         options.run, texts, data=options.data, out=options.out, size=options.size, overwrite=options.overwrite

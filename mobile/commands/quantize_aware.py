@@ -34,9 +34,10 @@ def _aware(options: argparse.Namespace) -> None:
     settings = {name: getattr(options, name) for name in ("per", "delay") if hasattr(options, name)}
     settings |= given(options, LabelledConfig) | taught(Fields(options))
     settings["quiet"] = options.json or settings.get("quiet", False)
-    from .. import quantize
+    from .. import early, quantize
 
     check_read(options, "data")
+    early.check_aware(options.run, options.data, settings.get("per", "channel"))
     quantize.aware(options.run, options.data, **settings)
     form = "static_int8" if settings.get("per") == "tensor" else "dynamic_int8"
     if options.json:
