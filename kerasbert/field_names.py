@@ -43,7 +43,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {  # name -> ours, of which the first tha
     **dict.fromkeys(("tokenize", "tokenise", "prepare", "preprocess", "records"), ("data",)),
     **dict.fromkeys(("serve", "saved-model", "savedmodel"), ("export",)),
     **dict.fromkeys(("save", "push", "upload"), ("export-checkpoint",)),
-    **dict.fromkeys(("quantize", "quantise", "tflite", "export"), ("compress",)),
+    **dict.fromkeys(("quantize", "quantise", "tflite"), ("compress",)),
     **dict.fromkeys(("info", "describe", "summary"), ("show", "inspect")),
     **dict.fromkeys(("models", "tasks"), ("list",)),
     **dict.fromkeys(("tokenizer", "vocabulary"), ("vocab",)),

@@ -130,11 +130,6 @@ def _runtime_options(command: argparse.ArgumentParser) -> None:
 
 
 def _load(options: argparse.Namespace) -> Any:
-    if options.command != "benchmark" and Path(options.file).is_dir():
-        raise InputError(
-            f"{options.file} is a folder, expected a .tflite file: kerasbert-mobile compress {options.file} --out FILE makes "
-            "one of a model directory; kerasbert predict answers by the directory itself"
-        )
     from .runtime import load
 
     cache = False if options.no_cache else options.cache

@@ -94,7 +94,7 @@ class Parser(argparse.ArgumentParser):
         known = [option for option in self._option_string_actions if option.startswith("--")]
         ours, _, value = field_names.option(name).partition(" ")
         if ours in known:
-            return f". Here it is {ours} {value}".rstrip()
+            return f". Here it is {ours} {value}" if value else f". Nearest: {ours!r}"
         letters = name.strip("-").lower()
         initials = [option for option in known if "".join(word[:1] for word in option[2:].split("-")) == letters]
         close = initials[0] if initials else nearest(letters, [option[2:] for option in known])

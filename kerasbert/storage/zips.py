@@ -63,8 +63,12 @@ def _opened(source: str | os.PathLike | bytes) -> Iterator[zipfile.ZipFile]:
     if (
         not isinstance(source, bytes) and os.path.exists(source) and not os.path.isfile(source)
     ):  # a pipe would be waited for
-        what = "a folder" if os.path.isdir(source) else "a pipe, a socket or a device"
-        raise InputError(f"{where} is {what}, expected a .tflite file")
+        if os.path.isdir(source):
+            todo = (
+                "kerasbert-mobile compress makes one of a model directory, kerasbert predict answers by the directory"
+            )
+            raise InputError(f"{where} is a folder, expected a .tflite file: {todo}")
+        raise InputError(f"{where} is a pipe, a socket or a device, expected a .tflite file")
     try:
         with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else Path(source)) as archive:
             yield archive

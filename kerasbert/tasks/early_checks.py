@@ -14,7 +14,7 @@ from kerasbert.data.sources import check_files
 from kerasbert.errors import InputError, nearest
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
-from kerasbert.tasks.task import by_number, read_rows, split_files, task_with
+from kerasbert.tasks.task import by_number, read_rows, split_files, table, task_with
 
 POOLINGS = ("mean", "first", "last", "pooled")  # of `predict.encode`
 LARGEST = 16 * 2**20  # bytes of a file that is read here, and once more by `evaluate`
@@ -117,5 +117,6 @@ def check_rows(task: Task | None, data: str, split: str | None = None, run: str 
         if isinstance(file, Path):
             check_files([file])
             if file.stat().st_size <= LARGEST:
+                known = task.labels or not task.answer_kind.labelled  # else only a loaded model tells its labels
                 with tables.reading_of(described, file):
-                    read_rows(task, file)
+                    read_rows(task, file) if known else table(task, file, task.columns)
