@@ -79,6 +79,11 @@ def nearest(name: str, known: Iterable[str], similar: float = SIMILAR) -> str | 
     lower = {each.lower(): each for each in known}
     meant = [other for other in SYNONYMS.get(name.lower(), ()) if other in lower]
     close = meant or difflib.get_close_matches(name.lower(), lower, n=1, cutoff=similar)
+    if not close and len(name) > 1 and similar == SIMILAR:
+        begin = [
+            each for each in lower if len(each) > 1 and (each.startswith(name.lower()) or name.lower().startswith(each))
+        ]
+        close = sorted(begin, key=len)
     return lower[close[0]] if close else None
 
 

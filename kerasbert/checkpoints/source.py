@@ -114,7 +114,7 @@ def _check_theirs(path: Path) -> None:
             raise InputError(
                 f"{path} has its weights as a pickle alone: kerasbert import {path} --allow-pickle --out RUN"
             )
-        raise InputError(f"{path} has a config.json and no weights, expected model.safetensors beside it")
+        raise InputError(f"{path} holds no model.safetensors beside its config.json: download it too")
     said = read_json(path / "config.json").get("model_type")
     known = [*registry.shipped()["families"], *registry.shipped()["model_types"]]
     if "modules.json" not in held and isinstance(said, str) and said not in known and not registry.plugged():

@@ -146,7 +146,8 @@ def test_a_fine_tuning_that_was_begun_without_a_pooler_goes_on_without(folder, t
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
-def test_a_name_that_is_no_folder(name, capsys):
+def test_a_name_that_is_no_folder(name, capsys, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # a port that nothing listens to
     for command in (
         ["encode", name, "x"],
         ["predict", name, "x"],
@@ -155,10 +156,9 @@ def test_a_name_that_is_no_folder(name, capsys):
     ):
         assert main(command) == 2
         line = capsys.readouterr().err
-        assert line.startswith(
-            f"error: no model directory {name}: pretrain or import one first. If it is a name on the "
-        )
-        assert f"kerasbert import {name} --out DIR. Nearest model that pretrain knows: 'bert/base-uncased'" in line
+        assert line.startswith(f"error: no model directory {name}")
+        assert "and the hub did not give it: " in line
+        assert f"hf download {name} " in line
 
 
 def test_a_folder_that_is_neither(tmp_path):

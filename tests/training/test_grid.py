@@ -94,7 +94,7 @@ def test_what_is_no_grid_is_refused(pretrained, capsys):
         (["--seeds", "2"], "--seeds goes with --grid: one run has one --seed"),
         (["--grid", "patience=1", "--seeds", "0"], "seeds must be a whole number of at least 1. Received: 0"),
         (["--grid", "learning_rat=1"], "grid: no option 'learning_rat'. Nearest: 'learning_rate'"),
-        (["--grid", "seed=1"], "grid: no option 'seed'. Nearest: "),
+        (["--grid", "seed=1"], "grid: no option 'seed'. Expected one of: "),
         (["--grid", "patience="], "grid: patience must be a list of values, such as [1, 2]. Received: []"),
         (
             ["--grid", "patience"],
