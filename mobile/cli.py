@@ -115,7 +115,7 @@ def add(declare: Declare) -> None:
     )
     command.add_argument("--rounds", type=int, default=3, metavar="N", help="times that every text is run")
 
-    command = declare("inspect", _inspect, "what a .tflite is")
+    command = declare("inspect", _inspect, "show inputs, labels and tokenizer of a .tflite")
     command.add_argument("file", metavar="FILE")
 
 

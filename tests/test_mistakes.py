@@ -9,7 +9,7 @@ import pytest
 from kerasbert import cli, field_names, registry, tasks
 from kerasbert.cli.parser import commands_of
 from kerasbert.mobile import cli as mobile
-from kerasbert.mobile import early
+from kerasbert.mobile.commands import early
 from tests import mistakes
 from tests.support import ROOT, python
 

@@ -3,9 +3,10 @@
 import argparse
 from typing import Any
 
+from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, changes_of, objective_of, set_option, show
+from kerasbert.cli.parser import Declare, set_option, show
 
 # what `show` says of a model's kind; of an encoder nothing
 _OF = {"encoder": "", "decoder": ", a decoder", "seq2seq": ", an encoder and a decoder"}
@@ -119,7 +120,7 @@ def add(command: Declare) -> None:
     add = command("quickstart", _quickstart, "the whole journey on text that ships with the package")
     writes(add.add_argument("--out", default="quickstart", metavar="DIR"), "quickstart")
 
-    add = command("list", _list, "names of what there is")
+    add = command("list", _list, "list models, tasks, objectives or tokenizers")
     add.add_argument("what", choices=["models", "objectives", "tasks", "tokenizers"])
     add.add_argument("--json", action="store_true")
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kerasbert import __version__, field_names, registry
-from kerasbert.cli import outputs, terminal
+from kerasbert.cli import help, outputs, terminal
+from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
 from kerasbert.cli.options import check_numbers
 from kerasbert.errors import InputError, missing, nearest
@@ -47,7 +48,11 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {' '.join(message.split())}. See {self.prog} --help\n")
 
     def format_help(self) -> str:
-        """The help; where an option has a default, its text says so."""
+        """The help; where an option has a default, its text says so, and many options stand in groups."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                return help.of_program(self, action._choices_actions)
+        help.described(self)
         for action in self._actions:
             default = self.defaults.get(action.dest, action.default)
             if action.option_strings and "(default" not in str(action.help) and default not in NOTHING:
@@ -155,14 +160,20 @@ def command_line(
     top.add_argument("--version", action="version", version=__version__)
     shared = Parser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show a traceback on errors")
-    shared.add_argument("--plugin", action="append", default=[], metavar="FILE", help="a file that registers more")
+    shared.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="Python file with your own models or tasks; repeatable",
+    )
     if json_option:
         shared.add_argument("--json", action="store_true", help="print json")
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
 
     def declare(name: str, function: Callable[[argparse.Namespace], Any], text: str) -> Parser:
         command = commands.add_parser(
-            name, help=text, description=text, parents=[shared], epilog=f"example:\n  {examples[name]}"
+            name, help=text, description=text, parents=[shared], epilog=help.examples(program, name, examples[name])
         )
         command.set_defaults(function=function, command=name, extra=None)
         return command
@@ -289,47 +300,8 @@ def show(value: Any, as_json: bool, text: str) -> None:
     print(json.dumps(value, ensure_ascii=False) if as_json else text)
 
 
-def changes_of(pairs: Sequence[str]) -> dict[str, Any]:
-    """`a.b=1` -> {"a.b": 1}; values are json, else text."""
-    found = {}
-    for pair in pairs:
-        path, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"--set {pair!r} has no '=', expected FIELD=VALUE such as dropout=0")
-        try:
-            found[path] = json.loads(value)
-        except ValueError:
-            found[path] = {"none": None, "None": None, "True": True, "False": False}.get(value, value)
-    return found
-
-
 def set_option(add: argparse.ArgumentParser) -> None:
     add.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the Spec: dropout=0")
-
-
-OBJECTIVE = "objective."  # what the path of an objective's setting begins with in --set
-OBJECTIVE_FLAGS = {
-    "static_masks": "static",
-    "select": "select",
-}  # settings of the masked LM that have options of their own
-
-
-def objective_of(options: argparse.Namespace, recipe: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The changes of the Spec, and the objective's name and settings, of --set, --objective and a recipe's `objective`.
-
-    >>> options = argparse.Namespace(objective="ernie", set=["dropout=0", "objective.rate=0.2"])
-    >>> objective_of(options)
-    ({'dropout': 0}, {'name': 'ernie', 'rate': 0.2})
-    """
-    changes, chosen = changes_of(options.set), {"name": recipe} if isinstance(recipe, str) else dict(recipe or {})
-    name = getattr(options, "objective", None)
-    if name and name != chosen.get("name"):
-        chosen = {"name": name}  # the recipe's settings are those of another
-    settings = {path: getattr(options, flag, None) for flag, path in OBJECTIVE_FLAGS.items()}
-    settings = {path: value for path, value in settings.items() if value}
-    for path in [path for path in changes if path.startswith(OBJECTIVE)]:
-        settings[path.removeprefix(OBJECTIVE)] = changes.pop(path)
-    return changes, chosen | settings
 
 
 def out_options(add: argparse.ArgumentParser, required: bool = True, kind: outputs.Kind = "folder") -> None:
@@ -353,7 +325,7 @@ def column_options(add: argparse.ArgumentParser) -> None:
 
 def encoding_option(add: argparse.ArgumentParser) -> None:
     """`--encoding`, which `main` sets for whatever files the command reads."""
-    text = "of the files, where they are not UTF-8 and have no byte order mark: cp1250, koi8-r, utf-16-le"
+    text = "text encoding of the files (default: UTF-8, or what their byte order mark says): cp1250, koi8-r, utf-16-le"
     add.add_argument("--encoding", metavar="NAME", help=text)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from kerasbert import registry
 from kerasbert.cli import tables
 from kerasbert.cli.answers import early_task, opened
+from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
 from kerasbert.cli.options import add_options, flags, given
 from kerasbert.cli.parser import (
@@ -18,10 +19,8 @@ from kerasbert.cli.parser import (
     answer_options,
     answer_options_of,
     base_option,
-    changes_of,
     column_options,
     ensemble_option,
-    objective_of,
     set_option,
     show,
     task_option,
@@ -294,7 +293,10 @@ def _replay_options(add: argparse.ArgumentParser) -> None:
 def _finetune_options(add: argparse.ArgumentParser) -> None:
     """Which model on which tasks and data, and the fields of TasksConfig."""
     add.add_argument("model", metavar="RUN", help="a model or run directory")
-    tasks = f"one of {', '.join(registry.shipped()['tasks'])}; several, each with its --data, are learnt together"
+    tasks = (
+        "classification, regression, multi_label, ner, squad, sts, summarization, ... (kerasbert list tasks); several, each "
+        "with its --data, are learnt together"
+    )
     add.add_argument("--task", required=True, action="append", metavar="TASK", help=tasks)
     add.add_argument("--data", action="append", metavar="PATH", help="a folder with train and dev files, or one file")
     add.add_argument("--train", metavar="FILE")

@@ -195,7 +195,7 @@ class LabelledConfig(RunConfig):
     )
     metric: str | Callable[[Any, Any], float] | None = option(
         None,
-        "what the best weights are chosen by",
+        "metric that selects the best weights: accuracy, f1, ... (default: the task's own)",
         metavar="NAME",
         python="Or a function of one's own, (outputs, targets) -> float, larger is better; see `registry.register_metric`",
     )

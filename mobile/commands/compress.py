@@ -129,7 +129,7 @@ def _alone(options: argparse.Namespace, quantized: dict[str, Any]) -> dict[str, 
     settings = given(options, CompressConfig) | {"golden": options.golden}
     settings |= {"texts": Path(settings["texts"])} if settings.get("texts") else {}
     check_read(options, "out")
-    from .. import early
+    from . import early
 
     early.check_compress(options.run, {"quantize": "dynamic_int8"} | settings | quantized)
     from ..pipeline.compression import compress
@@ -171,7 +171,7 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
         raise InputError("--task does not go with a plan: its stages are of fine-tuned models")
     data = found.get("data")
     from kerasbert.training import interruption
-    from .. import early
+    from . import early
 
     for name, share in [(name, found[name]) for name in ("heads", "prune") if name in found]:
         early.check_share(name, share, options.run, data)
@@ -195,7 +195,7 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
 
 def _ledger(options: argparse.Namespace) -> None:
     from kerasbert.storage import files
-    from .. import early
+    from . import early
 
     early.check_ledger(options.artefacts, options.task, options.data)
     from ..pipeline import ledger

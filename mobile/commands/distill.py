@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     settings = given(options, DistillConfig) | {"layers": layers, "changes": changes, "unlabelled": options.unlabelled}
     settings["losses"] = losses(options.loss or []) or None
     check_read(options, "student", "data")
-    from .. import early
+    from . import early
 
     early.check_distill(options.teacher, options.student, options.data, settings)
     from ..distill.teach import distill

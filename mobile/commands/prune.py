@@ -74,7 +74,8 @@ def _numbers(text: str) -> list[int]:
 def _prune(options: argparse.Namespace) -> None:
     kind = _kind(options)
     settings = _settings(options, kind)
-    from .. import early, prune
+    from .. import prune
+    from . import early
 
     if kind != "layers" and not (kind == "sparsity" and "structure" in settings):
         early.check_share(kind, Fields(options)[kind], options.run, options.data)
@@ -140,7 +141,7 @@ def _told(kind: str, report: Mapping[str, Any]) -> str:
 
 
 def _trim(options: argparse.Namespace) -> None:
-    from .. import early
+    from . import early
 
     check_read(options, "texts", "data", "out", "size", "overwrite")
     early.check_trim(options.run, options.texts, options.data)

@@ -34,7 +34,8 @@ def _aware(options: argparse.Namespace) -> None:
     settings = {name: getattr(options, name) for name in ("per", "delay") if hasattr(options, name)}
     settings |= given(options, LabelledConfig) | taught(Fields(options))
     settings["quiet"] = options.json or settings.get("quiet", False)
-    from .. import early, quantize
+    from .. import quantize
+    from . import early
 
     check_read(options, "data")
     early.check_aware(options.run, options.data, settings.get("per", "channel"))

@@ -13,8 +13,8 @@ from kerasbert.tasks.early_checks import check_positions
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.training import early, recipe
 from kerasbert.training.strategy import check_strategy
-from .distill.recipes import find_recipe
-from .quantize.schemes import SCHEMES
+from ..distill.recipes import find_recipe
+from ..quantize.schemes import SCHEMES
 
 STAGES = ("trim", "distill", "heads", "width", "layers", "prune", "aware", "finetune", "quantize")  # of a plan
 PER = ("channel", "tensor")
