@@ -30,7 +30,6 @@ from kerasbert.training.phases import make_phases
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.runs import check_place, run_in
 from kerasbert.training.splits import split
-from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
 from . import models
 from .program import Imitation, LabelImitation, TokenImitation
@@ -110,7 +109,7 @@ class Distilling(Job):
         self.student = models.find_student(student, self.teacher, self.tokenizer, **own)
         both = self.student, self.teacher
         self.longest = min(registry.family(each.family).longest(each.spec) or math.inf for each in both)
-        self.strategy = on_one_machine("distill", config.strategy)
+        self.strategy = finetune.on_one_machine("distill", config.strategy)
         # before the data: rows are held out by TensorFlow, which fixes the devices
         self.devices = find_strategy(self.strategy)
         self.config = self.read(data, teacher, resolved(config, self.strategy, student))
