@@ -5,7 +5,7 @@ Public names are loaded on first use; this file imports only the standard librar
 
 from pathlib import Path
 
-from kerasbert import lazy
+from kerasbert import keras_objects, lazy
 
 __version__ = "0.1.0"
 
@@ -16,7 +16,7 @@ _HOMES = {
     "save": "tasks.load",
     "merged": "tasks.adapted_models",
     "train_tokenizer": "data.vocabulary",
-    "load_tokenizer": "text",
+    "load_tokenizer": "checkpoints.source",
     "write_records": "data",
     "pretrain": "training.pretrain",
     "read_recipe": "training.recipe",
@@ -40,6 +40,7 @@ _HOMES = {
     "mobile": "",
 }
 __getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)
+keras_objects.install()
 
 # An install puts the sibling `mobile/` into the package (setup.cfg, package_dir); a source tree has it beside.
 _tree = Path(__file__).resolve().parent.parent

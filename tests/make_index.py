@@ -1,11 +1,15 @@
 """Write kerasbert/shipped.json, which `list` and `show` read: python -m tests.make_index."""
 
+import importlib
 import json
 import re
 from typing import Any
 
+import keras
+
 from kerasbert import models, registry
 from kerasbert import spec as specs
+from kerasbert.keras_objects import Later
 from kerasbert.registry import FORMATS, OPTIMIZERS, SCHEDULES, SELECTIONS
 from kerasbert.tasks import base
 from kerasbert.training.config import PRECISIONS
@@ -41,6 +45,7 @@ def content(counted: bool = True) -> dict[str, Any]:
         "tasks": sorted(n for n, task in registry.tasks().items() if _ours(task)),
         "unbounded": [family.name for family in families if family.longest(family.spec) is None],
         "model_types": sorted({name for f in families if "hf" in f.names for name in f.names["hf"].model_types}),
+        "keras_objects": objects(),
         "metrics": {kind: list(base.find(kind).metrics_known) for kind in base.OURS},
         "optimizers": [name for name, value in OPTIMIZERS.items() if _ours(value)],
         "schedules": [name for name, value in SCHEDULES.items() if _ours(value)],
@@ -48,6 +53,15 @@ def content(counted: bool = True) -> dict[str, Any]:
         "formats": {name: type(value).__module__ for name, value in FORMATS.items() if _ours(value)},
         "selects": [name for name, value in SELECTIONS.items() if _ours(value)],
     }
+
+
+def objects() -> dict[str, str]:
+    """Name by which Keras knows a class of ours -> "module:name"."""
+    base.find("classification")
+    importlib.import_module("kerasbert.tasks.model")
+    known = keras.saving.get_custom_objects().items()
+    found = {name: value for name, value in known if name.startswith("kerasbert>") and not isinstance(value, Later)}
+    return {name: f"{each.__module__}:{each.__qualname__}" for name, each in sorted(found.items()) if _ours(each)}
 
 
 def module_of(family: str) -> str:

@@ -70,7 +70,7 @@ def fetch(name: str, revision: str | None = None, weights: bool = True) -> tuple
     except ImportError as error:
         raise InputError(
             f"{name} is no folder, and fetching it from the Hugging Face hub needs huggingface_hub: "
-            f"pip install huggingface_hub (extra hub). {_by_hand(name, revision)}"
+            f"pip install huggingface_hub (extras tensorflow, mobile and hub). {_by_hand(name, revision)}"
         ) from error
     return _fetch(name, revision, weights, os.environ.get("HF_ENDPOINT"), str(constants.HF_HUB_CACHE))
 
@@ -95,7 +95,7 @@ def _fetch(name: str, revision: str | None, weights: bool, endpoint: str | None,
     names = [file.rfilename for file in info.siblings or []]
     wanted = [file for file in names if file in (FILES if weights else TOKENIZER)]
     wanted += [file for file in names if weights and file.startswith("model") and file.endswith(".safetensors")]
-    if not wanted:
+    if not wanted and not weights:
         raise InputError(f"{name} at {info.sha} has no file of a tokenizer, such as tokenizer.json: take another name")
     if weights and not ("config.json" in wanted and any(file.endswith(".safetensors") for file in wanted)):
         raise InputError(

@@ -9,16 +9,18 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kerasbert import registry
+from kerasbert import registry, text
 from kerasbert.checkpoints import hub
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.data.reading import plain_name
 from kerasbert.errors import InputError, near, nearest
 from kerasbert.storage import files
+from kerasbert.text.base import Tokenizer
 
 WEIGHTS = "weights.safetensors"
 ADAPTER, PEFT = (
@@ -182,6 +184,27 @@ def _near(name: str, models: list[str]) -> str:
         return f". Nearest: {os.path.join(place, best)!r}"
     best = nearest(name.replace("-", "/", 1), models, similar=0.8)  # theirs are bert-base, ours bert/base
     return f". Nearest model that pretrain knows: {best!r}" if best else ""
+
+
+def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: bool | None = None) -> Tokenizer:
+    """`text.load_tokenizer`, which also takes a model or run directory, and a name on the Hugging Face hub.
+
+    Raises:
+        InputError: nothing there, unreadable, or a special token such as [MASK] is missing.
+    """
+    return text.load_tokenizer(path if isinstance(path, Mapping) else tokenizer_of(path), lowercase)
+
+
+def tokenizer_of(path: str | os.PathLike) -> Path:
+    """Where the files of a tokenizer lie: at a path, or in the cache of the Hugging Face hub, into which they are fetched."""
+    name, revision = hub.plain(path)
+    if os.path.exists(name) or not hub.looks_like_name(name):
+        return Path(name)
+    try:
+        return hub.fetch(name, revision, weights=False)[0]
+    except InputError as error:
+        told = str(error).removeprefix(f"no checkpoint at {name}, and ").removeprefix(f"{name} is no folder, and ")
+        raise InputError(f"no tokenizer at {name}; and {told}") from error
 
 
 def steps(run: Path) -> list[int]:

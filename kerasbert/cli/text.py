@@ -31,7 +31,7 @@ def _vocab(options: argparse.Namespace) -> None:
 
 
 def _data(options: argparse.Namespace) -> None:
-    from kerasbert import text
+    from kerasbert.checkpoints import source
     from kerasbert.data import write_records
 
     if bool(options.files) == bool(options.language):
@@ -43,7 +43,7 @@ def _data(options: argparse.Namespace) -> None:
     unused += [] if getattr(options, "runner", None) == "beam" else ["beam_options"]
     settings = given(options, RecordsConfig, unused)
     check_read(options, "tokenizer", "out")
-    tokenizer = text.load_tokenizer(options.tokenizer)
+    tokenizer = source.load_tokenizer(options.tokenizer)
     records = write_records(options.files or files, tokenizer, options.out, **settings)
     state = "unchanged, reused" if records.reused else "written"
     if records.processes:

@@ -16,13 +16,14 @@ named on the right.
 """
 
 import functools
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import keras
 from keras import ops
 
-from kerasbert import registry
+from kerasbert import registry, text
 from kerasbert import spec as specs
 from kerasbert.inputs import Tensor
 from kerasbert.layers import lora, visibility
@@ -81,6 +82,16 @@ class SpecModel(keras.Model):
         if not self.built:
             self.build()
 
+    def save_assets(self, dir_path) -> None:
+        """Put the tokenizer beside the weights of a `.keras` file."""
+        if self.tokenizer is not None:
+            self.tokenizer.save(os.path.join(dir_path, "tokenizer"))
+
+    def load_assets(self, dir_path) -> None:
+        """Take the tokenizer of a `.keras` file, where it holds one."""
+        if os.path.isdir(folder := os.path.join(dir_path, "tokenizer")):
+            self.tokenizer = text.load_tokenizer(folder)
+
 
 @functools.partial(serializable, module="bert")  # where it stood when the first `.keras` files were written
 class Encoder(SpecModel):
@@ -97,7 +108,7 @@ class Encoder(SpecModel):
         `queries` computes the last layer for these tokens alone, so that sequence is [B, P, H] and pooled is of their
         first: "first", int positions [B, P], or [B] for one a row.
 
-    A Keras model that holds it can be saved as `.keras` and cloned; the file has no tokenizer (`kb.save` writes one).
+    A Keras model that holds it can be saved as `.keras`, with its tokenizer, and cloned.
     """
 
     embeddings_class: type = Embeddings

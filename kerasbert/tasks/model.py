@@ -37,9 +37,17 @@ class TaskModel(HeadedModel):
         super().__init__(encoder, heads, shapes, dtype=encoder.dtype_policy, **kwargs)
         self.declaration = task
         self.kind = kind
-        self.tokenizer = encoder.tokenizer
         self.labels = tuple(task.labels.values()) or None
         self.readout = of_row
+
+    @property
+    def tokenizer(self) -> Any:
+        """The encoder's, which a `.keras` file gives it after its model is made."""
+        return self.encoder.tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, tokenizer: Any) -> None:
+        self.encoder.tokenizer = tokenizer
 
     @property
     def task(self) -> Task:

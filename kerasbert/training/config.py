@@ -212,6 +212,15 @@ class LabelledConfig(RunConfig):
         "than 5 s, here always; answers (float32, worked out before the first update where no layers are compared) up to "
         "2^28 bytes",
     )
+    callbacks: Sequence[Any] = option(
+        (),
+        "Keras callbacks, called at the same moments as in fit",
+        flag=False,
+        recipe=False,
+        python="Their logs are the losses of an epoch and, after an evaluation, `val_NAME` of each metric; `model.stop_training` "
+        "ends the run. A run that goes on counts its epochs on. Those that change the learning rate, or save what is resumed "
+        "from, are refused: the run does both (`schedule`)",
+    )
     constraint: Constraint | None = option(
         None,
         "what the weights must satisfy (training.constraints), such as pruning",

@@ -32,7 +32,7 @@ from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import knowledge
-from kerasbert.training import freezing, initial_encoder, model_files
+from kerasbert.training import callbacks, freezing, initial_encoder, model_files
 from kerasbert.training.best_weights import BestWeights
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, check_rows
 from kerasbert.training.constraints import Constraint
@@ -84,10 +84,12 @@ class FineTuning(Job):
         if not isinstance(model, str | os.PathLike):
             predict.check_ours(model)
         check_place(config.out, config.overwrite, inputs=[model, data, config.graph])
+        callbacks.check(config.callbacks)
         self.config, self.cache = config, token_cache(config)
         task, self.changes = declared(task, config)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.config = config = resolved(config, self.strategy, model)
+        self.given = model
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
         self.before, family = held_task(self.source, task.how)
         self.graph = None if config.graph is None else knowledge.graph_of(config.graph)
@@ -122,7 +124,8 @@ class FineTuning(Job):
 
     def build(self) -> Objective:
         self.load()
-        self.config = self.config.settled(self.encode())
+        self.epoch = self.encode()
+        self.config = self.config.settled(self.epoch)
         self.updates = self.config.updates
         keras.utils.set_random_seed(self.config.seed)
         return self.program()
@@ -216,8 +219,15 @@ class FineTuning(Job):
         }
         about |= {"reading": self.reading} if self.reading else {}
         about |= {"pooler": "new"} if self.new_pooler else {}
+        if origin := self.origin:
+            about["source"] = dict(origin)
         about |= {} if self.graph is None else {"graph": self.graph.digest}
         return about | ({"keep_head": True} if config.keep_head else {})
+
+    @property
+    def origin(self) -> Mapping[str, str] | None:
+        """The name and the commit on the Hugging Face hub that the encoder comes from; None of another."""
+        return checkpoints.read_model_json(self.source).source if isinstance(self.source, Path) else None
 
     def rows(self) -> dict[str, Any]:
         told = {TOKEN_LENGTHS: self.train.length_quantiles()}
@@ -238,7 +248,7 @@ class FineTuning(Job):
             lines.append("graph: without a triple a K-BERT is a BERT (--graph FILE gives it triples)")
         if self.before.get("kind") and not self.config.keep_head:
             name = self.before.get("name", self.before["kind"])
-            lines = [f"starts from the encoder of {self.source}; its head, of {name}, is left out", *lines]
+            lines = [f"starts from the encoder of {self.given}; its head, of {name}, is left out", *lines]
         return lines
 
     def feed(self, program, run) -> "Texts":

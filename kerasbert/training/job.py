@@ -37,6 +37,7 @@ class Job:
         devices: tf.distribute.Strategy.
         constraint: what the weights must satisfy, or None.
         loop: int, updates in a call of the graph.
+        epoch: int, updates of an epoch; 1 where there are none.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Job:
     devices: tf.distribute.Strategy
     constraint: Constraint | None = None
     loop = 1
+    epoch = 1  # updates of an epoch, where there are any; known after `build`
 
     def batches(self) -> Iterable[tuple[int, int]]:
         """(rows, micro-batches) of the updates: what must divide among the replicas."""
@@ -138,7 +140,15 @@ def _trained(job: Job, program: Objective) -> Any:
     try:
         feed, evaluation = job.feed(program, opened), job.evaluation(program, opened)
         trainer = Trainer(
-            program, config, job.devices, opened, feed, evaluate=evaluation, loop=job.loop, constraint=job.constraint
+            program,
+            config,
+            job.devices,
+            opened,
+            feed,
+            evaluate=evaluation,
+            loop=job.loop,
+            constraint=job.constraint,
+            callbacks=(getattr(config, "callbacks", ()), job.epoch),
         )
         trainer.train()
     finally:

@@ -95,7 +95,8 @@ class SeveralTasks(Job):
             part.encoder, part.new_pooler = self.shared, part is self.first and part.new_pooler
             part.name, part.digest = self.first.name, self.first.digest
         batches = [part.encode() for part in parts]
-        self.config = config = config.settled(sum(batches))
+        self.epoch = sum(batches)
+        self.config = config = config.settled(self.epoch)
         if config.updates < len(parts):
             raise InputError(
                 f"{config.updates} updates are too few for {len(parts)} tasks, expected one for each: --steps"

@@ -13,6 +13,7 @@ from kerasbert.layers.naming import names, values
 from kerasbert.objectives.base import Objective
 from kerasbert.storage import folders
 from kerasbert.training import flops, interruption, model_files, multiworker, nonfinite
+from kerasbert.training.callbacks import Callbacks
 from kerasbert.training.checkpoints import Checkpoint, Checkpoints
 from kerasbert.training.config import RunConfig
 from kerasbert.training.constraints import Constraint
@@ -38,6 +39,7 @@ class Trainer:
             True where training should stop. Its state is saved in the checkpoints.
         loop: int, updates per call of the graph (TPU).
         constraint: what the weights must satisfy, or None.
+        callbacks: Keras callbacks, and the updates of an epoch.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Trainer:
         evaluate: Any = None,
         loop: int = 1,
         constraint: Constraint | None = None,
+        callbacks: tuple[Any, int] = ((), 1),
     ) -> None:
         self.program, self.config, self.strategy, self.run, self.feed = program, config, strategy, run, feed
         self.evaluate, self.loop, self.constraint = evaluate, loop, constraint
@@ -72,6 +75,7 @@ class Trainer:
             compile_fused=config.updates * program.model.count_params() > COMPILE_FROM * feed.shapes
             and (feed.shapes == 1 or config.precision == "mixed_bfloat16"),
         )
+        self.callbacks = Callbacks(callbacks[0], program.model, optimizer, callbacks[1], config.updates)
         self.checkpoints = Checkpoints(run.directory, keep_every=config.keep_every)
         self.chief = multiworker.is_chief(strategy)
         self.stopped, self.skipped, self.saved, self.means = False, 0, -1, Means()
@@ -100,12 +104,14 @@ class Trainer:
         self.meter = Meter(self.feed.parts, self.config.peak or flops.peak(self.strategy))
         with interruption.noted(self), contextlib.closing(self.progress):
             try:
+                self.callbacks.begin(step)
                 self._train(step)
             except BaseException:
                 with contextlib.suppress(Exception):  # the first error is the one to tell
                     self.checkpoints.wait()
                 raise
             finally:
+                self.callbacks.end()
                 self.writer.close()
             self.checkpoints.wait()
             self.run.settle()
@@ -142,6 +148,7 @@ class Trainer:
                 with self.strategy.scope():
                     self.constraint.begin(step)
             count = min(1 if step < self.alone_until else self.loop, self._until(step, part) - step)
+            self.callbacks.before_updates(step)
             logs = self._updates(batches, count, step)
             if logs is None:  # made again one by one
                 step, batches = self._restore(), None
@@ -149,12 +156,14 @@ class Trainer:
             step += count
             self.meter.add(part, count)
             self.means.add(logs, count)
+            self.callbacks.after_updates(step, logs, count)
             if step % config.log_every == 0 or step == steps:
                 self._tell(step)
             elif self.progress.due(step):
                 self.progress.update(step, self.means.read() | self.meter.read(again=False), self.meter.left(step))
             if self.evaluate and (step == steps or (config.evaluate_every and step % config.evaluate_every == 0)):
                 self._evaluate(step)
+            self.stopped = self.callbacks.after_epoch(step) or self.stopped
             self.checkpoints.check()
             due = any(every and step % every == 0 for every in (config.save_every, config.keep_every))
             if due or step == steps or self.stopped:
@@ -178,7 +187,7 @@ class Trainer:
     def _until(self, step: int, part: Part) -> int:
         """The next update before which something other than an update happens."""
         config, steps = self.config, self.config.updates
-        found = [steps, part.until if step < part.until else steps]
+        found = [steps, self.callbacks.until(step), part.until if step < part.until else steps]
         for every in (
             config.save_every,
             config.keep_every,
@@ -251,6 +260,7 @@ class Trainer:
         with averaged(self.core.optimizer):
             found, self.stopped = self.evaluate(step)
         self._log(step, found)
+        self.callbacks.evaluated(found)
         self.progress.say(f"step {step}: " + "  ".join(f"{name} {value:.4f}" for name, value in found.items()))
         self.meter.begin()
 

@@ -188,6 +188,7 @@ class OnTexts(Distilling):
         epoch = -(-rows // config.batch)
         if self.dev is None:
             config = dataclasses.replace(config, evaluate_every=0)
+        self.epoch = epoch
         return config.settled(epoch)
 
     def _check(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import kerasbert as kb
 from kerasbert.checkpoints import hub as hubs
-from kerasbert.checkpoints import read_model_json
+from kerasbert.checkpoints import read_model_json, source
 from kerasbert.cli import main
 from tests.checkpoints.hub_server import COMMIT, hub
 from tests.checkpoints.reference import hf_shapes, random_tensors, write_hf
@@ -97,7 +97,8 @@ def test_no_such_name_and_no_safetensors(files, cache, tmp_path, monkeypatch):
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(
-        kb.InputError, match=r"needs huggingface_hub: pip install huggingface_hub \(extra hub\).*hf download x"
+        kb.InputError,
+        match=r"needs huggingface_hub: pip install huggingface_hub \(extras tensorflow.*hf download x",
     ):
         hubs.fetch("x")
 
@@ -113,3 +114,39 @@ def test_the_command(files, cache, tmp_path, monkeypatch, capsys):
         assert main(["import", "bert-base-uncased", "--revision", COMMIT, "--out", str(tmp_path / "run")]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "run")
     assert read_model_json(tmp_path / "run").source["revision"] == COMMIT
+
+
+@pytest.mark.parametrize("name", ["owner/bert", "https://huggingface.co/owner/bert/tree/main", "hf.co/owner/bert"])
+def test_a_name_stands_wherever_a_model_is_taken(files, cache, monkeypatch, capsys, name):
+    """kb.load and every command; the commit is recorded, and said."""
+    with hub("owner/bert", files) as (address, asked):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        folder = source.directory(name)
+        assert read_model_json(folder).source == {"hub": "owner/bert", "revision": COMMIT}
+        assert kb.load_tokenizer(name).size == kb.load_tokenizer(files).size
+        assert source.check(name) == "hub"
+    assert len([path for path in asked if path == "/api/models/owner/bert"]) <= 2  # of the model, and of its tokenizer
+    assert f"owner/bert is commit {COMMIT[:12]} of the hub: read as bert/" in capsys.readouterr().err or folder
+
+
+def test_a_tokenizer_alone_needs_no_weights(tmp_path, cache, monkeypatch):
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    with hub("alone", tmp_path / "alone") as (address, _):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        assert kb.load_tokenizer("alone").size == 6
+        with pytest.raises(kb.InputError, match="no model directory alone.*expected both: pickles are not fetched"):
+            kb.load("alone")
+    monkeypatch.setenv("HF_ENDPOINT", NOWHERE)
+    with pytest.raises(kb.InputError, match="no tokenizer at other; and the hub did not give it: "):
+        kb.load_tokenizer("other")
+
+
+@pytest.mark.slow
+def test_a_fine_tuning_by_name_records_the_commit(files, cache, tmp_path, monkeypatch):
+    rows = [(f"a {i}", "pos" if i % 2 else "neg") for i in range(40)]
+    with hub("owner/bert", files) as (address, _):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        kb.finetune("owner/bert", "classification", rows, out=tmp_path / "run", steps=1, length=8, quiet=True)
+    settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
+    assert settings["source"] == {"hub": "owner/bert", "revision": COMMIT}

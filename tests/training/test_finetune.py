@@ -136,7 +136,7 @@ def test_more_epochs_say_how_the_rate_jumps_and_both_schedules_are_kept(pretrain
     assert entry["learning_rates"] == pytest.approx([1e-3 / 5, 4e-3 / 9])
     kb.finetune(pretrained, "classification", data, out=tmp_path / "run", epochs=2, **settings)
     assert "is finished: 8 steps were made" in capsys.readouterr().err
-    with pytest.raises(InputError, match="holds another run: data.train is"):
+    with pytest.raises(InputError, match="holds another run: the train rows in memory are not those of the run"):
         kb.finetune(pretrained, "classification", data | {"train": rows[1:]}, out=tmp_path / "run", **settings)
 
 

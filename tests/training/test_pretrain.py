@@ -176,7 +176,7 @@ def test_full_sentences_have_no_next_sentence_head(folder):
         ({"steps": 0}, "steps must be a whole number of at least 1. Received: 0"),
         ({"warmup": 13}, r"warmup must be between 0 and steps \(12\). Received: 13"),
         ({"precision": "float64"}, "no precision 'float64'. Expected one of: float32"),
-        ({"strategy": "cpu:x"}, "no strategy 'cpu:x'. Expected one of: auto, cpu, cpu:N"),
+        ({"strategy": "cpu:x"}, "no strategy 'cpu:x'. Nearest: 'cpu'. Expected one of: auto, cpu, cpu:N"),
         ({"accumulate": 3}, "batch 8 is not a multiple of 3 micro-batches"),
         ({"learning_rate": float("nan")}, "learning_rate must be a number of at least 0. Received: nan"),
         ({"changes": {"embeddings.positions": 8}}, "records have 24 tokens, the model 8 positions"),

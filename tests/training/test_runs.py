@@ -51,3 +51,22 @@ def test_a_damaged_run_json_is_one_line(tmp_path):
     )
     with pytest.raises(InputError, match=r"holds another run: model is 'x{150,200} there, None asked for"):
         open_run(tmp_path / "run", "pretrain", {"steps": 9})
+
+
+def test_a_run_of_other_data_names_the_file(tmp_path):
+    """It said two sha256."""
+    from kerasbert.training.runs import open_run
+
+    paths = {split: tmp_path / f"{split}.tsv" for split in ("train", "dev")}
+    settings = {"steps": 1, "data": {"train": "a", "dev": "b"}}
+    open_run(tmp_path / "run", "finetune", settings, data=paths)
+    changed = settings | {"data": {"train": "c", "dev": "b"}}
+    with pytest.raises(
+        InputError, match=rf"another run: the train rows in {paths['train']} are not those of the run\."
+    ):
+        open_run(tmp_path / "run", "finetune", changed, data=paths)
+    moved = paths | {"train": tmp_path / "new.tsv"}
+    with pytest.raises(
+        InputError, match=r"the train rows are .*train\.tsv there, .*new\.tsv asked for, with other content"
+    ):
+        open_run(tmp_path / "run", "finetune", changed, data=moved)
