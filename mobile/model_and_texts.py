@@ -15,6 +15,7 @@ from kerasbert.export.bundle import Bundle, Reads, Signature
 from kerasbert.tasks import predict
 from kerasbert.tasks.adapted_models import merged
 from kerasbert.tasks.base import kind_of
+from kerasbert.tasks.own_model import answering
 from kerasbert.tasks.task import Rows, answerable
 from kerasbert.text import knowledge
 from kerasbert.text.base import Tokenizer
@@ -41,9 +42,12 @@ def opened(run: Any, task: str | None = None) -> tuple[Any, str]:
         from kerasbert.checkpoints import read_model_json, source
         from kerasbert.tasks.load import load
 
-        run = source.directory(run)
-        name, run = read_model_json(run).name, load(run, task)
-    run = merged(run)
+        if source.check(run) == "keras":
+            run = load(run)
+        else:
+            run = source.directory(run)
+            name, run = read_model_json(run).name, load(run, task)
+    run = answering(merged(run))
     predict.check_ours(run)
     if run.tokenizer is None:
         raise InputError(

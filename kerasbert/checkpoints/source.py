@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ def directory(model: str | os.PathLike) -> Path:
         return path
     if kind == "hf":
         return _converted(os.path.abspath(path), _signature(path))
+    if kind == "keras":
+        raise of_keras(model)
     if kind == "hub":
         return _converted(*hub.plain(model))
     if kind == "vectors":
@@ -62,7 +65,7 @@ def directory(model: str | os.PathLike) -> Path:
 
 
 def check(model: str | os.PathLike) -> str:
-    """What kind of source a name is: "model", "hf", "hub", "vectors" or "checkpoint"; reads no weights.
+    """What kind of source a name is: "model", "hf", "hub", "keras", "vectors" or "checkpoint"; reads no weights.
 
     What is a name on the Hugging Face hub is fetched for that, or found in its cache.
 
@@ -97,6 +100,8 @@ def check(model: str | os.PathLike) -> str:
         )
     if path.is_file() and plain_name(path).suffix.lower() in VECTOR_FILES:
         return "vectors"
+    if path.is_file() and path.suffix == ".keras":
+        return _check_keras(path)
     run, at, step = os.fspath(model).rpartition("@")
     if at and os.path.isdir(run):
         found = steps(Path(run))
@@ -106,6 +111,20 @@ def check(model: str | os.PathLike) -> str:
             raise InputError(f"{run} has no checkpoint of step {step}{_known(found)}")
         return "checkpoint"
     return _named(os.fspath(model))
+
+
+def of_keras(model: str | os.PathLike) -> InputError:
+    """The error for a `.keras` file where a model directory is wanted."""
+    return InputError(
+        f"{model} {FOREIGN['.keras'].format(name=os.fspath(model))}. Expected a model directory (kb.save)"
+    )
+
+
+def _check_keras(path: Path) -> str:
+    """Refuse a file that is none of Keras'."""
+    if not zipfile.is_zipfile(path) or "config.json" not in zipfile.ZipFile(path).namelist():
+        raise InputError(f"{path} is no file that Keras' model.save wrote, or is damaged: save it again")
+    return "keras"
 
 
 def _check_theirs(path: Path) -> None:
@@ -131,7 +150,7 @@ def _of_base(path: Path) -> str:
 
 FOREIGN = {  # ending of a file that is no model directory -> what to do with it
     ".tflite": "is made for a phone: kerasbert-mobile run {name} TEXT (nearest, to search)",
-    ".keras": "is a Keras model: kb.load({name!r}) in Python; predict, export and kerasbert-mobile compress take it too",
+    ".keras": "is a Keras model: predict, export and kerasbert-mobile compress take it, and kb.load({name!r}) in Python",
     ".onnx": "is of another runtime: take the checkpoint that it was made of",
     ".gguf": "is of another runtime: take the checkpoint that it was made of",
     ".pt": "is a pickle: kerasbert import its folder, with config.json",

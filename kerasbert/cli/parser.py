@@ -293,7 +293,8 @@ def check_directories(options: argparse.Namespace, *names: str) -> None:
         if (model := getattr(options, name, None)) is not None:
             from kerasbert.checkpoints import source
 
-            source.check(model)
+            if source.check(model) == "keras" and options.command not in ("predict", "export", "compress"):
+                raise source.of_keras(model)
 
 
 def show(value: Any, as_json: bool, text: str) -> None:

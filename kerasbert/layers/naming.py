@@ -28,6 +28,8 @@ def names(model: Any) -> dict[str, Tensor]:
 def _after(path: str, folder: str) -> str:
     """What follows the first folder of that name."""
     folders = path.split("/")
+    if folder not in folders:  # of a layer that a user's functional model holds: nothing stands above it
+        return path
     return "/".join(folders[folders.index(folder) + 1 :])
 
 

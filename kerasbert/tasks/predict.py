@@ -22,6 +22,7 @@ from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
 from kerasbert.tasks.ensemble import Ensemble
 from kerasbert.tasks.given import Texts, check_texts, listed
 from kerasbert.tasks.load import load
+from kerasbert.tasks.own_model import answering
 from kerasbert.tasks.prompts import vector_kind
 
 BATCH = 64  # texts at once
@@ -52,7 +53,7 @@ def together(model: Any, base: Any = None) -> Any:
     """The model as `as_model`, or of a list of them the `Ensemble`; `base` is that of adapters (`load`)."""
     if isinstance(model, list | tuple):
         return Ensemble([together(each, base) for each in model])
-    return as_model(model) if base is None else load(model, base=base)
+    return answering(as_model(model)) if base is None else load(model, base=base)
 
 
 def longest(model: Any, length: int | None = None) -> int:
@@ -237,7 +238,8 @@ def predict(
     """One answer per text (or pair): a Classification with `.label`, `.score`, `.scores`, or a Regression; `.truncated`.
 
     Args:
-        model: a run's directory or a loaded model; a list of them answers as one (`Ensemble`).
+        model: a run's directory or a loaded model; a list of them answers as one (`Ensemble`). Or a `.keras` file, or a
+            functional Keras model of one's own, that holds an encoder (`own_model.answering`).
         texts: list of str, of tuples of the task's parts such as (text_a, text_b), or of dicts of them by name; a Series,
             or a DataFrame with the task's columns. One str is a list of one.
         length: int, tokens a text may have; longer ones are truncated. The length of the task's training by default.

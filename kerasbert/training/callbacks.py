@@ -55,7 +55,9 @@ class Callbacks:
         model.optimizer, model.stop_training = optimizer, False
         params = {"epochs": -(-steps // self.epoch), "steps": self.epoch, "verbose": 0}
         for each in self.callbacks:
-            if getattr(each, "mode", None) == "auto":  # Keras knows the direction of metrics that it computes itself alone
+            if (
+                getattr(each, "mode", None) == "auto"
+            ):  # Keras knows the direction of metrics that it computes itself alone
                 each.mode = "min" if re.search("loss|error", str(getattr(each, "monitor", ""))) else "max"
             each.set_params(params)
             each.set_model(model)
