@@ -7,7 +7,7 @@ from typing import Any
 from kerasbert import answers, inputs
 from kerasbert.blanks import absent
 from kerasbert.errors import InputError
-from kerasbert.tasks import tables
+from kerasbert.tasks import datasets, tables
 from kerasbert.tasks.base import Task, kind_of
 from kerasbert.tasks.task import one
 
@@ -58,7 +58,7 @@ def listed(texts: Any, task: Task | None = None, what: str = "texts") -> list[An
     Raises:
         InputError: what holds none.
     """
-    texts = check_path(texts)
+    texts = datasets.plain(check_path(texts))
     if isinstance(texts, Mapping):
         if not texts or any(
             isinstance(column, str | bytes) or not hasattr(column, "__len__") for column in texts.values()

@@ -15,6 +15,7 @@ from kerasbert.data.dialects import default_reading
 from kerasbert.data.sources import numbered_table
 from kerasbert.errors import InputError
 from kerasbert.storage import files
+from kerasbert.tasks import datasets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,8 +145,7 @@ def in_memory(data: Any) -> Memory:
     """The rows of a DataFrame, of a dict of columns, or of an iterable of dicts or tuples."""
     if isinstance(data, Memory):
         return data
-    if features := getattr(data, "features", None):  # a datasets.Dataset
-        return Memory(tuple(_with_names(row, _class_names(features)) for row in data))
+    data = datasets.plain(data)
     if _is_frame(data):
         data = {name: list(data[name]) for name in data.columns}
     if isinstance(data, Mapping):
@@ -155,24 +155,6 @@ def in_memory(data: Any) -> Memory:
             raise InputError(f"the columns in memory have different lengths: {told}")
         data = [dict(zip(data, values)) for values in zip(*data.values())]
     return Memory(tuple(data))
-
-
-def _class_names(features: Any) -> dict[str, Sequence[str]]:
-    """Column -> the names of its classes, where a data set of Hugging Face knows them: of a column, or of lists in it."""
-    items = features.items() if isinstance(features, Mapping) else ()
-    inner = {name: getattr(each, "feature", each) for name, each in items}
-    return {name: list(each.names) for name, each in inner.items() if getattr(each, "names", None)}
-
-
-def _with_names(row: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """A row whose numbers of classes are their names; -1, of no class, stays."""
-
-    def name_of(value: Any, known: Sequence[str]) -> Any:
-        if isinstance(value, list | tuple):
-            return [name_of(each, known) for each in value]
-        return known[value] if isinstance(value, int) and 0 <= value < len(known) else value
-
-    return {name: name_of(value, names[name]) if name in names else value for name, value in row.items()}
 
 
 def _is_frame(data: Any) -> bool:

@@ -122,4 +122,5 @@ class Callbacks:
 
 
 def _plain(logs: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in logs.items()}
+    """Numbers, those of the task's loss by their plain names."""
+    return {name.removeprefix("label/"): float(value) for name, value in logs.items() if name != "label"}

@@ -176,14 +176,14 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
     for name, share in [(name, found[name]) for name in ("heads", "prune") if name in found]:
         early.check_share(name, share, options.run, data)
     if options.plan:
+        beside = [f"--{name}" for name in (*STAGES, *QUANTIZE) if name in found]
+        if beside or options.set:
+            raise InputError(f"{(beside or ['--set'])[0]} does not go with --plan: write it into {options.plan}")
         early.check_plan(options.plan)
     from ..pipeline.plan import Plan, read_plan, run_plan
 
     interruption.listen()
     if options.plan:
-        beside = [f"--{name}" for name in (*STAGES, *QUANTIZE) if name in found]
-        if beside or options.set:
-            raise InputError(f"{(beside or ['--set'])[0]} does not go with --plan: write it into {options.plan}")
         plan = read_plan(options.plan, model=options.run, data=data, strategy=options.strategy)
     else:
         if options.run is None:

@@ -212,14 +212,15 @@ def test_tokens_and_numbers_of_data_sets(tmp_path):
     (target,) = read_rows(task, path).targets
     assert target.tolist() == [1, 0]
 
-    class Dataset(list):
+    class Dataset(dict):
+        column_names = ("tokens", "ner_tags", "label")
         features: ClassVar = {
             "tokens": types.SimpleNamespace(feature=types.SimpleNamespace()),
             "ner_tags": types.SimpleNamespace(feature=types.SimpleNamespace(names=["O", "B-ORG"])),
             "label": types.SimpleNamespace(names=["bad", "good"]),
         }
 
-    data = in_memory(Dataset([row | {"label": 1}, row | {"label": -1}]))
+    data = in_memory(Dataset({name: [value] * 2 for name, value in row.items()} | {"label": [1, -1]}))
     assert [row["label"] for row in data.rows] == ["good", -1]
     assert tags(data)[0] == ["B-ORG", "O"]
 

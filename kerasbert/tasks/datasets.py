@@ -1,0 +1,77 @@
+"""Rows of datasets.Dataset and tf.data.Dataset as those of a dict of columns or a list; neither library is imported here."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from kerasbert.errors import InputError
+
+
+def plain(data: Any) -> Any:
+    """The columns of a datasets.Dataset, the elements of a tf.data.Dataset; anything else as it is.
+
+    Numbers of a ClassLabel become its names. A batched tf.data.Dataset gives the rows of its batches.
+
+    Raises:
+        InputError: a tf.data.Dataset without end.
+    """
+    if hasattr(data, "as_numpy_iterator"):
+        if int(data.cardinality()) == -1:  # tf.data.INFINITE_CARDINALITY
+            raise InputError("the tf.data.Dataset has no end, expected one pass over the rows: leave out repeat()")
+        return [row for element in data.as_numpy_iterator() for row in _rows(element)]
+    if hasattr(data, "column_names") and hasattr(data, "features"):
+        return {name: _named(list(data[name]), (data.features or {}).get(name)) for name in data.column_names}
+    return data
+
+
+def _named(column: list[Any], feature: Any) -> list[Any]:
+    """A column with the names of its labels: of a ClassLabel, or of lists of one (words' tags)."""
+    inner = getattr(feature, "feature", feature)
+    names = getattr(inner, "names", None)
+    if names is None:
+        return column
+
+    def name(value: Any) -> Any:
+        if isinstance(value, list | tuple | np.ndarray):
+            return [name(each) for each in value]
+        number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return names[int(value)] if number and 0 <= value < len(names) else value
+
+    return [name(value) for value in column]
+
+
+def _rows(element: Any) -> Iterator[Any]:
+    """The rows of an element: itself, or those of a batch."""
+    parts = (
+        element
+        if isinstance(element, Mapping)
+        else dict(enumerate(element if isinstance(element, tuple) else (element,)))
+    )
+    flat = dict(_flat(parts))
+    batched = all(isinstance(part, np.ndarray) and part.ndim for part in flat.values())
+    count = min(len(part) for part in flat.values()) if batched else 1
+    for i in range(count):
+        row = {name: _value(part[i] if batched else part) for name, part in flat.items()}
+        if isinstance(element, Mapping):
+            yield row
+        else:
+            yield tuple(row.values()) if isinstance(element, tuple) else row[0]
+
+
+def _flat(parts: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """The parts, those of an inner dict by their own names, of ({"text": ...}, label)."""
+    for name, part in parts.items():
+        if isinstance(part, Mapping | tuple):
+            yield from _flat(part if isinstance(part, Mapping) else {(name, i): each for i, each in enumerate(part)})
+        else:
+            yield name, part
+
+
+def _value(value: Any) -> Any:
+    """A text of bytes, a number, or a list of either."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, np.ndarray):
+        return _value(value.item()) if value.ndim == 0 else [_value(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
