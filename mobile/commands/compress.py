@@ -180,14 +180,14 @@ def _planned(options: argparse.Namespace, stages: list[tuple[str, dict[str, Any]
         if beside or options.set:
             raise InputError(f"{(beside or ['--set'])[0]} does not go with --plan: write it into {options.plan}")
         early.check_plan(options.plan)
+    elif options.run is None:
+        raise InputError("a plan needs RUN, the directory of a fine-tuned model")
     from ..pipeline.plan import Plan, read_plan, run_plan
 
     interruption.listen()
     if options.plan:
         plan = read_plan(options.plan, model=options.run, data=data, strategy=options.strategy)
     else:
-        if options.run is None:
-            raise InputError("a plan needs RUN, the directory of a fine-tuned model")
         plan = Plan(options.run, data, tuple(stages), options.strategy or "auto")
     check_read(options, "work", "overwrite")
     return run_plan(plan, options.out, work=options.work, overwrite=found.get("overwrite", False), quiet=options.json)

@@ -44,6 +44,7 @@ def test_the_file_has_the_tokenizer_and_answers(saved):
     assert kb.predict(path, ["good a"]) == [one]
 
 
+@pytest.mark.slow
 def test_labels_and_vectors(saved):
     model, _ = saved
     model.labels = ["no", "yes"]
