@@ -9,7 +9,7 @@ from tests.support import ROOT, python
 
 # A part may import those on its own line and on the lines above it.
 LAYERS = (
-    {"__init__", "blanks", "children", "errors", "inputs", "lazy", "options", "storage"},
+    {"__init__", "blanks", "children", "errors", "inputs", "lazy", "options", "progress", "provenance", "storage"},
     {"answers"},
     {"adaptation", "spec", "family", "registry", "text"},
     {"data", "layers", "checkpoints", "export.bundle", "report"},
@@ -17,7 +17,7 @@ LAYERS = (
     {"models"},
     {"tasks"},
     {"training"},
-    {"export", "tpu_check"},
+    {"export", "run_report", "tpu_check"},
     {"quickstart"},
     {"cli"},
     {"testing"},
@@ -34,6 +34,8 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/family.py",
     "kerasbert/inputs.py",
     "kerasbert/options.py",
+    "kerasbert/progress.py",
+    "kerasbert/provenance.py",
     "kerasbert/storage/aside.py",
     "kerasbert/storage/files.py",
     "kerasbert/storage/json_view.py",
@@ -84,7 +86,18 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "mobile/tflite/weights.py",
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "mobile/runtime").rglob("*.py"))),
 )
-PHONE = ("answers", "blanks", "inputs", "registry", "text", "export.bundle", "errors", "storage", "__init__")
+PHONE = (
+    "answers",
+    "blanks",
+    "inputs",
+    "progress",
+    "registry",
+    "text",
+    "export.bundle",
+    "errors",
+    "storage",
+    "__init__",
+)
 HEAVY = {
     "tensorflow",
     "keras",

@@ -22,6 +22,7 @@ TEXT = {
     "kerasbert/checkpoints/keras_hub.py": FORMAT,
     "kerasbert/cli/tables.py": "it writes the table of answers",
     "kerasbert/export/saved_model.py": OURS,
+    "kerasbert/provenance.py": "the kernel's /proc/cpuinfo",
     "kerasbert/quickstart/books.py": OURS,
     "kerasbert/quickstart/journey.py": OURS,
     "kerasbert/table.py": OURS,

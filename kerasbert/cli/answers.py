@@ -24,6 +24,7 @@ from kerasbert.cli.parser import (
     task_option,
 )
 from kerasbert.errors import InputError, TextError
+from kerasbert.progress import Progress
 
 LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
 
@@ -359,8 +360,13 @@ def _encode(options: argparse.Namespace) -> None:
     tell_prompt(model, options.prompt_name)
     settings = {"pooling": options.pooling, "language": options.language, "prompt_name": options.prompt_name}
     check_read(options)
-    for vector in encode(model, texts, **settings):
-        print(json.dumps([float(value) for value in vector]))
+    at_once = tables.WINDOW * 64
+    with Progress(len(texts)) as progress:
+        for i in range(0, len(texts), at_once):
+            for vector in encode(model, texts[i : i + at_once], **settings):
+                print(json.dumps([float(value) for value in vector]))
+            sys.stdout.flush()
+            progress.to(i + at_once)
 
 
 def add(command: Declare) -> None:

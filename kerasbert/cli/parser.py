@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kerasbert import __version__, field_names, registry
+from kerasbert import __version__, field_names, progress, provenance, registry
 from kerasbert.cli import help, outputs, terminal
 from kerasbert.cli.changes import changes_of
 from kerasbert.cli.given import Given
@@ -18,6 +18,8 @@ from kerasbert.cli.options import check_numbers
 from kerasbert.errors import InputError, missing, nearest
 from kerasbert.storage import places
 
+COUNTED = ("predict", "encode", "search", "similarity", "evaluate", "fill-mask", "zero-shot", "compress", "ledger")
+"""Commands that show how far they are; training shows its own."""
 NOTHING = (None, False, argparse.SUPPRESS, "", [])  # defaults that say nothing
 # (name of a command, the function that runs it, one line of help) -> its parser
 Declare = Callable[[str, Callable[[argparse.Namespace], Any], str], "Parser"]
@@ -206,7 +208,7 @@ def run(
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
-    with terminal.streams():
+    with terminal.streams(), provenance.command(parser.prog, arguments):
         return _run(parser, parser.parse_args(arguments), check)
 
 
@@ -221,7 +223,8 @@ def _run(parser: Parser, options: argparse.Namespace, check: Callable[[argparse.
             chosen = Given(vars(options), getattr(options, "_flags", {}))
             command = commands_of(parser)[options.command]
             check_numbers(command, options)
-            with places.reading(outputs.check(command, options)):
+            shown = options.command if options.command in COUNTED else None
+            with places.reading(outputs.check(command, options)), progress.named(shown):
                 named = [name for name in outputs.outputs(command) if getattr(options, name, None) is not None]
                 chosen.read(*named, *(["overwrite"] if named else []))  # places were looked at
                 status = options.function(chosen) or 0

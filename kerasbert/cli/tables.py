@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ from typing import Any
 from kerasbert.cli import terminal
 from kerasbert.cli.outputs import writes
 from kerasbert.errors import InputError
+from kerasbert.progress import Progress
 
 WINDOW = 16  # batches that are read at once, and ordered by length
-EVERY = 10.0  # seconds between two lines of progress; on a terminal SHORT
-SHORT = 0.5
 # texts (or the parts of inputs) -> of each whether it was truncated, and the fields of its answer
 Answer = Callable[[list[Any]], Sequence[tuple[bool, Sequence[Any]]]]
 
@@ -168,18 +166,19 @@ def write(
     count, absent = table.survey.count, table.survey.absent
     sheet = Sheet(table.kind, table.survey.columns, fields, count > absent, table.delimiter, table.rows.columns[0])
     tell(sheet.told())
-    progress = Progress(name, count)
-    if out is None:
-        cut = _print(table, answer, sheet, batch, progress)
-    else:
-        cut = _keep(table, answer, sheet, out, batch, about, progress)
+    with Progress(count, "rows", name) as progress:
+        if out is None:
+            cut = _print(table, answer, sheet, batch, progress)
+        else:
+            cut = _keep(table, answer, sheet, out, batch, about, progress)
+    if out is not None:
         print(out)
     if absent:
         print(f"{absent} of {count} rows have no text and no answer", file=sys.stderr)
     return cut
 
 
-def _print(table: Asked, answer: Answer, sheet: Any, batch: int, progress: "Progress") -> int:
+def _print(table: Asked, answer: Answer, sheet: Any, batch: int, progress: Progress) -> int:
     """The table on the standard output, as it is answered."""
     cut = 0
 
@@ -217,14 +216,15 @@ def _journal(table: Asked, out: str, settings: Mapping[str, Any]) -> Any:
 
 
 def _keep(
-    table: Asked, answer: Answer, sheet: Any, out: str, batch: int, about: Mapping[str, Any], progress: "Progress"
+    table: Asked, answer: Answer, sheet: Any, out: str, batch: int, about: Mapping[str, Any], progress: Progress
 ) -> int:
     """The table as a file: each batch is kept as it is answered, the whole is put in its place."""
     from kerasbert.storage import files
 
     count = table.survey.count
     journal = _journal(table, out, {"fields": list(sheet.fields), "batch": batch, **about})
-    done, whole = journal.kept, False
+    done = progress.start = journal.kept
+    whole = False
     try:
         for window in _windows(table, batch) if done < count - table.survey.absent else ():
             for numbers, texts in _batches(window, batch):
@@ -302,28 +302,3 @@ def digest(*paths: str | os.PathLike | None) -> list[str]:
         lines = [f"{file.relative_to(path).as_posix()} {files.sha256(file)}\n" for file in held if file.is_file()]
         found.append(hashlib.sha256("".join(lines).encode()).hexdigest())
     return found
-
-
-class Progress:
-    """How many rows are done, on the standard error: on a terminal as they are, else a line now and then."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self.name, self.count, self.shown = name, count, time.monotonic()
-        self.stream = terminal.raw(sys.stderr)
-        self.terminal = sys.stderr.isatty()
-        self.open = False  # a line without its end
-
-    def to(self, done: int) -> None:
-        """Show it if it is time."""
-        now = time.monotonic()
-        if now - self.shown < (SHORT if self.terminal else EVERY):
-            return
-        self.shown, self.open = now, self.terminal
-        line = f"{self.name}: {done:,} of {self.count:,}"
-        print(f"\r{line}" if self.terminal else line, end="" if self.terminal else "\n", file=self.stream, flush=True)
-
-    def clear(self) -> None:
-        """Take the line of a terminal away, before anything else is printed."""
-        if self.open:
-            print("\r\x1b[K", end="", file=self.stream, flush=True)
-            self.open = False

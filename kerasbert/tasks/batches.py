@@ -2,8 +2,6 @@
 
 import dataclasses
 import itertools
-import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,12 +11,12 @@ from kerasbert import inputs
 from kerasbert.answers.base import Kind, Parts
 from kerasbert.errors import InputError, of_text
 from kerasbert.inputs import NO_TREE, TEXT, Input, Row
+from kerasbert.progress import counted
 from kerasbert.tasks.base import Task, TaskKind, find
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import Tokenizer
 
 LENGTH_STEP = 16
-SILENT, EVERY = 5.0, 10.0  # seconds of tokenizing before the first line about it, and between lines
 Text = str | bytes | Parts
 
 
@@ -135,7 +133,7 @@ def encode_texts(
         kind: of the task, which may make several rows of a text. declared: what the network reads.
         settings: input name -> number of a setting.
         cache: where tokens are read from, and wait to be written.
-        what: str, what lines on stderr call the texts while it takes long; None for no lines.
+        what: str, what the progress of it is called; by default it is shown where a command shows its own.
     """
     if tokenizer is None:
         raise InputError(
@@ -147,7 +145,8 @@ def encode_texts(
     parts = [text if isinstance(text, tuple) else (text,) for text in texts]
 
     def pack(tokenizer: Tokenizer) -> list[list[Row]]:
-        return [_rows(answers, tokenizer, each, longest, number) for number, each in enumerate(_told(parts, what))]
+        told = counted(parts, len(parts), "texts are tokenized", what)
+        return [_rows(answers, tokenizer, each, longest, number) for number, each in enumerate(told)]
 
     if cache is None:
         rows = pack(tokenizer)
@@ -162,19 +161,6 @@ def _rows(answers: Kind, tokenizer: Tokenizer, parts: Parts, longest: int, numbe
     """The rows of a text; a mistake in it bears its number."""
     with of_text(number):
         return answers.rows(tokenizer, parts, longest)
-
-
-def _told(texts: Sequence[Any], what: str | None) -> Iterator[Any]:
-    """The texts; a line on stderr says how many of them were taken, where that takes long."""
-    begun = time.monotonic()
-    due = begun + SILENT
-    for i, text in enumerate(texts):
-        if what is not None and i % 64 == 0 and (now := time.monotonic()) >= due:
-            left = (now - begun) * (len(texts) - i) / i if i else 0.0
-            line = f"{what}{i} of {len(texts)} texts are tokenized, about {left:.0f} s left"
-            print(line, file=sys.stderr, flush=True)
-            due = now + EVERY
-        yield text
 
 
 def epoch_order(encoded: Encoded, batch: int, seed: int, epoch: int, together: bool = False) -> list[np.ndarray]:

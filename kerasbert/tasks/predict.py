@@ -16,6 +16,7 @@ from kerasbert.answers.base import with_triples
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row, Tensor
 from kerasbert.layers.readout import queries_of, readout
+from kerasbert.progress import Progress, counted
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.base import TaskKind, find, kind_of
 from kerasbert.tasks.batches import Encoded, encode_texts, ordered_batches
@@ -108,17 +109,16 @@ def encoded_rows(
     texts: Texts,
     length: int | None,
     settings: Mapping[str, Any] | None = None,
-    what: str | None = None,
     kind: TaskKind | None = None,
 ) -> Encoded:
     """The rows that a model reads of a table's rows (`Rows.texts`), which may have more parts than it answers.
 
     Args:
-        what: as of `encode_texts`. kind: the model's, with the options of a call.
+        kind: the model's, with the options of a call.
     """
     kind = kind or kind_of(model)
     reads = {"kind": kind, "declared": declared(model, kind), "settings": settings_of(model, settings)}
-    return encode_texts(model.tokenizer, texts, longest(model, length), what=what, **reads)
+    return encode_texts(model.tokenizer, texts, longest(model, length), **reads)
 
 
 def graph(
@@ -181,7 +181,7 @@ def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, 
     import tensorflow as tf
 
     results: Any = None
-    for indices, batched in ordered_batches(encoded, longest, batch):
+    for indices, batched in _counted(encoded, longest, batch):
         values = function({name: tf.convert_to_tensor(value) for name, value in batched.items()}).numpy()
         if not np.isfinite(values).all():
             raise InputError("the model answers with numbers that are not finite: its weights are damaged or too large")
@@ -194,6 +194,17 @@ def run(function: Callable, encoded: Encoded, longest: int, batch: int = BATCH, 
             results = np.zeros((len(encoded.rows), *values.shape[1:]), "float32")
         results[indices] = values
     return results if results is not None else [] if per_token else np.zeros((0,), "float32")
+
+
+def _counted(encoded: Encoded, longest: int, batch: int) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """`ordered_batches`, counted as they are computed: the time left goes by tokens, for the longest rows come last."""
+    lengths, done, tokens = np.array([row.length for row in encoded.rows]), 0, 0
+    unit, total = "texts" if len(lengths) == encoded.texts else "rows", max(1, int(lengths.sum()))
+    with Progress(len(lengths), unit) as progress:
+        for indices, batched in ordered_batches(encoded, longest, batch):
+            yield indices, batched
+            done, tokens = done + len(indices), tokens + int(lengths[indices].sum())
+            progress.to(done, tokens / total)
 
 
 def task_logits(model: Any, batch: dict[str, Tensor]) -> Tensor:
@@ -268,7 +279,8 @@ def answered(
     parts = encoded.parts
     if type(kind).answer is not answers.Kind.answer:  # it runs the model more than once
         row = functools.partial(_one_row, model, encoded, most)
-        return [kind.answer(row, model.tokenizer, each, most, labels) for each in parts], encoded
+        told = counted(parts, len(parts))
+        return [kind.answer(row, model.tokenizer, each, most, labels) for each in told], encoded
     if not texts:
         return [], encoded
     with _as_asked(model, options):

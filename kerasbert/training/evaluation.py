@@ -1,6 +1,5 @@
 """`evaluate`: metrics of a fine-tuned model, and on which rows."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,8 +43,7 @@ def evaluate(
     task = model.task.optioned(options or {})
     rows, told = measured(task, data, run=getattr(model, "directory", None), split=split)
     longest = predict.longest(model, length)
-    what = "" if sys.stderr.isatty() else None  # there is no `quiet` to ask
-    encoded = predict.encoded_rows(model, rows.texts, length, {"language": language}, what, task.how)
+    encoded = predict.encoded_rows(model, rows.texts, length, {"language": language}, kind=task.how)
     outputs = predict.outputs_of(model, encoded, longest, batch)
     return {
         "task": task.name,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kerasbert.progress import duration
 from kerasbert.training.feed import Part
 
 EVERY = 10  # seconds within which a line is shown
@@ -102,18 +103,6 @@ class Meter:
             work += max(0, part.until - max(begin, step)) * (part.flops or 1)
             begin = part.until
         return work / self.speed
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people.
-
-    >>> [duration(s) for s in (7, 100, 5000, 200000)]
-    ['7 s', '2 min', '1.4 h', '2.3 d']
-    """
-    for size, unit in ((86400, "d"), (3600, "h")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{math.ceil(seconds / 60)} min" if seconds >= 60 else f"{math.ceil(seconds)} s"
 
 
 class Progress:

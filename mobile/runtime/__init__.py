@@ -23,6 +23,7 @@ from kerasbert.answers.base import Kind, Parts, with_triples
 from kerasbert.errors import InputError, TextError, of_text
 from kerasbert.export import bundle as bundles
 from kerasbert.inputs import Row
+from kerasbert.progress import counted
 from kerasbert.text import load_tokenizer
 from kerasbert.text.base import KNOWLEDGE
 from .interpreters import interpreter, one_line
@@ -316,7 +317,8 @@ class Runner:
         """The outputs of rows, in their order; `begin`: number of the first in its call."""
         outputs: list[Any] = [None] * len(rows)
         # by length: a change of length costs 0.2-0.6 ms
-        for place in sorted(range(len(rows)), key=lambda place: rows[place].length):
+        order = sorted(range(len(rows)), key=lambda place: rows[place].length)
+        for place in counted(order, len(rows), "rows") if len(rows) > 1 else order:
             outputs[place] = self._row(rows[place], settings, begin + place)
         return outputs
 

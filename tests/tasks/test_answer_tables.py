@@ -4,6 +4,7 @@ import argparse
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 
 import pytest
 
+from kerasbert import progress
 from kerasbert.cli import tables
 from kerasbert.data import texts
 from kerasbert.errors import InputError
@@ -241,14 +243,15 @@ def test_a_killed_process_loses_a_batch_at_most(tmp_path):
 
 
 def test_progress_is_told_now_and_then(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(tables, "EVERY", 0.0)
+    for name in ("SILENT", "EVERY", "SHORT", "OFTEN"):
+        monkeypatch.setattr(progress, name, 0.0)
     go(table(tmp_path / "a.csv", 1300), tmp_path / "b.csv", batch=100)
-    assert "predict: 1,200 of 1,300\n" in capsys.readouterr().err
-    monkeypatch.setattr(tables, "SHORT", 0.0)
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "1,200 of" in line]
+    assert re.fullmatch(r"predict: 1,200 of 1,300 rows, [\d,.]+ a second, 1 s left", line)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     go(tmp_path / "a.csv", batch=100)
     err = capsys.readouterr().err
-    assert "\rpredict: 1,200 of 1,300" in err
+    assert "\r[##################..] predict: 1,200 of 1,300 rows, " in err
     assert err.endswith("\r\x1b[K")
 
 

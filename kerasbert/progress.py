@@ -1,0 +1,117 @@
+"""How much of a piece of work is done, with its rate and the time left, on the standard error: a bar on a terminal, else a line
+now and then; nothing of short work, and nothing where no command asked for it (`named`).
+"""
+
+import contextlib
+import contextvars
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+SILENT, EVERY = 5.0, 10.0  # seconds before the first line, and between lines
+SHORT, OFTEN = 1.0, 0.2  # the same on a terminal
+BAR = 20  # characters
+
+_name: contextvars.ContextVar[str | None] = contextvars.ContextVar("progress", default=None)
+
+
+@contextlib.contextmanager
+def named(name: str | None) -> Iterator[None]:
+    """Work within is shown, and called so; with None it is not."""
+    token = _name.set(name)
+    try:
+        yield
+    finally:
+        _name.reset(token)
+
+
+class Progress:
+    """A count of what is done. What is counted while another count is open is not shown.
+
+    Args:
+        total: int, of what there is to do.
+        unit: str, what is counted.
+        name: str, of the work; by default that of `named`, and without one nothing is shown.
+        done: int, what an earlier run has done.
+    """
+
+    def __init__(self, total: int, unit: str = "texts", name: str | None = None, done: int = 0) -> None:
+        self.total, self.unit, self.name = total, unit, _name.get() if name is None else name
+        self.stream = getattr(sys.stderr, "raw", sys.stderr)  # a bar means its escapes
+        self.terminal = bool(self.name is not None and self.stream is not None and sys.stderr.isatty())
+        self.began = self.seen = time.monotonic()
+        self.due = self.began + (SHORT if self.terminal else SILENT)
+        self.first: tuple[float, int, float] | None = None  # when, count and share of the first report
+        self.start, self.open = done, False
+
+    def __enter__(self) -> Self:
+        self.token = _name.set(None)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _name.reset(self.token)
+        self.clear()
+
+    def to(self, done: int, share: float | None = None) -> None:
+        """So many are done; shown if it is time.
+
+        Args:
+            share: float, of all the work, where not all are as much of it.
+        """
+        if self.name is None:
+            return
+        now, share = time.monotonic(), done / max(1, self.total) if share is None else share
+        if self.first is None:  # the first may hold a compilation
+            self.first = (now, done, share)
+        if now < self.due or done >= self.total:
+            return
+        self.due = now + (OFTEN if self.terminal else EVERY)
+        self._show(done, share, self._rates(now, done, share))
+
+    def _rates(self, now: float, done: int, share: float) -> str:
+        """The rate and the time left, as text; of the whole time where there is one report alone."""
+        assert self.first is not None
+        since, before, work = self.first if share > self.first[2] else (self.began, self.start, 0.0)
+        if share <= work:
+            return ""
+        seconds = max(now - since, 1e-9)
+        rate, left = (done - before) / seconds, (1 - share) * seconds / (share - work)
+        return f", {rate:,.{0 if rate >= 10 else 1}f} a second, {duration(left)} left"
+
+    def _show(self, done: int, share: float, rates: str) -> None:
+        before = f"{self.name}: " if self.name else ""
+        line = f"{before}{done:,} of {self.total:,} {self.unit}{rates}"
+        if self.terminal:
+            full = round(BAR * min(1.0, share))
+            line = f"\r[{'#' * full}{'.' * (BAR - full)}] {line}\x1b[K"
+        print(line, end="" if self.terminal else "\n", file=self.stream, flush=True)
+        self.open = self.terminal
+
+    def clear(self) -> None:
+        """Take the line of a terminal away, before anything else is printed."""
+        if self.open:
+            print("\r\x1b[K", end="", file=self.stream, flush=True)
+            self.open = False
+
+
+def counted(items: Sequence[T] | Iterable[T], total: int, unit: str = "texts", name: str | None = None) -> Iterator[T]:
+    """The items, counted as they are taken."""
+    with Progress(total, unit, name) as progress:
+        for number, item in enumerate(items):
+            progress.to(number)
+            yield item
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> [duration(s) for s in (7, 100, 5000, 200000)]
+    ['7 s', '2 min', '1.4 h', '2.3 d']
+    """
+    for size, unit in ((86400, "d"), (3600, "h")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{math.ceil(seconds / 60)} min" if seconds >= 60 else f"{math.ceil(seconds)} s"
