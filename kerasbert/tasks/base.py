@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasbert import answers, registry
-from kerasbert.errors import InputError, near, nearest, unknown
+from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, Tensor
-from kerasbert.tasks.exported_kind import Exported
+from kerasbert.tasks.judging import Judging
 from kerasbert.tasks.rows import Rows
 
 if TYPE_CHECKING:  # plug-ins' kinds load on a phone
@@ -149,12 +149,11 @@ class Task:
         return tolerance * self.std + 1e-6 * abs(self.mean)
 
 
-class TaskKind(Exported):
+class TaskKind(Judging):
     """What a kind of task does in training, evaluation and export.
 
     Attributes:
         name: str, as that of its `answers.Kind`.
-        metrics_known: names of its metrics.
         head: str, name of its head; weights are `heads/<head>/...`.
         per_token: bool, whether its head reads every token; else the family's readout.
         pooler: bool, whether it reads the output of an encoder's pooler in the place of the first token.
@@ -164,7 +163,6 @@ class TaskKind(Exported):
     """
 
     name = ""
-    metrics_known: tuple[str, ...] = ("accuracy",)
     head = "classifier"
     pooler = True
     together = False
@@ -285,44 +283,6 @@ class TaskKind(Exported):
         """`losses` of a TaskModel; a kind whose losses read weights of its heads overrides this."""
         return self.losses(model.declaration, logits, batch)
 
-    # Evaluation
-
-    def metrics(self, task: Task, outputs: Tensor, targets: Any, encoded: Any = None) -> dict[str, float]:
-        """Metrics by name.
-
-        Args:
-            outputs: of the model for each row: [n, ...], or a list of [S, L] for tokens.
-            targets: of each text, as `targets` gives them.
-            encoded: Encoded, the rows and which text each belongs to; a kind of one row a text does without.
-        """
-        raise NotImplementedError
-
-    def details(self, task: Task, outputs: Tensor, targets: Any, encoded: Any = None) -> dict[str, Any]:
-        """What is told beside the metrics, as json: `labels`, numbers of each, and `confusion`, [target][answer].
-
-        Args:
-            outputs, targets, encoded: as of `metrics`.
-        """
-        return {}
-
-    def better(self, metric: str, new: float, old: float | None) -> bool:
-        """Whether a metric improved; larger is better, except for an error or a loss."""
-        if old is None or not np.isfinite(old):
-            return True
-        return new < old if metric in ("loss", "mean_squared_error") else new > old
-
-    def remarks(self, task: Task, outputs: Tensor, targets: Any) -> list[str]:
-        """What makes the metrics of these answers say little, a line each."""
-        return []
-
-    def tuned(self, task: Task, outputs: Tensor, targets: Any, encoded: Any) -> Task:
-        """The task with the options that the dev rows choose, such as a threshold; asked for the best weights so far.
-
-        Args:
-            outputs, targets, encoded: as of `metrics`.
-        """
-        return task
-
     # Explanation
 
     def explained(
@@ -339,16 +299,6 @@ class TaskKind(Exported):
             InputError: there is no such number, or no such target.
         """
         raise InputError(f"a {self.name} is no single number to explain, expected such as a classification")
-
-    def check_metric(self, task: Task) -> None:
-        """Refuse a metric that the kind does not have."""
-        if task.metric in self.metrics_known and task.metric in registry.METRICS:
-            raise InputError(f"{task.metric!r} is a metric of a {self.name} already: give yours another name")
-        if task.metric not in self.metrics_known and task.metric not in registry.METRICS:
-            known = [*self.metrics_known, *registry.METRICS]
-            own = "One of your own: register_metric in a --plugin"
-            meant = f"{near(task.metric, known)}. " if nearest(task.metric, known) else ""
-            raise InputError(f"no metric {task.metric!r} for a {self.name}. {meant}All: {', '.join(known)}. {own}")
 
     def from_exported(self, outputs: Tensor) -> Tensor:
         """Outputs of an exported file -> outputs of the model as `metrics` takes them; logits up to a constant."""

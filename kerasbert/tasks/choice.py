@@ -13,6 +13,7 @@ from kerasbert.lazy import Module
 from kerasbert.tasks import labels, tables
 from kerasbert.tasks.base import TaskKind
 from kerasbert.tasks.classification import label_head
+from kerasbert.tasks.judging import Judged
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -78,10 +79,38 @@ class ChoiceTask(TaskKind):
         logs = [-np.log(max(softmax(score)[target], 1e-300)) for score, target in zip(scores, targets)]
         return {"accuracy": float(np.mean(right)), "loss": float(np.mean(logs))}
 
-    def remarks(self, task, outputs, targets) -> list[str]:
+    def collapsed(self, task, outputs, targets) -> str:
         if len(outputs) > 1 and np.ptp(outputs) <= 1e-6 * float(np.abs(outputs).max()):
-            return [f"all {len(outputs)} choices have the score {float(outputs[0, 0]):.4g}"]
-        return []
+            return f"all {len(outputs)} choices have the score {float(outputs[0, 0]):.4g}"
+        return ""
+
+    def judged(self, task, outputs, targets, encoded) -> Judged:
+        scores = [softmax(outputs[at, 0].astype("float64")) for at in encoded.of()]
+        sure = np.array([each.max() for each in scores])
+        places = np.array([int((each > each[target]).sum()) for each, target in zip(scores, targets)])
+        logs = np.array([-np.log(max(each[target], 1e-300)) for each, target in zip(scores, targets)])
+
+        def sampled(numbers):
+            return {"accuracy": float(np.mean(places[numbers] == 0)), "loss": float(np.mean(logs[numbers]))}
+
+        def answer(number):
+            return {"index": int(scores[number].argmax()), "score": round(float(sure[number]), 4)}
+
+        most = max(map(len, scores))
+        top = {f"among the {k} best": float(np.mean(places < k)) for k in range(2, most)}
+        bars = {"the best": float(np.mean(places == 0)), **dict(list(top.items())[:5])}
+        return Judged(
+            sampled, answer, np.where(places == 0, 0.0, sure), picture={"title": "The right choice is", "bars": bars}
+        )
+
+    def baseline(self, task, targets, encoded) -> dict[str, float]:
+        """Of a guess, or of the place where most right choices stand."""
+        guess = float(np.mean([1 / (at.stop - at.start) for at in encoded.of()]))
+        return {"accuracy": max(guess, float(np.bincount(targets).max() / len(targets)))}
+
+    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+        choices = listed(text[1])
+        return choices[target], f"{choices[answer['index']]} ({answer['score']:.2f})"
 
     def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         labels.untargeted(self.name, target)
@@ -124,6 +153,9 @@ class ChoiceTask(TaskKind):
             truncated = bool(served["truncated"][i])
             answers.append(Choice(index, text, float(served["score"][i]), tuple(scores.tolist()), truncated).to_json())
         return answers
+
+    def pipeline_tag(self, task) -> str:
+        return "multiple-choice"
 
     def described(self) -> str:
         return (

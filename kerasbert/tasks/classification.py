@@ -13,6 +13,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
 from kerasbert.tasks import labels, metrics
 from kerasbert.tasks.base import Task, TaskKind
+from kerasbert.tasks.judging import Judged
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -116,21 +117,9 @@ class Classification(TaskKind):
 
     def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
         table = metrics.confusion(targets, outputs.argmax(-1), outputs.shape[1])
-        hits, rows, columns = np.diag(table), table.sum(1), table.sum(0)
-        f1 = metrics.precision_recall_f1(hits, columns, rows)[2]
-        found = {
-            "accuracy": float(hits.sum() / table.sum()),
-            "f1_macro": float(f1[rows + columns > 0].mean()),
-            "matthews": metrics.matthews(table),
-            "loss": metrics.log_loss(outputs, targets),
-        }
-        areas = [
-            metrics.roc_auc(scores, targets == i)
-            for i, scores in enumerate(_scores(outputs))
-            if 0 < rows[i] < rows.sum()
-        ]
-        found["roc_auc"] = float(np.mean(areas)) if areas else 0.0
-        return found | ({POSITIVE: float(f1[1])} if len(f1) == 2 else {})
+        scores, rows = _scores(outputs), table.sum(1)
+        areas = [metrics.roc_auc(scores[i], targets == i) for i in _parted(rows)]
+        return _measured(table, metrics.log_loss(outputs, targets), areas)
 
     def details(self, task, outputs, targets, encoded=None) -> dict[str, Any]:
         table = metrics.confusion(targets, outputs.argmax(-1), outputs.shape[1])
@@ -145,8 +134,45 @@ class Classification(TaskKind):
         if len(labelled) == 1:
             lines.append(f"all {count} rows are labelled {names[labelled[0]]!r}: their metrics say little")
         if len(answered) == 1 and count > 1:
-            lines.append(f"all {count} answers are {names[answered[0]]!r}")
-        return lines
+            return [*lines, f"all {count} answers are {names[answered[0]]!r}"]
+        return [*lines, *super().remarks(task, outputs, targets)]
+
+    def collapsed(self, task, outputs, targets) -> str:
+        return labels.nearly_one(targets, outputs.argmax(-1), list(task.labels.values()))
+
+    def judged(self, task, outputs, targets, encoded) -> Judged:
+        answers, names = outputs.argmax(-1), list(task.labels.values())
+        sure = softmax(outputs.astype("float64")).max(-1)
+
+        width, each = outputs.shape[1], metrics.nats(outputs, targets)
+        areas = [metrics.roc_auc_of(scores, targets == i) for i, scores in enumerate(_scores(outputs))]
+
+        def sampled(numbers):
+            cells = targets[numbers].astype(int) * width + answers[numbers]
+            table = np.bincount(cells, minlength=width * width).reshape(width, width).astype("float64")
+            drawn = np.bincount(numbers, minlength=len(targets))
+            found = [areas[i](drawn) for i in _parted(table.sum(1))[: 1 if width == 2 else None]]
+            return _measured(table, float(each[numbers].mean()), found)
+
+        def answer(number):
+            return {"label": names[answers[number]], "score": round(float(sure[number]), 4)}
+
+        return Judged(sampled, answer, np.where(answers == targets, 0.0, sure))
+
+    def baseline(self, task, targets, encoded) -> dict[str, float]:
+        """Of the commonest label, and for F1 of any label by chance where that is better."""
+        shares = np.bincount(targets, minlength=len(task.labels)) / max(1, len(targets))
+        there = int((shares > 0).sum())
+        if there < 2:  # nothing is to be told apart
+            return {}
+        chance = float((2 * shares / (1 + there * shares)).sum() / there)
+        constant = float(2 * shares.max() / (1 + shares.max()) / there)
+        found = {"accuracy": float(shares.max()), "f1_macro": max(constant, chance)}
+        found |= {"matthews": 0.0, "roc_auc": 0.5}
+        return found | ({POSITIVE: float(2 * shares[1] / (1 + shares[1]))} if len(shares) == 2 else {})
+
+    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+        return list(task.labels.values())[target], f"{answer['label']} ({answer['score']:.2f})"
 
     def explained(self, task, rows, logits, target) -> tuple[int, str, Callable[[Tensor], Tensor]]:
         number = labels.number(task, logits, target)
@@ -160,11 +186,33 @@ class Classification(TaskKind):
         labelled = tf.gather(list(model.labels), label_ids)
         return {"probabilities": probabilities, "label_ids": label_ids, "labels": labelled}
 
+    def pipeline_tag(self, task) -> str:
+        return "text-classification"
+
     def described(self) -> str:
         return "`probabilities` [B, L] float32, `label_ids` [B] int32, `labels` [B] string"
 
     def check_target(self, target) -> None:
         pass
+
+
+def _parted(rows) -> np.ndarray:
+    """The labels that some rows have and others have not: those with an ROC curve. Args: rows: of each label."""
+    return np.flatnonzero((rows > 0) & (rows < rows.sum()))
+
+
+def _measured(table, loss, areas) -> dict[str, float]:
+    """The metrics of a confusion table [target, answer], a loss and the areas of the labels that have one."""
+    hits, rows, columns = np.diag(table), table.sum(1), table.sum(0)
+    f1 = metrics.precision_recall_f1(hits, columns, rows)[2]
+    found = {
+        "accuracy": float(hits.sum() / table.sum()),
+        "f1_macro": float(f1[rows + columns > 0].mean()),
+        "matthews": metrics.matthews(table),
+        "loss": loss,
+        "roc_auc": float(np.mean(areas)) if areas else 0.0,
+    }
+    return found | ({POSITIVE: float(f1[1])} if len(f1) == 2 else {})
 
 
 def log_odds(logits, number) -> Tensor:

@@ -55,6 +55,10 @@ class Exported:
         """The side of the phone, with the same options."""
         return answers.find(self.name).configured(self._options)
 
+    def pipeline_tag(self, task: "Task") -> str:
+        """What the Hugging Face hub calls the task, for a model card; "" where it has no name for it."""
+        return ""
+
     def settled(self, task: "Task", heads: Mapping[str, Any]) -> Any:
         """The task with the options that are made of the weights of a model's heads: what its answers and files take.
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +15,9 @@ from kerasbert.checkpoints import generation_config, source
 from kerasbert.errors import InputError
 from kerasbert.inputs import NAMES, Input, Row, Tensor, target_places
 from kerasbert.lazy import Module
-from kerasbert.tasks import tables, text_metrics
+from kerasbert.tasks import span_metrics, tables, text_metrics
 from kerasbert.tasks.base import Task, TaskKind
+from kerasbert.tasks.judging import Judged
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -152,6 +154,11 @@ class Generation(TaskKind):
     def answered(self, model, inputs) -> dict[str, Tensor]:
         return self.written(model, inputs)
 
+    def pipeline_tag(self, task) -> str:
+        if task.name in ("translation", "summarization"):
+            return task.name
+        return "text-generation" if self.answers.one_row else "text2text-generation"
+
     def described(self) -> str:
         return (
             "`text` [B] string, what the model writes, `score` [B] float32, its log-probability, and `truncated` [B] bool, "
@@ -203,11 +210,41 @@ class Generation(TaskKind):
     # Evaluation
 
     def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
-        written = [
+        return text_metrics.measured(self._texts(outputs, encoded), targets, task.metric)
+
+    def _texts(self, outputs, encoded) -> list[str]:
+        """The first text that is written from each source."""
+        return [
             text_of(row.about.tokenizer, output[1 : 1 + self.answers.target_length])
             for row, output in zip(encoded.rows, outputs)
         ]
-        return text_metrics.measured(written, targets, task.metric)
+
+    def judged(self, task, outputs, targets, encoded) -> Judged:
+        """Wrong by the words that the text does not share with the expected one (1 - F1); the metrics decide nothing here."""
+        written = self._texts(outputs, encoded)
+        shared = np.array([span_metrics.squad(*pair)[1] for pair in zip(written, targets)])
+        same = np.array([a.strip() == b.strip() for a, b in zip(written, targets)])
+        bars = {"the expected text": float(same.mean())} | {
+            f"at least {share:.0%} of the words": float((same | (shared >= share)).mean())
+            for share in (0.75, 0.5, 0.25)
+        }
+        picture = {"title": "Words shared with the expected text (F1)", "bars": bars}
+        errors = np.where(same, 0.0, np.maximum(1 - shared, 1e-6))
+        sampled = text_metrics.sampled(written, targets)
+        return Judged(sampled, written.__getitem__, errors, picture=picture)
+
+    def baseline(self, task, targets, encoded) -> dict[str, float]:
+        """Of the commonest expected text, where texts are judged as a whole and some occur several times."""
+        most = max(Counter(target.strip() for target in targets).values(), default=0)
+        return {"exact_match": most / len(targets)} if most > 1 and task.metric == "exact_match" else {}
+
+    def collapsed(self, task, outputs, targets) -> str:
+        if len(set(targets)) > 1 and (outputs[:, 1:] == outputs[:1, 1:]).all():
+            return f"all {len(targets)} answers are the same text"
+        return ""
+
+    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+        return target, answer or "nothing"
 
 
 KIND = Generation()

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kerasbert import errors
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
@@ -18,6 +20,9 @@ MISSING = ("", "nan", "NaN", "None", "null", "NULL", "<NA>", "NaT")
 MOST = 10_000
 YES, NO = ("1", "1.0", "true"), ("0", "0.0", "false")  # of a column of 0 and 1; pandas writes 1.0 beside NaN
 MARKS = ("-", "-1")  # of a row without a label: SNLI's, Hugging Face's
+NO_LABEL = "no label"  # of a text that has none of several
+FEWEST = 3  # rows of other labels without which answers that are all one say nothing
+RARE = 5  # as many times as often are other labels wanted as answered where answers are nearly all one
 FEW = 20  # so many different numbers may be classes, whatever their rows
 
 
@@ -218,3 +223,20 @@ def _combined(labels: Sequence[str]) -> str | None:
         if several and 2 * sum(found[part] > 1 for part in mine) >= len(mine):
             return min(several)
     return None
+
+
+def nearly_one(targets: np.ndarray, answers: np.ndarray, names: Sequence[str]) -> str:
+    """What is told of answers that are nearly all one label where the rows are not; empty of others.
+
+    The other labels are wanted at least RARE times as often as they are answered: an unbalanced set whose rare labels are
+    answered as often as they occur is no such case.
+
+    >>> nearly_one(np.repeat([0, 1], 50), np.repeat([0, 1], [97, 3]), ["bad", "good"])
+    "97 of 100 answers are 'bad', which 50 of the rows are labelled"
+    """
+    counts = np.bincount(answers, minlength=len(names))
+    most = int(counts.argmax())
+    wanted, others = int((targets == most).sum()), len(answers) - int(counts.max())
+    if others * RARE > len(targets) - wanted or len(targets) - wanted < FEWEST:
+        return ""
+    return f"{counts.max()} of {len(answers)} answers are {names[most]!r}, which {wanted} of the rows are labelled"

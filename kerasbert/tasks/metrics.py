@@ -3,6 +3,8 @@
 Undefined: no row to divide by (the precision of a label that is never answered), or a constant (a correlation).
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 
@@ -71,6 +73,25 @@ def roc_auc(scores: np.ndarray, wanted: np.ndarray) -> float:
     return float((ranks(scores)[positive].sum() - yes * (yes - 1) / 2) / (yes * no))
 
 
+def roc_auc_of(scores: np.ndarray, wanted: np.ndarray) -> Callable[[np.ndarray], float]:
+    """`roc_auc` of samples of the same rows: how often each row is drawn, int [n] -> the area; for many samples.
+
+    >>> area = roc_auc_of(np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, True, False, True]))
+    >>> area(np.array([1, 1, 1, 1])), area(np.array([0, 0, 2, 1])), area(np.array([1, 0, 0, 0]))
+    (0.875, 1.0, 0.0)
+    """
+    values, places = np.unique(scores, return_inverse=True)
+    positive = np.asarray(wanted, bool)
+
+    def area(drawn: np.ndarray) -> float:
+        yes = np.bincount(places, drawn * positive, len(values))
+        no = np.bincount(places, drawn * ~positive, len(values))
+        pairs = yes.sum() * no.sum()
+        return float((yes * (no.cumsum() - no / 2)).sum() / pairs) if pairs else 0.0
+
+    return area
+
+
 def ranks(x: np.ndarray) -> np.ndarray:
     """Ranks from 0; equal values share the mean of theirs.
 
@@ -103,9 +124,14 @@ def log_loss(logits: np.ndarray, targets: np.ndarray) -> float:
     Args:
         logits: [n, L], up to a constant a row. targets: int [n].
     """
+    return float(nats(logits, targets).mean())
+
+
+def nats(logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Cross-entropy of each row, [n]; as of `log_loss`."""
     shifted = logits.astype("float64") - logits.max(axis=-1, keepdims=True)
     logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return float(-logs[np.arange(len(targets)), targets].mean())
+    return -logs[np.arange(len(targets)), targets]
 
 
 def binary_log_loss(logits: np.ndarray, targets: np.ndarray) -> float:

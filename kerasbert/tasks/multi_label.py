@@ -18,6 +18,7 @@ from kerasbert.lazy import Module
 from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head
+from kerasbert.tasks.judging import Judged
 
 if TYPE_CHECKING:
     from kerasbert.tasks.tables import Source
@@ -99,28 +100,56 @@ class MultiLabel(TaskKind):
         }
 
     def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
-        hits, answered, wanted = self._counts(outputs, targets)
-        whole = metrics.precision_recall_f1(hits.sum(), answered.sum(), wanted.sum())[2]
-        each = metrics.precision_recall_f1(hits, answered, wanted)[2]
-        same = (self._chosen(outputs) == (np.asarray(targets) > 0)).all(-1)
-        areas = [area for area, count in zip(_areas(outputs, targets), wanted) if 0 < count < len(targets)]
-        return {
-            "f1_micro": float(whole),
-            "f1_macro": float(each.mean()),
-            "exact_match": float(same.mean()),
-            "roc_auc": float(np.mean(areas)) if areas else 0.0,
-            "loss": metrics.binary_log_loss(outputs, targets),
-        }
+        chosen, wanted = self._chosen(outputs), np.asarray(targets) > 0
+        areas = [area for area, count in zip(_areas(outputs, targets), wanted.sum(0)) if 0 < count < len(targets)]
+        return _measured(chosen, wanted, metrics.binary_log_loss(outputs, targets), areas)
 
     def details(self, task, outputs, targets, encoded=None) -> dict[str, Any]:
         hits, answered, wanted = self._counts(outputs, targets)
         columns = metrics.precision_recall_f1(hits, answered, wanted)
         return {"labels": labels.told(task, [*columns, _areas(outputs, targets), wanted])}
 
-    def remarks(self, task, outputs, targets) -> list[str]:
-        if len(outputs) > 1 and not self._chosen(outputs).any():
-            return [f"none of the {len(outputs)} answers has a label: no probability reaches its threshold"]
-        return []
+    def collapsed(self, task, outputs, targets) -> str:
+        if len(outputs) > 1 and not self._chosen(outputs).any() and np.asarray(targets).any():
+            return f"none of the {len(outputs)} answers has a label: no probability reaches its threshold"
+        return ""
+
+    def judged(self, task, outputs, targets, encoded) -> Judged:
+        chosen, wanted = self._chosen(outputs), np.asarray(targets) > 0
+        away = np.abs(self.answers.probabilities(np.asarray(outputs)) - wanted)
+        names = list(task.labels.values())
+
+        def answer(number):
+            return [names[i] for i in np.flatnonzero(chosen[number])]
+
+        each = np.array([metrics.binary_log_loss(*row) for row in zip(np.asarray(outputs), np.asarray(targets))])
+        areas = [metrics.roc_auc_of(*columns) for columns in zip(np.asarray(outputs).T, wanted.T)]
+
+        def sampled(numbers):
+            drawn, there = np.bincount(numbers, minlength=len(wanted)), wanted[numbers]
+            found = [area(drawn) for area, count in zip(areas, there.sum(0)) if 0 < count < len(numbers)]
+            return _measured(chosen[numbers], there, float(each[numbers].mean()), found)
+
+        return Judged(sampled, answer, (away * (chosen != wanted)).sum(-1))
+
+    def baseline(self, task, targets, encoded) -> dict[str, float]:
+        """Of the commonest set of labels; F1 of answering the labels of the commonest rows, the best number of them."""
+        wanted = np.asarray(targets) > 0
+        sets, counts = np.unique(wanted, axis=0, return_counts=True)
+        each = np.sort(wanted.mean(0))[::-1]  # of the k commonest labels: 2 * hits / (answered + wanted)
+        micro = 2 * np.cumsum(each) / (np.arange(1, len(each) + 1) + each.sum())
+        macro = (2 * each / (1 + each)).mean()
+        return {
+            "f1_micro": float(micro.max()),
+            "f1_macro": float(macro),
+            "exact_match": float(counts.max() / len(wanted)) if len(sets) else 0.0,
+            "roc_auc": 0.5,
+        }
+
+    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+        names = list(task.labels.values())
+        expected = [names[i] for i in np.flatnonzero(np.asarray(target) > 0)]
+        return ", ".join(expected) or labels.NO_LABEL, ", ".join(answer) or labels.NO_LABEL
 
     def tuned(self, task, outputs, targets, encoded) -> Task:
         probabilities = self.answers.probabilities(np.asarray(outputs))
@@ -146,6 +175,9 @@ class MultiLabel(TaskKind):
         counts = tf.cast(answered.row_lengths(), tf.int32)
         return {"probabilities": probabilities, "labels": answered.to_tensor(""), "label_counts": counts}
 
+    def pipeline_tag(self, task) -> str:
+        return "text-classification"
+
     def described(self) -> str:
         return (
             "`probabilities` [B, L] float32, `labels` [B, most of a text] string, those that are answered, and `label_counts` "
@@ -163,6 +195,18 @@ class MultiLabel(TaskKind):
         """Of each label: rightly answered, answered, wanted."""
         chosen, wanted = self._chosen(outputs), np.asarray(targets) > 0
         return tuple(values.sum(0).astype("float64") for values in (chosen & wanted, chosen, wanted))
+
+
+def _measured(chosen, wanted, loss, areas) -> dict[str, float]:
+    """The metrics of labels that are answered and of those that are wanted, bool [n, L], a loss and areas of labels."""
+    counts = [values.sum(0).astype("float64") for values in (chosen & wanted, chosen, wanted)]
+    return {
+        "f1_micro": float(metrics.precision_recall_f1(*(each.sum() for each in counts))[2]),
+        "f1_macro": float(metrics.precision_recall_f1(*counts)[2].mean()),
+        "exact_match": float((chosen == wanted).all(-1).mean()),
+        "roc_auc": float(np.mean(areas)) if areas else 0.0,
+        "loss": loss,
+    }
 
 
 def _areas(outputs, targets):

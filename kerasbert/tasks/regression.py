@@ -14,6 +14,7 @@ from kerasbert.tasks import labels, metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import label_head, one_number
 from kerasbert.tasks.exported_kind import READERS
+from kerasbert.tasks.judging import Judged, scatter
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
@@ -85,11 +86,25 @@ class Regression(TaskKind):
         correlations = {"pearson": metrics.pearson(outputs, targets), "spearman": metrics.spearman(outputs, targets)}
         return correlations | {"mean_squared_error": error}
 
-    def remarks(self, task, outputs, targets) -> list[str]:
+    def collapsed(self, task, outputs, targets) -> str:
         count = len(targets)
         if count > 1 and np.ptp(outputs) <= 1e-6 * max(task.std, float(np.abs(outputs).max())):
-            return [f"all {count} answers are {outputs[0]:.4g}"]
-        return []
+            return f"all {count} answers are {outputs[0]:.4g}"
+        return ""
+
+    def judged(self, task, outputs, targets, encoded) -> Judged:
+        outputs, targets = (np.asarray(values, "float64") for values in (outputs, targets))
+
+        def sampled(numbers):
+            return self.metrics(task, outputs[numbers], targets[numbers])
+
+        picture = scatter("Answers beside targets", targets, outputs)
+        answer = [float(f"{value:.6g}") for value in outputs]
+        return Judged(sampled, answer.__getitem__, np.abs(outputs - targets), graded=True, picture=picture)
+
+    def baseline(self, task, targets, encoded) -> dict[str, float]:
+        """Of the mean of these targets."""
+        return {"mean_squared_error": float(np.var(np.asarray(targets, "float64"))), "pearson": 0.0, "spearman": 0.0}
 
     def from_exported(self, outputs) -> Tensor:
         return np.asarray(outputs)[:, 0]
@@ -103,6 +118,9 @@ class Regression(TaskKind):
 
     def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
         return {"value": outputs["value"]}
+
+    def pipeline_tag(self, task) -> str:
+        return "sentence-similarity" if task.pair else "text-classification"
 
     def described(self) -> str:
         return "`value` [B] float32"

@@ -13,6 +13,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
 from kerasbert.tasks import labels, span_metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
+from kerasbert.tasks.judging import Judged
 
 if TYPE_CHECKING:
     from kerasbert.tasks.tables import Source
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 ops = Module("keras.ops")
 objectives = Module("kerasbert.objectives.base")
 head_layers = Module("kerasbert.layers.heads")
+
+
+NO_ANSWER = "no answer"  # of a question, in a report
 
 
 class Target(NamedTuple):
@@ -103,7 +107,10 @@ class Span(TaskKind):
     def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         # no dropout, as in BERT's run_squad and transformers
         policy = {"name": self.head, "dtype": encoder.dtype_policy}
-        kind, activation = getattr(encoder, "label_head", head_layers.LabelHead), getattr(encoder, "token_label_activation", None)
+        kind, activation = (
+            getattr(encoder, "label_head", head_layers.LabelHead),
+            getattr(encoder, "token_label_activation", None),
+        )
         head = kind(2, specs.maybe(encoder.spec, "initializer", 0.02), activation=activation, **policy)
         return {self.head: head}, {self.head: (None, None, encoder.spec.hidden)}
 
@@ -129,6 +136,40 @@ class Span(TaskKind):
         decode, rows = self.answers.decode, encoded.rows
         answers = [decode((), rows[at], outputs[at], ()).text for at in encoded.of()]
         return means(answers, [target.golds for target in targets], self.options)
+
+    def judged(self, task, outputs, targets, encoded) -> Judged:
+        decode, rows = self.answers.decode, encoded.rows
+        answers = [decode((), rows[at], outputs[at], ()) for at in encoded.of()]
+        scored = span_metrics.compared(
+            [each.text for each in answers], [t.golds for t in targets], self.options["rules"]
+        )
+        there = np.array([bool(target.golds) for target in targets], bool)
+        said = np.array([bool(each.text) for each in answers], bool)
+        exact, f1 = scored[:, 0] > 0, scored[:, 1]
+        kinds = {
+            "the expected answer": exact,
+            "words in common with it": ~exact & (f1 > 0),
+            "no word in common with it": ~exact & (f1 == 0) & there & said,
+            "an answer where there is none": ~exact & ~there & said,
+            "none where there is an answer": ~exact & (f1 == 0) & there & ~said,
+        }
+        bars = {name: int(which.sum()) for name, which in kinds.items() if which.any()}
+        places = [{"start": int(each.start), "end": int(each.end)} if each.text else {} for each in answers]
+
+        def sampled(numbers):
+            return averages(scored[numbers], there[numbers], self.options["unanswerable"])
+
+        errors = np.where(exact, 0.0, np.maximum(1 - f1, 1e-6))
+        return Judged(sampled, places.__getitem__, errors, picture={"title": "Questions that get", "bars": bars})
+
+    def baseline(self, task, targets, encoded) -> dict[str, float]:
+        """Of no answer to any question."""
+        share = sum(not target.golds for target in targets) / max(1, len(targets))
+        return {"f1": share, "exact_match": share}
+
+    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+        expected = " | ".join(dict.fromkeys(target.golds))
+        return expected or NO_ANSWER, text[1][answer["start"] : answer["end"]] if answer else NO_ANSWER
 
     def tuned(self, task, outputs, targets, encoded) -> Task:
         """The threshold of the empty answer that is best on the dev rows (SQuAD 2.0's script)."""
@@ -190,6 +231,9 @@ class Span(TaskKind):
         most = self.options["question"]
         return f"A context of any length is read, in windows of {longest} tokens; a question has at most {most}."
 
+    def pipeline_tag(self, task) -> str:
+        return "question-answering"
+
     def described(self) -> str:
         return "`text` [B] string, `start` and `end` [B] int32 (characters of the context), `score` [B] float32"
 
@@ -206,12 +250,16 @@ def places(window: Tensor, target: Target) -> tuple[int, int]:
 def means(answers: Sequence[str], golds: Sequence[Sequence[str]], options: Any) -> dict[str, float]:
     """The metrics of some answers; of those with and without a gold apart where a question may have none."""
     scored = span_metrics.compared(answers, golds, options["rules"])
+    return averages(scored, np.array([bool(each) for each in golds], bool), options["unanswerable"])
+
+
+def averages(scored: np.ndarray, there: np.ndarray, unanswerable: bool) -> dict[str, float]:
+    """The means of exact match and F1, [n, 2]; `there`: bool [n], whether a question has an answer."""
     names: tuple[str, ...] = ("exact_match", "f1")
     result: dict[str, float] = dict(zip(names, scored.mean(0).tolist())) if len(scored) else dict.fromkeys(names, 0.0)
-    there = np.array([bool(each) for each in golds], bool)
-    if options["unanswerable"] and there.any():
+    if unanswerable and there.any():
         result |= {f"has_answer_{name}": float(value) for name, value in zip(names, scored[there].mean(0))}
-    if options["unanswerable"] and not there.all():
+    if unanswerable and not there.all():
         result["no_answer"] = float(scored[~there, 0].mean())
     return result
 

@@ -14,9 +14,10 @@ from kerasbert.answers.tags import TagsKind, best_labels, joined
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
-from kerasbert.tasks import tables
+from kerasbert.tasks import tables, tags_judged
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import log_odds
+from kerasbert.tasks.judging import Judged
 from kerasbert.tasks.metrics import precision_recall_f1
 from kerasbert.text.words import split_words
 
@@ -191,7 +192,7 @@ class Tags(TaskKind):
             one, two = (set(entities_of(labels)) for labels in (gold, predicted))
             spans.update(gold=len(one), predicted=len(two), both=len(one & two))
             broken += mended(predicted, scheme) if has_spans(names) else 0
-        nats, known = self._nats(task, outputs, targets, encoded)
+        nats, known = self._nats(task, outputs, targets, encoded).sum(0).tolist()
         result = {"accuracy": _share(right, words), "loss": _share(nats, known)}
         result["without_token"] = float(words - known)
         if not has_spans(names):
@@ -204,14 +205,29 @@ class Tags(TaskKind):
         return cast(TagsKind, self.answers).table(len(task.labels))
 
     def _nats(self, task, outputs, targets, encoded):
-        """Nats of all words that have a token, and how many there are."""
-        total, count, table = 0.0, 0, self._table(task)
+        """Nats of all words of each input that have a token, and how many there are: float64 [n, 2]."""
+        found, table = [], self._table(task)
         for target, at in zip(targets, encoded.of()):
             words, values = joined(encoded.rows[at], outputs[at])
             values, target = values.astype("float64"), target[words]
-            total += _nats(values, target).sum() if table is None else crf.nats(values, target, table)
-            count += len(words)
-        return float(total), count
+            nats = _nats(values, target).sum() if table is None else crf.nats(values, target, table)
+            found.append((float(nats), len(words)))
+        return np.array(found, "float64").reshape(-1, 2)
+
+    def judged(self, task, outputs, targets, encoded) -> Judged:
+        names = list(task.labels.values())
+        pairs = answered(names, outputs, targets, encoded, self._table(task))
+        return tags_judged.judged(names, pairs, self._nats(task, outputs, targets, encoded))
+
+    def baseline(self, task, targets, encoded) -> dict[str, float]:
+        """Of the commonest tag for every word."""
+        counts = np.bincount(np.concatenate([np.zeros(0, int), *targets]), minlength=1)
+        spans = dict.fromkeys(OF_SPANS, 0.0) if has_spans(task.labels.values()) else {}
+        return {**spans, "accuracy": float(counts.max() / max(1, counts.sum()))}
+
+    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+        names = list(task.labels.values())
+        return tags_judged.shown(names, words_of(text), [names[i] for i in target], answer)
 
     def details(self, task, outputs, targets, encoded=None) -> dict[str, Any]:
         """By type of span, or by tag, what is right of how many."""
@@ -266,6 +282,9 @@ class Tags(TaskKind):
         from kerasbert.tasks import tags_graph
 
         return tags_graph.unserved(served)
+
+    def pipeline_tag(self, task) -> str:
+        return "token-classification"
 
     def described(self) -> str:
         return (

@@ -1,7 +1,9 @@
 """How far written texts are the expected ones: BLEU, chrF, ROUGE, exact match."""
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from kerasbert.errors import InputError, missing
 
@@ -35,17 +37,57 @@ def measured(written: Sequence[str], expected: Sequence[str], metric: str = "exa
     check(metric)
     same = [a.strip() == b.strip() for a, b in zip(written, expected, strict=True)]
     found = {"exact_match": sum(same) / max(1, len(same))}
-    there = {name for name in set(PACKAGES.values()) if importlib.util.find_spec(name) is not None}
-    if "sacrebleu" in there:
+    if importlib.util.find_spec("sacrebleu") is not None:
         import sacrebleu
 
         found["bleu"] = sacrebleu.corpus_bleu(list(written), [list(expected)]).score
         found["chrf"] = sacrebleu.corpus_chrf(list(written), [list(expected)]).score
-    if "rouge_score" in there:
-        from rouge_score.rouge_scorer import RougeScorer
-
-        names = [name for name, package in PACKAGES.items() if package == "rouge_score"]
-        scorer = RougeScorer(names, use_stemmer=True)
-        scores = [scorer.score(b, a) for a, b in zip(written, expected)]
-        found |= {name: 100 * sum(each[name].fmeasure for each in scores) / max(1, len(scores)) for name in names}
+    rouge = _rouge(written, expected)
+    found |= {name: 100 * sum(values) / max(1, len(values)) for name, values in rouge.items()}
     return found
+
+
+def sampled(written: Sequence[str], expected: Sequence[str]) -> Callable[[Sequence[int]], dict[str, float]]:
+    """Numbers of texts, some several times -> metrics of these: those of `measured` that add up over texts.
+
+    chrF does not: sacrebleu tells its counts of the whole alone.
+    """
+    same = np.array([a.strip() == b.strip() for a, b in zip(written, expected, strict=True)], "float64")
+    bleu = _bleu_counts(written, expected)
+    rouge = {name: np.array(values) for name, values in _rouge(written, expected).items()}
+
+    def of(numbers: Sequence[int]) -> dict[str, float]:
+        found = {"exact_match": float(same[numbers].mean())}
+        if bleu is not None:
+            from sacrebleu.metrics import BLEU
+
+            order = (bleu.shape[1] - 2) // 2
+            total = bleu[numbers].sum(0).tolist()
+            counts = total[:order], total[order : 2 * order], *total[2 * order :]
+            found["bleu"] = BLEU.compute_bleu(*counts, smooth_method="exp").score
+        return found | {name: 100 * float(values[numbers].mean()) for name, values in rouge.items()}
+
+    return of
+
+
+def _bleu_counts(written: Sequence[str], expected: Sequence[str]) -> np.ndarray | None:
+    """Of each text its n-grams that are right, all of them, its words and those of the expected text; None without sacrebleu."""
+    if importlib.util.find_spec("sacrebleu") is None:
+        return None
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(effective_order=True)  # silences a warning; the counts are the same
+    scores = [metric.sentence_score(a, [b]) for a, b in zip(written, expected)]
+    return np.array([[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scores], "int64")
+
+
+def _rouge(written: Sequence[str], expected: Sequence[str]) -> dict[str, list[float]]:
+    """ROUGE's F1 of each text; empty without rouge-score."""
+    if importlib.util.find_spec("rouge_score") is None:
+        return {}
+    from rouge_score.rouge_scorer import RougeScorer
+
+    names = [name for name, package in PACKAGES.items() if package == "rouge_score"]
+    scorer = RougeScorer(names, use_stemmer=True)
+    scores = [scorer.score(b, a) for a, b in zip(written, expected)]
+    return {name: [each[name].fmeasure for each in scores] for name in names}

@@ -65,6 +65,9 @@ class Tokens(TaskKind):
         scores, ids = tf.math.top_k(known, min(self.options["top"], model.tokenizer.size))
         return {"scores": scores, "token_ids": ids}
 
+    def pipeline_tag(self, task) -> str:
+        return "fill-mask"
+
     def described(self) -> str:
         return (
             "for the P masks of a text, padded to the most that one has (`count` [B] int32), the best k `tokens` [B, P, k] "

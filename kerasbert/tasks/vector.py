@@ -12,6 +12,7 @@ from kerasbert.lazy import Module
 from kerasbert.tasks import metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import READERS
+from kerasbert.tasks.judging import Judged, scatter
 from kerasbert.tasks.regression import number
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
@@ -154,20 +155,41 @@ class Vector(TaskKind):
     # Evaluation
 
     def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
-        vectors = outputs.astype("float64")
-        first = np.array([at.start for at in encoded.of()])
         if self.options["loss"] == "cosine":
-            cosine = cosines(vectors[first], vectors[first + 1])
-            scores = targets.astype("float64")
-            return {"spearman": metrics.spearman(cosine, scores), "pearson": metrics.pearson(cosine, scores)}
-        units = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-        candidates = units[np.setdiff1d(np.arange(len(units)), first)]
-        right = 0
-        for i in range(0, len(first), 256):
-            scores = units[first[i : i + 256]] @ candidates.T
-            own = (units[first[i : i + 256]] * units[first[i : i + 256] + 1]).sum(-1)
-            right += int((own >= scores.max(axis=-1) - 1e-12).sum())
-        return {"recall": right / len(first)}
+            return _correlations(_cosines(outputs, encoded), targets.astype("float64"))
+        return {"recall": float(np.mean(_above(outputs, encoded) == 0))}
+
+    def judged(self, task, outputs, targets, encoded) -> Judged:
+        if self.options["loss"] == "cosine":
+            cosine, scores = _cosines(outputs, encoded), targets.astype("float64")
+            wanted = scores / self.options["highest"]
+            answer = [round(float(value), 4) for value in cosine]
+
+            def sampled(numbers):
+                return _correlations(cosine[numbers], scores[numbers])
+
+            picture = scatter("Cosines beside scores", wanted, cosine)
+            return Judged(sampled, answer.__getitem__, np.abs(cosine - wanted), graded=True, picture=picture)
+        above = _above(outputs, encoded)
+        bars = {f"among the {k} nearest" if k > 1 else "the nearest": float(np.mean(above < k)) for k in (1, 2, 5, 10)}
+        picture = {"title": "The positive is", "bars": bars}
+        return Judged(
+            lambda numbers: {"recall": float(np.mean(above[numbers] == 0))},
+            lambda number: int(above[number]),
+            above.astype("float64"),
+            picture=picture,
+        )
+
+    def baseline(self, task, targets, encoded) -> dict[str, float]:
+        """Of cosines that tell nothing, and of a guess among all texts that are no anchors."""
+        if self.options["loss"] == "cosine":
+            return {"spearman": 0.0, "pearson": 0.0}
+        return {"recall": 1 / max(1, len(encoded.rows) - encoded.texts)}
+
+    def shown(self, task, text, target, label, answer) -> tuple[str, str]:
+        if self.options["loss"] == "cosine":
+            return f"{float(target) / self.options['highest']:.4g}", f"{answer:.4g}"
+        return "its positive is the nearest", f"{answer} other text{'s are' if answer > 1 else ' is'} nearer"
 
     # Export, in the graph
 
@@ -183,6 +205,9 @@ class Vector(TaskKind):
         return {
             "vector": reading.readout(outputs["sequence"], inputs["padding_mask"], "mean")
         }  # finite without a token too
+
+    def pipeline_tag(self, task) -> str:
+        return "sentence-similarity"
 
     def described(self) -> str:
         pooling, normalize = self.options["pooling"], self.options["normalize"]
@@ -203,6 +228,29 @@ class Vector(TaskKind):
                 f"the model puts the prompt {self.answers.prompt!r} before each text, which {READERS[target][0]} does not: "
                 "compress without --target, or with --set task.prompt_name="
             )
+
+
+def _cosines(outputs, encoded) -> np.ndarray:
+    """The cosine of each pair: float64 [n]."""
+    vectors, first = outputs.astype("float64"), np.array([at.start for at in encoded.of()])
+    return cosines(vectors[first], vectors[first + 1])
+
+
+def _correlations(cosine, scores) -> dict[str, float]:
+    return {"spearman": metrics.spearman(cosine, scores), "pearson": metrics.pearson(cosine, scores)}
+
+
+def _above(outputs, encoded) -> np.ndarray:
+    """How many texts that are no anchors are nearer to each anchor than its own positive: int [n]."""
+    vectors, first = outputs.astype("float64"), np.array([at.start for at in encoded.of()])
+    units = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    candidates = units[np.setdiff1d(np.arange(len(units)), first)]
+    above = [np.zeros(0, int)]
+    for i in range(0, len(first), 256):
+        scores = units[first[i : i + 256]] @ candidates.T
+        own = (units[first[i : i + 256]] * units[first[i : i + 256] + 1]).sum(-1, keepdims=True)
+        above.append((scores > own + 1e-12).sum(-1))
+    return np.concatenate(above)
 
 
 def _own(outputs: Mapping[str, Tensor]) -> Tensor:

@@ -92,6 +92,25 @@ def _check_gradients(case: Case, batch: dict[str, Any]) -> None:
     assert not idle, f"{case.training}.losses trains no {', '.join(idle)}: no gradient comes to what its heads gives"
 
 
+def _check_report(case: Case, task: Task, outputs: Any, packed: Encoded) -> None:
+    """What the report of a run asks is json, and of all inputs the metrics are those of `metrics`."""
+    kind, targets, count = case.kind, case.rows.targets, len(case.rows.texts)
+    judged, found = kind.judged(task, outputs, targets, packed), kind.metrics(task, outputs, targets, packed)
+    known = [judged.sampled(np.arange(count)), kind.baseline(task, targets, packed), dict(judged.picture)]
+    answers = [judged.answer(number) for number in range(count)]
+    json.dumps([known, answers], allow_nan=False)
+    for name, value in known[0].items():
+        assert abs(value - found[name]) <= NEAR * max(1.0, abs(value)), (
+            f"{case.training}.judged: {name} of all inputs is {value:.4f} by its `sampled`, {found[name]:.4f} by metrics"
+        )
+    labels = case.rows.labels or [""] * count
+    for each in zip(case.rows.texts, targets, labels, json.loads(json.dumps(answers))):
+        shown = kind.shown(task, *each)
+        assert all(isinstance(part, str) for part in shown), (
+            f"{case.training}.shown gives {shown!r:.80}, expected two texts"
+        )
+
+
 def check_metrics(case: Case) -> None:
     """Metrics are numbers by name, that of the task among them; an exported file's outputs give the same."""
     kind, task = case.kind, case.model.task
@@ -106,6 +125,7 @@ def check_metrics(case: Case) -> None:
         remarks = kind.remarks(task, outputs, case.rows.targets)
         tuned = kind.tuned(task, outputs, case.rows.targets, packed)
         kind.better(task.metric, 1.0, 0.0)
+        _check_report(case, task, outputs, packed)
     assert isinstance(tuned, Task), f"{case.training}.tuned gives a {type(tuned).__name__}, expected the Task"
     assert all(isinstance(line, str) for line in remarks), f"{case.training}.remarks gives no lines: {remarks!r:.80}"
     if kind.answers.reader != "answer":

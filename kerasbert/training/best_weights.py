@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kerasbert import progress
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.inputs import Tensor
 from kerasbert.layers.heads import HeadedModel
@@ -15,8 +16,9 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.batches import Encoded
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import Rows, Task
+from kerasbert.training import judgement
 from kerasbert.training.constraints import Constraint
-from kerasbert.training.runs import Run
+from kerasbert.training.runs import Run, say
 from kerasbert.training.trainer import assign
 
 MOST = 50  # labels, of which every checkpoint holds a confusion table
@@ -52,6 +54,7 @@ class BestWeights:
         self.encoded, self.patience, self.constraint = encoded, patience, constraint
         self.run = run
         self.state: dict[str, Any] = {"best": None, "step": 0, "worse": 0}
+        self.outputs: Any = None  # of the best weights, where this process found them
 
     @property
     def best(self) -> Path:
@@ -65,6 +68,7 @@ class BestWeights:
             pass
         elif self.task.how.better(self.task.metric, value, self.state["best"]):
             self.keep({"best": value, "step": step, **self.chosen(outputs, metrics)})
+            self.outputs = outputs
         else:
             self.state = self.state | {"worse": self.state["worse"] + 1}
         return {f"dev/{name}": number for name, number in metrics.items()}, self.stopped
@@ -76,7 +80,8 @@ class BestWeights:
 
     def measured(self) -> tuple[Any, dict[str, float]]:
         """The outputs of the dev rows, and their metrics."""
-        outputs = predict.outputs_of(self.model, self.encoded, self.longest)
+        with progress.named(None):  # the training shows its own
+            outputs = predict.outputs_of(self.model, self.encoded, self.longest)
         return outputs, self._settled().measured(outputs, self.rows.targets, self.encoded)
 
     def _settled(self) -> Task:
@@ -111,11 +116,24 @@ class BestWeights:
         with files.new_file(self.best) as part:
             write_safetensors(part, {name: value.shape for name, value in weights.items()}, weights.__getitem__)
 
+    def told(self) -> dict[str, Any]:
+        """What `dev.json` holds of the best weights, which the model has: their metrics, and what a report shows of them."""
+        outputs = predict.outputs_of(self.model, self.encoded, self.longest) if self.outputs is None else self.outputs
+        task = self._settled().optioned(self.state["options"])
+        found, why = judgement.safely(task, outputs, self.rows.targets, self.encoded, self.longest)
+        if why:
+            say(why)
+        dev = self.state["dev"] | found
+        little = judgement.too_little(task, dev, self.run.description["settings"])
+        others = [line for line in self.state["remarks"] if not little or line != dev.get("collapsed")]
+        self.state["remarks"] = [*others, *little]
+        return dev | {"remarks": self.state["remarks"]}
+
     def take(self, directory: Path) -> None:
         """Give the model its best weights; what their constraint writes goes into the run's directory."""
         best = Safetensors(self.best)
         assign(best, names(self.model))
-        files.write_json(directory / "dev.json", self.state["dev"])
+        files.write_json(directory / "dev.json", self.told())
         if self.constraint is not None:
             kept = [name for name in best.names() if name.startswith(PREFIX)]
             self.constraint.finish(directory, {name.removeprefix(PREFIX): best.read(name) for name in kept})

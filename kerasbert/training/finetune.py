@@ -89,7 +89,7 @@ class FineTuning(Job):
         task, self.changes = declared(task, config)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.config = config = resolved(config, self.strategy, model)
-        self.given = model
+        self.given, self.start = model, _named(model) if isinstance(model, str | os.PathLike) else ""
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
         self.before, family = held_task(self.source, task.how)
         self.graph = None if config.graph is None else knowledge.graph_of(config.graph)
@@ -165,7 +165,7 @@ class FineTuning(Job):
         reads: dict[str, Any] = {"kind": self.task.how, "declared": declared, "settings": settings}
         reads |= {"longest": self.longest, "cache": self.cache}
         self.train, self.dev = (
-            encode_texts(self.encoder.tokenizer, rows.texts, what=None if config.quiet else f"{name}: ", **reads)
+            encode_texts(self.encoder.tokenizer, rows.texts, what=None if config.quiet else name, **reads)
             for name, rows in (("train", self.train_rows), ("dev", self.dev_rows))
         )
         self.task.how.check_batch(config.batch, self.devices.num_replicas_in_sync * config.accumulate)
@@ -257,6 +257,10 @@ class FineTuning(Job):
         about = self.train, self.task, self.train_rows.targets, self.config, self.longest, self.devices, source
         return Texts(*about, lengths=self.lengths or ())
 
+    def begin(self, run) -> None:
+        run.description["start"] = self.start  # kept when the run ends; no setting, for a folder may be moved
+        super().begin(run)
+
     def evaluation(self, program, run) -> Any:
         held = self.dev, self.dev_rows, self.longest, run, self.config.patience, self.constraint
         return BestWeights(program.model, self.task, *held)
@@ -304,6 +308,12 @@ def token_cache(config: LabelledConfig) -> TokenCache:
     """Where the tokens of a run's texts are kept: in the folder that was asked for, else in the run's directory."""
     folder = Path(config.out) / "cache" if config.cache is None else config.cache
     return TokenCache(folder, always=config.cache is not None, quiet=config.quiet)
+
+
+def _named(model: str | os.PathLike) -> str:
+    """What run.json calls a model that was given: the whole path of a folder, else its name."""
+    name = os.fspath(model)
+    return os.path.abspath(name) if os.path.exists(name) or os.path.exists(name.rpartition("@")[0]) else name
 
 
 def _longest(encoder: Encoder, length: int | None, old: Mapping[str, Any] | None, before: int | None) -> int:

@@ -153,11 +153,11 @@ def _trained(job: Job, program: Objective) -> Any:
         trainer.train()
     finally:
         opened.abandon()  # what has not taken the place of an older run by now
-    job.trained(evaluation)
     if isinstance(evaluation, BestWeights):
         evaluation.take(Path(opened.directory))
     else:
         take_average(trainer.core.optimizer)
+    job.trained(evaluation)
     if trainer.chief:
         job.finish(opened)
         model_files.write(opened, **job.model())

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert import __version__
+from kerasbert import __version__, provenance
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
 from kerasbert.storage import files, folders, places
@@ -90,7 +90,7 @@ class Run:
     def finish(self) -> None:
         """Write down that all steps were made."""
         self.flush()
-        self.description["finished_steps"] = self.description["settings"]["steps"]
+        self.description |= {"finished_steps": self.description["settings"]["steps"], "finished": provenance.now()}
         _write_json(self.directory, self.description)
 
     def log(self, record: Mapping[str, Any]) -> None:
@@ -208,6 +208,7 @@ def open_run(
     directory = os.fspath(out) if is_remote(out) else Path(out)
     settings = json.loads(json.dumps(dict(settings)))
     description = {"format": FORMAT, "kind": kind, "settings": settings, "environment": environment()}
+    description["made"] = provenance.made()
     if strategy:
         description["strategy"] = strategy
     if data:

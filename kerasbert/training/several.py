@@ -155,15 +155,16 @@ class SeveralTasks(Job):
         return BestOfTasks(program.model, judges, run, self.config.patience)
 
     def trained(self, evaluation) -> None:
+        self.told = {name: evaluation.of(name).told() for name in self.parts}
         for name, part in self.parts.items():
             part.trained(evaluation.of(name))
-        self.told = {name: evaluation.of(name).state["dev"] for name in self.parts}
 
     def finish(self, run) -> None:
         for name, part in self.parts.items():
             with files.new_directory(self._folder(name), replace=True, inside=True) as folder:
                 checkpoints.write_model(folder, **part.model())
-                files.write_json(folder / "run.json", part.described())
+                made = {name: run.description[name] for name in ("made", "strategy") if name in run.description}
+                files.write_json(folder / "run.json", part.described() | made)
                 files.write_json(folder / "dev.json", self.told[name])
 
     def left(self, run) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
 import kerasbert as kb
-from kerasbert import registry, report
+from kerasbert import registry, run_report
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task, find
@@ -142,10 +142,11 @@ def test_numbers_by_label_and_the_confusion_are_shown(judged, capsys):
     out = capsys.readouterr().out
     assert "By label:\nlabel  precision  recall" in out
     assert "Confusion:\n" in out
-    page = report.write(judged).read_text()
-    assert "<h2>By label, dev rows</h2>" in page
+    page = run_report.write(judged).read_text()
+    assert "<h2>By label</h2>" in page
     told = json.loads((judged / "dev.json").read_text())["confusion"]
-    assert f"<td>pos</td><td>{told[1][0]}</td><td>{told[1][1]}</td>" in page
+    shade = f"background:rgb(29 78 216/{0.03 * told[1][0]:.2f})"
+    assert f'<th scope="row">pos</th><td style="{shade}">{told[1][0]}<span' in page
 
 
 def test_folds_part_the_rows_by_the_data_alone():

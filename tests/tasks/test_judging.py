@@ -1,0 +1,228 @@
+"""What reports show of each kind: the sampled metrics are the metrics, baselines are what a constant answer reaches."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from kerasbert.tasks import labels, text_metrics
+from kerasbert.tasks.batches import encode_texts
+from kerasbert.tasks.task import find_task
+from kerasbert.training import judgement
+from tests import tiny
+
+TEXTS = tiny.sentences(40, seed=5)
+WORDS = [text.split() for text in TEXTS]
+DRAW = np.random.default_rng(7)
+TAGS = ("B-LOC", "B-PER", "I-PER", "O")
+
+
+NAMES = {"tags": "ner", "vector": "sts"}
+
+
+def case(kind: str, **options):
+    """Task, outputs, targets and rows of a kind: random answers to 40 inputs."""
+    from kerasbert.tasks.span import Target
+
+    names = {"classification": ("a", "b", "c"), "multi_label": ("x", "y"), "tags": TAGS}.get(kind, ())
+    task = dataclasses.replace(find_task(NAMES.get(kind, kind)), labels={name: name for name in names}).optioned(
+        options
+    )
+    texts, targets = TEXTS, DRAW.integers(0, 3, 40).astype("int32")
+    if kind == "multi_label":
+        targets = DRAW.integers(0, 2, (40, 2)).astype("float32")
+    elif kind == "regression":
+        targets = DRAW.normal(size=40).astype("float32")
+    elif kind == "tags":
+        texts, targets = [(tuple(words),) for words in WORDS], [DRAW.integers(0, 4, len(words)) for words in WORDS]
+    elif kind == "span":
+        texts = [("the cat", text) for text in TEXTS]
+        targets = [Target((words[0],), 0, len(words[0])) if i % 4 else Target(()) for i, words in enumerate(WORDS)]
+    elif kind == "choice":
+        texts = [(text, ("good", "bad", "old river")) for text in TEXTS]
+    elif kind == "generation":
+        texts = [(text, f"the {words[0]}") for text, words in zip(TEXTS, WORDS)]
+        targets = [target for _, target in texts]
+    elif kind == "vector":
+        texts, targets = [*zip(TEXTS, TEXTS[1:] + TEXTS[:1])], DRAW.uniform(0, 1, 40).astype("float32")
+    encoded = encode_texts(tiny.tokenizer(), texts, 24, kind=task.how)
+    rows = len(encoded.rows)
+    shapes = {"classification": (rows, 3), "multi_label": (rows, 2), "regression": (rows,), "choice": (rows, 1)}
+    outputs = DRAW.normal(size=shapes.get(kind, (rows, 8))).astype("float32")
+    if kind in ("tags", "span"):
+        outputs = [DRAW.normal(size=(row.length, 4 if kind == "tags" else 2)).astype("float32") for row in encoded.rows]
+    elif kind == "generation":
+        outputs = np.concatenate([outputs[:, :1], DRAW.integers(5, 20, (rows, 3)), np.full((rows, 4), 3)], axis=1)
+    return task, outputs, targets, encoded, texts
+
+
+KINDS = {
+    "classification": {},
+    "multi_label": {},
+    "regression": {},
+    "tags": {},
+    "span": {"unanswerable": True},
+    "choice": {},
+    "generation": {"start": "pad", "target_length": 8},
+    "vector": {"loss": "ranking"},
+}
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "cosine"])
+def test_samples_of_all_inputs_have_the_metrics_and_answers_are_small_json(kind):
+    name = "vector" if kind == "cosine" else kind
+    options = {"loss": "cosine"} if kind == "cosine" else KINDS[kind]
+    task, outputs, targets, encoded, texts = case(name, **options)
+    judged = task.how.judged(task, outputs, targets, encoded)
+    found = task.how.metrics(task, outputs, targets, encoded)
+    sampled = judged.sampled(np.arange(40))
+    assert {name: found[name] for name in sampled} == pytest.approx(sampled)
+    assert set(found) - set(sampled) <= {"mended", "without_token", "chrf"}
+    assert judged.errors.shape == (40,)
+    twice = judged.sampled(np.arange(40).repeat(2)) if name != "vector" else sampled
+    assert twice == pytest.approx(sampled)
+    for number in range(40):
+        answer = json.loads(json.dumps(judged.answer(number)))
+        shown = task.how.shown(task, texts[number], targets[number], "as in the file", answer)
+        assert all(isinstance(each, str) and each for each in shown)
+    json.dumps([dict(judged.picture), task.how.baseline(task, targets, encoded)], allow_nan=False)
+
+
+def test_a_kind_without_code_of_its_own_shows_its_answers():
+    from kerasbert.tasks.judging import Judging
+
+    task, outputs, targets, encoded, _ = case("classification")
+    judged = Judging.judged(task.how, task, outputs, targets, encoded)
+    assert judged.errors is None
+    assert judged.answer(3).split("\t")[0] in task.labels
+    assert judged.sampled([1, 1, 2]) == pytest.approx(task.how.metrics(task, outputs[[1, 1, 2]], targets[[1, 1, 2]]))
+    found = judgement.judgement(task, outputs, targets, encoded, 24)["wrong"]
+    assert len(found["listed"]) == min(20, found["count"])
+
+
+@pytest.mark.parametrize("kind", ["classification", "multi_label", "regression", "tags", "choice"])
+def test_baselines_are_what_a_constant_answer_reaches(kind):
+    """Computed by the metrics themselves, of outputs that do not look at the text."""
+    task, outputs, targets, encoded, _ = case(kind)
+    known = task.how.baseline(task, targets, encoded)
+    if kind == "tags":
+        common = int(np.bincount(np.concatenate(targets)).argmax())
+        constants = [[np.eye(4)[[common] * len(row)].astype("float32") for row in outputs]]
+    elif kind == "regression":
+        constants = [np.full(40, np.mean(targets, dtype="float64"))]
+    elif kind == "choice":
+        constants = [np.tile(np.eye(3)[i], 40)[:, None] for i in range(3)]
+    else:
+        width = outputs.shape[1]
+        grid = np.eye(width) if kind == "classification" else [[1, 1], [1, -1], [-1, 1]]
+        constants = [np.tile(np.asarray(row, "float32"), (40, 1)) for row in grid]
+    reached = [task.how.metrics(task, each, targets, encoded) for each in constants]
+    for name in known.keys() & {
+        "accuracy",
+        "f1_micro",
+        "exact_match",
+        "mean_squared_error",
+        "matthews",
+    }:
+        best = min if name == "mean_squared_error" else max
+        assert known[name] == pytest.approx(best(each[name] for each in reached)), name
+
+
+def test_macro_f1_of_a_constant_or_of_any_label_by_chance():
+    task, targets = find_task("classification"), np.array([0, 1] * 50)
+    task = dataclasses.replace(task, labels={"a": "a", "b": "b"})
+    known = task.how.baseline(task, targets, None)
+    assert known == {
+        "accuracy": 0.5,
+        "f1_macro": 0.5,
+        "matthews": 0.0,
+        "roc_auc": 0.5,
+        "f1_positive": pytest.approx(2 / 3),
+    }
+    assert task.how.baseline(task, np.array([0] * 9 + [1]), None)["f1_macro"] == pytest.approx(0.9 / 1.9)
+    assert task.how.baseline(task, np.zeros(9, int), None) == {}
+
+
+def test_bleu_and_rouge_of_a_sample_are_those_of_its_texts():
+    pytest.importorskip("sacrebleu")
+    written = ["the cat sees a dog", "a very old river runs", "", "good film", "the house is new"]
+    expected = ["the cat sees the dog", "a very old river", "the dog", "good film", "the house is old"]
+    some = [0, 0, 2, 4, 3, 1, 1]
+    wanted = text_metrics.measured([written[i] for i in some], [expected[i] for i in some])
+    found = text_metrics.sampled(written, expected)(some)
+    assert found == pytest.approx({name: wanted[name] for name in found})
+    assert "bleu" in found
+
+
+def test_answers_that_are_nearly_all_one_label_are_told_and_a_balanced_share_of_a_rare_one_is_not():
+    def told(wanted, answered):
+        return labels.nearly_one(np.repeat([0, 1], wanted), np.repeat([0, 1], answered), ["a", "b"])
+
+    assert told([91, 90], [178, 3]) == "178 of 181 answers are 'a', which 91 of the rows are labelled"
+    assert told([950, 50], [955, 45]) == ""  # unbalanced, and learnt
+    assert told([950, 50], [995, 5]) != ""
+    assert told([100, 0], [100, 0]) == ""  # nothing else was to be answered
+    assert told([18, 2], [20, 0]) == ""  # too few to say so
+
+
+def judge(answered, wanted, count=400, seed=0):
+    """dev.json of answers to 0 and 1: `answered` is the share that is right of each label."""
+    task = dataclasses.replace(find_task("classification"), labels={"a": "a", "b": "b"})
+    draw = np.random.default_rng(seed)
+    targets = (np.arange(count) >= count * wanted).astype("int32")
+    right = draw.uniform(size=count) < np.asarray(answered)[targets]
+    outputs = np.eye(2, dtype="float32")[np.where(right, targets, 1 - targets)] + draw.normal(0, 0.1, (count, 2))
+    encoded = encode_texts(tiny.tokenizer(), ["the cat"] * count, 16)
+    dev = judgement.judgement(task, outputs.astype("float32"), targets, encoded, 16)
+    return task, dev | {"metrics": task.how.metrics(task, outputs, targets)}
+
+
+@pytest.mark.parametrize(
+    ("answered", "wanted", "said"),
+    [
+        ((0.5, 0.5), 0.5, "accuracy is .* no metric is better than that beyond noise. Try more --epochs \\(52 "),
+        ((0.99, 0.02), 0.5, "answers are 'a', which 200 of the rows are labelled.* Try "),
+        ((0.9, 0.9), 0.5, ""),
+        ((0.99, 0.5), 0.95, ""),  # accuracy is at most a little above the majority's
+    ],
+)
+def test_a_run_that_learnt_too_little_is_told_what_to_change(answered, wanted, said, monkeypatch):
+    monkeypatch.setattr(judgement, "RESAMPLES", 200)
+    task, dev = judge(answered, wanted)
+    lines = judgement.too_little(task, dev, {"steps": 52, "batch": 32, "learning_rate": 5e-5})
+    assert (lines == []) if not said else re.search(said, lines[0]), lines
+
+
+def test_few_updates_are_told_where_nothing_shows_that_the_task_was_learnt():
+    task = find_task("translation")
+    settings = {"steps": 6, "batch": 8, "learning_rate": 1e-3}
+    (line,) = judgement.too_little(task, {}, settings)
+    assert "only 6 updates were made" in line
+    assert "--batch" not in line
+    assert judgement.too_little(task, {}, settings | {"keep_head": True}) == []
+    assert judgement.too_little(task, {}, settings | {"steps": 500}) == []
+
+
+def test_a_mistake_of_a_plug_in_loses_no_training(monkeypatch):
+    task, outputs, targets, encoded, _ = case("classification")
+    monkeypatch.setattr(type(task.how), "judged", lambda *_: 1 / 0)
+    found, why = judgement.safely(task, outputs, targets, encoded, 24)
+    assert found == {}
+    assert why.startswith(
+        "the report lacks intervals and answers: judging the kind 'classification' raised ZeroDivision"
+    )
+
+
+def test_intervals_are_the_same_each_time_and_none_of_few_inputs():
+    values = np.random.default_rng(1).normal(size=50)
+    (first, count), again = (
+        judgement.intervals(lambda some: {"mean": float(values[some].mean())}, 50) for _ in range(2)
+    )
+    assert first == again[0]
+    assert count == 500
+    low, high = first["mean"]
+    assert low < values.mean() < high
+    assert high - low == pytest.approx(2 * 1.96 * values.std() / 50**0.5, rel=0.15)
+    assert judgement.intervals(lambda some: {"mean": 0.0}, 9) == ({}, 0)
