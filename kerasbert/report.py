@@ -8,21 +8,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
-from kerasbert.storage import files, places
 from kerasbert.storage.places import PAGE
 
 BAR = 20  # characters
 MARKERS = "osDv^"  # matplotlib has ten colours
 Curve = Sequence[tuple[float, float]]
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .25rem .8rem; border-bottom: 1px solid #ccc; text-align: left; }
-td + td, th + th { text-align: right; }
+body { font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; max-width: 68rem; margin: 0 auto;
+  padding: 1.5rem 1rem 4rem; color: #1a1f2b; background: #fff; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; }
+h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
+h3 { font-size: 1rem; margin: 1.25rem 0 .25rem; }
+p { margin: .5rem 0; max-width: 48rem; }
+.soft, figcaption { color: #545c6c; font-size: .9rem; }
+.wide { overflow-x: auto; margin: .75rem 0; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
+th, td { padding: .25rem 1rem .25rem 0; border-bottom: 1px solid #d9dde5; text-align: left; vertical-align: top; }
+th { font-weight: 600; }
+tbody th { overflow-wrap: anywhere; min-width: 6rem; }
+td + td, th + td, th + th { text-align: right; }
+@media (max-width: 30rem) { th, td { padding-right: .6rem; font-size: .93rem; } }
+.words td, .words th { text-align: left; overflow-wrap: anywhere; min-width: 7rem; }
 svg { max-width: 100%; height: auto; }
-pre { background: #f4f4f4; padding: .6rem; overflow-x: auto; }
+pre { background: #f4f5f7; padding: .75rem; white-space: pre-wrap; border-radius: 6px; }
 """
 
 
@@ -45,13 +54,24 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The same as html."""
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], name: str = "", style: str = "") -> str:
+    """The same as html, whose first column are headers too; on a narrow screen it scrolls by itself.
 
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+    Args:
+        name: of the table, for who does not see it. style: class of the table; "words" aligns all columns left.
+    """
 
-    return "\n".join(["<table>", line(header, "th"), *(line(row, "td") for row in rows), "</table>"])
+    def line(cells: Sequence[str], scope: str) -> str:
+        inner = ("th", ' scope="col"') if scope == "col" else ("td", "")
+        first = f'<th scope="{scope}">{html.escape(cells[0])}</th>'
+        return f"<tr>{first}{''.join(f'<{inner[0]}{inner[1]}>{html.escape(cell)}</{inner[0]}>' for cell in cells[1:])}</tr>"
+
+    head = f"<thead>{line(header, 'col')}</thead>" if any(header) else ""
+    body = "\n".join(line(row, "row") for row in rows)
+    named = f' class="{style}"' if style else ""
+    inside = f"<table{named}>{head}\n<tbody>{body}</tbody></table>"
+    name = html.escape(name or header[0] or "table")
+    return f'<div class="wide" role="region" aria-label="{name}" tabindex="0">{inside}</div>'
 
 
 def curves(run: str | os.PathLike) -> Mapping[str, Curve]:
@@ -179,33 +199,13 @@ def _svg(figure: Any) -> str:
     return found[found.index("<svg") :]
 
 
-def page(title: str, parts: Sequence[str]) -> str:
-    """A whole html document of parts that are html themselves; it loads nothing from elsewhere."""
-    head = f'{PAGE}<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
+def page(title: str, parts: Sequence[str], style: str = "") -> str:
+    """A whole html document of parts that are html themselves; it loads nothing from elsewhere.
+
+    Args:
+        style: further rules of CSS.
+    """
+    head = f'{PAGE}<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head += f"<title>{html.escape(title)}</title><style>{STYLE}{style}</style>"
     body = "\n".join([f"<h1>{html.escape(title)}</h1>", *parts])
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
-
-
-def write(run: str | os.PathLike, out: str | os.PathLike | None = None) -> Path:
-    """The report of one run: its curves and its settings; `report.html` in its directory by default."""
-    path = Path(out) if out else Path(run) / "report.html"
-    places.check_file(path, True, "page", [run])
-    found = curves(run)
-    description = Path(run) / "run.json"
-    settings = read_json(description).get("settings") if description.is_file() else {}
-    if not isinstance(settings, dict):
-        raise InputError(f"{description} has no settings: it is damaged")
-    rows = [[name, json.dumps(value)] for name, value in settings.items() if not isinstance(value, dict)]
-    parts = []
-    for heading, wanted in (("Loss", "loss"), ("Accuracy", "accuracy")):
-        lines = {name: points for name, points in found.items() if name.rpartition("/")[2] == wanted}
-        if wanted == "loss":
-            lines |= {name: points for name, points in found.items() if name in ("mlm", "nsp")}
-        if lines:
-            parts += [f"<h2>{heading}</h2>", plot(lines, "step", wanted)]
-    told = Path(run) / "dev.json"
-    for title, header, cells in label_tables(read_json(told) if told.is_file() else {}):
-        parts += [f"<h2>{title}, dev rows</h2>", html_table(header, cells)]
-    parts += ["<h2>Settings</h2>", html_table(["setting", "value"], rows)]
-    files.write_atomic(path, page(Path(run).name, parts))
-    return path
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><main>\n{body}\n</main></body></html>\n'

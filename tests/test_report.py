@@ -5,7 +5,7 @@ import xml.etree.ElementTree as xml
 
 import pytest
 
-from kerasbert import report
+from kerasbert import report, run_report
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 
@@ -39,7 +39,7 @@ def test_labels_of_a_scatter_never_print_over_each_other():
 
 def test_page_is_whole_and_loads_nothing():
     """One file that can be sent by mail."""
-    page = report.page("a < b", [report.html_table(["x"], [["<script>"]]), report.plot(CURVES, "x", "y")])
+    page = report.page("a < b", [report.html_table(["x", "y"], [["<script>", "1"]]), report.plot(CURVES, "x", "y")])
     assert "<title>a &lt; b</title>" in page
     assert "<script>" not in page
     assert not any(word in page for word in ('src="', "@import", "<link"))
@@ -65,10 +65,8 @@ def test_report_of_a_run(tmp_path):
         '{"step": 1, "loss": 2.0, "mlm": 1.5, "mlm/accuracy": 0.1}\n{"step": 2, "loss": 1.0, "mlm": 1.0, "mlm/accuracy": 0.2}\n'
     )
     (tmp_path / "run.json").write_text('{"settings": {"steps": 2, "spec": {"hidden": 8}}}')
-    page = report.write(tmp_path).read_text()
-    assert all(
-        word in page for word in ("<h2>Loss</h2>", "<h2>Accuracy</h2>", "<td>steps</td><td>2</td>", "mlm/accuracy")
-    )
+    page = run_report.write(tmp_path).read_text()
+    assert all(word in page for word in ("<h3>loss</h3>", "<h3>accuracy</h3>", ">steps</th><td>2</td>", "mlm/accuracy"))
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from typing import Any
 from kerasbert.cli.changes import changes_of, objective_of
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, set_option, show
+from kerasbert.cli.parser import Declare, encoding_option, set_option, show
 
+REPORT = "a run as one page of html to send: metrics, wrong answers, curves, machine, command"
 # what `show` says of a model's kind; of an encoder nothing
 _OF = {"encoder": "", "decoder": ", a decoder", "seq2seq": ", an encoder and a decoder"}
 
@@ -110,9 +111,13 @@ def _check_tpu(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from kerasbert import report
+    from kerasbert import run_report
 
-    print(report.write(options.run_directory, options.out))
+    print(run_report.write(options.run_directory, options.out, ledger=options.ledger))
+    if options.card:
+        from kerasbert.export import model_card
+
+        print(model_card.write(options.run_directory))
 
 
 def add(command: Declare) -> None:
@@ -146,7 +151,17 @@ def add(command: Declare) -> None:
     add.add_argument("--json", action="store_true")
     set_option(add)
 
-    add = command("report", _report, "a run's curves and settings as a page of html")
+    _report_options(command("report", _report, REPORT))
+
+
+def _report_options(add: argparse.ArgumentParser) -> None:
+    """Which run, and what is written of it."""
     add.add_argument("run_directory", metavar="RUN")
     text = "report.html in the run by default; an earlier page is replaced, nothing else"
     writes(add.add_argument("--out", metavar="FILE", help=text), "page")
+    add.add_argument(
+        "--card", action="store_true", help="also write MODEL_CARD.md into RUN, in the Hugging Face hub's form"
+    )
+    text = "ledger.json of a compression, or the folder that holds it; by default the run's own"
+    add.add_argument("--ledger", metavar="PATH", help=text)
+    encoding_option(add)

@@ -1,14 +1,138 @@
-"""The README.md that lies beside a SavedModel: what it takes, what it gives, and the import without which it cannot be loaded."""
+"""Model cards in the Hugging Face hub's form: the README.md of a SavedModel, and the MODEL_CARD.md of a run.
 
+They hold file names, no paths and no dates. What is not known, such as a licence or a language, is left out.
+"""
+
+import contextlib
+import json
+import os
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from kerasbert import __version__
+from kerasbert.errors import InputError
 from kerasbert.inputs import used
 from kerasbert.layers.sentence_encoder import SentenceEncoder
+from kerasbert.run_report.examples import short
+from kerasbert.run_report.facts import Facts, read
+from kerasbert.storage import files, places
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
+from kerasbert.tasks.task import task_with
 
 NEEDS = "import tensorflow_text before tf.saved_model.load: it brings the operations of the tokenizer"
+
+
+HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # a name on the hub
+SETTINGS = (
+    "steps",
+    "batch",
+    "learning_rate",
+    "schedule",
+    "warmup",
+    "weight_decay",
+    "optimizer",
+    "precision",
+    "seed",
+    "length",
+)
+
+
+def write(run: str | os.PathLike) -> Path:
+    """MODEL_CARD.md in the directory of a run; on the hub it is called README.md.
+
+    Raises:
+        InputError: no run there, a damaged file, or a file of that name that is not ours.
+    """
+    path = Path(run) / "MODEL_CARD.md"
+    places.check_file(path, True, "card")
+    facts = read(run)
+    try:
+        task = task_with(facts.task, facts.labels) if facts.task else None
+        tag = "" if task is None else task.how.pipeline_tag(task)
+        text = "\n".join([*front_matter(facts, tag, facts.place.resolve().name), "", *_body(facts)])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{run}: dev.json or run.json is damaged ({type(error).__name__}: {str(error)[:80]})"
+        ) from error
+    files.write_atomic(path, text + "\n")
+    return path
+
+
+def _front_matter_of(directory: Any, tag: str, name: str) -> list[str]:
+    """`front_matter` of a model's directory; of one that holds no metrics, or damaged ones, the least."""
+    facts = Facts(Path(), {}, {}, {}, {})
+    with contextlib.suppress(InputError, TypeError, ValueError, AttributeError):
+        if directory is not None and (Path(directory) / "dev.json").is_file():
+            return front_matter(read(directory), tag, name)
+    return front_matter(facts, tag, name)
+
+
+def front_matter(facts: Facts, tag: str, name: str) -> list[str]:
+    """The yaml before a card: strings are written as json, which yaml reads.
+
+    Args:
+        tag: str, the hub's name of the task, "" for none. name: str, of the model.
+    """
+    start, metrics = str(facts.run.get("start") or ""), dict(facts.dev.get("metrics", {}))
+    lines = ["---", "library_name: kerasbert"]
+    if HUB.fullmatch(start):  # a folder is written whole
+        lines.append(f"base_model: {json.dumps(start)}")
+    lines += [f"pipeline_tag: {tag}"] if tag else []
+    if metrics:
+        task = json.dumps(short(str(facts.task.get("name") or "dev"), 80))
+        lines += ["metrics:", *(f"- {json.dumps(metric)}" for metric in metrics)]
+        lines += ["model-index:", f"- name: {json.dumps(short(name, 80))}", "  results:"]
+        lines += ["  - task:", f"      type: {tag or 'other'}", f"      name: {task}"]
+        lines += ["    dataset:", "      type: custom", f"      name: {task}", "      split: dev", "    metrics:"]
+        for metric, value in metrics.items():
+            lines += [f"    - type: {json.dumps(metric)}", f"      value: {float(value):.6g}"]
+    return [*lines, "---"]
+
+
+def _body(facts: Facts) -> list[str]:
+    """What a reader is told: what it is, how good, how it was made, how it is used."""
+    task, metrics = facts.task, facts.dev.get("metrics", {})
+    lines = [f"# {_plain(facts.place.resolve().name)}", ""]
+    lines.append(
+        f"A model for the task {_plain(task.get('name', task.get('kind')))}, made with kerasbert {__version__}."
+        if task
+        else "An encoder."
+    )
+    if facts.labels:
+        lines += [
+            "",
+            f"Labels: {', '.join(_plain(label) for label in facts.labels[:50])}{', ...' * (len(facts.labels) > 50)}.",
+        ]
+    lines += [line for remark in facts.dev.get("remarks", ()) for line in ("", f"> {_plain(remark, 1000)}")]
+    if metrics:
+        lines += ["", "## Results", "", "| metric | value | 95% interval |", "| --- | --- | --- |"]
+        for name, value in metrics.items():
+            low, high = facts.dev.get("intervals", {}).get(name, (None, None))
+            lines.append(f"| {_plain(name)} | {value:.4f} | {'' if low is None else f'{low:.4f} to {high:.4f}'} |")
+        rows = facts.dev.get("rows")
+        lines += [
+            "",
+            f"Measured on {f'{rows:,} dev inputs' if rows else 'the dev rows'}, which also chose the best weights.",
+        ]
+    lines += ["", "## Training", ""]
+    known = {"base model": facts.base, **{f"data, {split}": name for split, name in facts.data.items()}}
+    known |= {name: facts.settings[name] for name in SETTINGS if facts.settings.get(name) is not None}
+    lines += [f"- {name}: {_plain(value)}" for name, value in known.items() if value != ""]
+    call = 'kb.predict("DIR", ["..."])' if task else 'kb.encode("DIR", ["..."])'
+    return [*lines, "", "## Use", "", "```python", "import kerasbert as kb", "", call, "```"]
+
+
+def _plain(value: Any, most: int = 120) -> str:
+    r"""A text of others in Markdown, as it is: no html, no links, no columns of a table.
+
+    >>> print(_plain("a|b <script> [x](y)"))
+    a\|b &lt;script&gt; \[x\](y)
+    """
+    text = re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", short(str(value), most))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def card(model: Any, longest: int, strings: Sequence[str], outputs: str | None = None) -> str:
@@ -31,7 +155,11 @@ def card(model: Any, longest: int, strings: Sequence[str], outputs: str | None =
     gives = outputs or kind_of(model).described()
     if task is None and isinstance(model, SentenceEncoder):
         gives = "`vector` [B, H] float32: the sentence's, as it was learned"
-    return f"""# {task.name if task is not None else "Encoder"}
+    tag = "" if task is None else task.how.pipeline_tag(task)
+    front = _front_matter_of(getattr(model, "directory", None), tag, "encoder" if task is None else task.name)
+    return f"""{chr(10).join(front)}
+
+# {task.name if task is not None else "Encoder"}
 
 A TensorFlow SavedModel written by kerasbert. It takes text: the tokenizer is part of the graph.
 

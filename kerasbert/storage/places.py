@@ -20,7 +20,7 @@ from kerasbert.storage import aside
 Name = str | os.PathLike[str]
 MARK = ".kerasbert"
 TOKENIZER = r"(tokenizer\.json|vocab\.(txt|json)|merges\.txt|spiece\.model|languages\.json|knowledge\.bin)"
-MODEL = rf"(model\.json|weights\.safetensors|report\.html|dev\.json|quantization\.json|tokenizer/{TOKENIZER})"
+MODEL = rf"(model\.json|weights\.safetensors|report\.html|MODEL_CARD\.md|dev\.json|quantization\.json|tokenizer/{TOKENIZER})"
 CHECKPOINT = r"(manifest\.json|(weights|optimizer|constraint)\.safetensors)"
 TRACE = r"plugins/profile/[^/]+/[^/]+\.(pb|gz|json)|events\.out\.tfevents\.[^/]+|events\.out\.tfevents\.[^/]+\.profile-empty"
 RUN = (
@@ -33,7 +33,7 @@ GROWN = {  # a file that the folder was made with -> what may be there beside it
     "run.json": RUN,
     "model.json": MODEL,
     "tokenizer.json": TOKENIZER,
-    "plan.json": rf"plan\.json|ledger\.(json|txt|html)|\d+-\w+/({RUN}|{MARK})",
+    "plan.json": rf"plan\.json|ledger\.(json|txt|html)|report\.html|\d+-\w+/({RUN}|{MARK})",
 }
 BUILT = re.compile(  # folders that stay when they are empty
     r"(\d+-\w+/)?(checkpoints(/\.?step_\d+)?|tensorboard|dumps|cache|tasks|tokenizer|adapter)|(\d+-\w+/)?tensorboard/plugins(/.*)?|\d+-\w+"
@@ -44,6 +44,7 @@ FILES: Mapping[
     str, tuple[str, bytes]
 ] = {  # kind of file -> what it is called, what its first 4 kB or its last 64 kB hold
     "page": ("a page of kerasbert", re.escape(PAGE.encode())),
+    "card": ("a model card of kerasbert", rb"library_name: kerasbert"),
     "explanation": ("a page of kerasbert", re.escape(PAGE.encode())),
     "tflite": ("a .tflite of kerasbert", rb"\A.{4}TFL3.*bundle\.json"),
     "golden": ("a file of --golden", rb"\A\{\"golden\""),
