@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check_names(options: argparse.Namespace) -> None:
     """Refuse a mistyped name at once: what the commands import takes seconds."""
     check_names(options, "task", "objective", "optimizer", "schedule", "precision", "select")
-    check_directories(options, "model" if options.command in OPENS else "", "init")
+    opened = "base" if getattr(options, "base", None) else "model"  # beside --base the model is an adapter alone
+    check_directories(options, *([opened] if options.command in OPENS else []), "init")
 
 
 def parser() -> Parser:
