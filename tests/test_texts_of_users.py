@@ -20,6 +20,7 @@ FORMAT = "a format of others that is UTF-8 by its definition; what does not deco
 TEXT = {
     "kerasbert/checkpoints/json_files.py": FORMAT,
     "kerasbert/checkpoints/keras_hub.py": FORMAT,
+    "kerasbert/cli/guides.py": OURS,
     "kerasbert/cli/tables.py": "it writes the table of answers",
     "kerasbert/export/saved_model.py": OURS,
     "kerasbert/provenance.py": "the kernel's /proc/cpuinfo",
@@ -162,6 +163,8 @@ def test_the_test_sees_what_opens_text(line, text, encoded):
 NO_FILES = {  # commands that read no text of a user
     "kerasbert": {
         "quickstart",
+        "samples",
+        "docs",
         "list",
         "show",
         "check-tpu",

@@ -7,6 +7,8 @@ from kerasbert.cli.parser import Parser, check_directories, check_names, command
 
 EXAMPLES = {
     "quickstart": "kerasbert quickstart --out quickstart",
+    "samples": "kerasbert samples",
+    "docs": "kerasbert docs classify",
     "list": "kerasbert list models",
     "show": "kerasbert show bert/base --set blocks.layers=6 --json",
     "check-tpu": "kerasbert check-tpu bert/base --topology v5e:2x2 --batch 32 --length 128",
@@ -58,9 +60,12 @@ def _check_names(options: argparse.Namespace) -> None:
 
 def parser() -> Parser:
     """The command line."""
-    from kerasbert.cli import answers, exchange, look, similarity, text, training, untrained, vectors
+    from kerasbert.cli import answers, exchange, guides, look, similarity, text, training, untrained, vectors
 
     description = "The BERT family from raw text to a phone."
     return command_line(
-        "kerasbert", description, EXAMPLES, (look, text, vectors, training, answers, similarity, untrained, exchange)
+        "kerasbert",
+        description,
+        EXAMPLES,
+        (look, guides, text, vectors, training, answers, similarity, untrained, exchange),
     )

@@ -43,7 +43,7 @@ class Plan:
         steps: int.
         batch: int, sequences.
         learning_rate: float. All of pretraining.
-        epochs: int. One: there two minutes of pretraining show; with three, random weights had caught up (see README).
+        epochs: int. One: there two minutes of pretraining show; with three, random weights had caught up (README.md here).
         task_batch: int, sentences.
         task_learning_rate: float. Both of fine-tuning.
         seed: int, of everything.
