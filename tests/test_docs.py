@@ -1,45 +1,106 @@
-"""What the README and the docstrings say is true: commands parse, names exist, examples give what stands under them."""
+"""What the README, guides and docstrings say is true: commands parse, names exist, examples give what stands under them."""
 
 import ast
 import doctest
 import importlib
 import inspect
 import re
-import shlex
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kerasbert as kb
 from kerasbert import cli
+from kerasbert.cli.parser import commands_of
 from kerasbert.mobile import cli as mobile_cli
+from tests import make_index, readme
 from tests.support import ROOT, python
 
-README = (ROOT / "README.md").read_text()
-
-
-def blocks(kind: str) -> list[str]:
-    """The fenced blocks of a kind."""
-    return re.findall(rf"^```{kind}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+PAGES = readme.pages()
+README = PAGES["README"].read_text()
+DEVELOPERS = [
+    *("kerasbert/README.md", "kerasbert/models/README.md", "kerasbert/tasks/README.md", "mobile/README.md"),
+    *("mobile/native/README.md", "tests/README.md", "tpu_scripts/README.md"),
+]
+COMMANDS = [
+    (name, line)
+    for name, page in PAGES.items()
+    for block in readme.blocks(page)
+    if block.language == "sh"
+    for line in readme.lines(block)
+    if line.startswith("kerasbert")
+]
+PYTHON = [
+    (name, block.text) for name, page in PAGES.items() for block in readme.blocks(page) if block.language == "python"
+]
 
 
 def test_two_blocks_never_write_the_same_place():
-    """A reader who follows the README from top to bottom is never told that something exists already."""
-    written = [match for block in blocks("sh") for match in re.findall(r"--out (\S+)", block)]
-    assert len(written) > 15
-    assert sorted(set(written)) == sorted(written)
+    """A reader who follows a page from top to bottom is never told that something exists already."""
+    for name, page in PAGES.items():
+        shell = "\n".join(block.text for block in readme.blocks(page) if block.language == "sh" and not block.why)
+        written = re.findall(r"--out (\S+)", shell)
+        assert sorted(set(written)) == sorted(written), name
 
 
-@pytest.mark.full  # by hand before a README lands: a quarter of an hour on 2 cores; .ci/run makes the quickstart
-def test_readme_runs_block_after_block(tmp_path):
-    """All of them in one folder; what is replaced or only parsed is printed."""
-    done = python("tests/readme.py", tmp_path / "readme", timeout=1800)
+@pytest.mark.full  # by hand before a page lands: the better part of an hour on 2 cores; .ci/run makes the quickstart
+@pytest.mark.parametrize("pages", [["README"], []], ids=["README", "all"])
+def test_pages_run_block_after_block(pages, tmp_path):
+    """Each page in a fresh folder, as it is printed; what is not run is told."""
+    done = python("tests/readme.py", tmp_path / "pages", *pages, timeout=7200)
     print(done.stdout)
-    assert done.stdout.count(" s  ") > 30
+    assert done.stdout.count("page done") == (len(pages) or len(PAGES))
 
 
-COMMANDS = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("kerasbert")]
+def test_a_page_that_shows_what_its_block_does_not_print_is_refused(tmp_path):
+    """Numbers aside; what is not run, and the output behind a block, are found."""
+    (tmp_path / "page.md").write_text(
+        "```sh\nls\n```\n\n```text\na 0.5 b\n...\n```\n<!-- not run: why -->\n```sh\nrm\n```\n"
+    )
+    shown, skipped = (block for block in readme.blocks(tmp_path / "page.md") if block.language == "sh")
+    assert (shown.why, skipped.why, skipped.shown) == (None, "why", "")
+    readme.check_shown(shown, "before\na 0.75  b\n")
+    with pytest.raises(SystemExit, match=r"does not print: a 0\.5 b"):
+        readme.check_shown(shown, "a 0.5 c\n")
+
+
+def test_the_readme_is_short():
+    """A first page is read; what is longer is a guide."""
+    assert len(README.splitlines()) <= 200
+
+
+def test_the_readme_leads_to_every_guide_and_every_guide_is_a_page():
+    """A guide that nothing leads to is not found."""
+    for name, page in PAGES.items():
+        assert page.read_text().startswith("# ")
+        assert name == "README" or f"({page.relative_to(ROOT)})" in README, name
+
+
+def anchors(path: Path) -> set[str]:
+    """What GitHub makes of the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S)
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [*(str(path.relative_to(ROOT)) for path in PAGES.values()), *DEVELOPERS])
+def test_links_lead_somewhere(page):
+    """A link is to a file of the tree, to a heading there, or to the web."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S)
+    for link in re.findall(r"\[[^\]]+\]\(([^)\s]+)\)", text):
+        if link.startswith("https://"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / name if name else ROOT / page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_table_of_models_is_that_of_the_registry():
+    """python -m tests.make_index writes it."""
+    assert make_index.with_table(README) == README
 
 
 def documented_modules() -> list[str]:
@@ -55,35 +116,37 @@ def documented_modules() -> list[str]:
 
 def test_readme_opens_with_two_commands():
     """One installs and runs the quickstart, one the tests; both make their own environment."""
-    first, second = (block.strip() for block in blocks("sh")[:2])
+    first, second = (block.text.strip() for block in readme.blocks(PAGES["README"])[:2])
     make = "python3 -m venv .venv && .venv/bin/pip install "
     assert first == f"{make}'.[mobile]' && .venv/bin/kerasbert quickstart"
     assert second == f"{make}'.[test]' && .venv/bin/python -m pytest"
     assert second in (ROOT / "README.md").read_text().splitlines()  # as .ci/run finds it
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_readme_commands_parse(command):
-    """Every command of the README has the options that it shows."""
-    program, *arguments = shlex.split(command)
-    parser = {"kerasbert": cli.parser, "kerasbert-mobile": mobile_cli.parser}[program]()
-    if arguments == ["--help"]:
-        assert parser.format_help()
+PARSERS = {"kerasbert": cli.parser(), "kerasbert-mobile": mobile_cli.parser()}
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_commands_of_pages_parse(page, command):
+    """Every command of a page has the options that it shows."""
+    program, *arguments = readme.words(command)
+    if arguments[-1:] == ["--help"]:
+        assert arguments[:-1] == [] or arguments[0] in commands_of(PARSERS[program])
     else:
-        parser.parse_args(arguments)
+        PARSERS[program].parse_args(arguments)
 
 
-def test_readme_shows_every_command():
-    """A command that the README leaves out would not be found."""
-    shown = {tuple(shlex.split(command)[:2]) for command in COMMANDS}
-    commands = next(action for action in cli.parser()._actions if action.choices).choices
-    missing = [name for name in commands if ("kerasbert", name) not in shown and f"kerasbert {name}" not in README]
-    assert not missing
+def test_pages_show_every_command():
+    """A command that no page shows would not be found."""
+    text = "\n".join(page.read_text() for page in PAGES.values())
+    for program, parser in PARSERS.items():
+        missing = [name for name in commands_of(parser) if not re.search(rf"(`|{program} ){re.escape(name)}\b", text)]
+        assert not missing
 
 
-@pytest.mark.parametrize("block", blocks("python"))
-def test_readme_python_names_and_arguments_exist(block):
-    """Every `kb.name(...)` of the README exists and takes the keywords it is given."""
+@pytest.mark.parametrize(("page", "block"), PYTHON)
+def test_python_names_and_arguments_of_pages_exist(page, block):
+    """Every `kb.name(...)` of a page exists and takes the keywords it is given."""
     for node in ast.walk(ast.parse(block)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "kb":
             assert hasattr(kb, node.attr)
@@ -102,9 +165,10 @@ def test_public_names_exist():
         assert getattr(kb, name) is not None
 
 
-def test_readme_error_is_what_is_printed():
+def test_the_error_of_the_guide_is_what_is_printed():
     """The example of an error is the error, and its exit status is 2."""
-    shown = next(line.strip() for line in README.splitlines() if line.strip().startswith("error: "))
+    guide = PAGES["errors"].read_text()
+    shown = next(line.strip() for line in guide.splitlines() if line.strip().startswith("error: "))
     done = python("-m", "kerasbert.cli", "show", "bert/bas", check=False)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (2, "", shown)
 
@@ -113,7 +177,8 @@ def test_readme_extras_are_those_of_the_package():
     """The table of extras is complete."""
     config = (ROOT / "setup.cfg").read_text()
     extras = re.findall(r"^([a-z-]+) =$", config[config.index("[options.extras_require]") :], re.MULTILINE)
-    rows = re.findall(r"^\| (`.*?) \|", README[README.index("## Extras") :], re.MULTILINE)
+    table = README[README.index("| extra |") : README.index("## A first result")]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     assert sorted(name for row in rows for name in re.findall(r"`([a-z-]+)`", row)) == sorted(extras)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import readme
 from tests.support import ROOT, python
 
 FIND = "import kerasbert.mobile.runtime, importlib.util as u; print(u.find_spec('kerasbert.mobile.pipeline.compression').origin)"
@@ -34,6 +35,8 @@ def tree() -> set[str]:
     for pattern in ("*.[ch]", "browser/*", "java/*.c", "java/org/kerasbert/*.java"):
         found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in native.glob(pattern)}
     found |= {"kerasbert/shipped.json", "kerasbert/py.typed", "kerasbert/mobile/py.typed"}
+    found |= {f"kerasbert/guides/{path.name}" for path in (ROOT / "kerasbert/guides").iterdir()}
+    found |= {f"kerasbert/mobile/guides/{path.name}" for path in (ROOT / "mobile/guides").iterdir()}
     return found | {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert/quickstart/books").iterdir()}
 
 
@@ -186,7 +189,18 @@ def test_the_readme_in_a_fresh_environment(version, source, copy, built, tmp_pat
         ("environment", [interpreter(version), "-m", "venv", venv_folder]),
         ("install", ["pip", "install", "-q", what]),
         ("quickstart", ["kerasbert", "quickstart", "--out", tmp_path / "quickstart"]),
-        ("README", ["python", ROOT / "tests" / "readme.py", tmp_path / "readme", "--shell"]),
+        (
+            "README",
+            [
+                "python",
+                ROOT / "tests" / "readme.py",
+                tmp_path / "readme",
+                "README",
+                "--shell",
+                "--encoder",
+                readme.encoder(),
+            ],
+        ),
     ):
         began = time.monotonic()
         place = copy if name == "install" else tmp_path
@@ -194,7 +208,7 @@ def test_the_readme_in_a_fresh_environment(version, source, copy, built, tmp_pat
         done = subprocess.run(found, cwd=place, env=clean, capture_output=True, text=True, check=False)
         print(f"{version} {source}: {name} {time.monotonic() - began:.0f} s")
         assert done.returncode == 0, f"{name}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    print("\n".join(line for line in done.stdout.splitlines() if " s  " in line or "only parsed" in line))
+    print("\n".join(line for line in done.stdout.splitlines() if " s  " in line or "not run" in line))
 
 
 def test_this_python_is_supported():

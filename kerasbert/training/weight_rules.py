@@ -9,7 +9,7 @@ from kerasbert.errors import InputError
 
 CRF = r"(^|/)heads/crf/"  # scores of labels: in kind biases, which start at 0
 # weights whose learning rate is a multiple: at the rate of an encoder a table would not get anywhere, and over a frozen one a
-# hundred times its rate is best too (tasks/README.md has the figures)
+# hundred times its rate is best too (guides/entities.md has the figures)
 FASTER = ((CRF, 100.0),)
 # biases and layer norms (Devlin et al.'s code, AdamWeightDecayOptimizer)
 NOT_DECAYED = (r"(^|/)(bias|gamma|beta)$", CRF)
