@@ -71,5 +71,5 @@ class OwnAnswers(keras.Model):
     def call(self, inputs: Any) -> dict[str, Any]:
         values = ops.cast(self.own({name: inputs[name] for name in self.names}), "float32")
         if self.labels is None:
-            return {"vector": values}
+            return {self.task.answer_kind.output: values}
         return {"logits": ops.log(ops.maximum(values, 1e-7)) if self.probabilities else values}
