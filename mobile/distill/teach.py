@@ -185,11 +185,10 @@ class OnTexts(Distilling):
         self.dev = encode_texts(self.tokenizer, self.split.dev.texts, **reads) if self.split.dev else None
         rows = len(self.train.units(self.task.how.together))
         check_rows(config, rows)
-        epoch = -(-rows // config.batch)
+        self.epoch = -(-rows // config.batch)
         if self.dev is None:
             config = dataclasses.replace(config, evaluate_every=0)
-        self.epoch = epoch
-        return config.settled(epoch)
+        return config.settled(self.epoch)
 
     def _check(self) -> None:
         """Refuse losses that the rows and the task do not go with."""
