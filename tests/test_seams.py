@@ -40,6 +40,7 @@ OTHERWISE = {
     "kerasbert/models/bert.py": {"span"},
     "kerasbert/models/distilbert.py": {"span"},
     "kerasbert/models/electra.py": {"span"},
+    "kerasbert/models/modernbert.py": {"span"},
     "kerasbert/models/reformer.py": {"span"},
     "kerasbert/models/xlm.py": {"span"},
     "kerasbert/objectives/select.py": {"tokens"},

@@ -209,7 +209,7 @@ def read_manifest(directory: str | os.PathLike) -> dict[str, Any]:
     """
     path = remote.join(directory, MANIFEST)
     if remote.size(path) is None:
-        raise InputError(f"no records in {directory}: it holds no {MANIFEST}. {_where_else(directory)}")
+        raise InputError(f"no records in {directory}: it holds no {MANIFEST}. {_where_else(os.fspath(directory))}")
     try:
         manifest = json.loads(remote.read(path))
         version = manifest["format"]

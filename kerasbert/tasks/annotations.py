@@ -201,8 +201,8 @@ def of_docbin(path: Path, task: Task) -> Numbered:
         InputError: it is not installed, or cannot read the file.
     """
     try:
-        import spacy
-        from spacy.tokens import DocBin
+        import spacy  # pyright: ignore[reportMissingImports]  # no package that the checks install
+        from spacy.tokens import DocBin  # pyright: ignore[reportMissingImports]  # likewise
     except ImportError:
         raise InputError(
             f"{path} is spaCy's own format, which spaCy reads: pip install spacy, or save it as json: [text, "

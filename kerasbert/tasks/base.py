@@ -45,7 +45,7 @@ class Task:
         reader: str, a name in `registry.READERS`: what makes rows of a file; empty: tables with the columns above.
         files: split -> patterns of names that are looked for in a folder before train.tsv and its like.
         options: of its kind, such as {"stride": 64}; see `answers.Kind.defaults`.
-        layers: str, which of the encoder's layers its head reads, of `layers.mix.LAYERS`.
+        layers: str, which of the encoder's layers its head reads, of `family.LAYERS`.
         auxiliary_lm: float, weight of the loss of each next token in training (Radford et al., 2018, section 3.2: 0.5).
     """
 

@@ -8,6 +8,7 @@ from keras import ops
 
 from kerasbert import spec as specs
 from kerasbert.errors import InputError
+from kerasbert.family import LAYERS
 from kerasbert.inputs import Tensor
 from kerasbert.layers import mix
 from kerasbert.layers.encoder import Encoder
@@ -82,7 +83,7 @@ class TaskModel(HeadedModel):
         if last and self.readout == "first" and self.kind.pooler and "pooled" in outputs:
             return self.kind.logits(self, outputs["pooled"], inputs, training=training)
         # the last layer may be of the queries alone, the others are of every token: each is read by itself
-        read = [outputs["sequence"]] if last else outputs["hidden"][mix.LAYERS[self.declaration.layers]]
+        read = [outputs["sequence"]] if last else outputs["hidden"][LAYERS[self.declaration.layers]]
         if self.readout is not None:
             mask = None if inputs is None else inputs.get("padding_mask")
             read = [readout(each, mask, self.readout) for each in read]

@@ -1,6 +1,5 @@
 """What the report of a run shows of tags: intervals by sentence, spans by how they were missed, the worst sentences."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -51,11 +50,12 @@ def judged(names: Sequence[str], pairs: Iterable[tuple[list[str], list[str]]], n
 
 def _bars(golds: Sequence[set[Span]], answers: Sequence[set[Span]]) -> dict[str, int]:
     """How many spans are found, or how they are not."""
-    counts = Counter(dict.fromkeys((FOUND, OTHER_TYPE, OTHER_ENDS, MISSED, INVENTED), 0))
+    counts: dict[str, int] = dict.fromkeys((FOUND, OTHER_TYPE, OTHER_ENDS, MISSED, INVENTED), 0)
     for gold, answered in zip(golds, answers):
-        counts.update(_kind(span, answered) for span in gold)
+        for span in gold:
+            counts[_kind(span, answered)] += 1
         counts[INVENTED] += sum(not any(_overlap(span, own) for own in gold) for span in answered)
-    return dict(counts)
+    return counts
 
 
 def _kind(span: Span, answered: set[Span]) -> str:

@@ -59,7 +59,7 @@ def sampled(written: Sequence[str], expected: Sequence[str]) -> Callable[[Sequen
     def of(numbers: Sequence[int]) -> dict[str, float]:
         found = {"exact_match": float(same[numbers].mean())}
         if bleu is not None:
-            from sacrebleu.metrics import BLEU
+            from sacrebleu.metrics.bleu import BLEU
 
             order = (bleu.shape[1] - 2) // 2
             total = bleu[numbers].sum(0).tolist()
@@ -74,7 +74,7 @@ def _bleu_counts(written: Sequence[str], expected: Sequence[str]) -> np.ndarray 
     """Of each text its n-grams that are right, all of them, its words and those of the expected text; None without sacrebleu."""
     if importlib.util.find_spec("sacrebleu") is None:
         return None
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(effective_order=True)  # silences a warning; the counts are the same
     scores = [metric.sentence_score(a, [b]) for a, b in zip(written, expected)]

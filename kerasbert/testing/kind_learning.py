@@ -96,7 +96,7 @@ def _check_report(case: Case, task: Task, outputs: Any, packed: Encoded) -> None
     """What the report of a run asks is json, and of all inputs the metrics are those of `metrics`."""
     kind, targets, count = case.kind, case.rows.targets, len(case.rows.texts)
     judged, found = kind.judged(task, outputs, targets, packed), kind.metrics(task, outputs, targets, packed)
-    known = [judged.sampled(np.arange(count)), kind.baseline(task, targets, packed), dict(judged.picture)]
+    known = [judged.sampled(range(count)), kind.baseline(task, targets, packed), dict(judged.picture)]
     answers = [judged.answer(number) for number in range(count)]
     json.dumps([known, answers], allow_nan=False)
     for name, value in known[0].items():

@@ -297,7 +297,7 @@ class FinetuneConfig(LabelledConfig):
         None,
         "what the head reads: the last layer, embeddings, sum4 or concat4 of the last four, or a learnt mix of all",
         metavar="NAME",
-        python="One of `layers.mix.LAYERS`; with freeze=['encoder'] the model lends features alone",
+        python="One of `family.LAYERS`; with freeze=['encoder'] the model lends features alone",
     )
     auxiliary_lm: float | None = option(
         None, "learn the next token of the texts too, with this weight: GPT's 0.5", least=0, metavar="WEIGHT"

@@ -15,6 +15,7 @@ from kerasbert.options import options, types_of
 from kerasbert.storage import files, places
 from kerasbert.tasks.task import Task
 from kerasbert.training.config import FinetuneConfig
+from kerasbert.training.runs import say
 
 finetune = later("kerasbert.training.finetune", "finetune")
 
@@ -69,12 +70,12 @@ def grid(
     for chosen, seed in itertools.product(every, range(first, first + seeds)):
         name = ",".join(f"{key}={value}" for key, value in (chosen | {"seed": seed}).items())
         run: dict[str, Any] = {"run": re.sub(r"[^\w.,=+-]", "_", name), "settings": chosen, "seed": seed}
-        runs.say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet)
+        say(f"run {len(runs) + 1} of {len(every) * seeds}: {name}", quiet)
         try:
             trained = finetune(model, task, data, out=out / run["run"], **{**settings, **chosen, "seed": seed})
             run["metrics"] = read_json(out / run["run"] / "dev.json")["metrics"]
         except NonFinite as error:
-            runs.say(str(error), quiet)
+            say(str(error), quiet)
             run["error"] = str(error)
         runs.append(run)
     if trained is None:

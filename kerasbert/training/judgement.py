@@ -6,7 +6,7 @@ numbers and places in the text, and of a generation what the model wrote.
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def judgement(task: Task, outputs: Any, targets: Any, encoded: Encoded, longest:
 
 
 def intervals(
-    sampled: Callable[[Sequence[int]], Mapping[str, float]], count: int, seed: int = 0
+    sampled: Callable[[Any], Mapping[str, float]], count: int, seed: int = 0
 ) -> tuple[dict[str, list[float]], int]:
     """Intervals of 95% by the percentile bootstrap (Efron, 1979), and of how many samples; none of fewer than FEWEST inputs.
 
