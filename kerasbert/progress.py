@@ -4,6 +4,7 @@ now and then; nothing of short work, and nothing where no command asked for it (
 
 import contextlib
 import contextvars
+import dataclasses
 import math
 import sys
 import time
@@ -15,17 +16,26 @@ SILENT, EVERY = 5.0, 10.0  # seconds before the first line, and between lines
 SHORT, OFTEN = 1.0, 0.2  # the same on a terminal
 BAR = 20  # characters
 
-_name: contextvars.ContextVar[str | None] = contextvars.ContextVar("progress", default=None)
+
+@dataclasses.dataclass
+class _Work:
+    """What a command shows. An object of its own: a generator that counts may end long after the command."""
+
+    name: str
+    counted: bool = False  # while a count is open
+
+
+_work: contextvars.ContextVar[_Work | None] = contextvars.ContextVar("progress", default=None)
 
 
 @contextlib.contextmanager
 def named(name: str | None) -> Iterator[None]:
     """Work within is shown, and called so; with None it is not."""
-    token = _name.set(name)
+    token = _work.set(None if name is None else _Work(name))
     try:
         yield
     finally:
-        _name.reset(token)
+        _work.reset(token)
 
 
 class Progress:
@@ -39,7 +49,10 @@ class Progress:
     """
 
     def __init__(self, total: int, unit: str = "texts", name: str | None = None, done: int = 0) -> None:
-        self.total, self.unit, self.name = total, unit, _name.get() if name is None else name
+        work = _work.get()
+        self.work = None if work is None or work.counted else work
+        self.total, self.unit = total, unit
+        self.name = (self.work.name if self.work else None) if name is None else name
         self.stream = getattr(sys.stderr, "raw", sys.stderr)  # a bar means its escapes
         self.terminal = bool(self.name is not None and self.stream is not None and sys.stderr.isatty())
         self.began = self.seen = time.monotonic()
@@ -48,11 +61,13 @@ class Progress:
         self.start, self.open = done, False
 
     def __enter__(self) -> Self:
-        self.token = _name.set(None)
+        if self.work is not None:
+            self.work.counted = True
         return self
 
     def __exit__(self, *error: Any) -> None:
-        _name.reset(self.token)
+        if self.work is not None:
+            self.work.counted = False
         self.clear()
 
     def to(self, done: int, share: float | None = None) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from kerasbert.adaptation import Adapters, Lora, Pals
-from kerasbert.errors import InputError, near
+from kerasbert.errors import InputError, near, nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,7 +249,9 @@ def derive(spec: Any, changes: Mapping[str, Any]) -> Any:
 def check_path(path: str, known: Iterable[str]) -> None:
     """Refuse a dotted path that is none of the known ones; the nearest is given."""
     if path not in known:
-        raise InputError(f"no spec field {path!r}. {near(path, known)}. All: {', '.join(known)}")
+        best = nearest(path, known)
+        meant = "" if best is None else f" Nearest: {best!r}."
+        raise InputError(f"no spec field {path!r}.{meant} All: {', '.join(known)}")
 
 
 def get(spec: Any, path: str) -> Any:

@@ -193,6 +193,8 @@ LISTS = {  # parameters of lists of texts or paths: one by itself is a list of o
     "import_checkpoint.ignore",
 }
 OTHER = {  # lists of something else, or where one str means another thing
+    "finetune.callbacks",
+    "finetune_tasks.callbacks",
     "finetune_tasks.tasks",  # pairs of a task and its data
     "grid.grid",  # values of options
     "pretrain.phases",

@@ -66,7 +66,7 @@ WORDS: Mapping[str, str] = {  # of an argument that says nothing of itself, by i
 }
 MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the first
     "quickstart": ("kerasbert quickstart", "kerasbert quickstart --out /tmp/quickstart"),
-    "samples": ("kerasbert samples data", "kerasbert samples --help"),
+    "samples": ("kerasbert samples data", "kerasbert samples data --overwrite"),
     "docs": ("kerasbert docs", "kerasbert docs data-formats"),
     "list": ("kerasbert list tasks", "kerasbert list models --json"),
     "show": ("kerasbert show albert/base", "kerasbert show roberta/base --diff bert/base"),

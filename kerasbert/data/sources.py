@@ -362,7 +362,7 @@ def _headless(path: str | os.PathLike, column: str, first: Sequence[str]) -> str
 def _no_column(where: str, column: str, names: Iterable[str]) -> str:
     names = list(names)
     if not names:
-        return f"{where.removesuffix(' has')} is empty, expected a first line with the names of its columns"
+        return f"{where} no column {column!r}. It has none"
     best = nearest(column, names)
     hint = f" Nearest: {best!r}." if best else ""
     return f"{where} no column {column!r}.{hint} It has: {', '.join(names) or 'none'}. Name the right one"

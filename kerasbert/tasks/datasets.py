@@ -71,7 +71,10 @@ def _flat(parts: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
 def _value(value: Any) -> Any:
     """A text of bytes, a number, or a list of either."""
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"a text of the tf.data.Dataset is not UTF-8: {value[:60]!r}. Decode it first") from error
     if isinstance(value, np.ndarray):
         return _value(value.item()) if value.ndim == 0 else [_value(each) for each in value]
     return value.item() if isinstance(value, np.generic) else value

@@ -79,9 +79,11 @@ def test_nothing_there(tmp_path):
     with pytest.raises(InputError, match=r"Expected .safetensors, .index.json or .bin"):
         open_checkpoint(tmp_path / "model.h5", "hf")
     with pytest.raises(
-        InputError, match=r"no checkpoint format 'hugging'. Nearest: 'keras_hub'. All: sentence_transformers, hf,"
+        InputError, match=r"no checkpoint format 'kerashub'. Nearest: 'keras_hub'. All: sentence_transformers, hf,"
     ):
-        open_checkpoint(tmp_path, "hugging")
+        open_checkpoint(tmp_path, "kerashub")
+    with pytest.raises(InputError, match="no checkpoint format 'xyzzy'. All: "):  # like none of them
+        open_checkpoint(tmp_path, "xyzzy")
 
 
 def test_a_pickle_is_refused_unread(tmp_path):

@@ -172,7 +172,7 @@ def finetuned(folder, tmp_path, *options):
         ("happy cat\t\tgood\n", r"g.spo, line 1 has an empty predicate"),
         ("happy cat\tis\tgood\n" + " ".join(["dog"] * 40) + "\tis\tnew\n", "g.spo: the entity 'dog dog .* has 40 tokens, a text"),
         (b"happy cat\tis\tgood\nsad dog\tis\t\xff\xfe\n", r"g.spo, line 2 is not UTF-8 \(byte 29 of the file\): save"),
-        (None, r"cannot read the graph .*g.spo: No such file"),
+        (None, r"no file .*g.spo. Check the path"),
     ],
 )  # fmt: skip
 def test_a_bad_graph_is_one_line(folder, tmp_path, capsys, content, said):

@@ -57,7 +57,7 @@ def test_settings_are_a_dataclass_with_dotted_paths():
 def test_settings_that_cannot_be(changes, message):
     with pytest.raises(InputError, match=message):
         changed(Settings(), changes)
-    with pytest.raises(InputError, match="the objective has no setting 'rate'. It has none"):
+    with pytest.raises(InputError, match="the objective has no setting 'rate'. There is none"):
         changed(Objective.settings, {"rate": 1.0})
 
 

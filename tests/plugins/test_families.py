@@ -123,7 +123,7 @@ def test_what_needs_blocks_is_refused_in_one_line(gru, tmp_path):
         teach.distill(gru, "half", data, out=tmp_path / "x", recipe="distilbert")
     with pytest.raises(InputError, match="GRU has no token_head, and this objective predicts tokens"):
         kb.pretrain("gru/base", tiny.records(tmp_path), out=tmp_path / "x", steps=1, batch=4, changes={"hidden": 16})
-    with pytest.raises(InputError, match=r"no spec field 'blocks.layers'. Nearest: "):
+    with pytest.raises(InputError, match=r"no spec field 'blocks.layers'. All: hidden, "):
         kb.build("gru/base", **{"blocks.layers": 2})
     with pytest.raises(InputError, match="pooling='pooled' needs a model with a pooler"):
         kb.encode(gru, TEXTS, pooling="pooled")

@@ -11,7 +11,7 @@ from kerasbert.data.dialects import default_reading
 from kerasbert.errors import InputError
 from kerasbert.tasks.tables import digest, in_memory, reading_of
 from kerasbert.tasks.task import find_labels, find_task, read_rows
-from kerasbert.training.finetune import labels_of
+from kerasbert.training.early import labels_of
 from kerasbert.training.splits import in_memory as again
 
 TASK = find_task("multi_label", text="comment_text", label="toxic,spam,threat")

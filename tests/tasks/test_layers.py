@@ -10,7 +10,8 @@ import kerasbert as kb
 from kerasbert import cli
 from kerasbert.checkpoints import read_tensors
 from kerasbert.errors import InputError
-from kerasbert.layers.mix import LAYERS, ScalarMix, joined
+from kerasbert.family import LAYERS
+from kerasbert.layers.mix import ScalarMix, joined
 from kerasbert.layers.naming import names
 from kerasbert.mobile import prune
 from kerasbert.tasks.base import Task
