@@ -185,15 +185,15 @@ def test_options_of_a_call_are_checked(tmp_path, capsys):
     encoder.tokenizer = tiny.tokenizer()
     kb.save(encoder, tmp_path / "bert")
     tiny.labelled(tmp_path / "rows.tsv")
-    finetune = ["finetune", tmp_path / "bert", "--data", tmp_path / "rows.tsv", "--out", tmp_path / "run", "--task"]
+    finetune = ["finetune", tmp_path / "bert", "--out", tmp_path / "run", "--task"]
     (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + "the cat\tle chat\n" * 20)
     for task, wrong, message in (
         ("classification", ["--prefix", "x: "], "no option of a classification 'prefix'"),
         ("translation", ["--prefix", "x: "], "bert is an encoder, which writes no text"),
         ("translation", ["--set", "task.beams=0"], "beams must be a whole number of at least 1. Received: 0"),
     ):
-        rows = ["--data", str(tmp_path / "pairs.tsv")] if task == "translation" else []
-        assert main([*map(str, finetune), task, *rows, *wrong]) == 2
+        rows = tmp_path / ("pairs.tsv" if task == "translation" else "rows.tsv")
+        assert main([*map(str, finetune), task, "--data", str(rows), *wrong]) == 2
         assert message in capsys.readouterr().err
     model = TaskModel(encoder, find_task("classification").optioned({}))
     with pytest.raises(InputError, match="no option of a classification 'prefix'"):
