@@ -186,7 +186,7 @@ def test_options_of_a_call_are_checked(tmp_path, capsys):
     kb.save(encoder, tmp_path / "bert")
     tiny.labelled(tmp_path / "rows.tsv")
     finetune = ["finetune", tmp_path / "bert", "--out", tmp_path / "run", "--task"]
-    (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + "the cat\tle chat\n" * 20)
+    (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"cat {i}\tchat {i}\n" for i in range(20)))
     for task, wrong, message in (
         ("classification", ["--prefix", "x: "], "no option of a classification 'prefix'"),
         ("translation", ["--prefix", "x: "], "bert is an encoder, which writes no text"),
