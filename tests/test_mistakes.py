@@ -8,6 +8,7 @@ import pytest
 
 from kerasbert import cli, field_names, registry, tasks
 from kerasbert.cli.parser import commands_of
+from kerasbert.errors import InputError
 from kerasbert.mobile import cli as mobile
 from kerasbert.mobile.commands import early
 from tests import mistakes
@@ -90,3 +91,13 @@ def test_the_stages_of_a_plan_are_those_that_are_told_before_tensorflow_s_import
     from kerasbert.mobile.pipeline.plan import stages
 
     assert tuple(stages()) == early.STAGES
+
+
+def test_a_model_without_a_task_is_refused_only_where_one_is_needed(tmp_path):
+    mistakes.files(tmp_path)
+    encoder, texts = tmp_path / "encoder", tmp_path / "texts.txt"
+    texts.write_text("the cat\n", encoding="utf-8")
+    early.check_compress(encoder, {"quantize": "none", "task": "fill-mask"})
+    early.check_trim(encoder, [str(texts)], None)
+    with pytest.raises(InputError, match="the model has no task"):
+        early.check_compress(encoder, {"quantize": "none"})

@@ -40,7 +40,8 @@ def check_compress(run: Any, settings: Mapping[str, Any]) -> None:
             check_files([settings[name]])
     if source.check(run) == "model":
         check_positions(run, length)
-        early.check_further(run, settings.get("data"))
+        if not settings.get("task"):  # fill-mask is of a model without one
+            early.check_further(run, settings.get("data"))
 
 
 def check_plan(path: str | os.PathLike) -> None:
@@ -93,7 +94,8 @@ def check_trim(run: Any, texts: Iterable[str] | None, data: Any) -> None:
     if (texts is None) == (data is None):
         raise InputError("give --texts FILE or --data PATH, one of them: the corpus whose pieces are kept")
     _check_files(texts or ())
-    early.check_further(run, data)
+    if data is not None:  # an encoder, which has no task, is trimmed to texts
+        early.check_further(run, data)
 
 
 def check_ledger(artefacts: Iterable[str], task: str | None, data: Any) -> None:
