@@ -85,9 +85,12 @@ class ChoiceTask(TaskKind):
         return ""
 
     def judged(self, task, outputs, targets, encoded) -> Judged:
-        scores = [softmax(outputs[at, 0].astype("float64")) for at in encoded.of()]
+        logits = [outputs[at, 0] for at in encoded.of()]
+        scores = [softmax(each.astype("float64")) for each in logits]
         sure = np.array([each.max() for each in scores])
-        places = np.array([int((each > each[target]).sum()) for each, target in zip(scores, targets)])
+        # of two that are alike the first is the answer
+        above = [(each > each[i]).sum() + (each[:i] == each[i]).sum() for each, i in zip(logits, targets)]
+        places = np.array(above)
         logs = np.array([-np.log(max(each[target], 1e-300)) for each, target in zip(scores, targets)])
 
         def sampled(numbers):
