@@ -8,7 +8,7 @@ import pytest
 
 from kerasbert import cli, registry
 from tests import make_index, tiny
-from tests.support import python, start
+from tests.support import often, python, start
 
 
 def run(capsys, *arguments) -> tuple[int, str, str]:
@@ -169,7 +169,7 @@ def test_the_index_is_what_the_families_say():
     assert made == index, "run python -m tests.make_index"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_index_counts_parameters_right():
     """Each size is counted again."""
     assert make_index.rows() == json.loads(make_index.PATH.read_text())["models"]
@@ -241,8 +241,7 @@ def limited(place, size, command):
     return child.wait(), said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [0, 2000, 20000])
+@pytest.mark.parametrize("size", often([0, 2000, 20000], 2000))
 def test_a_disk_that_fills_up_is_one_line_and_leaves_no_half_files(pretrained, place, size):
     """Records, a run, a SavedModel: the file size limit stands in for a full disk (both end a write with an error)."""
     training = [

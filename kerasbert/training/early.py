@@ -21,7 +21,7 @@ from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
 from kerasbert.training import runs, splits
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, PretrainConfig
-from kerasbert.training.strategy import check_strategy
+from kerasbert.training.strategy import check_strategy, parse
 
 TASK = "task."  # before the names of options of the task's kind, among the changes
 
@@ -121,6 +121,8 @@ def check_pretrain(model: Any, settings: Mapping[str, Any], changes: Mapping[str
     if isinstance(model, str) and not os.path.exists(model) and (row := registry.shipped_model(model)):
         for path in changes or {}:
             specs.check_path(path, specs.leaves(row["spec"]))
+    if config.strategy != "auto" and parse(config.strategy).remote:
+        return  # a path of this machine is none of its own, which `preflight` says
     for path in {str(settings["data"]), *(str(path) for path in [config.held_out] if isinstance(path, str))}:
         if not is_remote(path):
             Records(path)

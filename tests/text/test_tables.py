@@ -46,7 +46,7 @@ def test_every_code_point_is_hugging_faces_whatever_the_settings(lowercase, stri
     assert differing(CODE_POINTS, lowercase, strip_accents, split_cjk) == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_tables_are_what_the_script_writes():
     for name, text in make_text_tables.tables().items():
         assert getattr(tables, name).split() == text.split(), f"{name}: run tests/golden/make_text_tables.py again"

@@ -16,6 +16,7 @@ from kerasbert.training.held_out import HeldOut, hold_out
 from kerasbert.training.phases import Phase
 from kerasbert.training.runs import Run
 from tests import tiny
+from tests.support import often
 from tests.training.test_pretrain import ARGUMENTS, same
 
 SPEC = tiny.SPEC | {"embeddings.vocabulary": tiny.tokenizer().size}
@@ -46,7 +47,7 @@ def evaluated(program, records, batch, accumulate=1):
 
 @pytest.mark.parametrize(
     "name",
-    ["bert/tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("electra/small", "structbert/base"))],
+    ["bert/tiny", *often(("electra/small", "structbert/base"), "electra/small")],
 )
 def test_every_row_counts_once_whatever_batch_and_accumulation(name, single):
     """The reference is a batch of all rows, which needs no filling."""

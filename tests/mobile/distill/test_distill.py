@@ -287,7 +287,7 @@ def test_two_replicas_are_one(classifier, files, tmp_path):
         assert max(float(np.abs(one[name] - two[name]).max()) for name in one) < 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_distilled_student_agrees_more_than_one_of_the_labels_alone(classifier, pretrained, tmp_path):
     """Few labels, text without them: the same start, the same number of updates."""
     few = {"train": tiny.labelled(tmp_path / "few.tsv", 16, 7), "dev": tiny.labelled(tmp_path / "dev.tsv", 200, 1)}
