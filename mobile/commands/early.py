@@ -9,6 +9,7 @@ from kerasbert.checkpoints import source
 from kerasbert.data.records import MANIFEST
 from kerasbert.data.sources import check_files
 from kerasbert.errors import InputError, unknown
+from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import check_positions
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.training import early, recipe
@@ -41,7 +42,7 @@ def check_compress(run: Any, settings: Mapping[str, Any]) -> None:
     if source.check(run) == "model":
         check_positions(run, length)
         if not settings.get("task"):  # fill-mask is of a model without one
-            early.check_further(run, settings.get("data"))
+            _check_labelled(run, settings.get("data"))
 
 
 def check_plan(path: str | os.PathLike) -> None:
@@ -79,7 +80,7 @@ def check_share(name: str, share: float, run: Any, data: Any) -> None:
     """Refuse a share of heads, neurons or weights that is none, and rows that cannot be read."""
     if not 0 <= share < 1:
         raise InputError(f"--{name} must be a share between 0 and 1, such as 0.33. Received: {share}")
-    early.check_further(run, data)
+    _check_labelled(run, data)
 
 
 def check_aware(run: Any, data: Any, per: str) -> None:
@@ -95,7 +96,7 @@ def check_trim(run: Any, texts: Iterable[str] | None, data: Any) -> None:
         raise InputError("give --texts FILE or --data PATH, one of them: the corpus whose pieces are kept")
     _check_files(texts or ())
     if data is not None:  # an encoder, which has no task, is trimmed to texts
-        early.check_further(run, data)
+        _check_labelled(run, data)
 
 
 def check_ledger(artefacts: Iterable[str], task: str | None, data: Any) -> None:
@@ -107,7 +108,14 @@ def check_ledger(artefacts: Iterable[str], task: str | None, data: Any) -> None:
     _check_files([path for path in artefacts if not os.path.isdir(path)])
     for path in (model, *(path for path in artefacts if os.path.isdir(path))):
         source.check(path)
-    early.check_further(model, data)
+    _check_labelled(model, data)
+
+
+def _check_labelled(run: Any, data: Any) -> None:
+    """Refuse rows that a model cannot be measured on; of one file all count, so that there may be few."""
+    found = early_checks.task_of(run, {}) if isinstance(run, str | os.PathLike) else None
+    if found is not None and isinstance(data, str | os.PathLike):
+        early_checks.check_rows(found, os.fspath(data), run=run)
 
 
 def _check_files(paths: Iterable[str | os.PathLike]) -> None:
