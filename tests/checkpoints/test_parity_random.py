@@ -53,6 +53,8 @@ def classes():
 def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) -> dict:
     """A random configuration of a class, in its own words."""
     size, count = int(rng.integers(2, 8)), int(rng.integers(1, 5))
+    if name == "modernbert":  # which rotates pairs
+        size += size % 2
     hidden, activation = size * count, str(rng.choice(ACTIVATIONS))
     found = {"vocab_size": int(rng.integers(41, 130)), "max_position_embeddings": int(rng.integers(15, 40))}
     if "classifier" in heads:
@@ -68,6 +70,8 @@ def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) 
         found["attention_window"] = [int(rng.choice([4, 8])) for _ in range(found["num_hidden_layers"])]
     if registry.family(name).spec.embeddings.offset:
         return found | {"pad_token_id": 1, "type_vocab_size": 1}
+    if name == "modernbert":
+        return found | modernbert(found, rng)
     found["type_vocab_size"] = int(rng.integers(2, 4))
     if name in ("albert", "electra"):
         found["embedding_size"] = int(rng.choice([hidden, hidden + 3, 5]))  # E = H too
@@ -84,6 +88,21 @@ def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) 
             "num_feedforward_networks": int(rng.integers(1, 4)),
         }
     return found
+
+
+def modernbert(common: dict, rng: np.random.Generator) -> dict:
+    """ModernBERT's own words for some of these, and what it alone has."""
+    every = int(rng.integers(1, 4))
+    return {
+        "hidden_activation": common["hidden_act"],
+        "norm_eps": common["layer_norm_eps"],
+        "local_attention": 2 * int(rng.integers(1, 6)),
+        "layer_types": [
+            "sliding_attention" if layer % every else "full_attention" for layer in range(common["num_hidden_layers"])
+        ],
+        "classifier_pooling": str(rng.choice(["cls", "mean"])),
+        "decoder_bias": True,
+    }
 
 
 def inputs_of(spec, pad: int, rng: np.random.Generator) -> dict:

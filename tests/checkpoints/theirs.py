@@ -30,6 +30,9 @@ def make(kind: str, config: dict, seed: int = 0):
 
     torch.manual_seed(seed)
     theirs = getattr(transformers(), kind)
+    usual, rows = theirs.config_class(), config.get("vocab_size")
+    if rows and (getattr(usual, "pad_token_id", 0) or 0) >= rows:  # no row of so small a table
+        config = {"pad_token_id": 0} | config
     model = theirs(theirs.config_class(**config)).eval()
     with torch.no_grad():  # at 0.02 every layer is nearly the identity and biases are zero: a swapped matrix would pass
         for parameter in model.parameters():
