@@ -4,10 +4,12 @@ The same dotted paths (`embeddings.width`) serve Python, recipes, `--set` and th
 """
 
 import dataclasses
+import functools
 import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Self
 
 from kerasbert.adaptation import Adapters, Lora, Pals
@@ -261,16 +263,23 @@ def get(spec: Any, path: str) -> Any:
     return spec
 
 
-def paths(kind: type) -> dict[str, Any]:
+@functools.cache
+def hints_of(kind: type) -> Mapping[str, Any]:
+    """Name -> type of every field of a dataclass, kept: to evaluate annotations takes most of the time of a Spec."""
+    return MappingProxyType(typing.get_type_hints(kind))
+
+
+@functools.cache
+def paths(kind: type) -> Mapping[str, Any]:
     """Dotted path -> type of every field of a Spec class."""
     found = {}
-    hints = typing.get_type_hints(kind)
+    hints = hints_of(kind)
     for field in dataclasses.fields(kind):
         if dataclasses.is_dataclass(hints[field.name]):
             found |= {f"{field.name}.{rest}": hint for rest, hint in paths(hints[field.name]).items()}
         else:
             found[field.name] = hints[field.name]
-    return found
+    return MappingProxyType(found)
 
 
 def check(path: str, value: Any, hint: Any) -> Any:
@@ -325,7 +334,7 @@ def from_dict(tree: Mapping[str, Any], kind: type = Spec, prefix: str = "") -> A
     Raises:
         InputError: an unknown field or a value of another type.
     """
-    hints = typing.get_type_hints(kind)
+    hints = hints_of(kind)
     values = {}
     for name, value in tree.items():
         path = prefix + name

@@ -1,4 +1,7 @@
-"""Every family with Hugging Face names against transformers, live: hidden states, heads, and back again."""
+"""Every family with Hugging Face names against transformers, live: hidden states, heads, and back again.
+
+At the family's own settings and three sizes, by hand: CI tries every class once, in and out, in test_parity_random.
+"""
 
 import numpy as np
 import pytest
@@ -11,10 +14,9 @@ from kerasbert.layers.heads import token_head as token_head_of
 from kerasbert.objectives.bert import SENTENCES
 from tests.checkpoints.theirs import close, run
 from tests.checkpoints.theirs import transformers as peer
-from tests.support import by_hand
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch's and transformers' own
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
@@ -98,9 +100,7 @@ def pad_of(model):
     return getattr(model.config, "pad_token_id", 0) or 0
 
 
-@pytest.mark.parametrize(
-    "size", [SIZES[0], *by_hand((size,) for size in SIZES[1:])], ids=lambda size: f"L{size[0]}N{size[1]}H{size[2]}"
-)
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"L{size[0]}N{size[1]}H{size[2]}")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_hidden_state(transformers, tmp_path, name, size):
     family = registry.family(name)
@@ -122,15 +122,11 @@ def test_every_hidden_state(transformers, tmp_path, name, size):
 
 
 def classes():
-    seen: list = []
     for name in FAMILIES:
-        dialect = registry.family(name).names["hf"]
-        for kind, heads in dialect.architectures.items():
+        for kind, heads in registry.family(name).names["hf"].architectures.items():
             if configs.kind_of(kind, ()):
                 continue  # tests.checkpoints.test_classes
-            marks = [pytest.mark.full] if dialect in seen else []  # BERT's names, of another paper
-            yield pytest.param(name, kind, heads, id=f"{name}-{kind}", marks=marks)
-        seen.append(dialect)
+            yield pytest.param(name, kind, heads, id=f"{name}-{kind}")
 
 
 @pytest.mark.parametrize(("name", "kind", "heads"), list(classes()))

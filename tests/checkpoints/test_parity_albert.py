@@ -101,6 +101,7 @@ def test_several_groups_are_refused(transformers, tmp_path):
         kb.import_checkpoint(tmp_path)
 
 
+@pytest.mark.full  # BERT's names and network: its own tests are CI's
 @pytest.mark.parametrize("family", ["spanbert", "structbert", "bert-wwm"])
 @pytest.mark.parametrize("kind", ["BertModel", "BertForMaskedLM", "BertForSequenceClassification"])
 def test_families_with_berts_names(transformers, tmp_path, family, kind):

@@ -175,8 +175,13 @@ def differences(name: str, kind: str, heads: tuple, seed: int, folder: Path) -> 
     for key, value in run(back.eval(), inputs).items():
         if hasattr(value, "shape"):
             pairs[f"out {key}"] = value.numpy(), outputs[key]
-    again = kb.import_checkpoint(folder / "back")
+    base = next(kind for kind, heads in registry.family(name).names["hf"].architectures.items() if not heads)
+    assert type(module.AutoModel.from_pretrained(folder / "back")).__name__ in (base, f"XLM{base}")
+    again = kb.import_checkpoint(folder / "back", out=folder / "again")
     assert again.spec == encoder.spec
+    one, other = (checkpoints.read_tensors(folder / of) for of in ("ours", "again"))
+    assert one.names() == other.names()
+    assert all(np.array_equal(one.read(tensor), other.read(tensor)) for tensor in one.names())
     return {what: float(np.abs(np.asarray(a) - np.asarray(b)).max()) for what, (a, b) in pairs.items()}
 
 

@@ -48,7 +48,7 @@ def test_every_model_finetunes(name, folder, tmp_path):
 
 @pytest.mark.parametrize("name", families("journey"))
 def test_every_model_makes_the_journey(name, folder):
-    data = journey.sst2(folder, shared("data/glue/SST-2"))
+    data = journey.sst2(folder, shared("data/glue/SST-2")) if name == "albert" else None  # a second fine-tuning
     print(name, journey.check_journey(name, folder, data))
 
 

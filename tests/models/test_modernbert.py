@@ -1,4 +1,4 @@
-"""ModernBERT: what its configurations say, both ways; counts. Parity: tests.checkpoints.test_family_parity and test_classes."""
+"""ModernBERT: what its configurations say, both ways; counts. Parity: tests.checkpoints.test_parity_random."""
 
 import numpy as np
 import pytest
