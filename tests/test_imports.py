@@ -1,6 +1,7 @@
 """The arrows between the parts, and where TensorFlow may be imported: read off the source, and tried in a fresh process."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,8 @@ def modules(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
-def imports(path: Path, top: bool = False) -> set[str]:
+@functools.cache
+def imports(path: Path, top: bool = False) -> frozenset[str]:
     """Dotted names that a file imports, anywhere or (with `top`) when it is itself imported; not those of types alone."""
     tree = ast.parse(path.read_text())
     inner = {
@@ -131,16 +133,16 @@ def imports(path: Path, top: bool = False) -> set[str]:
         for statement in block.body
         for node in ast.walk(statement)
     }
-    found = set()
+    found, left = set(), inner | unread
     for node in ast.walk(tree):
-        if id(node) in inner | unread:
+        if id(node) in left:
             continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             module = imported_from(path, node)
             found |= {f"{module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def imported_from(path: Path, node: ast.ImportFrom) -> str:
