@@ -30,6 +30,7 @@ _HOMES = {
     "explain": "tasks.explain",
     "similarity": "tasks.similarity",
     "search": "tasks.similarity",
+    "Index": "retrieval.index",
     "fill_mask": "tasks.tokens",
     "zero_shot": "tasks.zero_shot",
     "import_checkpoint": "checkpoints",

@@ -28,6 +28,7 @@ TEXT = {
     "kerasbert/quickstart/journey.py": OURS,
     "kerasbert/table.py": OURS,
     "kerasbert/testing/world.py": OURS,
+    "kerasbert/retrieval/folder.py": OURS,
     "kerasbert/storage/places.py": OURS,
     "kerasbert/text/lexicon.py": "UTF-8 alone, and refused otherwise: `text` lies below `data`",
     "kerasbert/training/checkpoints.py": OURS,

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from kerasbert.cli import searching
 from kerasbert.cli.parser import Parser, check_directories, check_names, command_line, run
 
 EXAMPLES = {
@@ -24,7 +25,8 @@ EXAMPLES = {
     "predict": 'kerasbert predict runs/reviews "a gripping film"',
     "encode": 'kerasbert encode runs/bert "a gripping film" --pooling mean',
     "similarity": 'kerasbert similarity runs/sts "a cat sleeps" "a cat is asleep"',
-    "search": 'kerasbert search runs/sts sentences.txt "a sleeping cat" --top 5',
+    "index": "kerasbert index runs/sts sentences.txt --out index",
+    "search": 'kerasbert search index "a sleeping cat" --top 5',
     "fill-mask": 'kerasbert fill-mask runs/bert "the [MASK] sat"',
     "zero-shot": 'kerasbert zero-shot runs/mnli "a gripping film" --labels sport,cinema,politics',
     "import": "kerasbert import bert-base-uncased --from hf --out runs/bert-base",
@@ -38,6 +40,7 @@ OPENS = (
     "predict",
     "encode",
     "similarity",
+    "index",
     "search",
     "fill-mask",
     "zero-shot",
@@ -55,7 +58,8 @@ def _check_names(options: argparse.Namespace) -> None:
     """Refuse a mistyped name at once: what the commands import takes seconds."""
     check_names(options, "task", "objective", "optimizer", "schedule", "precision", "select")
     opened = "base" if getattr(options, "base", None) else "model"  # beside --base the model is an adapter alone
-    check_directories(options, *([opened] if options.command in OPENS else []), "init")
+    opens = options.command in OPENS and not (options.command == "search" and searching.is_index(options.model))
+    check_directories(options, *([opened] if opens else []), "init", "by", "rerank")
 
 
 def parser() -> Parser:
@@ -67,5 +71,5 @@ def parser() -> Parser:
         "kerasbert",
         description,
         EXAMPLES,
-        (look, guides, text, vectors, training, answers, similarity, untrained, exchange),
+        (look, guides, text, vectors, training, answers, similarity, searching, untrained, exchange),
     )

@@ -1,7 +1,6 @@
-"""`kerasbert predict | encode`: texts -> answers and vectors."""
+"""`kerasbert predict`: texts -> answers."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from kerasbert import __version__
 from kerasbert.blanks import blank, nothing_to_read
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
-from kerasbert.cli.lines import arriving, given_texts, standard_input
+from kerasbert.cli.lines import arriving, standard_input
 from kerasbert.cli.outputs import writes
 from kerasbert.cli.parser import (
     Declare,
@@ -24,7 +23,6 @@ from kerasbert.cli.parser import (
     task_option,
 )
 from kerasbert.errors import InputError, TextError
-from kerasbert.progress import Progress
 
 LANGUAGE = "of the texts, for a model that reads it (XLM); that of the training by default"
 
@@ -299,9 +297,11 @@ class _Answers:
 
 def _about(options: argparse.Namespace) -> dict[str, Any]:
     """What the answers of a table depend on, beside the table."""
+    from kerasbert.storage import files
+
     names = ("length", "language", "task", "set", "prefix", "encoding", "delimiter", "columns")
-    models = tables.digest(options.model, options.base, *options.ensemble)
-    about = {"model": models, "plugin": tables.digest(*options.plugin), "version": __version__}
+    models = files.digest(options.model, options.base, *options.ensemble)
+    about = {"model": models, "plugin": files.digest(*options.plugin), "version": __version__}
     return about | {name: getattr(options, name) for name in names}
 
 
@@ -348,27 +348,6 @@ def _line(text: str, task: Any, where: str) -> Any:
         return error
 
 
-def _encode(options: argparse.Namespace) -> None:
-    from kerasbert.tasks import early_checks
-
-    early_checks.check_pooling(options.pooling)  # before TensorFlow's import
-    texts = given_texts(options, blank=True)  # the n-th vector is the n-th line's
-    from kerasbert.tasks.predict import as_model, encode
-    from kerasbert.tasks.prompts import tell_prompt
-
-    model = as_model(options.model)
-    tell_prompt(model, options.prompt_name)
-    settings = {"pooling": options.pooling, "language": options.language, "prompt_name": options.prompt_name}
-    check_read(options)
-    at_once = tables.WINDOW * 64
-    with Progress(len(texts)) as progress:
-        for i in range(0, len(texts), at_once):
-            for vector in encode(model, texts[i : i + at_once], **settings):
-                print(json.dumps([float(value) for value in vector]))
-            sys.stdout.flush()
-            progress.to(i + at_once)
-
-
 def add(command: Declare) -> None:
     """Declare the commands."""
     add = command(
@@ -391,16 +370,3 @@ def add(command: Declare) -> None:
     task_option(add)
     answer_options(add)
     add.add_argument("--json", action="store_true")
-
-    add = command("encode", _encode, "vectors of texts, one json list a line")
-    add.add_argument("model", metavar="RUN")
-    add.add_argument("texts", nargs="*", metavar="TEXT")
-    add.add_argument(
-        "--pooling",
-        help="mean, first, last or pooled; default: what the model learned to give (a vector's task, Skip-Thought), else mean",
-    )
-    add.add_argument(
-        "--prompt-name", metavar="NAME", help="prompt before each text, of those of an import; '' for none"
-    )
-    add.add_argument("--language", metavar="NAME", help=LANGUAGE)
-    encoding_option(add)

@@ -8,7 +8,7 @@ JOURNEY: Mapping[str, str] = {  # title -> commands, of either program
     "start here": "quickstart samples docs list show",
     "models of others": "import export-checkpoint",
     "train and judge": "finetune evaluate report",
-    "ask a model": "predict encode similarity search fill-mask zero-shot",
+    "ask a model": "predict encode similarity index search fill-mask zero-shot",
     "serve": "export",
     "pretrain on text of your own": "vocab data pretrain replay check-tpu vectors nearest",
     "make a file for a phone (TensorFlow)": "compress ledger",
@@ -107,15 +107,19 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
     ),
     "encode": (
         "kerasbert encode sentence-transformers/all-MiniLM-L6-v2 'a gripping film'",
-        "kerasbert encode runs/bert < texts.txt",
+        "kerasbert encode runs/bert --data texts.txt --out vectors.npy --dtype float16",
     ),
     "similarity": (
         "kerasbert similarity runs/sts --data pairs.csv --out scores.csv",
         "kerasbert similarity sentence-transformers/all-MiniLM-L6-v2 'a cat' 'a dog'",
     ),
+    "index": (
+        "kerasbert index runs/sts articles.csv --text-column title --id-column url --out index",
+        "kerasbert index sentence-transformers/all-MiniLM-L6-v2 sentences.txt --dtype int8 --out index",
+    ),
     "search": (
+        "kerasbert search index 'a sleeping cat' 'a dog' --json",
         "kerasbert search runs/sts articles.csv 'a sleeping cat' --text-column title",
-        "kerasbert search sentence-transformers/all-MiniLM-L6-v2 sentences.txt 'a sleeping cat' 'a dog' --json",
     ),
     "fill-mask": (
         "kerasbert fill-mask bert-base-uncased 'Paris is the capital of [MASK].' --top 3",

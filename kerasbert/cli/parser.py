@@ -18,7 +18,10 @@ from kerasbert.cli.options import check_numbers
 from kerasbert.errors import InputError, missing, nearest
 from kerasbert.storage import places
 
-COUNTED = ("predict", "encode", "search", "similarity", "evaluate", "fill-mask", "zero-shot", "compress", "ledger")
+COUNTED = (
+    *("predict", "encode", "index", "search", "similarity", "evaluate", "fill-mask", "zero-shot"),
+    *("compress", "ledger"),
+)
 """Commands that show how far they are; training shows its own."""
 NOTHING = (None, False, argparse.SUPPRESS, "", [])  # defaults that say nothing
 # (name of a command, the function that runs it, one line of help) -> its parser

@@ -1,7 +1,6 @@
-"""`kerasbert similarity | search`: how alike texts are, and the nearest to a query."""
+"""`kerasbert similarity`: how alike two texts are."""
 
 import argparse
-import json
 from typing import Any
 
 from kerasbert import __version__
@@ -18,11 +17,11 @@ def _pairs(options: argparse.Namespace, task: Any) -> Any:
     from kerasbert.tasks import answer_tables
     from kerasbert.tasks.base import Task
 
-    columns = _columns(task, ("text_a", "text_b"), options.text_column, options.text_b_column)
+    columns = columns_of(task, ("text_a", "text_b"), options.text_column, options.text_b_column)
     return answer_tables.read(options.data, columns, Task("texts", "vector", text_b="text_b"))
 
 
-def _columns(task: Any, default: tuple[str, ...], *chosen: str | None) -> list[str]:
+def columns_of(task: Any, default: tuple[str, ...], *chosen: str | None) -> list[str]:
     """Columns of the texts: those that were chosen, else the task's, else the default ones."""
     own = task.parts if task is not None and len(task.parts) >= len(default) else default
     return [column or part for column, part in zip(chosen, own)]
@@ -43,6 +42,7 @@ def _similarity(options: argparse.Namespace) -> None:
     if options.data:
         early = early_checks.some_task(options.model)
         next(iter(_pairs(options, early)), None)  # a mistake in its columns is told before TensorFlow's import
+    from kerasbert.storage import files
     from kerasbert.tasks.load import load
     from kerasbert.tasks.similarity import similarity
 
@@ -58,38 +58,9 @@ def _similarity(options: argparse.Namespace) -> None:
         values = similarity(model, [one for one, _ in pairs], [other for _, other in pairs], **settings).tolist()
         return [(False, [value]) for value in values]
 
-    about = {"model": tables.digest(options.model), "version": __version__, **settings}
+    about = {"model": files.digest(options.model), "version": __version__, **settings}
     about |= {name: getattr(options, name) for name in ("encoding", "delimiter", "columns")}
     tables.write(asked, answer, ("similarity",), out=options.out, batch=64, about=about, name="similarity")
-
-
-def _search(options: argparse.Namespace) -> None:
-    if options.top < 1:
-        raise InputError(f"--top must be at least 1. Received: {options.top}")
-    tables.check_texts(options.queries, "FILE comes first, then the queries")
-    from kerasbert.data.sources import check_files
-
-    check_files([options.file])
-    from kerasbert.data import texts as reader
-    from kerasbert.tasks import early_checks
-
-    early_checks.check_length(options.model, options.length)
-    default = () if options.text_column else reader.TEXT
-    columns = _columns(early_checks.some_task(options.model), ("text",), options.text_column)
-    next(iter(reader.opened(options.file, columns, default=default)), None)
-    from kerasbert.tasks.load import load
-    from kerasbert.tasks.similarity import searched
-
-    model = load(options.model)
-    columns = _columns(getattr(model, "task", None), ("text",), options.text_column)
-    texts = reader.read(options.file, columns, default=default)
-    settings = {"length": options.length, "language": options.language}
-    for query, hits in zip(options.queries, searched(model, texts, options.queries, top=options.top, **settings)):
-        if options.json:
-            print(json.dumps({"query": query, "hits": [hit.to_json() for hit in hits]}, ensure_ascii=False))
-            continue
-        for hit in hits:
-            print(f"{hit.score:.4f}\t{hit.text}")
 
 
 def add(command: Declare) -> None:
@@ -103,20 +74,13 @@ def add(command: Declare) -> None:
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
     add.add_argument("--text-column", metavar="NAME", help="column of the one text; the task's, or text_a, by default")
     add.add_argument("--text-b-column", metavar="NAME", help="column of the other; the task's, or text_b, by default")
-    _shared(add)
-
-    add = command("search", _search, "the texts of a file that are nearest to a query")
-    add.add_argument("model", metavar="RUN")
-    add.add_argument("file", metavar="FILE", help="a text a line, or a table with a column of texts")
-    add.add_argument("queries", nargs="+", metavar="QUERY")
-    add.add_argument("--top", type=int, default=5, help="how many texts of a query")
-    add.add_argument("--text-column", metavar="NAME", help="column of the texts; the task's, or text, by default")
-    _shared(add)
+    reading_options(add)
+    add.add_argument("--json", action="store_true")
 
 
-def _shared(add: argparse.ArgumentParser) -> None:
+def reading_options(add: argparse.ArgumentParser) -> None:
+    """How files are read and texts are cut, of the commands that compare texts."""
     encoding_option(add)
     tables.dialect_options(add)
     add.add_argument("--length", type=int, help="longest text in tokens; that of the training by default")
     add.add_argument("--language", metavar="NAME", help=LANGUAGE)
-    add.add_argument("--json", action="store_true")

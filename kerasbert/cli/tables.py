@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from kerasbert.cli import terminal
@@ -285,20 +284,3 @@ def _batches(window: Sequence[tuple[int, Any, Any]], batch: int) -> Iterator[tup
 def _size(text: Any) -> int:
     """Characters of a text, or of all parts of an input."""
     return len(text) if isinstance(text, str) else sum(map(_size, text))
-
-
-def digest(*paths: str | os.PathLike | None) -> list[str]:
-    """Of each model directory or file what tells it from another: its weights, settings and tokenizer."""
-    import hashlib
-
-    from kerasbert.storage import files
-
-    found = []
-    for path in (Path(path) for path in paths if path is not None):
-        if not path.is_dir():
-            found.append(files.sha256(path) if path.is_file() else str(path))
-            continue
-        held = sorted({*path.glob("*"), *path.glob("tokenizer/*"), *path.glob("*/*.json")})
-        lines = [f"{file.relative_to(path).as_posix()} {files.sha256(file)}\n" for file in held if file.is_file()]
-        found.append(hashlib.sha256("".join(lines).encode()).hexdigest())
-    return found

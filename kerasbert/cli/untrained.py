@@ -3,7 +3,8 @@
 import argparse
 import sys
 
-from kerasbert.cli.answers import LANGUAGE, given_texts
+from kerasbert.cli.answers import LANGUAGE
+from kerasbert.cli.lines import given_texts
 from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 

@@ -7,13 +7,24 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from kerasbert.errors import InputError
 from kerasbert.storage import places
 from kerasbert.storage.aside import Aside, sweep, sync
 
-__all__ = ["check_free", "new_directory", "new_file", "sha256", "sweep", "sync", "write_atomic", "write_json"]
+__all__ = [
+    "check_free",
+    "digest",
+    "lock",
+    "new_directory",
+    "new_file",
+    "sha256",
+    "sweep",
+    "sync",
+    "write_atomic",
+    "write_json",
+]
 
 
 def _complain(path: str | os.PathLike, error: OSError) -> InputError:
@@ -62,10 +73,39 @@ def new_file(path: str | os.PathLike) -> Iterator[Path]:
             part.discard()
 
 
+def lock(file: IO[bytes], told: str) -> None:
+    """Keep an open file for this process, until it is closed.
+
+    Args:
+        told: str, the beginning of the error where another process has it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"{told}: wait for it, or choose another --out") from None
+
+
 def sha256(path: str | os.PathLike) -> str:
     """The hash of a file's content, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest(*paths: str | os.PathLike | None) -> list[str]:
+    """Of each model directory or file what tells it from another: its weights, settings and tokenizer."""
+    found = []
+    for path in (Path(path) for path in paths if path is not None):
+        if not path.is_dir():
+            found.append(sha256(path) if path.is_file() else str(path))
+            continue
+        held = sorted({*path.glob("*"), *path.glob("tokenizer/*"), *path.glob("*/*.json")})
+        lines = [f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in held if file.is_file()]
+        found.append(hashlib.sha256("".join(lines).encode()).hexdigest())
+    return found
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:

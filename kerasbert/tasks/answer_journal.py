@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
+from kerasbert.storage import files
 
 FORMAT = "answers"
 END = ".partial"
@@ -49,7 +50,7 @@ class Journal:
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror or error}. Choose another --out") from error
         try:
-            _lock(self.file, self.path)
+            files.lock(self.file, f"another process answers the same table into {self.path}")
             self._read(f"{head}\n".encode())
         except BaseException:
             self.file.close()
@@ -136,17 +137,3 @@ def _left(out: Path) -> list[tuple[Path, Mapping[str, Any]]]:
 def _differ(head: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
     told = json.loads(json.dumps(about))
     return [name for name in about if head.get(name) != told[name]]
-
-
-def _lock(file: Any, path: Path) -> None:
-    """Refuse a file that another process writes."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(
-            f"another process answers the same table into {path}: wait for it, or choose another --out"
-        ) from None

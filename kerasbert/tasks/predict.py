@@ -331,6 +331,20 @@ def encode(
         prompt_name: str, of the prompt that is put before each text, of those that an import from sentence-transformers
             brings; "" for none. By default the one that its files name.
     """
+    settings = {"pooling": pooling, "length": length, "language": language, "prompt_name": prompt_name}
+    return vectors_and_rows(model, texts, **settings)[0]
+
+
+def vectors_and_rows(
+    model: Any,
+    texts: Texts,
+    *,
+    pooling: str | None = None,
+    length: int | None = None,
+    language: str | None = None,
+    prompt_name: str | None = None,
+) -> tuple[np.ndarray, Encoded]:
+    """`encode`, and the encoded texts, which tell what was truncated."""
     early_checks.check_pooling(pooling)
     model = as_model(model)
     check_ours(model)
@@ -338,7 +352,7 @@ def encode(
     if kind is not None and pooling is None:
         encoded = encoded_for(model, texts, length, {"language": language}, kind)
         found = outputs_of(model, encoded, longest(model, length))
-        return found.reshape(len(texts), found.shape[-1] if len(texts) else 0)
+        return found.reshape(len(texts), found.shape[-1] if len(texts) else 0), encoded
     length = longest(model, length) if kind is not None else length
     model = getattr(model, "encoder", model)
     if pooling == "pooled" and not specs.maybe(model.spec, "pooler"):
@@ -361,5 +375,6 @@ def encode(
         "last": last,
         "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
     }
-    vectors = forward(model, texts, pooling or "vector", kinds[pooling], length, {"language": language}, kind)
-    return vectors.reshape(len(texts), model.spec.hidden)
+    encoded = encoded_for(model, texts, length, {"language": language}, kind)
+    function = graph(model, pooling or "vector", kinds[pooling], encoded.settings)
+    return run(function, encoded, longest(model, length)).reshape(len(texts), model.spec.hidden), encoded

@@ -19,15 +19,17 @@ class Hit:
 
     Args:
         index: int, its number from 0. text: str. score: float, the cosine of its vector and the query's.
+        id: str, its name in an index; None without one.
     """
 
     index: int
     text: str
     score: float
+    id: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dict."""
-        return dataclasses.asdict(self)
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
 def vectors(model: Any, texts: Sequence[str], *, length: int | None = None, language: str | None = None) -> np.ndarray:

@@ -183,7 +183,7 @@ def _objective_settings(
     name = value.get("name") if isinstance(value, dict) else value
     own = (family.objective if family else "") or registry.Family.objective
     with reader.at(node, "objective") if node else contextlib.nullcontext():
-        settings = specs.paths(registry.objective(name or own).settings_class)
+        settings = dict(specs.paths(registry.objective(name or own).settings_class))
     if not (name or family):
         return {}
     if node and node.id == "mapping":

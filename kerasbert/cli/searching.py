@@ -1,0 +1,213 @@
+"""`kerasbert encode | index | search`: vectors of texts, an index of them, and the texts that are nearest to a query."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from kerasbert.cli import tables
+from kerasbert.cli.given import check_read
+from kerasbert.cli.lines import given_texts
+from kerasbert.cli.outputs import writes
+from kerasbert.cli.parser import Declare, out_options
+from kerasbert.cli.similarity import columns_of, reading_options
+from kerasbert.errors import InputError
+from kerasbert.progress import Progress
+
+PROMPT = "prompt before each text, of those of an import; '' for none"
+
+
+def is_index(path: str) -> bool:
+    """Whether a folder is an index; standard library alone."""
+    return os.path.isfile(os.path.join(path, "index.json"))
+
+
+# Vectors
+
+
+def _encode(options: argparse.Namespace) -> None:
+    from kerasbert.tasks import early_checks
+
+    early_checks.check_pooling(options.pooling)  # before TensorFlow's import
+    if bool(options.data) != bool(options.out):
+        raise InputError("--data FILE and --out VECTORS.npy go together; without them vectors of lines are printed")
+    settings = {"pooling": options.pooling, "language": options.language, "prompt_name": options.prompt_name}
+    if options.data:
+        _encode_file(options, settings)
+        return
+    texts = given_texts(options, blank=True)  # the n-th vector is the n-th line's
+    from kerasbert.tasks.predict import as_model, encode
+    from kerasbert.tasks.prompts import tell_prompt
+
+    model = as_model(options.model)
+    tell_prompt(model, options.prompt_name)
+    check_read(options)
+    at_once = tables.WINDOW * 64
+    with Progress(len(texts)) as progress:
+        for i in range(0, len(texts), at_once):
+            for vector in encode(model, texts[i : i + at_once], **settings):
+                print(json.dumps([float(value) for value in vector]))
+            sys.stdout.flush()
+            progress.to(i + at_once)
+
+
+def _encode_file(options: argparse.Namespace, settings: dict[str, Any]) -> None:
+    """The vectors of a file, into a file."""
+    if options.texts:
+        raise InputError("texts come as arguments or from --data, expected one of them")
+    if not options.out.endswith(".npy"):
+        raise InputError(f"--out {options.out}: expected a name ending in .npy")
+    source, length = _source(options, keep_blank=True), options.length
+    from kerasbert.retrieval.encoding import encode_file
+    from kerasbert.tasks.predict import as_model
+    from kerasbert.tasks.prompts import tell_prompt
+
+    model = as_model(options.model)
+    tell_prompt(model, options.prompt_name)
+    settings |= {"length": length, "dtype": options.dtype, "overwrite": options.overwrite}
+    check_read(options)
+    told = encode_file(model, source, options.out, **settings)
+    tables.tell(_of_file(options.out, source, told))
+
+
+def _of_file(out: str, source: Any, told: Any) -> Iterable[str]:
+    yield f"{out}: {told.shape[0]:,} vectors of {told.shape[1]} numbers; the n-th is the n-th text's"
+    if told.truncated:
+        yield f"{told.truncated} of {source.count} texts were truncated to {told.most} tokens"
+
+
+def _source(options: argparse.Namespace, keep_blank: bool = False, **columns: Any) -> Any:
+    """The texts of a file, read once, so that a mistake in it is told before TensorFlow is imported."""
+    from kerasbert.retrieval.passages import Source
+    from kerasbert.tasks import early_checks
+
+    early_checks.check_length(options.model, options.length)
+    own = columns_of(early_checks.some_task(options.model), ("text",), options.text_column)
+    return Source(options.data, own[0], default=not options.text_column, keep_blank=keep_blank, **columns)
+
+
+# Index
+
+
+def _index(options: argparse.Namespace) -> None:
+    source = _source(options, id_column=options.id_column)
+    from kerasbert.retrieval.building import build
+
+    settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
+    about = {"dtype": options.dtype, "neighbours": options.neighbours, "overwrite": options.overwrite}
+    check_read(options)
+    tables.tell(build(options.model, source, options.out, **settings, **about))
+    print(options.out)
+
+
+def _search(options: argparse.Namespace) -> None:
+    if options.top < 1:
+        raise InputError(f"--top must be at least 1. Received: {options.top}")
+    found = _of_index(options) if is_index(options.model) else _of_file_itself(options)
+    for query, hits in found:
+        if options.json:
+            print(json.dumps({"query": query, "hits": [hit.to_json() for hit in hits]}, ensure_ascii=False))
+            continue
+        for hit in hits:
+            print(f"{hit.score:.4f}\t{hit.text}")
+
+
+def _of_index(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
+    from kerasbert.retrieval.folder import about
+
+    queries, options.data = options.texts, None
+    about(options.model)  # a damaged one is told before TensorFlow's import
+    tables.check_texts(queries, "an index has its texts: give queries alone")
+    from kerasbert.retrieval.index import Index
+
+    index = Index(options.model, options.by)
+    settings = {"top": options.top, "exact_search": options.exact, "prompt_name": options.prompt_name}
+    settings |= {"rerank": options.rerank, "candidates": options.candidates}
+    check_read(options)
+    return zip(queries, index.search(queries, **settings))
+
+
+def _of_file_itself(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
+    """Search in a file whose texts are encoded for this call."""
+    if len(options.texts) < 2:
+        raise InputError(
+            f"search {options.model} takes FILE QUERY: a text a line, or a table. Of an index (kerasbert index) QUERY alone"
+        )
+    file, *queries = options.texts
+    tables.check_texts(queries, "FILE comes first, then the queries")
+    from kerasbert.data import texts as reader
+    from kerasbert.data.sources import check_files
+    from kerasbert.tasks import early_checks
+
+    check_files([file])
+    early_checks.check_length(options.model, options.length)
+    default = () if options.text_column else reader.TEXT
+    columns = columns_of(early_checks.some_task(options.model), ("text",), options.text_column)
+    next(iter(reader.opened(file, columns, default=default)), None)
+    from kerasbert.tasks.load import load
+    from kerasbert.tasks.similarity import searched
+
+    model = load(options.model)
+    columns = columns_of(getattr(model, "task", None), ("text",), options.text_column)
+    texts = reader.read(file, columns, default=default)
+    settings = {"length": options.length, "language": options.language}
+    check_read(options)
+    return zip(queries, searched(model, texts, queries, top=options.top, **settings))
+
+
+def add(command: Declare) -> None:
+    """Declare the commands."""
+    _add_encode(command("encode", _encode, "vectors of texts: one json list a line, or of a file a .npy"))
+    _add_index(command("index", _index, "keep the texts of a file and their vectors, to search in"))
+    _add_search(command("search", _search, "the texts of an index, or of a file, that are nearest to a query"))
+
+
+def _add_encode(add: argparse.ArgumentParser) -> None:
+    add.add_argument("model", metavar="RUN")
+    add.add_argument("texts", nargs="*", metavar="TEXT")
+    add.add_argument("--data", metavar="FILE", help="a text a line, or a table with a column of texts; with --out")
+    text = "the vectors of --data, as numpy reads them. The same command goes on where it was stopped"
+    writes(add.add_argument("--out", metavar="VECTORS.npy", help=text), "vectors")
+    add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
+    add.add_argument(
+        "--pooling",
+        help="mean, first, last or pooled; default: what the model learned to give (a vector's task, Skip-Thought), else mean",
+    )
+    _text_options(add, PROMPT)
+
+
+def _add_index(add: argparse.ArgumentParser) -> None:
+    add.add_argument("model", metavar="RUN")
+    add.add_argument("data", metavar="FILE", help="a text a line, or a table with a column of texts")
+    out_options(add)
+    add.add_argument("--id-column", metavar="NAME", help="column of the texts' ids; by default their lines")
+    text = "a graph of neighbours (faiss): no query is compared with all; default: from 50,000 texts, where faiss is installed"
+    add.add_argument("--neighbours", action=argparse.BooleanOptionalAction, help=text)
+    _text_options(add, f"{PROMPT}; default: the model's for documents")
+
+
+def _text_options(add: argparse.ArgumentParser, prompt: str) -> None:
+    """How the texts of a file become vectors, and how these are kept."""
+    text = "of the numbers that are kept: float32, float16, int8 or binary (a bit each)"
+    add.add_argument("--dtype", default="float32", choices=("float32", "float16", "int8", "binary"), help=text)
+    add.add_argument("--text-column", metavar="NAME", help="column of the texts; the task's, or text, by default")
+    add.add_argument("--prompt-name", metavar="NAME", help=prompt)
+    reading_options(add)
+
+
+def _add_search(add: argparse.ArgumentParser) -> None:
+    add.add_argument("model", metavar="DIR", help="an index; or RUN, then FILE comes before the queries")
+    add.add_argument("texts", nargs="+", metavar="QUERY")
+    add.add_argument("--top", type=int, default=5, help="how many texts of a query")
+    add.add_argument("--by", metavar="RUN", help="the model of an index, where it is no longer in its place")
+    text = "of an index: compare with every vector, where it has a graph of neighbours too"
+    add.add_argument("--exact", action="store_true", help=text)
+    text = "of an index: a model of pairs (a cross-encoder) that orders what was found"
+    add.add_argument("--rerank", metavar="RUN", help=text)
+    add.add_argument("--candidates", type=int, default=100, metavar="N", help="texts that --rerank reads of each query")
+    add.add_argument("--prompt-name", metavar="NAME", help="prompt before a query; default: the model's for queries")
+    add.add_argument("--text-column", metavar="NAME", help="column of FILE; the task's, or text, by default")
+    reading_options(add)
+    add.add_argument("--json", action="store_true")

@@ -1,0 +1,122 @@
+"""Build an index: the texts are counted, encoded block by block into a file beside its place, then all is put there at once."""
+
+import os
+from typing import Any
+
+import numpy as np
+
+from kerasbert import __version__
+from kerasbert.errors import InputError
+from kerasbert.retrieval import encoding, forms, graph, passages
+from kerasbert.retrieval.folder import DOCUMENT, FORMAT, INDEX, QUERY, VECTORS
+from kerasbert.retrieval.passages import Source
+from kerasbert.retrieval.vector_file import VectorFile
+from kerasbert.storage import files
+from kerasbert.tasks import predict
+from kerasbert.tasks.prompts import vector_kind
+
+
+def build(
+    model: Any,
+    texts: Any,
+    out: str | os.PathLike,
+    *,
+    dtype: str = "float32",
+    neighbours: bool | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> list[str]:
+    """Build an index of texts; the same call goes on where an interrupted one stopped.
+
+    Args:
+        model: directory or loaded model. texts: list of str, path of a file, or a `Source`. out: folder to write.
+        dtype: "float32", "float16", "int8" or "binary"; how the vectors are kept.
+        neighbours: bool, whether it has a graph of neighbours (faiss), which finds nearly all of the nearest without looking at
+            each; None: from 50,000 texts, where faiss is installed.
+        overwrite: bool, replace an index that is there.
+        settings: `length`, `language`, `pooling`, `prompt_name` of `kb.encode`. By default the model's prompt "document" or
+            "passage", where it has one, stands before the texts and "query" before queries.
+
+    Returns:
+        lines of what a user cannot see in it.
+
+    Raises:
+        InputError: no text, an id there twice, a place that is not ours, faiss missing where it is asked for.
+    """
+    forms.check(dtype)
+    if neighbours and graph.library() is None:
+        raise InputError(
+            "a graph of neighbours needs faiss: pip install 'kerasbert[search]', or leave --neighbours out"
+        )
+    files.check_free(out, overwrite, [texts] if isinstance(texts, str | os.PathLike) else ())
+    source = texts if isinstance(texts, Source) else Source(texts)
+    about, model = _about(model, source, dtype, settings)
+    settings = about["settings"]
+    what = {"model": about["model"]["digest"], "texts": source.digest, "unit": True, **settings}
+    with VectorFile(out, what, (source.count, about["width"]), dtype) as file:
+        told = encoding.encode_into(file, model, source.texts(), settings, unit=True)
+        _put(out, overwrite, about, source, file, neighbours)
+        file.done()
+    return _told(about, source, told)
+
+
+def _about(model: Any, source: Source, dtype: str, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """What index.json will say, and the loaded model."""
+    path = os.path.abspath(model) if isinstance(model, str | os.PathLike) and os.path.exists(model) else model
+    model = predict.as_model(model)
+    settings, query = prompted(model, settings)
+    about = {
+        "index": FORMAT,
+        "version": __version__,
+        "model": {
+            "path": os.fspath(path) if isinstance(path, str | os.PathLike) else None,
+            "digest": encoding.identity(model),
+        },
+        "count": source.count,
+        "width": encoding.width(model, source.texts(), settings),
+        "dtype": dtype,
+        "settings": {name: settings.get(name) for name in encoding.SETTINGS},
+        "query_prompt": query,
+    }
+    return about, model
+
+
+def prompted(model: Any, settings: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The settings of texts, and the name of the prompt before queries: the model's own where nothing is said."""
+    kind = vector_kind(model)
+    known = {} if kind is None else kind.options.get("prompts", {})
+    query = next((name for name in QUERY if name in known), None)
+    if settings.get("prompt_name") is None and (name := next((name for name in DOCUMENT if name in known), None)):
+        settings = settings | {"prompt_name": name}
+    return settings, settings.get("prompt_name") if query is None else query
+
+
+def _put(out: Any, overwrite: bool, about: dict[str, Any], source: Source, file: VectorFile, neighbours: Any) -> None:
+    """All files of the index, at once."""
+    with files.new_directory(out, overwrite) as folder:
+        passages.write(folder, source)
+        file.copy(folder / VECTORS)
+        vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
+        if neighbours or (neighbours is None and source.count >= graph.FROM and graph.library() is not None):
+            about["graph"] = graph.build(vectors, about["dtype"], about["width"], folder / graph.GRAPH)
+        files.write_json(folder / INDEX, about)
+
+
+def _told(about: dict[str, Any], source: Source, told: encoding.Encoded) -> list[str]:
+    """What a user cannot see in an index."""
+    columns = forms.columns(about["width"], about["dtype"])
+    size = about["count"] * columns * np.dtype(forms.DTYPES[about["dtype"]]).itemsize / 1e6
+    lines = [f"{about['count']:,} texts, vectors of {about['width']} numbers as {about['dtype']}: {size:,.1f} MB"]
+    if source.blank:
+        numbers = ", ".join(map(str, source.blank[:5])) + (", ..." if len(source.blank) > 5 else "")
+        lines.append(f"{len(source.blank)} texts hold nothing to read and are left out: {numbers}")
+    if told.truncated:
+        lines.append(f"{told.truncated} of {about['count']} texts were truncated to {told.most} tokens")
+    if "graph" in about:
+        recall = about["graph"]["recall"]
+        lines.append(
+            f"a graph of neighbours finds {recall:.1%} of the {graph.TOP} nearest; search --exact compares with all"
+        )
+    elif about["count"] >= graph.FROM:
+        lines.append(f"each query is compared with all {about['count']:,}: pip install 'kerasbert[search]' for a graph")
+    return lines

@@ -1,0 +1,131 @@
+"""An index: texts, their vectors and what made them in a folder, and the nearest of them to a query."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert.blanks import blank
+from kerasbert.errors import InputError
+from kerasbert.retrieval import exact, forms, graph
+from kerasbert.retrieval.building import build
+from kerasbert.retrieval.encoding import identity
+from kerasbert.retrieval.folder import VECTORS, about
+from kerasbert.retrieval.passages import Kept
+from kerasbert.retrieval.reranking import reranked
+from kerasbert.tasks import predict
+from kerasbert.tasks.similarity import Hit
+
+
+class Index:
+    """Texts to search in. `kb.Index.build` makes one.
+
+    Args:
+        path: folder that `build` (or `kerasbert index`) wrote. model: directory or loaded model of the vectors; by default
+            the directory that the index was built by.
+
+    Attributes:
+        model: the loaded model. vectors: [n, H] as stored, read from the disk. about: what index.json says.
+        told: lines of what a user cannot see in an index that was just built.
+
+    Raises:
+        InputError: no index, a damaged one, or another model than it was built by.
+    """
+
+    def __init__(self, path: str | os.PathLike, model: Any = None) -> None:
+        self.path, self.about = Path(path), about(path)
+        self.told: list[str] = []
+        self.dtype, self.width = self.about["dtype"], self.about["width"]
+        self._open()
+        self.model = predict.as_model(self._found() if model is None else model)
+        predict.check_ours(self.model)
+        if identity(self.model) != self.about["model"]["digest"]:
+            raise InputError(
+                f"{path} was built by another model ({self.about['model']['path']}), whose vectors say nothing beside this "
+                "one's: give that one, or build the index again"
+            )
+
+    def _open(self) -> None:
+        """Map the files, which must be whole."""
+        try:
+            self.vectors = np.load(self.path / VECTORS, mmap_mode="r", allow_pickle=False)
+            columns, kind = forms.columns(self.width, self.dtype), np.dtype(forms.DTYPES[self.dtype])
+            if self.vectors.shape != (self.about["count"], columns) or self.vectors.dtype != kind:
+                raise ValueError(f"{VECTORS} has the shape {self.vectors.shape}")
+            self._texts = Kept(self.path, self.about["count"])
+            self._graph = graph.opened(self.path, self.about) if "graph" in self.about else None
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise InputError(f"{self.path} is damaged ({error}): build it again with --overwrite") from error
+
+    def _found(self) -> str:
+        """The directory of the model, as the index tells it."""
+        place = self.about["model"]["path"]
+        if place is None:
+            raise InputError(f"{self.path} was built by a model in memory: give it (model=, --model RUN)")
+        return place
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def search(
+        self,
+        queries: str | Sequence[str],
+        top: int = 5,
+        *,
+        exact_search: bool = False,
+        prompt_name: str | None = None,
+        rerank: Any = None,
+        candidates: int = 100,
+    ) -> list[Any]:
+        """The nearest texts to a query by the cosine of their vectors, nearest first; equal ones in their order.
+
+        Args:
+            queries: str, or a list of them. top: int, how many texts of each at most.
+            exact_search: bool, compare with every vector, where the index has a graph too.
+            prompt_name: str, of the prompt before a query; by default the model's "query" where it has one.
+            rerank: directory or loaded model of pairs (a cross-encoder) that orders the `candidates` nearest.
+
+        Returns:
+            a list of Hit (`index`, `text`, `score`, `id`); of a list of queries a list of such lists.
+        """
+        given = [queries] if isinstance(queries, str) else list(queries)
+        for name, value in (("top", top), ("candidates", candidates)):
+            if type(value) is not int or value < 1:
+                raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
+        if not given:
+            return []
+        first = top if rerank is None else max(top, candidates)
+        scores, numbers = self._nearest(self.encode(given, prompt_name), first, exact_search)
+        hits = [[self._hit(*each) for each in zip(*row)] for row in zip(numbers, scores)]
+        if rerank is not None:
+            judge = predict.as_model(rerank)
+            hits = [reranked(judge, query, found, top) for query, found in zip(given, hits)]
+        return hits[0] if isinstance(queries, str) else hits
+
+    def _nearest(self, vectors: np.ndarray, top: int, exact_search: bool) -> tuple[np.ndarray, np.ndarray]:
+        if self._graph is not None and not exact_search:
+            return graph.nearest(self._graph, vectors, min(top, len(self)))
+        return exact.nearest(self.vectors, self.dtype, vectors, top)
+
+    def _hit(self, number: int, score: float) -> Hit:
+        passage = self._texts[int(number)]
+        return Hit(int(number), passage.text, float(score), passage.id)
+
+    def encode(self, queries: Sequence[str], prompt_name: str | None = None) -> np.ndarray:
+        """Vectors of queries, of length 1: float32 [q, H]."""
+        for number, query in enumerate(queries):
+            if not isinstance(query, str) or blank(query):
+                raise InputError(f"query {number} holds nothing to read. Received: {query!r:.60}")
+        settings = dict(self.about["settings"])
+        name = self.about["query_prompt"] if prompt_name is None else prompt_name
+        return forms.unit(predict.encode(self.model, list(queries), **settings | {"prompt_name": name}))
+
+    @staticmethod
+    def build(model: Any, texts: Any, out: str | os.PathLike, **options: Any) -> "Index":
+        """Build an index and open it; see `building.build` for the options, `told` for what it says."""
+        told = build(model, texts, out, **options)
+        index = Index(out, None if isinstance(model, str | os.PathLike) else model)
+        index.told = told
+        return index

@@ -1,0 +1,135 @@
+"""The texts of an index: read from a file or a list, and kept beside their vectors, each found by its number."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from kerasbert.blanks import blank
+from kerasbert.data import texts as reader
+from kerasbert.data.sources import SURROGATES, TABLES
+from kerasbert.errors import InputError, near
+
+TEXTS, PLACES = "texts.jsonl", "places.npy"
+
+
+class Passage(NamedTuple):
+    """A text to find. `id` is its own name, or its line of the file (number of the list) as text."""
+
+    id: str
+    text: str
+
+
+class Source:
+    """Texts that are read anew by each iteration, those that hold nothing to read left out.
+
+    Args:
+        given: path of a file (text a line, or a table), or a list of str.
+        text_column, id_column: str, of a table.
+        default: bool, whether the column may be called "text" too. keep_blank: bool, whether a text without anything to read is
+            one too.
+
+    Attributes:
+        path: of the file, None of a list. count: int, texts. digest: of texts and ids.
+        blank: numbers, from 1, of texts without anything to read.
+
+    Raises:
+        InputError: no such file or column, no text, an id that is absent or there twice.
+    """
+
+    def __init__(
+        self,
+        given: Any,
+        text_column: str = "text",
+        id_column: str | None = None,
+        *,
+        default: bool = True,
+        keep_blank: bool = False,
+    ) -> None:
+        self.path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+        self.given, self.text_column, self.id_column = given, text_column, id_column
+        self.default, self.keep_blank = default, keep_blank
+        self.count, self.blank = 0, list[int]()
+        self.digest = self._counted()
+        if not self.count:
+            raise InputError(f"{self.path or 'texts'} holds no text, expected at least one")
+
+    def _counted(self) -> str:
+        """Read all once; -> sha256 of what there is."""
+        state, seen, id_column = hashlib.sha256(), set(), self.id_column
+        for number, passage in enumerate(self._all(), 1):
+            if blank(passage.text):
+                self.blank.append(number)
+                if not self.keep_blank:
+                    continue
+            self.count += 1
+            if id_column and passage.id in seen:
+                raise InputError(f"{self.path}: the id {passage.id!r:.80} is there twice, expected each once")
+            if id_column:
+                seen.add(passage.id)
+            state.update(json.dumps(passage).encode())
+        return state.hexdigest()
+
+    def __iter__(self) -> Iterator[Passage]:
+        return (passage for passage in self._all() if self.keep_blank or not blank(passage.text))
+
+    def texts(self) -> Iterator[str]:
+        """The texts alone."""
+        return (passage.text for passage in self)
+
+    def _all(self) -> Iterator[Passage]:
+        if self.path is None:
+            for number, text in enumerate(cast(Iterable[Any], self.given)):
+                if not isinstance(text, str):
+                    raise InputError(f"text {number} is a {type(text).__name__}, expected str")
+                yield Passage(str(number), SURROGATES.sub("\ufffd", text))
+            return
+        opened = reader.opened(self.path, (self.text_column,), default=reader.TEXT if self.default else ())
+        if self.id_column and opened.kind not in TABLES:
+            raise InputError(
+                f"{self.path} is plain text, which has no column {self.id_column!r}: leave --id-column out"
+            )
+        for line, row, text in opened:
+            yield Passage(self._id(line, row), text)
+
+    def _id(self, line: int, row: dict[str, Any]) -> str:
+        if not self.id_column:
+            return str(line)
+        if self.id_column not in row:
+            raise InputError(f"{self.path}, line {line}: no column {self.id_column!r}. {near(self.id_column, row)}")
+        value = row[self.id_column]
+        if not isinstance(value, str | int) or isinstance(value, bool) or not str(value).strip():
+            raise InputError(f"{self.path}, line {line}: column {self.id_column!r} holds {value!r:.40}, expected an id")
+        return str(value)
+
+
+def write(folder: Path, passages: Iterable[Passage]) -> None:
+    """Keep texts: a json line each, and where each line begins."""
+    places, place = [0], 0
+    with open(folder / TEXTS, "wb") as file:
+        for passage in passages:
+            line = json.dumps(passage, ensure_ascii=False).encode() + b"\n"
+            file.write(line)
+            place += len(line)
+            places.append(place)
+    np.save(folder / PLACES, np.array(places, "<u8"))
+
+
+class Kept:
+    """Texts that `write` has kept. Args: folder: of an index. count: int, how many there must be."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.path = folder / TEXTS
+        self.places = np.load(folder / PLACES, mmap_mode="r", allow_pickle=False)
+        if self.places.shape != (count + 1,) or int(self.places[-1]) != os.path.getsize(self.path):
+            raise ValueError(f"{TEXTS} and {PLACES} do not fit")
+
+    def __getitem__(self, number: int) -> Passage:
+        start, end = (int(place) for place in self.places[number : number + 2])
+        with open(self.path, "rb") as file:
+            file.seek(start)
+            return Passage(*json.loads(file.read(end - start)))

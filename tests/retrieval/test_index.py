@@ -1,0 +1,280 @@
+"""An index: as search without one, kept over kills, refused where it is another's, damaged or in the way."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.cli import main
+from kerasbert.errors import InputError
+from kerasbert.retrieval import building, encoding, exact, graph
+from kerasbert.retrieval.passages import Source
+from kerasbert.retrieval.vector_file import VectorFile
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import Task
+from tests import tiny
+
+TEXTS = tiny.sentences(90, seed=3)
+
+
+def encoder(seed=0):
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    model = kb.build("bert/tiny", **tiny.SPEC | {"embeddings.vocabulary": tiny.tokenizer().size})
+    model.tokenizer = tiny.tokenizer()
+    return model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Directory of an encoder."""
+    folder = tmp_path_factory.mktemp("model") / "run"
+    kb.save(encoder(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def index(model, tmp_path_factory):
+    """Directory of an index of TEXTS."""
+    folder = tmp_path_factory.mktemp("index") / "index"
+    kb.Index.build(model, TEXTS, folder)
+    return folder
+
+
+def test_what_it_finds_is_what_search_finds(model, index):
+    held = kb.Index(index)
+    assert len(held) == 90
+    for query in ("the cat", "a sad dog sees the river"):
+        found, wanted = held.search(query, 7), kb.search(model, TEXTS, query, top=7)
+        assert [hit.index for hit in found] == [hit.index for hit in wanted]
+        np.testing.assert_allclose([hit.score for hit in found], [hit.score for hit in wanted], atol=1e-6)
+        assert [hit.text for hit in found] == [TEXTS[int(hit.id)] for hit in found]
+    several = held.search(["the cat", "the dog"], 2)
+    assert several[0] == held.search("the cat", 2)
+    assert held.search([]) == []
+
+
+def test_a_table_with_ids_and_blank_rows(model, tmp_path, capsys):
+    table = tmp_path / "rows.csv"
+    table.write_text('key,title\nx,the cat runs\ny,""\nz,"a dog, happy"\n')
+    out = tmp_path / "index"
+    assert (
+        main(["index", str(model), str(table), "--text-column", "title", "--id-column", "key", "--out", str(out)]) == 0
+    )
+    said = capsys.readouterr()
+    assert "2 texts, vectors of 16 numbers as float32" in said.err
+    assert "1 texts hold nothing to read and are left out: 2" in said.err
+    assert main(["search", str(out), "happy dog", "the cat runs", "--json"]) == 0
+    one, other = map(json.loads, capsys.readouterr().out.splitlines())
+    assert {hit["id"] for hit in one["hits"]} == {"x", "z"}
+    assert other["hits"][0] == {"index": 0, "text": "the cat runs", "score": pytest.approx(1, abs=1e-5), "id": "x"}
+
+
+@pytest.mark.parametrize(
+    ("content", "option", "line"),
+    [
+        ("key,text\nx,a\nx,b\n", "key", "the id 'x' is there twice, expected each once"),
+        ("key,text\nx,a\n,b\n", "key", "line 3: column 'key' holds '', expected an id"),
+        ("key,text\nx,a\n", "kay", "line 2: no column 'kay'. Nearest: 'key'"),
+        ("\n \n", None, "holds no text, expected at least one"),
+        ("a\nb\n", "key", "is plain text, which has no column 'key'"),
+    ],
+)
+def test_bad_files_are_one_line(model, tmp_path, capsys, content, option, line):
+    file = tmp_path / ("rows.csv" if "," in content else "rows.txt")
+    file.write_text(content)
+    options = ["--id-column", option] if option else []
+    assert main(["index", str(model), str(file), "--out", str(tmp_path / "out"), *options]) == 2
+    assert line in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [file.name]
+
+
+def test_a_killed_run_goes_on(model, index, tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding, "BLOCK", 32)
+    made, add = [], VectorFile.add
+
+    def killed(self, vectors):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(len(vectors))
+        add(self, vectors)
+
+    monkeypatch.setattr(VectorFile, "add", killed)
+    with pytest.raises(KeyboardInterrupt):
+        kb.Index.build(model, TEXTS, tmp_path / "index")
+    (partial,) = tmp_path.iterdir()
+    with partial.open("ab") as file:
+        file.write(b"torn")
+    made.clear()
+    monkeypatch.setattr(VectorFile, "add", lambda self, vectors: (made.append(len(vectors)), add(self, vectors)))
+    kb.Index.build(model, TEXTS, tmp_path / "index")
+    assert made == [26]
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+    one, other = (np.load(folder / "vectors.npy") for folder in (index, tmp_path / "index"))
+    np.testing.assert_allclose(one, other, atol=1e-6)  # other rows beside a text
+
+
+def test_what_is_in_the_way_is_kept(model, index, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/chapter.tex").write_text("x")
+    with pytest.raises(InputError, match="was not written by kerasbert"):
+        kb.Index.build(model, TEXTS, tmp_path / "thesis", overwrite=True)
+    copy = shutil.copytree(index, tmp_path / "copy")
+    with pytest.raises(InputError, match="exists already"):
+        kb.Index.build(model, TEXTS[:3], copy)
+    assert len(kb.Index.build(model, TEXTS[:3], copy, overwrite=True)) == 3
+    (copy / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds notes.txt, which is not kerasbert's"):
+        kb.Index.build(model, TEXTS, copy, overwrite=True)
+
+
+def test_another_model_is_refused(index):
+    with pytest.raises(InputError, match="was built by another model"):
+        kb.Index(index, encoder(seed=1))
+    assert kb.Index(index, encoder(seed=0)).search("the cat", 1)
+
+
+def test_a_model_in_memory_must_be_given(tmp_path):
+    held = encoder()
+    assert kb.Index.build(held, TEXTS[:5], tmp_path / "index").search("the cat", 1)
+    with pytest.raises(InputError, match="was built by a model in memory"):
+        kb.Index(tmp_path / "index")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("index.json", lambda content: content[:20]),
+        ("index.json", lambda content: content.replace(b'"float32"', b'"float8"')),
+        ("index.json", lambda content: b"[]"),
+        ("vectors.npy", lambda content: content[:-8]),
+        ("vectors.npy", lambda content: b""),
+        ("texts.jsonl", lambda content: content[:-1]),
+        ("places.npy", lambda content: content[:-8]),
+    ],
+)
+def test_a_damaged_index_is_one_line(index, tmp_path, capsys, name, damage):
+    copy = shutil.copytree(index, tmp_path / "copy")
+    (copy / name).write_bytes(damage((copy / name).read_bytes()))
+    assert main(["search", str(copy), "the cat"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "is damaged" in line
+    assert "--overwrite" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["the cat", "--length", "9"], "--length would not be used"),
+        (["the cat", "--top", "0"], "--top must be at least 1"),
+        ([" "], "holds nothing to read"),
+        (["the cat", "--prompt-name", "query"], "the model has no prompts"),
+    ],
+)
+def test_what_an_index_cannot_use_is_refused(index, capsys, arguments, line):
+    assert main(["search", str(index), *arguments]) == 2
+    assert line in capsys.readouterr().err
+
+
+def test_prompts_for_texts_and_for_queries(tmp_path):
+    prompts = {"query": "the film ", "passage": "the house "}
+    task = Task("v", "vector", options={"pooling": "mean", "prompts": prompts, "prompt_name": ""})
+    model = TaskModel(encoder(), task)
+    model.build()
+    model.tokenizer = tiny.tokenizer()
+    index = kb.Index.build(model, TEXTS, tmp_path / "index")
+    assert (index.about["settings"]["prompt_name"], index.about["query_prompt"]) == ("passage", "query")
+    plain = kb.encode(model, ["the house " + text for text in TEXTS], prompt_name="")
+    query = kb.encode(model, ["the film the cat"], prompt_name="")[0]
+    cosines = plain @ query / np.linalg.norm(plain, axis=1) / np.linalg.norm(query)
+    hits = index.search("the cat", 5)
+    np.testing.assert_allclose([hit.score for hit in hits], np.sort(cosines)[::-1][:5], atol=1e-5)
+
+
+def test_hits_are_ordered_by_a_model_of_pairs(index, tmp_path):
+    task = Task("r", "regression", text_b="other", metric="spearman")
+    judge = TaskModel(encoder(2), task)
+    judge.build()
+    judge.tokenizer = tiny.tokenizer()
+    held = kb.Index(index)
+    hits = held.search("the cat", 3, rerank=judge, candidates=20)
+    first = held.search("the cat", 20)
+    values = [answer.value for answer in kb.predict(judge, [("the cat", hit.text) for hit in first])]
+    assert [hit.score for hit in hits] == pytest.approx(sorted(values, reverse=True)[:3], abs=1e-6)
+    assert [hit.index for hit in hits] == [first[i].index for i in np.argsort(-np.array(values), kind="stable")[:3]]
+    with pytest.raises(InputError, match="rerank needs a model of pairs with one score .* received an encoder"):
+        held.search("the cat", rerank=encoder())
+
+
+def test_vectors_of_a_file(model, tmp_path, capsys):
+    file, out = tmp_path / "texts.txt", tmp_path / "vectors.npy"
+    file.write_text("\n".join(["the cat", "", *TEXTS]) + "\n")
+    assert main(["encode", str(model), "--data", str(file), "--out", str(out)]) == 0
+    assert "92 vectors of 16 numbers; the n-th is the n-th text's" in capsys.readouterr().err
+    np.testing.assert_allclose(np.load(out), kb.encode(model, ["the cat", "", *TEXTS]), atol=1e-5)
+    assert main(["encode", str(model), "--data", str(file), "--out", str(out)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["encode", str(model), "--data", str(file), "--out", str(out), "--overwrite", "--dtype", "binary"]) == 0
+    assert np.load(out).shape == (92, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.txt", "vectors.npy"]
+    for arguments in (["--data", str(file)], ["x", "--out", str(out)], ["--data", str(file), "--out", "v.txt"]):
+        assert main(["encode", str(model), *arguments]) == 2
+
+
+def test_two_processes_do_not_write_one_file(tmp_path):
+    held = tmp_path / "vectors.npy"
+    with VectorFile(held, {}, (3, 4), "float32"), pytest.raises(InputError, match="another process writes"):
+        VectorFile(held, {}, (3, 4), "float32").__enter__()
+
+
+def test_a_file_that_grows_meanwhile_is_told(model, tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text("the cat\nthe dog\n")
+    source = Source(file)
+    file.write_text("the cat\n")
+    with pytest.raises(InputError, match="2 texts were counted and 1 read: the file changes"):
+        building.build(model, source, tmp_path / "index")
+
+
+def test_a_list_is_checked():
+    with pytest.raises(InputError, match="text 1 is a int, expected str"):
+        Source(["a", 3])
+    with pytest.raises(InputError, match="texts holds no text"):
+        Source([])
+
+
+def test_without_faiss_a_graph_is_refused_in_one_line(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(graph, "library", lambda: None)
+    with pytest.raises(InputError, match="a graph of neighbours needs faiss: pip install"):
+        kb.Index.build(model, TEXTS, tmp_path / "index", neighbours=True)
+    monkeypatch.setattr(building.graph, "FROM", 50)
+    told = kb.Index.build(model, TEXTS, tmp_path / "index").told
+    assert told[-1].startswith("each query is compared with all 90")
+
+
+@pytest.mark.slow
+def test_a_graph_finds_nearly_all_of_the_nearest(model, tmp_path, monkeypatch):
+    pytest.importorskip("faiss")
+    index = kb.Index.build(model, tiny.sentences(3000, seed=5), tmp_path / "index", neighbours=True)
+    assert index.about["graph"]["recall"] >= 0.9
+    queries = tiny.sentences(50, seed=6)
+    near, all_ = index.search(queries, 10), index.search(queries, 10, exact_search=True)
+    scores = (
+        [np.mean([hit.score for hit in hits]) for hits in zip(*near)],
+        [np.mean([hit.score for hit in hits]) for hits in zip(*all_)],
+    )
+    np.testing.assert_allclose(*scores, atol=2e-3)
+    with open(tmp_path / "index/graph.faiss", "r+b") as file:
+        file.seek(100)
+        file.write(os.urandom(8))
+    with pytest.raises(InputError, match="is damaged .graph.faiss is another file"):
+        kb.Index(tmp_path / "index")
+
+
+def test_blocks_are_read_one_after_the_other():
+    vectors = np.arange(30, dtype="float32").reshape(10, 3)
+    assert [(start, len(block)) for start, block in exact.blocks(vectors, "float32", 3, 4)] == [(0, 4), (4, 4), (8, 2)]
