@@ -260,6 +260,8 @@ def _table(options: argparse.Namespace, model: "Runner") -> tuple[int, int]:
         found = ((answer, answer.to_json()) for answer in model(texts, **settings))
         return [(bool(answer.truncated), [value[name] for name in fields]) for answer, value in found]
 
+    from kerasbert.storage import files
+
     about = {"model": files.digest(options.file), "plugin": files.digest(*options.plugin), "version": __version__}
     about |= {name: getattr(options, name) for name in names}
     writing = {"out": options.out, "batch": options.batch, "name": "run"}

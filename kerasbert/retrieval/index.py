@@ -118,9 +118,9 @@ class Index:
         for number, query in enumerate(queries):
             if not isinstance(query, str) or blank(query):
                 raise InputError(f"query {number} holds nothing to read. Received: {query!r:.60}")
-        settings = dict(self.about["settings"])
         name = self.about["query_prompt"] if prompt_name is None else prompt_name
-        return forms.unit(predict.encode(self.model, list(queries), **settings | {"prompt_name": name}))
+        settings: dict[str, Any] = {**self.about["settings"], "prompt_name": name}
+        return forms.unit(predict.encode(self.model, list(queries), **settings))
 
     @staticmethod
     def build(model: Any, texts: Any, out: str | os.PathLike, **options: Any) -> "Index":
