@@ -29,7 +29,9 @@ class VocabularyConfig:
         None, "drop case and accents; by default wordpiece does, bpe and unigram keep them", flag=False
     )
     layout: str | None = option(
-        None, "of unigram's special tokens: albert ([CLS] text [SEP], the default) or xlnet (text <sep> <cls>)"
+        None,
+        "of the special tokens: of wordpiece bert ([CLS] text [SEP], the default) or mpnet (<s> text </s>), of unigram albert "
+        "([CLS] text [SEP], the default) or xlnet (text <sep> <cls>)",
     )
     text_field: str = option(
         "text", "column of the text in tables", python='Or a field; of several ("en,fr") each is taken'

@@ -21,18 +21,15 @@ that nothing uses. Padding (0) starts the decoder, </s> (1) ends a text.
 """
 
 import dataclasses
-import math
 from typing import Any
 
-import numpy as np
 from keras import ops
 
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.checkpoints.readers import equal
-from kerasbert.errors import InputError
 from kerasbert.layers.attention import Attention
-from kerasbert.layers.backend import choose, gather, look_up
 from kerasbert.layers.block import PreNormBlock
+from kerasbert.layers.buckets import Buckets, DistanceTable, with_distances
 from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.decoder_block import PreNormDecoderBlock
 from kerasbert.layers.embeddings import Table
@@ -44,19 +41,6 @@ from kerasbert.registry import Family, register
 from kerasbert.spec import Attention as AttentionSpec
 from kerasbert.spec import Blocks, Embeddings
 from kerasbert.spec import FeedForward as FeedForwardSpec
-
-
-@dataclasses.dataclass(frozen=True)
-class Relative:
-    """How a distance becomes one of the learned numbers (section 2.1).
-
-    Args:
-        buckets: int, numbers per head.
-        distance: int, from which on all distances are one.
-    """
-
-    buckets: int = 32
-    distance: int = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,40 +63,14 @@ class Spec(EncoderDecoderSpec):
     `feedforward.activation` "gated_gelu_tanh" is v1.1's.
     """
 
-    relative: Relative = Relative()
+    relative: Buckets = Buckets()
     output: Output = Output()
 
     def validate(self) -> "Spec":
         """Check what no single field can tell; returns self."""
         super().validate()
-        if self.relative.buckets < 4 or self.relative.buckets % 2:
-            raise InputError(f"relative.buckets must be even and at least 4. Received: {self.relative.buckets}")
-        if self.relative.distance <= self.relative.buckets // 2:
-            raise InputError(
-                f"relative.distance must be above half of relative.buckets, {self.relative.buckets // 2}. "
-                f"Received: {self.relative.distance}"
-            )
+        self.relative.check()
         return self
-
-
-def buckets(count: int, distance: int, both_sides: bool) -> np.ndarray:
-    """The bucket of each distance: half of them for one distance each, the others for ranges that grow logarithmically.
-
-    Args:
-        count, distance: int, as in `Relative`.
-        both_sides: bool, whether half of the buckets are for keys behind the query and half for those ahead.
-
-    Returns:
-        int32 [distance + 1] by the number of tokens between query and key; the last holds for all that is farther.
-
-    >>> buckets(8, 6, both_sides=False).tolist()
-    [0, 1, 2, 3, 4, 6, 7]
-    """
-    side = count // 2 if both_sides else count
-    exact, apart = side // 2, np.arange(distance + 1, dtype="float32")
-    ratio = np.log(np.maximum(apart, 1) / np.float32(exact)) / np.float32(math.log(distance / exact))
-    ranges = exact + (ratio * np.float32(side - exact)).astype("int32")
-    return np.where(apart < exact, apart.astype("int32"), np.minimum(ranges, side - 1)).astype("int32")
 
 
 class T5Attention(Attention):
@@ -127,20 +85,7 @@ class T5Attention(Attention):
         return by_input * self.head_size**-0.5, by_input, by_input, self.initializer * inner**-0.5
 
     def scores(self, query: Any, key: Any, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Any:
-        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-        if scoring is None:
-            return scores
-        return ops.cast(scores, "float32") + ops.cast(_of_queries(scoring, queries), "float32")
-
-
-def _of_queries(x: Any, queries: Queries) -> Any:
-    """The queries' rows of [1 or B, N, S, K]: [1 or B, N, Q, K]."""
-    if queries is None:
-        return x
-    if isinstance(queries, str):
-        return x[:, :, :1]
-    rows = ops.transpose(x, (0, 2, 1, 3))
-    return ops.transpose(gather(rows[0], queries) if x.shape[0] == 1 else choose(rows, queries), (0, 2, 1, 3))
+        return with_distances(ops.matmul(query, ops.transpose(key, (0, 1, 3, 2))), scoring, queries)
 
 
 class T5FeedForward(FeedForward):
@@ -182,24 +127,17 @@ class T5Stack(Stack):
     def build(self, shape=None):
         super().build(shape)
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
-        self.buckets = buckets(spec.relative.buckets, spec.relative.distance, self.both_sides)
         deviation = spec.initializer * spec.hidden**-0.5
-        self.relative = Table(spec.relative.buckets, spec.attention.heads, deviation, name="relative", **kwargs)
+        self.relative = DistanceTable(
+            spec.relative, spec.attention.heads, deviation, self.both_sides, name="relative", **kwargs
+        )
         self.relative.build()
         self.last_dropout = Dropout(spec.dropout, name="last_dropout", **kwargs)
         self.last_dropout.build()
 
     def distances(self, row: Any, keys: Any) -> Any:
         """What is added to the scores of all layers: places of the queries int32 [B or 1, S], K -> float32 [B or 1, N, S, K]."""
-        far = len(self.buckets) - 1
-        apart = ops.reshape(ops.arange(keys, dtype="int32"), (1, 1, -1)) - ops.expand_dims(row, 2)  # key - query
-        behind = ops.maximum(-apart, 0)
-        of_each = ops.minimum(ops.abs(apart) if self.both_sides else behind, far)
-        places = gather(self.buckets, of_each)
-        if self.both_sides:
-            places = places + ops.cast(apart > 0, "int32") * (self.spec.relative.buckets // 2)
-        table = ops.cast(self.relative.table, "float32")
-        return ops.transpose(look_up(table, places), (0, 3, 1, 2))
+        return self.relative(row, ops.expand_dims(ops.arange(keys, dtype="int32"), 0))
 
     def context(self, context: Context, length: Any) -> Context:
         return dataclasses.replace(context, scoring=self.distances(*context.places(length)))

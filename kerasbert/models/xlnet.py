@@ -40,6 +40,7 @@ from kerasbert.layers.feedforward import FeedForward
 from kerasbert.layers.heads import tied_logits
 from kerasbert.layers.random import Dropout
 from kerasbert.layers.relative import Relative, RelativeAttention, distances, sinusoids
+from kerasbert.layers.two_streams import TwoStreams
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import ONE_MAP
 from kerasbert.registry import Family, register
@@ -106,30 +107,13 @@ class XLNetBlock(Block):
         return FeedForward(*sizes, dropout=self.settings["dropout"], **kwargs)
 
 
-@dataclasses.dataclass(frozen=True)
-class TwoStreams(Context):
-    """Of x [B, S + P, H], h and behind it g: keys and values are read from h. The last layer is computed for g alone.
+class XLNetStreams(TwoStreams):
+    """Two streams whose scores read distances and segments."""
 
-    Args: as Context; bias and scoring are of all S + P rows. length: int S, or a scalar tensor.
-    """
-
-    length: Any = None
-    last: bool = False
-
-    def of(self, queries: Queries) -> "TwoStreams":
-        if queries is not None:
-            raise ValueError(f"target_positions and queries were given, expected one of them. Received: {queries!r}")
-        bias = None if self.bias is None else self.bias[:, :, self.length :]
+    def scoring_of_last(self) -> Relative:
         own = {name: getattr(self.scoring, name) for name in ("other", "seen")}
         own = {name: None if value is None else value[:, self.length :] for name, value in own.items()}
-        scoring = dataclasses.replace(self.scoring, ordered=False, **own)
-        return dataclasses.replace(self, bias=bias, scoring=scoring, last=True)
-
-    def rows(self, x: Tensor) -> Tensor:
-        return x[:, self.length :] if self.last else x
-
-    def keys(self, x: Tensor) -> Tensor:
-        return super().keys(x[:, : self.length])
+        return dataclasses.replace(self.scoring, ordered=False, **own)
 
 
 class XLNetLM(keras.layers.Layer):
@@ -237,7 +221,7 @@ class XLNet(Encoder):
             something = ops.cast(ops.any(g, axis=-1, keepdims=True), "float32")
             something = ops.concatenate([ops.ones((rows, size, 1)), something], axis=1)
             positions = dataclasses.replace(positions, seen=something)
-        return TwoStreams(bias, memory=memory, scoring=positions, length=size)
+        return XLNetStreams(bias, memory=memory, scoring=positions, length=size)
 
     def relative(self, inputs: Mapping[str, Tensor], size: Any, behind: Tensor) -> Relative:
         """Distances and segments: of S tokens with M of memory in front."""

@@ -175,7 +175,8 @@ def _beside(file: Any) -> Beside:
 
 # Hugging Face's classes that the vocabulary's own files are enough for; "Fast" at the end says nothing
 CLASSES = {
-    "wordpiece": "Bert DistilBert Electra MobileBert ConvBert LayoutLM Lxmert SqueezeBert Retribert Realm Ernie Nezha",
+    "wordpiece": "Bert DistilBert Electra MobileBert ConvBert LayoutLM Lxmert SqueezeBert Retribert Realm Ernie Nezha "
+    "MPNet",
     "bpe": "Roberta GPT2 Bart Longformer LED",
     "word_bpe": "OpenAIGPT",
     "sentencepiece": "Albert XLMRoberta XLNet T5 Bert",
@@ -317,7 +318,8 @@ def _from_vocabulary(file: Any, lowercase: bool | None) -> WordPiece:
         settings["lowercase"] = lowercase
     tokens = beside.added() if file.name == "vocab.txt" else []
     pieces, added = with_added({piece: i for i, piece in enumerate(pieces)}, tokens)
-    tokenizer = hf.word_pieces(pieces, settings, added, beside)
+    layout = "mpnet" if beside.class_name == "MPNet" else "bert"
+    tokenizer = hf.word_pieces(pieces, settings, added, beside, layout=layout)
     tokenizer.not_used = beside.left_over(hf.CONFIG_OF_KIND["wordpiece"])
     return tokenizer
 

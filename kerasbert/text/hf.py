@@ -177,18 +177,20 @@ def word_pieces(
     beside: Beside | None = None,
     template: tuple[str, str] | None = None,
     unknown: str | None = None,
+    layout: str = "bert",
 ) -> WordPiece:
-    """WordPiece with BERT's special tokens, or those that files name.
+    """WordPiece with the special tokens of a layout (`wordpiece.LAYOUTS`), or those that files name.
 
     Args:
         settings: of the words. tokens: as `hf_added.with_added` gives them.
-        template: the file's; None for BERT's. unknown: what the model says.
+        template: the file's; None for the layout's. unknown: what the model says.
     """
     beside, known = Beside() if beside is None else beside, set(pieces)
-    specials = dict(zip(PARTS, wordpiece.SPECIALS)) | beside.named(known)
+    usual, own = wordpiece.LAYOUTS[layout]
+    specials = {part: usual[part] for part in PARTS} | beside.named(known)
     if unknown is not None:
         specials["unk"] = unknown
-    own = renamed(wordpiece.TEMPLATE, dict(zip(wordpiece.SPECIALS, specials.values())))
+    own = renamed(own, {piece: specials[part] for part, piece in usual.items()})
     template = beside.template(own if template is None else template)
     return WordPiece(
         pieces, **settings, specials=specials, template=template, added=ordinary(tokens, specials.values())

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, unknown
 from kerasbert.registry import TOKENIZERS
 from kerasbert.text.base import Tokenizer
 from kerasbert.text.normalize import Normalizer
-from kerasbert.text.wordpiece import SPECIALS, WordPiece
+from kerasbert.text.wordpiece import LAYOUTS, SPECIALS, WordPiece
 
 ITERATIONS = 2  # of the learner, per threshold tried; more change few pieces and cost as much again
 LETTERS = 1000  # a rarer letter is [UNK]
@@ -20,6 +20,7 @@ def train_wordpiece(
     lowercase: bool = True,
     strip_accents: bool | None = None,
     split_cjk: bool = True,
+    layout: str = "bert",
 ) -> WordPiece:
     """A tokenizer of at most `size` pieces (the search stops at about 5% less): specials, characters, then pieces by frequency.
 
@@ -31,9 +32,13 @@ def train_wordpiece(
         lowercase: bool, as of `WordPiece`.
         strip_accents: bool or None, as of `WordPiece`.
         split_cjk: bool, as of `WordPiece`.
+        layout: special tokens and where they stand: "bert" ([CLS] text [SEP]) or "mpnet" (<s> text </s>).
     Raises:
         InputError: bytes that are not UTF-8, no words in the text, a size too small for the text's characters.
     """
+    if layout not in LAYOUTS:
+        raise unknown("layout", layout, LAYOUTS, ", ".join(LAYOUTS))
+    specials, template = LAYOUTS[layout]
     normalizer = Normalizer(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
     words = count_words(text, normalizer)
     if not words:
@@ -56,12 +61,14 @@ def train_wordpiece(
         )
     learned = _learn(words, size - len(SPECIALS) - len(kept)) if words else []
     singles = sorted({*kept, *alphabet})
-    pieces = [*SPECIALS, *singles, *(piece for piece in learned if piece not in singles)]
+    pieces = [*specials.values(), *singles, *(piece for piece in learned if piece not in singles)]
     return WordPiece(
         _cut(pieces, size),
         lowercase=lowercase,
         strip_accents=strip_accents,
         split_cjk=split_cjk,
+        specials=specials,
+        template=template,
     )
 
 
@@ -88,15 +95,17 @@ def train(
         size: int, the largest vocabulary.
         lowercase: bool, drop case and accents. None: as BERT for wordpiece, and not for unigram: vowel signs are marks
             too, and Hindi loses them. bpe keeps every byte.
-        layout: of unigram, see `train_unigram`; None for the usual one.
+        layout: of wordpiece or unigram, see `train_wordpiece` and `train_unigram`; None for the usual one.
     Raises:
         InputError: no such kind, and what the kind's own function raises.
     """
     learn = TOKENIZERS.find(kind).learn
     if learn is None:
         raise InputError(f"a tokenizer of kind {kind!r} cannot be learned here: give a directory that holds one")
-    if layout is not None and kind != "unigram":
-        raise InputError(f"layout {layout!r} is of unigram, received kind {kind!r}: leave it out (--layout)")
+    if layout is not None and kind not in ("wordpiece", "unigram"):
+        raise InputError(
+            f"layout {layout!r} is of wordpiece or unigram, received kind {kind!r}: leave it out (--layout)"
+        )
     given = {"lowercase": lowercase, "layout": layout}
     return learn(text, size, **{name: value for name, value in given.items() if value is not None})
 

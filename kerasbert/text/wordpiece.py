@@ -13,6 +13,15 @@ from kerasbert.text.bert_words import BertWords
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 BY_PART: dict[str, str] = dict(zip(PARTS, SPECIALS))
 TEMPLATE = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+# layout -> special tokens by part, in the order of their ids; templates
+LAYOUTS: dict[str, tuple[dict[str, str], tuple[str, str]]] = {
+    "bert": (BY_PART, TEMPLATE),
+    # fairseq's places, by which positions are counted: <s> 0, <pad> 1, </s> 2
+    "mpnet": (
+        {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "[UNK]", "mask": "<mask>"},
+        ("<s> $A </s>", "<s> $A </s> </s> $B </s>"),
+    ),
+}
 
 
 class WordPiece(BertWords):

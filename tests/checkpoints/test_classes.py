@@ -26,6 +26,7 @@ FAMILIES = (
     "megatron-bert",
     "xlm",
     "ernie",
+    "mpnet",
     "xlm-roberta",
 )
 LABELS = {0: "O", 1: "B-X", 2: "I-X"}

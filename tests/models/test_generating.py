@@ -11,8 +11,8 @@ import kerasbert as kb
 from kerasbert import models, registry
 from kerasbert.checkpoints import save_model
 from kerasbert.errors import InputError
+from kerasbert.layers.buckets import buckets
 from kerasbert.layers.naming import names
-from kerasbert.models.t5 import buckets
 from kerasbert.testing import battery
 from tests.support import shared
 

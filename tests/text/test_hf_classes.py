@@ -38,6 +38,9 @@ CLASSES = {
         wordpiece,
     ),
     **dict.fromkeys(("LayoutLMTokenizer", "SqueezeBertTokenizer"), wordpiece),
+    "MPNetTokenizer": lambda: {
+        "vocab": {piece: i for i, piece in enumerate(["<s>", "<pad>", "</s>", "[UNK]", *WORDPIECE[5:], "<mask>"])}
+    },
     **dict.fromkeys(
         ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"), lambda: byte_level(*ROBERTA)
     ),

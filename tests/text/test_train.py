@@ -192,7 +192,9 @@ def test_a_unigram_vocabulary_of_xlnets_layout():
     assert (ids[-1], segments[-2:]) == (tokenizer.cls_id, [1, 2])
     with pytest.raises(InputError, match="no layout 'xlmet'. Nearest: 'xlnet'"):
         train("unigram", ["a"], 40, layout="xlmet")
-    with pytest.raises(InputError, match="layout 'xlnet' is of unigram, received kind 'bpe': leave it out"):
+    with pytest.raises(
+        InputError, match="layout 'xlnet' is of wordpiece or unigram, received kind 'bpe': leave it out"
+    ):
         train("bpe", ["a"], 300, layout="xlnet")
 
 
