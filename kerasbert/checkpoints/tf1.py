@@ -113,6 +113,13 @@ class TensorFlow1(NamedFormat):
         prefix = _prefix(path)
         return Opened(path, prefix.parent, TF1(prefix), configs.read_config(prefix.parent))
 
+    def family_of(self, opened: Opened) -> str | None:
+        """The family that alone computes what a switch of the configuration turns on: use_relative_position is NEZHA's."""
+        config, families = opened.config or {}, registry.families().values()
+        fixed = [(each.name, each.names[self.names].fixed) for each in families if self.names in each.names]
+        switches = ((name, key) for name, values in fixed for key, value in values.items() if value is True)
+        return next((name for name, key in switches if config.get(key) is True), None)
+
     def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
         """Write bert_config.json, bert_model.ckpt and the vocabulary."""
         found = named(self.names, run, classes=False)

@@ -51,8 +51,8 @@ def attention_weights(scores: Tensor, bias: Tensor, key: Tensor, *, rate: float,
 class Attention(keras.layers.Layer):
     """Multi-head scaled dot-product attention (Vaswani et al., 2017, section 3.2).
 
-    A paper that scores otherwise overrides `scores`; one that reads keys and values from elsewhere calls `read` and
-    `attend` itself. `layers.cache` keeps what `read` gives.
+    A paper that scores otherwise overrides `scores`, one that sums otherwise `weighted`; one that reads keys and values from
+    elsewhere calls `read` and `attend` itself. `layers.cache` keeps what `read` gives.
 
     Args:
         heads: int N.
@@ -143,6 +143,10 @@ class Attention(keras.layers.Layer):
         query = query * ops.cast(1 / math.sqrt(self.head_size), query.dtype)
         return ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
 
+    def weighted(self, weights: Tensor, value: Tensor, **at: Any) -> Tensor:
+        """What heads give: weights [B, N, Q, K] after dropout, values [B, N, K, D] -> [B, N, Q, D]; `at` as in `scores`."""
+        return ops.matmul(weights, value)
+
     def attend(
         self, x: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None, training: bool = False, **at: Any
     ) -> tuple:
@@ -157,7 +161,7 @@ class Attention(keras.layers.Layer):
         weights = attention_weights(scores, bias, drawn, rate=self.rate, dtype=dtype)
         # without dropout; in a graph nothing computes it where nobody asks
         probabilities = weights if drawn is None else attention_weights(scores, bias, None, rate=0.0, dtype=dtype)
-        y = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))  # [B, Q, N, D]
+        y = ops.transpose(self.weighted(weights, value, **at), (0, 2, 1, 3))  # [B, Q, N, D]
         y = reshape(y, (*ops.shape(y)[:2], self.heads * self.value_size))
         return self.output_projection(y), ops.cast(probabilities, "float32")
 
