@@ -3,7 +3,7 @@
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from kerasbert.checkpoints.buffers import Expected
@@ -73,6 +73,7 @@ class Dialect:
         tied: their name -> the name it must be an equal copy of, or several of which the first that a model has.
         ignored: patterns of tensors that are no weights -> what belongs there (`buffers`), which is compared, or None where
             nothing reads them (optimizer slots).
+        stored: their name of such a tensor that their classes load -> what an export writes there, of the Spec.
         forms: patterns of tensors that are stored in another form than ours -> it (`forms`); rows name the parts of one that
             holds several with `#0`, `#1` after the name of the layer.
         spec: what the family's Spec is in these files where it is not the usual one.
@@ -101,6 +102,7 @@ class Dialect:
     renames: tuple[tuple[str, str], ...] = ()
     tied: Mapping[str, str | tuple[str, ...]] = dataclasses.field(default_factory=dict)
     ignored: Mapping[str, Expected | None] = dataclasses.field(default_factory=dict)
+    stored: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
     forms: Mapping[str, Form] = dataclasses.field(default_factory=dict)
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     special: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -148,6 +150,7 @@ class Dialect:
             "tied": {renamed(copy): tuple(map(renamed, self.originals(copy))) for copy in self.tied},
             "prefix": renamed(self.prefix),
             "ignored": {renamed(pattern): expected for pattern, expected in self.ignored.items()},
+            "stored": {renamed(name): made for name, made in self.stored.items()},
         }
         return dataclasses.replace(self, **(names | changes))
 

@@ -85,6 +85,10 @@ def named(target: str, run: Path, classes: bool) -> Named:
     if unpooled:
         left_out += ("pooler/",)  # their head reads every token: the pooler that the training left alone has no place
     sources, shapes = _tensors(dialect, tensors, left_out)
+    computed = {name: made(info.spec) for name, made in dialect.stored.items()}
+    tensors = _With(tensors, computed) if computed else tensors
+    sources |= {name: (name, False) for name in computed}
+    shapes |= {name: value.shape for name, value in computed.items()}
     config = configs.to_config(info.spec, dialect, family.spec)
     tokenizer = text.held_tokenizer(run)
     if tokenizer is not None and tokenizer.knowledge is not None:
@@ -121,20 +125,20 @@ def _order(dialect: Dialect, info: ModelInfo, config: Mapping[str, Any], tokeniz
     return order
 
 
-class _WithLMHead:
-    """Tensors of a model that was fine-tuned to write, and the bias of its words, which is 0."""
+class _With:
+    """Tensors of a model, and more that it computes or that are 0."""
 
-    def __init__(self, tensors: Safetensors, vocabulary: int) -> None:
-        self.tensors, self.bias = tensors, np.zeros(vocabulary, "float32")
+    def __init__(self, tensors: Any, more: Mapping[str, np.ndarray]) -> None:
+        self.tensors, self.more = tensors, more
 
     def names(self) -> list[str]:
-        return sorted([*self.tensors.names(), LM_BIAS])
+        return sorted([*self.tensors.names(), *self.more])
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return self.bias.shape if name == LM_BIAS else self.tensors.shape(name)
+        return self.more[name].shape if name in self.more else self.tensors.shape(name)
 
     def read(self, name: str) -> np.ndarray:
-        return self.bias if name == LM_BIAS else self.tensors.read(name)
+        return self.more[name] if name in self.more else self.tensors.read(name)
 
 
 def _with_lm_head(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> Any:
@@ -142,7 +146,7 @@ def _with_lm_head(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> An
     writes = generation_config.writes(info.task) and dialect.heads.get("lm") == {"bias": "V"}
     if not writes or head_names(tensors):
         return tensors
-    return _WithLMHead(tensors, info.spec.embeddings.vocabulary)
+    return _With(tensors, {LM_BIAS: np.zeros(info.spec.embeddings.vocabulary, "float32")})
 
 
 def read_model(run: Path) -> tuple[ModelInfo, Safetensors]:

@@ -1,5 +1,7 @@
 """Rotary positions: RoFormer (Su et al., 2021, section 3.2)."""
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,20 +9,21 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
-from kerasbert.layers.context import select
+from kerasbert.layers.context import Context, select
 from kerasbert.layers.readout import Queries
 
 
-def rotate(x: Tensor, places: Tensor, theta: float) -> Tensor:
+def rotate(x: Tensor, places: Tensor, theta: float, interleaved: bool = False) -> Tensor:
     """Turn pairs of numbers by angles that grow with the place, in float32 (equation 34).
 
-    Number i of a head is paired with number i + D/2, as in GPT-NeoX and in Hugging Face's models. Differs: the paper pairs
-    2i with 2i + 1, which is the same with the columns of queries and keys in another order.
+    Number i of a head is paired with number i + D/2, as in GPT-NeoX and in most of Hugging Face's models; `interleaved`, number
+    2i with 2i + 1, as in the paper: the same with the columns of queries and keys in another order.
 
     Args:
         x: [B, N, S, D], D even.
         places: int [B or 1, S].
         theta: the base: pair i turns by theta^(-2i/D) a place.
+        interleaved: which numbers are pairs.
 
     Returns:
         [B, N, S, D], in the type of x.
@@ -29,26 +32,40 @@ def rotate(x: Tensor, places: Tensor, theta: float) -> Tensor:
     speeds = (theta ** (-np.arange(half) / half)).astype("float32")
     angles = ops.expand_dims(ops.expand_dims(ops.cast(places, "float32"), -1) * speeds, 1)  # [B or 1, 1, S, D/2]
     cosine, sine, wide = ops.cos(angles), ops.sin(angles), ops.cast(x, "float32")
-    one, other = wide[..., :half], wide[..., half:]
-    turned = ops.concatenate([one * cosine - other * sine, other * cosine + one * sine], axis=-1)
-    return ops.cast(turned, x.dtype)
+    one, other = (wide[..., ::2], wide[..., 1::2]) if interleaved else (wide[..., :half], wide[..., half:])
+    turned = one * cosine - other * sine, other * cosine + one * sine
+    if interleaved:
+        return ops.cast(ops.reshape(ops.stack(turned, axis=-1), ops.shape(x)), x.dtype)
+    return ops.cast(ops.concatenate(turned, axis=-1), x.dtype)
+
+
+def with_places(context: Context, inputs: Mapping[str, Tensor]) -> Context:
+    """The context with the places of the tokens for rotary attentions to read."""
+    places, _ = dataclasses.replace(context, position_ids=inputs.get("position_ids")).places(
+        ops.shape(inputs["token_ids"])[1]
+    )
+    return dataclasses.replace(context, scoring=places)
 
 
 class RotaryAttention(Attention):
     """Attention whose queries and keys are rotated by their places, so that a score depends on the distance.
 
-    Args: as Attention; theta: float, the base of the rotation.
+    Args: as Attention; theta: float, the base of the rotation; interleaved: bool, as of `rotate`.
     Call: as its parent's, with `scoring` int32 [B or 1, S], the places of the tokens (`Context.places`).
     """
 
-    def __init__(self, *args, theta: float = 10000.0, **kwargs) -> None:
+    def __init__(self, *args, theta: float = 10000.0, interleaved: bool = False, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        self.theta = theta
+        self.theta, self.interleaved = theta, interleaved
 
     def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Tensor:
         assert scoring is not None, "a rotary attention needs scoring, the places of the tokens"
         of_query = scoring if queries is None else select(ops.expand_dims(scoring, -1), queries)[..., 0]
-        return super().scores(rotate(query, of_query, self.theta), rotate(key, scoring, self.theta), **at)
+        return super().scores(self.turned(query, of_query), self.turned(key, scoring), **at)
+
+    def turned(self, x: Tensor, places: Tensor) -> Tensor:
+        """x [B, N, S, D] rotated by places [B or 1, S]."""
+        return rotate(x, places, self.theta, self.interleaved)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "theta": self.theta}
+        return {**super().get_config(), "theta": self.theta, "interleaved": self.interleaved}

@@ -36,7 +36,7 @@ from kerasbert.layers.embeddings import Embeddings
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import LabelHead, MaskedLM
 from kerasbert.layers.norms import BiasFreeLayerNorm
-from kerasbert.layers.rotary import RotaryAttention
+from kerasbert.layers.rotary import RotaryAttention, with_places
 from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
 
@@ -181,9 +181,7 @@ class ModernBert(Encoder):
         return functools.partial(ModernBertBlock, local=self.spec.local, output_initializer=scaled)
 
     def context(self, inputs: Mapping[str, Tensor]) -> Context:
-        length, context = ops.shape(inputs["token_ids"])[1], super().context(inputs)
-        places, _ = dataclasses.replace(context, position_ids=inputs.get("position_ids")).places(length)
-        return dataclasses.replace(context, scoring=places)
+        return with_places(super().context(inputs), inputs)
 
 
 # Checkpoints: a configuration says which layers are local, and the bases, in one of two ways

@@ -22,6 +22,7 @@ from typing import Any
 
 from keras import ops
 
+from kerasbert.checkpoints import buffers
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Input, Tensor
 from kerasbert.layers import visibility
@@ -187,7 +188,7 @@ HF = ROBERTA_HF.derive(
     model_types=(),
     renames=(),
     special={"bos_token_id": "cls", "eos_token_id": "sep"},
-    ignored={"mpnet.embeddings.position_ids": ROBERTA_HF.ignored["*embeddings.position_ids"]},
+    ignored={"*embeddings.position_ids": buffers.counted},
 )
 
 MPNET = register(

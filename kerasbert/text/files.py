@@ -182,7 +182,7 @@ CLASSES = {
     "sentencepiece": "Albert XLMRoberta XLNet T5 Bert",
 }
 # what these do before or after a tokenizer.json (another splitter, Moses, emoji) stands in no file
-OWN_CODE = ("BertJapanese", "Bertweet", "Phobert", "XLM", "Flaubert", "FSMT", "BertGeneration", "Transfo")
+OWN_CODE = ("BertJapanese", "Bertweet", "Phobert", "XLM", "Flaubert", "FSMT", "BertGeneration", "Transfo", "RoFormer")
 
 
 def _check_class(file: Any, beside: Beside, kind: str) -> None:

@@ -27,6 +27,7 @@ FAMILIES = (
     "xlm",
     "ernie",
     "mpnet",
+    "roformer",
     "xlm-roberta",
 )
 LABELS = {0: "O", 1: "B-X", 2: "I-X"}
@@ -61,7 +62,7 @@ def test_every_family_has_them_all():
     found = {
         name: {configs.kind_of(cls, ()) for cls in registry.family(name).names["hf"].architectures} for name in FAMILIES
     }
-    assert found.pop("xlm") == {None, "tags", "span"}
+    assert found.pop("xlm") == found.pop("roformer") == {None, "tags", "span"}
     assert all(kinds == {None, *KINDS} for kinds in found.values())
 
 

@@ -54,6 +54,8 @@ def spec_of(family, size):
         family.spec, "local"
     ):  # ModernBERT: windows that are less than a row, and heads of which halves are rotated
         changes |= {"local.window": 4, "local.every": 2, "hidden": hidden + hidden // heads % 2 * heads}
+    if hasattr(family.spec, "rotary"):  # RoFormer: of the numbers of a head pairs are rotated
+        changes |= {"hidden": hidden + hidden // heads % 2 * heads, "rotary.values": layers == 4}
     return family.spec.derive(changes)
 
 
@@ -70,7 +72,8 @@ def make(transformers, family, spec, kind, seed=0, **more):
     model = getattr(transformers, kind)(kind_of_config(**config)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_(0, 0.2)
+            if parameter.requires_grad:  # RoFormer's table of sinusoids is none that is trained
+                parameter.normal_(0, 0.2)
         for part in model.modules():
             if isinstance(part, torch.nn.Embedding) and part.padding_idx is not None:
                 part.weight[part.padding_idx] = 0  # as they initialise it; MobileBERT joins padding to its neighbours

@@ -53,7 +53,7 @@ def classes():
 def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) -> dict:
     """A random configuration of a class, in its own words."""
     size, count = int(rng.integers(2, 8)), int(rng.integers(1, 5))
-    if name == "modernbert":  # which rotates pairs
+    if name in ("modernbert", "roformer"):  # which rotate pairs
         size += size % 2
     hidden, activation = size * count, str(rng.choice(ACTIVATIONS))
     found = {"vocab_size": int(rng.integers(41, 130)), "max_position_embeddings": int(rng.integers(15, 40))}
@@ -73,7 +73,9 @@ def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) 
     if name == "modernbert":
         return found | modernbert(found, rng)
     found["type_vocab_size"] = int(rng.integers(2, 4))
-    if name in ("albert", "electra"):
+    if name == "roformer":
+        found["rotary_value"] = bool(rng.integers(2))
+    if name in ("albert", "electra", "roformer"):
         found["embedding_size"] = int(rng.choice([hidden, hidden + 3, 5]))  # E = H too
     if name == "mobilebert":
         who = [(True, False), (False, True), (False, False)][rng.integers(3)]

@@ -36,7 +36,8 @@ def make(kind: str, config: dict, seed: int = 0):
     model = theirs(theirs.config_class(**config)).eval()
     with torch.no_grad():  # at 0.02 every layer is nearly the identity and biases are zero: a swapped matrix would pass
         for parameter in model.parameters():
-            parameter.normal_(0, 0.2)
+            if parameter.requires_grad:  # RoFormer's table of sinusoids is none that is trained
+                parameter.normal_(0, 0.2)
     return model
 
 
