@@ -54,8 +54,9 @@ def spec_of(family, size):
         family.spec, "local"
     ):  # ModernBERT: windows that are less than a row, and heads of which halves are rotated
         changes |= {"local.window": 4, "local.every": 2, "hidden": hidden + hidden // heads % 2 * heads}
-    if hasattr(family.spec, "rotary"):  # RoFormer: of the numbers of a head pairs are rotated
-        changes |= {"hidden": hidden + hidden // heads % 2 * heads, "rotary.values": layers == 4}
+    if hasattr(family.spec, "rotary"):  # of the numbers of a head pairs are rotated
+        changes |= {"hidden": hidden + hidden // heads % 2 * heads}
+        changes |= {"rotary.values": layers == 4} if family.name == "roformer" else {}
     return family.spec.derive(changes)
 
 

@@ -53,7 +53,7 @@ def classes():
 def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) -> dict:
     """A random configuration of a class, in its own words."""
     size, count = int(rng.integers(2, 8)), int(rng.integers(1, 5))
-    if name in ("modernbert", "roformer"):  # which rotate pairs
+    if name in ("modernbert", "roformer", "nomic-bert"):  # which rotate pairs
         size += size % 2
     hidden, activation = size * count, str(rng.choice(ACTIVATIONS))
     found = {"vocab_size": int(rng.integers(41, 130)), "max_position_embeddings": int(rng.integers(15, 40))}
@@ -73,6 +73,8 @@ def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) 
     if name == "modernbert":
         return found | modernbert(found, rng)
     found["type_vocab_size"] = int(rng.integers(2, 4))
+    if name == "nomic-bert":
+        found["rope_parameters"] = {"rope_theta": float(rng.choice([500.0, 10000.0])), "rope_type": "default"}
     if name == "roformer":
         found["rotary_value"] = bool(rng.integers(2))
     if name in ("albert", "electra", "roformer"):
