@@ -26,6 +26,7 @@ from kerasbert.registry import SELECTIONS
 
 Selection = tuple[Any, Any, Any]
 NGRAMS = tuple(np.array([1, 1 / 2, 1 / 3]) / (1 + 1 / 2 + 1 / 3))  # p(n) ~ 1/n, n <= 3 (Lan et al., 2020, 4.1)
+FOURGRAMS = (0.4, 0.3, 0.2, 0.1)  # Cui et al., 2020, section 3.2
 SPANS = tuple(0.8 ** np.arange(10) / (0.8 ** np.arange(10)).sum())  # Geo(0.2), at most 10 (Joshi et al., 2020, 3.1)
 PHASES = 12  # words in front of a row where a division may begin
 
@@ -76,6 +77,11 @@ def ngrams(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begin
     and last token are 20 and 16% likelier to be selected than those in the middle.
     """
     return whole(key, eligible, tile(key, eligible, begins(), NGRAMS), count, predictions)
+
+
+def fourgrams(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
+    """Groups of 1 to 4 whole words, 40, 30, 20 and 10% of them (Cui et al., 2020, section 3.2); otherwise as `ngrams`."""
+    return whole(key, eligible, tile(key, eligible, begins(), FOURGRAMS), count, predictions)
 
 
 def spans(key: Tensor, eligible: Tensor, count: Tensor, predictions: int, begins: Callable[[], Any]) -> Selection:
@@ -202,6 +208,7 @@ for _name, _function in {
     "words": words,
     "entities": entities,
     "ngrams": ngrams,
+    "fourgrams": fourgrams,
     "spans": spans,
 }.items():
     SELECTIONS.add(_name, _function)

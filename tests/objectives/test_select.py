@@ -11,12 +11,13 @@ from kerasbert.layers import random
 from kerasbert.objectives import select as selects
 from kerasbert.objectives import units
 from kerasbert.objectives.masked_lm import MaskedLM, mask_tokens
-from kerasbert.objectives.select import NGRAMS, SPANS, select
+from kerasbert.objectives.select import FOURGRAMS, NGRAMS, SPANS, select
 from kerasbert.text import load_tokenizer
 from tests.data import corpus
 from tests.support import shared
 
-UNITS = ("words", "ngrams", "spans")
+LAWS = {"ngrams": NGRAMS, "fourgrams": FOURGRAMS, "spans": SPANS}
+UNITS = ("words", *LAWS)
 
 
 def keys(rows, seed=1):
@@ -51,7 +52,7 @@ def starts_of(name, eligible, begins, key):
     eligible, begins = tf.constant(eligible), tf.constant(begins)
     if name == "words":
         return selects.divide(eligible, begins).numpy()
-    return selects.tile(key, eligible, begins, NGRAMS if name == "ngrams" else SPANS).numpy()
+    return selects.tile(key, eligible, begins, LAWS[name]).numpy()
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -156,14 +157,14 @@ def test_rows_without_words_or_without_a_budget(name):
 
 def chi_square(lengths, law):
     """Pearson's statistic of lengths 1 .. n against a law, and its limit at p = 0.001."""
-    limits = {2: 13.82, 9: 27.88}
+    limits = {2: 13.82, 3: 16.27, 9: 27.88}
     counts = np.bincount(lengths, minlength=len(law) + 1)[1:]
     assert len(counts) == len(law)
     expected = np.asarray(law) * counts.sum()
     return ((counts - expected) ** 2 / expected).sum(), limits[len(law) - 1]
 
 
-@pytest.mark.parametrize("law", [NGRAMS, SPANS], ids=["ngrams", "spans"])
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_groups_of_words_follow_their_law(law):
     rows, length = 500, 512
     begins = np.random.default_rng(0).random((rows, length)) < 0.7
@@ -184,6 +185,7 @@ def test_groups_of_words_follow_their_law(law):
 
 def test_the_laws_are_the_papers():
     np.testing.assert_allclose(NGRAMS, [6 / 11, 3 / 11, 2 / 11])
+    assert FOURGRAMS == (0.4, 0.3, 0.2, 0.1)
     assert len(SPANS) == 10
     assert sum(SPANS) == pytest.approx(1)
     assert np.arange(1, 11) @ SPANS == pytest.approx(3.797, abs=5e-4)  # "mean = 3.8"
