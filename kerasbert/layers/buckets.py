@@ -1,6 +1,6 @@
 """Learned numbers of distances (Raffel et al., 2020, section 2.1): each head adds one to a score, by how far apart the two are.
 
-T5 and MPNet read it.
+T5, umT5 and MPNet read it.
 """
 
 import dataclasses
@@ -59,6 +59,20 @@ def buckets(count: int, distance: int, both_sides: bool) -> np.ndarray:
     return np.where(apart < exact, apart.astype("int32"), np.minimum(ranges, side - 1)).astype("int32")
 
 
+def bucketed(settings: Buckets, both_sides: bool, queries: Tensor, keys: Tensor) -> Tensor:
+    """The bucket of each pair of places: int32 [B or 1, Q], [B or 1, K] -> int32 [B or 1, Q, K]."""
+    numbers = buckets(settings.buckets, settings.distance, both_sides)
+    apart = ops.expand_dims(keys, 1) - ops.expand_dims(queries, 2)
+    of_each = ops.minimum(ops.abs(apart) if both_sides else ops.maximum(-apart, 0), len(numbers) - 1)
+    places = gather(numbers, of_each)
+    return places + ops.cast(apart > 0, "int32") * (settings.buckets // 2) if both_sides else places
+
+
+def by_head(table: Any, places: Tensor) -> Tensor:
+    """What is added to scores: table [buckets, N], buckets int32 [B or 1, Q, K] -> float32 [B or 1, N, Q, K]."""
+    return ops.transpose(look_up(ops.cast(table, "float32"), places), (0, 3, 1, 2))
+
+
 class DistanceTable(Table):
     """The learned numbers, and which of them each pair of tokens has.
 
@@ -72,16 +86,9 @@ class DistanceTable(Table):
     def __init__(self, settings: Buckets, heads: int, initializer: float, both_sides: bool = True, **kwargs) -> None:
         super().__init__(settings.buckets, heads, initializer, **kwargs)
         self.settings, self.both_sides = settings, both_sides
-        self.buckets = buckets(settings.buckets, settings.distance, both_sides)
 
     def call(self, queries: Tensor, keys: Tensor) -> Tensor:
-        apart = ops.expand_dims(keys, 1) - ops.expand_dims(queries, 2)
-        behind = ops.maximum(-apart, 0)
-        of_each = ops.minimum(ops.abs(apart) if self.both_sides else behind, len(self.buckets) - 1)
-        places = gather(self.buckets, of_each)
-        if self.both_sides:
-            places = places + ops.cast(apart > 0, "int32") * (self.settings.buckets // 2)
-        return ops.transpose(look_up(ops.cast(self.table, "float32"), places), (0, 3, 1, 2))
+        return by_head(self.table, bucketed(self.settings, self.both_sides, queries, keys))
 
     def get_config(self) -> dict[str, Any]:
         raise NotImplementedError("a table of distances is a part of a stack, whose Spec describes it")

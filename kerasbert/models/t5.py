@@ -29,7 +29,7 @@ from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.checkpoints.readers import equal
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.block import PreNormBlock
-from kerasbert.layers.buckets import Buckets, DistanceTable, with_distances
+from kerasbert.layers.buckets import Buckets, DistanceTable, bucketed, by_head, with_distances
 from kerasbert.layers.context import Context, Queries
 from kerasbert.layers.decoder_block import PreNormDecoderBlock
 from kerasbert.layers.embeddings import Table
@@ -71,6 +71,13 @@ class Spec(EncoderDecoderSpec):
         super().validate()
         self.relative.check()
         return self
+
+
+def distance_table(spec: Any, both_sides: bool = True, **kwargs: Any) -> DistanceTable:
+    """The learned numbers [buckets, N] of a stack or of a layer."""
+    return DistanceTable(
+        spec.relative, spec.attention.heads, spec.initializer * spec.hidden**-0.5, both_sides, **kwargs
+    )
 
 
 class T5Attention(Attention):
@@ -127,20 +134,24 @@ class T5Stack(Stack):
     def build(self, shape=None):
         super().build(shape)
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
-        deviation = spec.initializer * spec.hidden**-0.5
-        self.relative = DistanceTable(
-            spec.relative, spec.attention.heads, deviation, self.both_sides, name="relative", **kwargs
-        )
-        self.relative.build()
+        self.relative = self.table_of_distances()
         self.last_dropout = Dropout(spec.dropout, name="last_dropout", **kwargs)
         self.last_dropout.build()
 
-    def distances(self, row: Any, keys: Any) -> Any:
-        """What is added to the scores of all layers: places of the queries int32 [B or 1, S], K -> float32 [B or 1, N, S, K]."""
-        return self.relative(row, ops.expand_dims(ops.arange(keys, dtype="int32"), 0))
+    def table_of_distances(self) -> DistanceTable | None:
+        """The numbers that all layers share."""
+        made = distance_table(self.spec, self.both_sides, name="relative", dtype=self.dtype_policy)
+        made.build()
+        return made
+
+    def bucketed(self, row: Any, keys: Any) -> Any:
+        """Which bucket a distance is in: places of the queries int32 [B or 1, S], K -> int32 [B or 1, S, K]."""
+        return bucketed(self.spec.relative, self.both_sides, row, ops.expand_dims(ops.arange(keys, dtype="int32"), 0))
 
     def context(self, context: Context, length: Any) -> Context:
-        return dataclasses.replace(context, scoring=self.distances(*context.places(length)))
+        assert self.relative is not None
+        found = self.bucketed(*context.places(length))
+        return dataclasses.replace(context, scoring=by_head(self.relative.table, found))
 
     def finish(self, x, training):
         assert self.norm is not None
@@ -180,7 +191,14 @@ def _size(layers: int, hidden: int, width: int, heads: int) -> dict[str, int | N
     return sizes | {"attention.head_size": size}
 
 
-_V1_1 = {"feedforward.activation": "gated_gelu_tanh", "output.own": True, "output.scaled": False}
+V1_1_SIZES = {
+    "small": _size(8, 512, 1024, 6),
+    "base": _size(12, 768, 2048, 12),
+    "large": _size(24, 1024, 2816, 16),
+    "xl": _size(24, 2048, 5120, 32),
+    "xxl": _size(24, 4096, 10240, 64),
+}
+V1_1 = {"feedforward.activation": "gated_gelu_tanh", "output.own": True, "output.scaled": False}
 
 _ATTENTION = (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o"))
 _FEEDFORWARD = (("inner", "wi"), ("gate", "wi_0"), ("linear", "wi_1"), ("outer", "wo"))
@@ -196,23 +214,20 @@ def _rows(stack: str, *sublayers: tuple[str, str, tuple]) -> tuple[tuple[str, st
     return (*rows, (f"{stack}/relative", relative), (f"{stack}/norm", f"{stack}.final_layer_norm"))
 
 
-def _is_mt5(config: Any) -> bool:
-    """mT5 is v1.1 with another vocabulary; its classes never scale what the decoder gives."""
-    return config.get("model_type") == "mt5"
-
-
-def _feed_forward(config: Any) -> str:
-    found = config.get("feed_forward_proj") or ("gated-gelu" if _is_mt5(config) else "relu")
+def feed_forward(config: Any, usual: str) -> str:
+    """The feed_forward_proj of a configuration, `usual` where it says nothing."""
+    found = config.get("feed_forward_proj") or usual
     return found if isinstance(found, str) else ""
 
 
-def _gated(config: Any) -> bool:
+def activations(usual: str) -> dict[str, Any]:
     """What a file repeats of feed_forward_proj."""
-    return _feed_forward(config).startswith("gated-")
 
+    def plain(config: Any) -> str:
+        found = feed_forward(config, usual)
+        return "gelu_new" if found == "gated-gelu" else found.removeprefix("gated-")
 
-def _plain_activation(config: Any) -> str:
-    return "gelu_new" if _feed_forward(config) == "gated-gelu" else _feed_forward(config).removeprefix("gated-")
+    return {"dense_act_fn": plain, "is_gated_act": lambda config: feed_forward(config, usual).startswith("gated-")}
 
 
 class T5Dialect(Dialect):
@@ -262,7 +277,7 @@ HF = T5Dialect(
         ("epsilon", "layer_norm_epsilon"),
         ("output.scaled", "scale_decoder_outputs"),
     ),
-    fixed={"is_encoder_decoder": True, "dense_act_fn": _plain_activation, "is_gated_act": _gated},
+    fixed={"model_type": "t5", "is_encoder_decoder": True, **activations("relu")},
     classes={
         "T5ForConditionalGeneration": Class(),
         "T5Model": Class(),
@@ -270,15 +285,14 @@ HF = T5Dialect(
         "T5ForSequenceClassification": Class(refused="has a head on the decoder's last token under names of its own"),
         "T5ForTokenClassification": Class(refused="has a head on the encoder alone"),
         "T5ForQuestionAnswering": Class(refused="has a head of starts and ends on the decoder"),
-        **dict.fromkeys(("T5EncoderModel", "MT5EncoderModel"), Class(refused="is an encoder without the decoder")),
+        "T5EncoderModel": Class(refused="is an encoder without the decoder"),
     },
-    model_types=("mt5",),
     silent={
-        "feed_forward_proj": lambda config: "gated-gelu" if _is_mt5(config) else "relu",
+        "feed_forward_proj": "relu",
         "num_decoder_layers": None,
         "relative_attention_max_distance": 128,
         # a configuration of before transformers 5 says that v1.1 is not tied, and means this too
-        "scale_decoder_outputs": lambda config: config.get("tie_word_embeddings") is not False and not _is_mt5(config),
+        "scale_decoder_outputs": lambda config: config.get("tie_word_embeddings") is not False,
     },
     special={"decoder_start_token_id": "pad", "eos_token_id": "sep"},
     tied={f"{name}.weight": "shared.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")},
@@ -304,11 +318,7 @@ T5_FAMILY = register(
             "large": _size(24, 1024, 4096, 16),
             "3b": _size(24, 1024, 16384, 32) | {"attention.head_size": 128},
             "11b": _size(24, 1024, 65536, 128) | {"attention.head_size": 128},
-            "v1.1-small": _size(8, 512, 1024, 6) | _V1_1,
-            "v1.1-base": _size(12, 768, 2048, 12) | _V1_1,
-            "v1.1-large": _size(24, 1024, 2816, 16) | _V1_1,
-            "v1.1-xl": _size(24, 2048, 5120, 32) | _V1_1,
-            "v1.1-xxl": _size(24, 4096, 10240, 64) | _V1_1,
+            **{f"v1.1-{size}": sizes | V1_1 for size, sizes in V1_1_SIZES.items()},
         },
         encoder=T5,
         kind="seq2seq",

@@ -1,0 +1,107 @@
+"""umT5, UniMax: Fairer and More Effective Language Sampling for Large-Scale Multilingual Pretraining (Chung et al., 2023).
+
+mT5 of 107 languages, whose texts are sampled as evenly as possible with none read more than a few times (section 3); the
+vocabulary has 256,000 pieces, 256,384 rows of the tables. Of the released code: every layer has learned numbers of its own for
+the distances, which T5's layers share.
+
+Sizes are those of the released models, of which none is large.
+Differs: texts are sampled by a power of their number (`kerasbert data --smoothing`), not by UniMax.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from kerasbert.layers.buckets import by_head
+from kerasbert.layers.context import Context
+from kerasbert.models.mt5 import MT5, multilingual
+from kerasbert.models.t5 import HF, T5, T5Attention, T5Block, T5DecoderBlock, T5Stack, distance_table
+from kerasbert.registry import register
+
+
+class UmT5Attention(T5Attention):
+    """T5's attention with a table of distances of its own, `relative/table` [buckets, N].
+
+    Args: as T5Attention; distances: makes the table.
+    Call: as its parent's; `scoring` int32 [1 or B, S, K], the distances' buckets.
+    """
+
+    def __init__(self, *args: Any, distances: Callable, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.distances = distances
+
+    def build(self, shape) -> None:
+        super().build(shape)
+        self.relative = self.distances(name="relative", dtype=self.dtype_policy)
+        self.relative.build()
+
+    def scores(self, query, key, *, scoring=None, queries=None, **at):
+        found = None if scoring is None else by_head(self.relative.table, scoring)
+        return super().scores(query, key, scoring=found, queries=queries, **at)
+
+
+class OwnDistances:
+    """A block whose attention has a table of its own. Args: as the block's; distances: makes the table."""
+
+    def __init__(self, *, distances: Callable, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.distances = distances
+
+    def attention_class(self, *args: Any, **kwargs: Any) -> UmT5Attention:
+        return UmT5Attention(*args, distances=self.distances, **kwargs)
+
+
+class UmT5Block(OwnDistances, T5Block):
+    """One layer of the encoder."""
+
+
+class UmT5DecoderBlock(OwnDistances, T5DecoderBlock):
+    """One layer of the decoder; distances count in its self-attention alone."""
+
+
+class UmT5Stack(T5Stack):
+    """A stack whose layers are told the buckets of the distances."""
+
+    def table_of_distances(self) -> None:
+        return None
+
+    def context(self, context: Context, length: Any) -> Context:
+        return dataclasses.replace(context, scoring=self.bucketed(*context.places(length)))
+
+
+class UmT5(T5):
+    """umT5. Weights are T5's, but for `block_0/attention/relative/table` in the place of a stack's `relative/table`."""
+
+    @property
+    def encoder_block(self) -> Callable:
+        return functools.partial(UmT5Block, distances=functools.partial(distance_table, self.spec))
+
+    @property
+    def decoder_block(self) -> Callable:
+        return functools.partial(UmT5DecoderBlock, distances=functools.partial(distance_table, self.spec))
+
+    def stack_class(self, *args: Any, name: str, **kwargs: Any) -> UmT5Stack:
+        return UmT5Stack(*args, name=name, both_sides=name == "encoder", **kwargs)
+
+
+_RELATIVE = tuple(
+    (
+        f"{stack}/block_{{i}}/attention/relative",
+        f"{stack}.block.{{i}}.layer.0.SelfAttention.relative_attention_bias",
+    )
+    for stack in ("encoder", "decoder")
+)
+UMT5 = register(
+    dataclasses.replace(
+        MT5.derive(
+            "umt5",
+            spec={"embeddings.vocabulary": 256384},
+            sizes={name: size for name, size in MT5.sizes.items() if name != "large"},
+            names={"hf": multilingual("umt5", "UMT5", rows=(*_RELATIVE, *HF.rows))},
+            paper="Chung et al., 2023, UniMax: Fairer and More Effective Language Sampling for Large-Scale Multilingual "
+            "Pretraining",
+        ),
+        encoder=UmT5,
+    )
+)
