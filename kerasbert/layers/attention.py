@@ -62,7 +62,8 @@ class Attention(keras.layers.Layer):
         output_initializer: float, of the output's kernel; by default as the others.
         use_bias: bool, whether the four maps add a bias.
     `value_size` is how many numbers a head gives, by default D: a paper whose values are of another size sets it.
-    An `output_projection` that is set before `build` is used as it is: another layer's, shared.
+    A `query`, `key`, `value` or `output_projection` that is set before `build` is used as it is: another layer's, shared, or one
+    with another bias (Dai et al., 2020).
 
     Call: x [B, Q, H], bias [B, 1, Q or 1, K] (0 where visible), source [B, K, H] of keys and values (x itself by
         default), value [B, K, H] where values have another source, cache (what keeps keys and values, `layers.cache`),
@@ -96,8 +97,9 @@ class Attention(keras.layers.Layer):
         )
         *deviations, last = self.deviations(shape)
         for name, size, width, deviation in zip(("query", "key", "value"), sizes, self.widths(shape), deviations):
-            setattr(self, name, Linear(self.heads * size, deviation, name=name, **kwargs))
-            getattr(self, name).build((*shape[:-1], width))
+            if not hasattr(self, name):
+                setattr(self, name, Linear(self.heads * size, deviation, name=name, **kwargs))
+                getattr(self, name).build((*shape[:-1], width))
         if not hasattr(self, "output_projection"):
             self.output_projection = Linear(shape[-1], last, name="output", **kwargs)
             self.output_projection.build((*shape[:-1], self.heads * self.value_size))

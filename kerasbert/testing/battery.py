@@ -392,4 +392,4 @@ def check_finetuning(name: str, folder: Path, run: Path) -> None:
         )
         answers = kb.predict(model, ["the happy cat", "a bad film"])
     assert {answer.label for answer in answers} <= {"neg", "pos"}
-    assert model.spec == subject.spec
+    assert model.spec == subject.family.settings_for(subject.spec, model.task.how.answers)

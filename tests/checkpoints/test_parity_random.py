@@ -31,9 +31,10 @@ RENAMED = {  # other families of theirs that are one of ours
     ]
 }
 OWN = (
+    "funnel",
     "reformer",
     "xlnet",
-)  # their configurations share few words with the others': test_parity_reformer, test_parity_xlnet
+)  # their configurations share few words with the others': test_parity_funnel, test_parity_reformer, test_parity_xlnet
 
 
 def classes():
