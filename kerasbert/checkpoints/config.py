@@ -205,8 +205,9 @@ def _implied(spec: specs.Spec) -> dict[str, Any]:
     implied = {"attention.dropout": spec.dropout}
     if not getattr(spec.embeddings, "projected", None):
         implied["embeddings.width"] = spec.hidden
-    if isinstance(spec.attention.heads, int):
-        implied["attention.head_size"] = specs.get(spec, spec.attended) // spec.attention.heads
+    heads, width = spec.attention.heads, specs.get(spec, spec.attended)
+    if isinstance(heads, int) and width % heads == 0:
+        implied["attention.head_size"] = width // heads
     if hasattr(spec, "decoder"):
         implied["decoder.layers"] = spec.blocks.layers
     return implied

@@ -53,7 +53,7 @@ class Dialect:
     """How others write down a family: the names of its weights and the keys of its configuration.
 
     A paper whose files are read or written by a rule of its own has a subclass that overrides `read_config`, `write_config`,
-    `written` or `in_file`.
+    `written`, `computes` or `in_file`.
 
     Args:
         rows: (ours, theirs) of a layer or of one weight, (ours, theirs, "T") where theirs is transposed; `{i}` is the
@@ -127,6 +127,10 @@ class Dialect:
     def written(self, spec: Any) -> Mapping[str, Any]:
         """Paths of the Spec -> what an export writes there, where ours may leave it to the rest."""
         return {}
+
+    def computes(self, kind: str, spec: Any) -> bool:
+        """Whether their class `kind` computes what a model of the Spec does: classes that differ in more than heads."""
+        return True
 
     def in_file(self, spec: Any, tensors: Any) -> Any:
         """The Spec with what the tensors of a file say (paths in `by_file`); `tensors` is its Reader."""

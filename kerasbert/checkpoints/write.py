@@ -192,7 +192,9 @@ def in_units(tensors: Safetensors, task: dict[str, Any], name: str) -> np.ndarra
 def class_of(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
     """Their class with exactly the heads that the model has, for its kind of task."""
     heads, answered = set(head_names(tensors)) - set(dialect.own_heads), (info.task or {}).get("kind")
-    classes = [name for name, has in dialect.architectures.items() if set(has) == heads]
+    classes = [
+        name for name, has in dialect.architectures.items() if set(has) == heads and dialect.computes(name, info.spec)
+    ]
     fitting = [name for name in classes if configs.serves(name, answered)]
     said = {key: specs.get(info.spec, path) for path, key, *rule in dialect.config if not rule}
     fitting = [name for name in fitting if not dialect.classes[name].fixed.items() - said.items()] or fitting

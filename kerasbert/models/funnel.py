@@ -253,13 +253,17 @@ class FunnelDialect(Dialect):
             config = config | {"num_hidden_layers": sum(sizes)}
         if kind in BASES:
             return config | {"num_decoder_layers": 0}
-        if config.get("num_decoder_layers") == 0:
+        if kind and config.get("num_decoder_layers") == 0:
             raise InputError(f"{kind} has no decoder layers (num_decoder_layers 0), expected some, or FunnelBaseModel")
         return config
 
     def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
-        """Without what their class refuses to be told."""
-        return {key: value for key, value in config.items() if key != "num_hidden_layers"}
+        """Without what their class refuses to be told, and without a padding id, whose row it would set to zero."""
+        return {"pad_token_id": None} | {key: value for key, value in config.items() if key != "num_hidden_layers"}
+
+    def computes(self, kind: str, spec: Any) -> bool:
+        """Whether a class is one without a decoder, as the model is, or both have one."""
+        return (kind in BASES) == (spec.funnel.decoder == 0)
 
     def written(self, spec: Any) -> dict[str, Any]:
         """The sizes of blocks that are alike, and that none is repeated."""
@@ -284,7 +288,6 @@ def _layers(ours: str, theirs: str) -> tuple[tuple[str, str], ...]:
 
 
 BASES = ("FunnelBaseModel", "FunnelForSequenceClassification", "FunnelForMultipleChoice")
-_BASE = {"fixed": {"num_decoder_layers": 0}}
 HF = FunnelDialect(
     rows=(
         ("embeddings/tokens", "funnel.embeddings.word_embeddings"),
@@ -330,14 +333,14 @@ HF = FunnelDialect(
     | dict.fromkeys(("separate_cls", "truncate_seq", "pool_q_only"), True),
     fixed={"model_type": "funnel", "tie_word_embeddings": True},
     classes={
-        "FunnelBaseModel": Class(**_BASE),
+        "FunnelBaseModel": Class(),
         "FunnelModel": Class(),
         "FunnelForMaskedLM": Class(("mlm",)),
         "FunnelForPreTraining": Class(("rtd",)),
-        "FunnelForSequenceClassification": Class(("classifier",), **_BASE),
+        "FunnelForSequenceClassification": Class(("classifier",)),
         "FunnelForTokenClassification": ONE_MAP,
         "FunnelForQuestionAnswering": Class(("span",)),
-        "FunnelForMultipleChoice": Class(("classifier",), **_BASE),
+        "FunnelForMultipleChoice": Class(("classifier",)),
     },
     prefix="funnel.",
     tied={"lm_head.weight": "funnel.embeddings.word_embeddings.weight"},

@@ -50,6 +50,8 @@ def tiny(spec: specs.Spec, vocabulary: int, hidden: int = 16) -> dict:
         value, name = specs.get(spec, path), path.rpartition(".")[2]
         if name == "filters":
             changes[path] = (2, 2, 2)
+        if name in ("sizes", "repeats"):  # by groups of layers, of which there are fewer
+            changes[path] = None
         if type(value) is not int:
             continue
         if name in given:
