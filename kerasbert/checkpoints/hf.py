@@ -68,12 +68,18 @@ class HuggingFace(NamedFormat):
         return OpenedHf(place, **about) if theirs is None else OpenedSentenceTransformers(place, **about, theirs=theirs)
 
     def family_of(self, opened: Opened) -> str | None:
-        """The family whose names its model_type has."""
+        """The family whose names its model_type has; of a family's own type another's, where the class is (T5's encoder)."""
         if opened.config is None or "model_type" not in opened.config:
             return None
-        known = [family for family in registry.families().values() if self.names in family.names]
-        said = opened.model_type
-        return next((family.name for family in known if said in family.names[self.names].model_types), None)
+        said, kinds = opened.model_type, opened.config.get("architectures")
+        known = {
+            name: family.names[self.names] for name, family in registry.families().items() if self.names in family.names
+        }
+        fitting = [name for name, dialect in known.items() if said in dialect.model_types]
+        if said in known:
+            kind = kinds[0] if isinstance(kinds, list) and kinds else None
+            fitting = [name for name in fitting if kind in known[name].architectures]
+        return next(iter(fitting), None)
 
     def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
         """Write config.json, model.safetensors and the tokenizer's files."""

@@ -29,8 +29,7 @@ class Buckets:
     buckets: int = 32
     distance: int = 128
 
-    def check(self) -> None:
-        """Refuse numbers that cannot be divided among distances."""
+    def __post_init__(self) -> None:
         if self.buckets < 4 or self.buckets % 2:
             raise InputError(f"relative.buckets must be even and at least 4. Received: {self.buckets}")
         if self.distance <= self.buckets // 2:

@@ -48,7 +48,6 @@ class MPNetSpec(Spec):
     def validate(self) -> "MPNetSpec":
         """Check what no single field can tell; returns self."""
         super().validate()
-        self.relative.check()
         heads = self.attention.heads
         if isinstance(heads, tuple) and len(set(heads)) > 1:
             raise InputError(

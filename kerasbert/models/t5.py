@@ -66,12 +66,6 @@ class Spec(EncoderDecoderSpec):
     relative: Buckets = Buckets()
     output: Output = Output()
 
-    def validate(self) -> "Spec":
-        """Check what no single field can tell; returns self."""
-        super().validate()
-        self.relative.check()
-        return self
-
 
 def distance_table(spec: Any, both_sides: bool = True, **kwargs: Any) -> DistanceTable:
     """The learned numbers [buckets, N] of a stack or of a layer."""
@@ -285,7 +279,7 @@ HF = T5Dialect(
         "T5ForSequenceClassification": Class(refused="has a head on the decoder's last token under names of its own"),
         "T5ForTokenClassification": Class(refused="has a head on the encoder alone"),
         "T5ForQuestionAnswering": Class(refused="has a head of starts and ends on the decoder"),
-        "T5EncoderModel": Class(refused="is an encoder without the decoder"),
+        "T5EncoderModel": Class(refused="is an encoder without the decoder"),  # t5-encoder's, as the tokens' labels are
     },
     silent={
         "feed_forward_proj": "relu",

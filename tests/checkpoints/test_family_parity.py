@@ -23,7 +23,13 @@ pytestmark = [
 
 # layers, heads, hidden, vocabulary, feed-forward, positions
 SIZES = [(3, 5, 40, 101, 160, 32), (1, 2, 14, 61, 56, 21), (4, 3, 36, 257, 144, 64)]
-OWN = ("funnel", "longformer", "reformer", "xlnet")  # test_parity_funnel, test_parity_longformer and so on
+OWN = (
+    "funnel",
+    "longformer",
+    "reformer",
+    "t5-encoder",
+    "xlnet",
+)  # test_parity_funnel, test_parity_longformer and so on
 FAMILIES = [  # of those that write: test_parity_generate
     name
     for name, family in registry.families().items()
