@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from keras import ops
+
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.inputs import TEXT, Tensor
 from kerasbert.layers.buckets import Buckets
@@ -48,7 +50,7 @@ class T5Encoder(Encoder):
 
     def context(self, inputs: Mapping[str, Tensor]) -> Context:
         context = dataclasses.replace(super().context(inputs), position_ids=inputs.get("position_ids"))
-        length = inputs["token_ids"].shape[1]
+        length = ops.shape(inputs["token_ids"])[1]
         found = self.bucketed(context.places(length)[0], length)
         return dataclasses.replace(context, scoring=t5.by_head(self.relative.table, found), position_ids=None)
 

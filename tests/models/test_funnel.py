@@ -139,6 +139,18 @@ def test_a_row_gives_the_same_beside_any_padding(model, count):
     np.testing.assert_allclose(padded, model({"token_ids": ids[:, :count]})["sequence"], atol=1e-5)
 
 
+def test_lengths_that_are_not_known_yet(model):
+    """As in a SavedModel: one graph for all."""
+    import tensorflow as tf
+
+    shapes = {name: tf.TensorSpec((None, None), tf.int32) for name in ("token_ids", "padding_mask")}
+    called = tf.function(lambda inputs: model(inputs)["sequence"], input_signature=[shapes])
+    for length in (5, 8, 13):
+        ids = np.random.default_rng(length).integers(5, 40, (2, length)).astype("int32")
+        inputs = {"token_ids": ids, "padding_mask": np.ones_like(ids)}
+        np.testing.assert_allclose(called(inputs), model(inputs)["sequence"], atol=1e-5)
+
+
 def test_pieces_of_a_packed_row_do_not_see_each_other(model):
     ids = np.random.default_rng(0).integers(5, 40, (1, 13)).astype("int32")
     packed = np.array([[1] * 6 + [2] * 5 + [0] * 2], "int32")
