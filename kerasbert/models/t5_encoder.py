@@ -50,9 +50,8 @@ class T5Encoder(Encoder):
 
     def context(self, inputs: Mapping[str, Tensor]) -> Context:
         context = dataclasses.replace(super().context(inputs), position_ids=inputs.get("position_ids"))
-        length = ops.shape(inputs["token_ids"])[1]
-        found = self.bucketed(context.places(length)[0], length)
-        return dataclasses.replace(context, scoring=t5.by_head(self.relative.table, found), position_ids=None)
+        places, _ = context.places(ops.shape(inputs["token_ids"])[1])
+        return dataclasses.replace(context, scoring=self.relative(places, places), position_ids=None)
 
 
 def _theirs(ours: str, theirs: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers import random
 from kerasbert.models.macbert import MACBERT, Correction, MacBertPretraining
 from kerasbert.objectives import similar
+from kerasbert.testing import check_objective
 from kerasbert.text import WordPiece
 from kerasbert.training.word_vectors import save_vectors
 from tests import tiny
@@ -152,12 +153,14 @@ def test_a_row_depends_on_seed_step_and_row_alone(folder):
     assert all((part[name] == whole[name][5:8]).all() for name in whole)
     for other in (prepare(given, seed=1, vectors=folder), prepare(given | {"step": given["step"] + 1}, vectors=folder)):
         assert (other["token_ids"] != whole["token_ids"]).any()
-    graph = tf.function(
-        lambda given: MacBertPretraining.without_model(
-            TOKENIZER, Correction(**MacBertPretraining.defaults, vectors=folder)
-        ).prepare(given)
-    )(given)
-    assert all((graph[name].numpy() == whole[name]).all() for name in whole)
+
+
+@pytest.mark.slow
+def test_a_pipeline_gives_the_same(folder):
+    given = features(rows=12)
+    made = MacBertPretraining.without_model(TOKENIZER, Correction(**MacBertPretraining.defaults, vectors=folder))
+    graph, whole = tf.function(made.prepare, autograph=False)(given), made.prepare(given)
+    assert all((graph[name] == whole[name]).numpy().all() for name in whole)
 
 
 def test_tokens_of_a_word_share_a_draw_and_a_special_token_ends_one(found):
@@ -178,6 +181,15 @@ def test_tokens_of_a_word_share_a_draw_and_a_special_token_ends_one(found):
         key, tf.constant(ids), (tf.constant(positions), tf.zeros_like(positions, bool)), starts, **every
     )
     np.testing.assert_array_equal(none, ids)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore:Even though the `tf.config")
+def test_it_is_an_objective_with_vectors_too(tmp_path):
+    """All but that a target is not shown: which words are similar to it is what the input tells."""
+    table = np.random.default_rng(0).normal(size=(len(tiny.WORDS), 4)).astype("float32")
+    save_vectors(WordVectors(tiny.WORDS, table), tmp_path / "vectors", "vec", {})
+    check_objective("macbert", tmp_path, shown=1.0, settings={"vectors": str(tmp_path / "vectors")}, replicas=1)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ TEXTS = [*tiny.sentences(47, 3), "the cat " * 40, "a", "?"]
 FAMILIES = {
     # buckets of sources or prompts, buckets of steps: of three or more the middle ones are derived
     "t5": ({"length": 72}, [16, 32, 64, 72], [16, 20]),
+    "umt5": ({"length": 72}, [16, 32, 64, 72], [16, 20]),
     "bart": ({"length": 24}, [16, 24], [16, 20]),
     "gpt2": ({"length": 40}, [16, 20], [16, 32, 40]),
     "transformer": ({"length": 24}, [16, 24], [16, 20]),
@@ -51,11 +52,11 @@ def writer(family, folder, **options):
 
 
 WRITINGS = {"t5": [{}, {"beams": 3}], "bart": [{"beams": 4, "repetition_penalty": 1.3, "min_new_tokens": 4}]}
-WRITINGS |= {"transformer": [{}], "gpt": [{}]}
+WRITINGS |= {"transformer": [{}], "gpt": [{}], "umt5": [{}]}
 WRITINGS["gpt2"] = [{"temperature": 0.7, "top_k": 9, "seed": 2}]
 
 
-@pytest.mark.parametrize("family", often(("t5", "bart", "gpt2", "transformer", "gpt"), "t5", "bart", "gpt2"))
+@pytest.mark.parametrize("family", often((*FAMILIES,), "t5", "bart", "gpt2"))
 def test_the_phone_writes_what_python_writes(family, tmp_path, monkeypatch):
     model, (settings, lengths, places) = writer(family, tmp_path), FAMILIES[family]
     converted, seen = programs.converted, {}
