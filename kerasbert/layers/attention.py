@@ -91,20 +91,20 @@ class Attention(keras.layers.Layer):
         self.use_bias = use_bias
 
     def build(self, shape) -> None:
-        kwargs, sizes = (
-            {"use_bias": self.use_bias, "dtype": self.dtype_policy},
-            [self.head_size] * 2 + [self.value_size],
-        )
+        kwargs, sizes = {"dtype": self.dtype_policy}, [self.head_size] * 2 + [self.value_size]
         *deviations, last = self.deviations(shape)
         for name, size, width, deviation in zip(("query", "key", "value"), sizes, self.widths(shape), deviations):
-            if not hasattr(self, name):
-                setattr(self, name, Linear(self.heads * size, deviation, name=name, **kwargs))
-                getattr(self, name).build((*shape[:-1], width))
+            setattr(self, name, Linear(self.heads * size, deviation, self.has_bias(name), name=name, **kwargs))
+            getattr(self, name).build((*shape[:-1], width))
         if not hasattr(self, "output_projection"):
-            self.output_projection = Linear(shape[-1], last, name="output", **kwargs)
+            self.output_projection = Linear(shape[-1], last, self.has_bias("output"), name="output", **kwargs)
             self.output_projection.build((*shape[:-1], self.heads * self.value_size))
         self.dropout = Dropout(self.rate, name="dropout", dtype=self.dtype_policy)
         self.dropout.build()
+
+    def has_bias(self, name: str) -> bool:
+        """Whether a map (query, key, value or output) adds a bias."""
+        return self.use_bias
 
     def widths(self, shape) -> tuple[int, ...]:
         """Widths of what queries, keys and values are read from."""

@@ -8,7 +8,6 @@ from keras import ops
 from kerasbert.inputs import Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.context import Queries, select
-from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.relative import RelativeAttention, aligned, sinusoids
 
 FAR = 1e4  # beyond what a layer norm gives: what is left out of a maximum
@@ -186,10 +185,10 @@ class PooledAttention(RelativeAttention):
         super().__init__(*args, **kwargs)
         self.factorized = factorized
 
+    def has_bias(self, name: str) -> bool:
+        return self.use_bias and name != "query"
+
     def build(self, shape) -> None:
-        width, kwargs = self.heads * self.head_size, {"use_bias": False, "dtype": self.dtype_policy}
-        self.query = Linear(width, self.initializer, name="query", **kwargs)
-        self.query.build(shape)
         super().build(shape)
         self.segment_bias, self.segments = self.head_weight("segment_bias"), self.head_weight("segments", 2)
 

@@ -75,6 +75,8 @@ def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) 
     if name == "modernbert":
         return found | modernbert(found, rng)
     found["type_vocab_size"] = int(rng.integers(2, 4))
+    if name.startswith("deberta"):
+        return found | deberta(name, found, rng)
     if name == "nomic-bert":
         found["rope_parameters"] = {"rope_theta": float(rng.choice([500.0, 10000.0])), "rope_type": "default"}
     if name == "roformer":
@@ -108,6 +110,31 @@ def modernbert(common: dict, rng: np.random.Generator) -> dict:
         ],
         "classifier_pooling": str(rng.choice(["cls", "mean"])),
         "decoder_bias": True,
+    }
+
+
+def deberta(name: str, common: dict, rng: np.random.Generator) -> dict:
+    """What DeBERTa alone has: which terms are scored, and what its second version added."""
+    terms = [["c2p", "p2c"], ["p2c"], ["c2p"], []][rng.integers(4)]
+    found = {
+        "type_vocab_size": int(rng.integers(0, 3)),
+        "pos_att_type": "|".join(terms) if rng.integers(2) and terms else terms,
+        "relative_attention": bool(terms),
+        "max_relative_positions": int(rng.choice([-1, 5, 40])),
+        "position_biased_input": bool(rng.integers(2)),
+        "pooler_hidden_act": str(rng.choice([*ACTIVATIONS, "tanh"])),
+        "legacy": bool(rng.integers(2)),
+    }
+    if name == "deberta":
+        return found
+    groups = int(rng.choice([1, common["num_attention_heads"]]))
+    return found | {
+        "position_buckets": -1 if found["max_relative_positions"] == 5 else int(rng.choice([-1, 4, 8])),
+        "share_att_key": bool(rng.integers(2)),
+        "norm_rel_ebd": str(rng.choice(["none", "layer_norm"])),
+        "conv_kernel_size": int(rng.choice([0, 1, 3, 5])),
+        "conv_groups": groups,
+        "conv_act": str(rng.choice([*ACTIVATIONS, "tanh"])),
     }
 
 
