@@ -162,6 +162,16 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     return reshape(flat, (*shape[:-1], kernel.shape[-1]))
 
 
+def by_head(x: Tensor, matrices: Tensor) -> Tensor:
+    """Products with matrices that rows have in common: [B, N, Q, D] x [1 or B, N, D, R] -> [B, N, Q, R].
+
+    TensorFlow's product on a CPU (2.20) gives other memory's numbers where N is 1 and one matrix is for several rows.
+    """
+    if x.shape[1] != 1 or matrices.shape[0] != 1:
+        return ops.matmul(x, matrices)
+    return ops.expand_dims(project(x[:, 0], matrices[0, 0]), 1)
+
+
 _serving = False
 
 

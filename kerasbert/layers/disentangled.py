@@ -18,7 +18,7 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
-from kerasbert.layers.backend import gather, look_up
+from kerasbert.layers.backend import by_head, gather, look_up
 from kerasbert.layers.context import select
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.random import Dropout
@@ -138,9 +138,9 @@ class DisentangledAttention(Attention):
         """Content to position: [B, N, Q, D] -> [B, N, Q, S]."""
         keys, projection = distances.length, self.key if self.shared else self.position_key
         if isinstance(queries, str):  # the first token: -j
-            return ops.matmul(query, self.turned(projection, -distances.counted(0, keys), distances))
+            return by_head(query, self.turned(projection, -distances.counted(0, keys), distances))
         # column c is of the distance S - c
-        moved = ops.matmul(query, self.turned(projection, keys - distances.counted(0, 2 * keys), distances))
+        moved = by_head(query, self.turned(projection, keys - distances.counted(0, 2 * keys), distances))
         if queries is None:
             return in_order(moved, keys)
         return aligned(moved, keys - ops.cast(queries, "int32"), keys)
@@ -153,7 +153,7 @@ class DisentangledAttention(Attention):
             found = ops.sum(key * ops.transpose(positions, (0, 1, 3, 2)), axis=-1)
             return ops.expand_dims(found, 2)
         # of key j, column c is of the distance c - S: from S - j on, those of the queries 0, 1, ...
-        moved = ops.matmul(key, self.turned(projection, distances.counted(0, 2 * keys) - keys, distances))
+        moved = by_head(key, self.turned(projection, distances.counted(0, 2 * keys) - keys, distances))
         moved = in_order(moved, keys)  # [B, N, S of keys, S of queries]
         if queries is None:
             return ops.transpose(moved, (0, 1, 3, 2))

@@ -15,7 +15,7 @@ from keras import ops
 
 from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
-from kerasbert.layers.backend import choose, on_tpu
+from kerasbert.layers.backend import by_head, choose, on_tpu
 from kerasbert.layers.context import select
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.readout import Queries
@@ -172,7 +172,7 @@ class RelativeAttention(Attention):
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
         content = ops.matmul(self.biased(query, self.content_bias), ops.transpose(key, (0, 1, 3, 2)))
         vectors = ops.transpose(self.vectors(positions, query.dtype), (0, 1, 3, 2))
-        moved = positions.shifted(ops.matmul(self.biased(query, self.position_bias), vectors))
+        moved = positions.shifted(by_head(self.biased(query, self.position_bias), vectors))
         scores = ops.cast(content, "float32") + ops.cast(moved, "float32")
         further = self.further(query, positions)
         return scores if further is None else scores + further

@@ -20,7 +20,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.checkpoints.names import of_family
+from kerasbert.checkpoints.names import Class, of_family
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import project
@@ -236,7 +236,10 @@ V2_HF = HF.derive(
             config.get("hidden_size", 0) // max(1, config.get("num_attention_heads", 1))
         ),
     },
-    classes=of_family(HF.classes, "Deberta", "DebertaV2"),
+    classes={
+        **of_family(HF.classes, "Deberta", "DebertaV2"),
+        "DebertaV2ForMultipleChoice": Class(("classifier",)),
+    },
 )
 
 

@@ -131,7 +131,7 @@ def deberta(name: str, common: dict, rng: np.random.Generator) -> dict:
     return found | {
         "position_buckets": -1 if found["max_relative_positions"] == 5 else int(rng.choice([-1, 4, 8])),
         "share_att_key": bool(rng.integers(2)),
-        "norm_rel_ebd": str(rng.choice(["none", "layer_norm"])),
+        "norm_rel_ebd": str(rng.choice(["none", "layer_norm"])) if terms else "none",  # theirs would norm no table
         "conv_kernel_size": int(rng.choice([0, 1, 3, 5])),
         "conv_groups": groups,
         "conv_act": str(rng.choice([*ACTIVATIONS, "tanh"])),
