@@ -41,7 +41,7 @@ def load_tokenizer(path: str | os.PathLike | Mapping[str, bytes], lowercase: boo
     Args:
         path: a directory that `save` wrote, a Hugging Face directory (tokenizer.json, or the vocabulary's files with
             tokenizer_config.json), a tokenizer.json, a vocab.txt (WordPiece), a vocab.json or encoder.json beside
-            merges.txt or vocab.bpe (byte-level BPE), or SentencePiece's .model (ALBERT's, XLNet's, XLM-R's or T5's,
+            merges.txt or vocab.bpe (byte-level BPE), or SentencePiece's .model (ALBERT's, XLNet's, XLM-R's, T5's, DeBERTa's,
             told by its special tokens). Or the files of such a directory in memory: a dict of name -> bytes.
         lowercase: bool, overrides what the files say. None: what they say; of a vocab.txt alone it is inferred,
             because a cased vocabulary has pieces with upper-case letters.
@@ -177,9 +177,9 @@ def _beside(file: Any) -> Beside:
 CLASSES = {
     "wordpiece": "Bert DistilBert Electra MobileBert ConvBert LayoutLM Lxmert SqueezeBert Retribert Realm Ernie Nezha "
     "MPNet",
-    "bpe": "Roberta GPT2 Bart Longformer LED",
+    "bpe": "Roberta GPT2 Bart Longformer LED Deberta",
     "word_bpe": "OpenAIGPT",
-    "sentencepiece": "Albert XLMRoberta XLNet T5 Bert",
+    "sentencepiece": "Albert XLMRoberta XLNet T5 Bert DebertaV2",
 }
 # what these do before or after a tokenizer.json (another splitter, Moses, emoji) stands in no file
 OWN_CODE = ("BertJapanese", "Bertweet", "Phobert", "XLM", "Flaubert", "FSMT", "BertGeneration", "Transfo", "RoFormer")

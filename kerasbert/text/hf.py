@@ -14,6 +14,7 @@ from kerasbert.text.hf_beside import Beside
 from kerasbert.text.hf_template import renamed, template_of
 from kerasbert.text.hf_unigram import read_unigram
 from kerasbert.text.hf_values import by_id, expect, field, only_step, short, steps
+from kerasbert.text.unigram import BERT
 from kerasbert.text.word_bpe import END, WordPairEncoding
 from kerasbert.text.word_bpe import SPECIALS as WORD_BPE
 from kerasbert.text.wordpiece import WordPiece
@@ -50,7 +51,7 @@ _AROUND = dict.fromkeys(("add_bos_token", "add_eos_token"), "tokenizer.json's po
 # keys of tokenizer_config.json that change nothing of a kind, each with the reason
 CONFIG_OF_KIND = {
     "wordpiece": _AROUND | {"add_prefix_space": "BERT's words have no blank before them"},
-    "bpe": _AROUND,
+    "bpe": _AROUND | {"do_lower_case": "of DeBERTa's files: byte-level classes never read it"},
     "word_bpe": _AROUND,
     "unigram": _AROUND
     | {"extra_ids": "where no file numbers the sentinels they are made of it, else it says their number again"},
@@ -122,7 +123,7 @@ def byte_level(
     beside: Beside | None = None,
     template: tuple[str, str] | None = None,
 ) -> BytePairEncoding:
-    """With RoBERTa's special tokens, with GPT-2's one where the vocabulary has only that, or with those that files name.
+    """With RoBERTa's special tokens, BERT's or GPT-2's one where the vocabulary has those, or with those that files name.
 
     Args:
         tokens: as `hf_added.with_added` gives them. template: the file's; None for the family's.
@@ -131,6 +132,8 @@ def byte_level(
     named = beside.named(known)
     gpt2 = "<s>" not in known and GPT2["sep"] in known
     specials, own = (GPT2, GPT2_TEMPLATE) if gpt2 else (bpe.SPECIALS, bpe.TEMPLATE)
+    if known >= {*BERT.specials.values()} and not known & {*bpe.SPECIALS.values()}:
+        specials, own = BERT
     if "sep" in named and not known & {*specials.values()}:
         specials, own = dict.fromkeys(GPT2, named["sep"]), GPT2_TEMPLATE
     specials = specials | named
@@ -138,7 +141,8 @@ def byte_level(
         optional = {"mask", "cls"} if template else {"mask"}
         specials = {part: piece for part, piece in specials.items() if piece in known or part not in optional}
     if template is None:
-        template = renamed(own, {bpe.SPECIALS[part]: piece for part, piece in specials.items()})
+        theirs = BERT.specials if own == BERT.template else bpe.SPECIALS
+        template = renamed(own, {theirs[part]: piece for part, piece in specials.items()})
         template = beside.template(template, known if own == GPT2_TEMPLATE else (), specials["sep"])
     else:
         template = beside.template(template)

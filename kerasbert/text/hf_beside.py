@@ -50,6 +50,7 @@ WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
         "errors": TEXT,
         "split_special_tokens": "special tokens in a text are ordinary text here, always",
         "trim_offsets": "offsets of byte-level BPE leave blanks out, always; answers trim them anyhow",
+        "vocab_type": "DeBERTa's: which kind of vocabulary, which its file says",
         "legacy": "T5's slow tokenizer alone: whether a blank follows a sentinel, which their fast one never asks",
         "unk_id": "the number of the unknown piece, which the model's file says",
         "chat_template": "the format of a chat's prompt, which is text of the user here",

@@ -20,18 +20,21 @@ LAYOUTS = {
     "XLMRoberta": unigram.XLM_R,
     "T5": unigram.T5,
     "Bert": unigram.BERT,
+    "DebertaV2": unigram.BERT,
 }
 
 
 def of_model(model: Model, lowercase: bool | None, beside: Beside) -> Unigram:
-    """The tokenizer of a .model: ALBERT's, XLNet's, XLM-R's, T5's or BERT's, told by its special tokens.
+    """The tokenizer of a .model: ALBERT's, XLNet's, XLM-R's, T5's, BERT's or DeBERTa's, told by its special tokens.
 
     Args:
         lowercase: bool, of ALBERT and XLNet, overrides what the files say; None.
     Raises:
         InputError: the files name a class of other special tokens, or a setting that is not here.
     """
-    layout = unigram.layout_of(model.pieces)
+    tokens = beside.added()
+    model = _with_mask(model, tokens)
+    layout = unigram.layout_of((*model.pieces, *(each["content"] for each in tokens)))
     wanted = LAYOUTS.get(beside.class_name, layout)
     if wanted != layout:
         raise InputError(
@@ -47,9 +50,10 @@ def of_model(model: Model, lowercase: bool | None, beside: Beside) -> Unigram:
         lower = beside.flag("do_lower_case", layout == unigram.ALBERT)
         accents = beside.flag("keep_accents", False)
         model = folded(model, lower if lowercase is None else lowercase, not accents)
+    if beside.class_name == "DebertaV2" or layout == unigram.BERT:
+        _check_deberta(beside)
     if layout == unigram.XLM_R and "<pad>" not in model.pieces:
         model = fairseq_order(model)
-    tokens = beside.added()
     if layout == unigram.T5 and model.can_add:
         tokens = _with_sentinels(tokens, model.pieces, beside)
     pieces, added = with_added({piece: i for i, piece in enumerate(model.pieces)}, tokens)
@@ -68,6 +72,24 @@ def of_model(model: Model, lowercase: bool | None, beside: Beside) -> Unigram:
 def folds(model: Model) -> bool:
     """Whether texts of a model are lower-cased or lose accents first: ALBERT's and XLNet's."""
     return unigram.layout_of(model.pieces) in (unigram.ALBERT, unigram.XLNET)
+
+
+def _with_mask(model: Model, tokens: list[dict]) -> Model:
+    """The model with DeBERTa's [MASK] behind its pieces, where neither they nor the files beside it have one."""
+    others = {piece for part, piece in unigram.BERT.specials.items() if part != "mask"}
+    mask = unigram.BERT.specials["mask"]
+    if not others <= {*model.pieces} or mask in {*model.pieces, *(each["content"] for each in tokens)}:
+        return model
+    return model._replace(pieces=(*model.pieces, mask), scores=(*model.scores, 0.0), types=(*model.types, CONTROL))
+
+
+def _check_deberta(beside: Beside) -> None:
+    """Refuse what DeBERTa's classes do to a text before its model."""
+    for name in ("do_lower_case", "split_by_punct"):
+        if beside.flag(name, False):
+            raise InputError(
+                f"{name} of {CONFIG} is true, expected false: save the tokenizer with transformers, whose tokenizer.json says it"
+            )
 
 
 def _with_sentinels(tokens: list[dict], pieces: Sequence[str], beside: Beside) -> list[dict]:

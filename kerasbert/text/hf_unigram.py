@@ -3,6 +3,7 @@
 import base64
 import binascii
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,10 +14,22 @@ from kerasbert.text.hf_added import ordinary, with_added
 from kerasbert.text.hf_beside import Beside
 from kerasbert.text.hf_template import template_of
 from kerasbert.text.hf_values import field, short, steps
-from kerasbert.text.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, Charsmap, Model, folded
+from kerasbert.text.sentencepiece import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    Charsmap,
+    Model,
+    compile_charsmap,
+    folded,
+)
 from kerasbert.text.unigram import SPACE, Unigram, float32
 
 RUNS = {"Regex": " {2,}"}  # the pattern that makes runs of blanks one
+# DeBERTa's in transformers 5: and blanks of ends of lines and tabs. Differs: runs of other white space are not joined
+LINES = {"Regex": r"\s{2,}|[\n\r\t]"}
 # white space as Rust's char::is_whitespace has it
 WHITE = "\t\n\x0b\x0c\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 STRIP = "normalizer's Strip of other white space than blanks (tokenizer.json)"
@@ -31,6 +44,8 @@ class Normalizer(NamedTuple):
         strip_accents, lowercase: as ALBERT does it.
         charsmap: bytes, SentencePiece's rules.
         trims_left, trims, collapses: blanks at the beginning, at the end, in runs.
+        blanks: white space that is made a blank.
+        composes: by NFC.
     """
 
     replaced: dict[str, str]
@@ -40,6 +55,8 @@ class Normalizer(NamedTuple):
     trims_left: bool
     trims: bool
     collapses: bool
+    blanks: str = ""
+    composes: bool = False
 
 
 class Splitter(NamedTuple):
@@ -79,13 +96,15 @@ def read_unigram(content: Mapping, model: Mapping, vocab: Any, tokens: list, bes
     made = Model(
         tuple(pieces), tuple(scores), tuple(types), normalizer.charsmap, dummy_prefix=spaced, byte_fallback=fallback
     )
+    if normalizer.composes:
+        made = made._replace(charsmap=compile_charsmap(compositions()))
     kept = _kept_blanks(made)
-    blanks = kept if splitter.words else ""
+    blanks = kept if splitter.words else normalizer.blanks
     if normalizer.replaced or normalizer.lowercase or normalizer.strip_accents or blanks:
         made = folded(made, normalizer.lowercase, normalizer.strip_accents, normalizer.replaced, blanks)
     if not (splitter.words or normalizer.trims):
         beside.told[TRAILING] = "left out, as sentencepiece does"
-    elif kept and not splitter.words:
+    elif {*kept} - {*normalizer.blanks} and not splitter.words and not normalizer.composes:
         beside.told[STRIP] = "its rules make no blank of it, so that it is a piece"
     return Unigram(made, specials=specials, template=template, added=extra)
 
@@ -99,6 +118,26 @@ def _type(i: int, piece: str, unknown: int, special: set[str], fallback: bool, s
     if is_byte:
         return BYTE
     return UNUSED if split and SPACE in piece[1:] else NORMAL
+
+
+def compositions() -> dict[str, str]:
+    r"""The rules of NFC: a character or what it is decomposed into -> the composed one.
+
+    Differs: accents in another than Unicode's order, and Korean letters that are not syllables yet, stay as they are.
+
+    >>> compositions()["e\u0301"]
+    'é'
+    """
+    rules = {}
+    for character in map(chr, range(0xC0, 0x2FA1E)):
+        parts = unicodedata.decomposition(character)
+        if not parts or parts.startswith("<"):
+            continue
+        composed = unicodedata.normalize("NFC", character)
+        pair = "".join(chr(int(code, 16)) for code in parts.split())
+        for spelled in {character, pair, unicodedata.normalize("NFD", character)} - {composed}:
+            rules[spelled] = composed
+    return rules
 
 
 def _kept_blanks(model: Model) -> str:
@@ -129,7 +168,8 @@ def _unique(scored: Sequence[tuple[str, float]]) -> dict[str, int]:
 def _normalizer(content: Mapping) -> Normalizer:
     found = list(steps(content.get("normalizer"), "normalizers", "normalizer"))
     names = [step["type"] for step in found]
-    if unreadable := set(names) - {"Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase", "Strip"}:
+    known = {"NFC"} if any(_is_lines(step) for step in found) else set()
+    if unreadable := set(names) - known - {"Precompiled", "Replace", "NFKD", "StripAccents", "Lowercase", "Strip"}:
         raise InputError(f"normalizer has {' '.join(sorted(unreadable))}, expected SentencePiece's or ALBERT's steps")
     if ("NFKD" in names) != ("StripAccents" in names):
         raise InputError("normalizer has one of NFKD and StripAccents, expected both, as ALBERT has them, or neither")
@@ -138,7 +178,7 @@ def _normalizer(content: Mapping) -> Normalizer:
     replaced: dict[str, str] = {}
     collapses, at = False, 0
     trims_left = trims = False
-    charsmap = b""
+    charsmap, blanks, composes = b"", "", False
     for step in found:
         kind = step["type"]
         if kind == "Strip":
@@ -147,6 +187,16 @@ def _normalizer(content: Mapping) -> Normalizer:
             continue
         if kind == "Replace" and _is_runs(step):
             collapses = True
+            continue
+        if (
+            kind == "Replace"
+            and dict(field(step, "pattern", dict, "normalizer", {})) == LINES
+            and step.get("content") == " "
+        ):
+            collapses, blanks = True, "\n\r\t"
+            continue
+        if kind == "NFC" and blanks and not charsmap:
+            composes = True
             continue
         place = order.index(kind)
         if place < at or collapses or (kind == "Precompiled" and charsmap):
@@ -158,12 +208,17 @@ def _normalizer(content: Mapping) -> Normalizer:
             replaced.update([_replacement(step)])
         elif kind == "Precompiled":
             charsmap = _charsmap(step)
-    return Normalizer(replaced, "NFKD" in names, "Lowercase" in names, charsmap, trims_left, trims, collapses)
+    of_text = charsmap, trims_left, trims, collapses, blanks, composes
+    return Normalizer(replaced, "NFKD" in names, "Lowercase" in names, *of_text)
 
 
 def _is_runs(step: Mapping) -> bool:
     pattern = field(step, "pattern", dict, "normalizer", {})
     return dict(pattern) == RUNS and step.get("content") in (" ", SPACE)
+
+
+def _is_lines(step: Mapping) -> bool:
+    return step["type"] == "Replace" and step.get("content") == " " and dict(step.get("pattern") or {}) == LINES
 
 
 def _replacement(step: Mapping) -> tuple[str, str]:
@@ -218,6 +273,9 @@ def _check_steps(normalizer: Normalizer, splitter: Splitter, beside: Beside) -> 
     if {*normalizer.replaced} >= {"``", "''"}:  # of ALBERT and XLNet
         beside.settled("do_lower_case", normalizer.lowercase, own=False)
         beside.settled("keep_accents", not normalizer.strip_accents, own=False)
+    if beside.class_name == "DebertaV2":
+        beside.settled("do_lower_case", normalizer.lowercase, own=False)
+        beside.settled("split_by_punct", False, own=False)
     if splitter.words and splitter.scheme != "always":
         raise InputError(
             f"pre_tokenizer has WhitespaceSplit and a Metaspace with prepend_scheme {splitter.scheme!r}: words would have no "

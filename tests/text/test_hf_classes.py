@@ -31,6 +31,7 @@ def unigram(*specials):
 
 
 ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+BERT = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")
 # class -> its first arguments
 CLASSES = {
     **dict.fromkeys(
@@ -57,6 +58,8 @@ CLASSES = {
         "<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>", "<mask>"
     ),
     "T5Tokenizer": lambda: unigram("<pad>", "</s>", "<unk>"),
+    "DebertaTokenizer": lambda: byte_level(*BERT),
+    "DebertaV2Tokenizer": lambda: unigram(*BERT),
 }
 # what their default files say and ours do without
 UNUSED: set[str] = set()
