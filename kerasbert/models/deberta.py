@@ -5,9 +5,9 @@ Differences from BERT:
 - Section 3.1: contents and relative positions are scored apart (`layers/disentangled.py`). All layers share a table of 2 k
   vectors of distances, k = 512; each projects it by two maps of its own. Distances of k and more are alike.
 - Section 3.2 (enhanced mask decoder): positions of the text are not added to what the first layer reads, but to the queries of
-  the last one, which is applied twice to predict masked tokens (`objective` "emd"; appendix A.1: n = 2 of the same weights).
-- No segments, no pooler, no next sentence prediction; byte-level BPE of GPT-2 (section 5.1); spans of up to three tokens are
-  masked in the large model (appendix A.1).
+  the last one, which is applied twice to predict masked tokens (the objective `deberta`; section 4.2: n = 2 layers, which share
+  the weights of the last one). The table of positions is of pretraining alone.
+- No segments, no pooler, no next sentence prediction; byte-level BPE of GPT-2 (section 5.1).
 
 Of the released code: maps of keys and of the positions that are keys add no bias; epsilon is 1e-7; labels of a text are behind a
 layer with GELU on the first token (ContextPooler), without a dropout of its own.
@@ -25,6 +25,7 @@ from kerasbert.checkpoints.forms import Joined
 from kerasbert.checkpoints.names import LIST, TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
+from kerasbert.layers.backend import choose, pick
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
 from kerasbert.layers.disentangled import TERMS, DisentangledAttention, Distances, rows_of_distances
@@ -33,8 +34,11 @@ from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.feedforward import ACTIVATIONS
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import ONE_MAP
-from kerasbert.registry import Family, register
+from kerasbert.objectives.bert import MaskedLMPretraining, PretrainingModel
+from kerasbert.registry import Family, register, register_objective
 from kerasbert.spec import Spec
+
+DECODER_LAYERS = 2  # section 4.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +154,77 @@ class Deberta(Encoder):
         scoring = Distances(table, rows, length, None if pieces is None else ops.cast(pieces, "int32"))
         return dataclasses.replace(super().context(inputs), scoring=scoring)
 
+
+@dataclasses.dataclass(frozen=True)
+class Decoding(Context):
+    """Of x [B, P, H], states of some queries that read others' states. Args: as Context; states: float [B, S, H]."""
+
+    states: Any = None
+
+    def rows(self, x: Tensor) -> Tensor:
+        return x
+
+    def keys(self, x: Tensor) -> Tensor:
+        return self.states
+
+
+class EnhancedMaskDecoder(PretrainingModel):
+    """Encoder, the last layer again with positions in its queries, and the masked-LM head (sections 3.2 and 4.2).
+
+    Call: as PretrainingModel. mlm_logits are those of the decoder where there is a table of positions.
+    """
+
+    def call(self, inputs, training=False) -> dict[str, Tensor]:
+        if "emd" not in self.heads:
+            return super().call(inputs, training)
+        encoder = self.body
+        encoder.check(inputs)
+        context = encoder.context(inputs)
+        length, rows = inputs["token_ids"].shape[1], encoder.spec.embeddings.positions
+        if length and length > rows and "position_ids" not in inputs:
+            raise InputError(
+                f"rows have {length} tokens, expected at most {rows} (embeddings.positions): make shorter records"
+            )
+        outputs = encoder.run(inputs, context, training)
+        states = self.decode(outputs["hidden"][-2], inputs, context, training)
+        return outputs | {"mlm_logits": self.heads["mlm"](states, encoder.embeddings.tokens.table)}
+
+    def decode(self, states, inputs, context: Context, training=False) -> Tensor:
+        """What predicts the tokens at mlm_positions [B, P]: states [B, S, H] of the last layer but one -> [B, P, H]."""
+        places, last = ops.cast(inputs["mlm_positions"], "int32"), len(self.body.blocks) - 1
+        of_text = choose(inputs["position_ids"], places) if "position_ids" in inputs else places
+        told = context.of(places).of_layer(last)
+        told = Decoding(**{field.name: getattr(told, field.name) for field in dataclasses.fields(told)}, states=states)
+        x = pick(states, places) + self.heads["emd"](of_text)
+        for _ in range(DECODER_LAYERS):
+            x, _ = self.body.blocks[last](x, context=told, training=training)
+        return x
+
+
+class DebertaPretraining(MaskedLMPretraining):
+    """Masked LM with the enhanced mask decoder; without it where positions are added to the tokens, as in the released code."""
+
+    model_class = EnhancedMaskDecoder
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.scales.pop("emd", None)  # a table, which predicts nothing
+
+    def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
+        parts, shapes = super().heads(encoder)
+        spec = encoder.spec
+        if not isinstance(spec, DebertaSpec):
+            raise InputError(
+                "the objective deberta applies a last layer to queries of its own, which this model has not: pretrain a deberta"
+            )
+        if spec.embeddings.kind == "none":
+            rows = spec.embeddings.positions
+            parts["emd"] = Table(rows, spec.hidden, spec.initializer, name="emd", dtype=encoder.dtype_policy)
+            shapes["emd"] = (None, None)
+        return parts, shapes
+
+
+register_objective("deberta", DebertaPretraining)
 
 # Checkpoints
 
@@ -276,7 +351,7 @@ DEBERTA = register(
             "xlarge": {"hidden": 1024, "blocks.layers": 48, "attention.heads": 16, "feedforward.width": 4096},
         },
         encoder=Deberta,
-        objective="masked_lm",
+        objective="deberta",
         tokenizer="bpe",
         names={"hf": HF},
         longest=longest,

@@ -29,7 +29,7 @@ from kerasbert.layers.disentangled import rows_of_distances
 from kerasbert.layers.feedforward import ACTIVATIONS
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
-from kerasbert.models.deberta import DEBERTA, HF, NAMES, SELF, Deberta, DebertaBlock, DebertaSpec, Relative
+from kerasbert.models.deberta import DEBERTA, HF, NAMES, SELF, Deberta, DebertaBlock, DebertaSpec, Decoding, Relative
 from kerasbert.registry import register
 
 
@@ -169,7 +169,7 @@ class DebertaV2Block(DebertaBlock):
     def call(self, x, context=None, training=False) -> tuple[Tensor, Tensor]:
         context = context or Context()
         y, probabilities = super().call(x, context, training)
-        if self.conv is None:
+        if self.conv is None or isinstance(context, Decoding):  # which has no neighbours
             return y, probabilities
         pieces = None if context.scoring is None else context.scoring.pieces
         return self.conv_norm(y, context.rows(self.conv(x, pieces, training=training))), probabilities
