@@ -38,6 +38,7 @@ OTHERWISE = {
     "kerasbert/data/shards.py": {"tokens"},
     "kerasbert/models/albert.py": {"span"},  # the name of a head, as in the other families
     "kerasbert/models/bert.py": {"span"},
+    "kerasbert/models/deberta.py": {"span"},
     "kerasbert/models/distilbert.py": {"span"},
     "kerasbert/models/electra.py": {"span"},
     "kerasbert/models/modernbert.py": {"span"},

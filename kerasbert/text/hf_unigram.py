@@ -165,7 +165,8 @@ def _unique(scored: Sequence[tuple[str, float]]) -> dict[str, int]:
     return ids
 
 
-def _normalizer(content: Mapping) -> Normalizer:
+def _steps_of(content: Mapping) -> list[Mapping]:
+    """The steps of the normalizer, all of kinds that are known here."""
     found = list(steps(content.get("normalizer"), "normalizers", "normalizer"))
     names = [step["type"] for step in found]
     known = {"NFC"} if any(_is_lines(step) for step in found) else set()
@@ -173,6 +174,12 @@ def _normalizer(content: Mapping) -> Normalizer:
         raise InputError(f"normalizer has {' '.join(sorted(unreadable))}, expected SentencePiece's or ALBERT's steps")
     if ("NFKD" in names) != ("StripAccents" in names):
         raise InputError("normalizer has one of NFKD and StripAccents, expected both, as ALBERT has them, or neither")
+    return found
+
+
+def _normalizer(content: Mapping) -> Normalizer:
+    found = _steps_of(content)
+    names = [step["type"] for step in found]
     # what may come before each: SentencePiece's own rules are the last that change characters
     order = ("Replace", "NFKD", "StripAccents", "Lowercase", "Precompiled")
     replaced: dict[str, str] = {}
