@@ -20,6 +20,7 @@ from typing import Any
 
 from keras import ops
 
+from kerasbert.checkpoints import buffers
 from kerasbert.checkpoints.config import ACTIVATIONS as THEIRS
 from kerasbert.checkpoints.forms import Joined
 from kerasbert.checkpoints.names import LIST, TORCH_LEAVES, Class, Dialect
@@ -331,6 +332,8 @@ HF = DebertaDialect(
         # no copy, and written by the row above where the encoder adds positions
         "deberta.embeddings.position_embeddings.weight": ("", "deberta.embeddings.word_embeddings.weight"),
     },
+    # of replaced token detection, by another head than is pretrained here
+    ignored={"mask_predictions.*": None, "*embeddings.position_ids": buffers.counted},
     special={"pad_token_id": "pad"},
     unread={
         "legacy": "which of two names the head has that predicts tokens; both are read",

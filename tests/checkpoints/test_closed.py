@@ -26,6 +26,7 @@ UNSEEN = {
     "beta?_power": "of an optimizer",
     "generator/*": "another network, which pretraining alone has",
     "generator_predictions/*": "another network, which pretraining alone has",
+    "mask_predictions.*": "of replaced token detection, which pretraining alone has",
     "fit_dense.*": "maps to the teacher's width, which distillation alone has",
     "fit_denses.*": "maps to the teacher's width, which distillation alone has",
     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": "no code adds it",

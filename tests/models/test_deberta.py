@@ -94,6 +94,36 @@ def test_transformers_counts_as_many():
         assert sum(parameter.numel() for parameter in model.parameters()) == count, name
 
 
+@theirs.parity
+def test_a_file_as_microsoft_released_it(tmp_path):
+    """Names of `legacy` false, the head of replaced token detection, positions that no class of transformers reads, no class."""
+    import json
+
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    import kerasbert as kb
+
+    config = SIZES | V3 | {"legacy": False}
+    model = theirs.make("DebertaV2ForMaskedLM", config)
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert "lm_predictions.lm_head.dense.weight" in tensors
+    tensors["deberta.embeddings.position_embeddings.weight"] = torch.zeros(40, 24)
+    for name, shape in (("dense.weight", (24, 24)), ("LayerNorm.bias", (24,)), ("classifier.weight", (1, 24))):
+        tensors[f"mask_predictions.{name}"] = torch.zeros(*shape)
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "deberta-v2"}))
+    encoder = kb.import_checkpoint(tmp_path, model="deberta-v3", out=tmp_path / "ours")
+    assert set(encoder.heads) == {"mlm"}
+    inputs = {"token_ids": np.arange(6, 18, dtype="int32")[None], "padding_mask": np.ones((1, 12), "int32")}
+    expected = theirs.run(model, inputs, output_hidden_states=True)
+    theirs.close(encoder(inputs)["sequence"], expected.hidden_states[-1])
+    kb.export_checkpoint(tmp_path / "ours", tmp_path / "back")
+    back = theirs.transformers().DebertaV2ForMaskedLM.from_pretrained(tmp_path / "back").eval()
+    theirs.close(theirs.run(back, inputs).logits.numpy(), expected.logits)
+
+
 def test_weight_names_are_public():
     norms = {f"{part}_norm/{leaf}" for part in ("attention", "feedforward") for leaf in ("gamma", "beta")}
     maps = {f"feedforward/{part}/{leaf}" for part in ("inner", "outer") for leaf in ("kernel", "bias")}
