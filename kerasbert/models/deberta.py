@@ -181,25 +181,44 @@ class EnhancedMaskDecoder(PretrainingModel):
         encoder = self.body
         encoder.check(inputs)
         context = encoder.context(inputs)
-        length, rows = inputs["token_ids"].shape[1], encoder.spec.embeddings.positions
-        if length and length > rows and "position_ids" not in inputs:
-            raise InputError(
-                f"rows have {length} tokens, expected at most {rows} (embeddings.positions): make shorter records"
-            )
+        check_places(inputs, encoder.spec)
         outputs = encoder.run(inputs, context, training)
-        states = self.decode(outputs["hidden"][-2], inputs, context, training)
+        last = encoder.blocks[-1], self.heads["emd"], outputs["hidden"][-2]
+        states = decoded(*last, inputs, context, training)
         return outputs | {"mlm_logits": self.heads["mlm"](states, encoder.embeddings.tokens.table)}
 
-    def decode(self, states, inputs, context: Context, training=False) -> Tensor:
-        """What predicts the tokens at mlm_positions [B, P]: states [B, S, H] of the last layer but one -> [B, P, H]."""
-        places, last = ops.cast(inputs["mlm_positions"], "int32"), len(self.body.blocks) - 1
-        of_text = choose(inputs["position_ids"], places) if "position_ids" in inputs else places
-        told = context.of(places).of_layer(last)
-        told = Decoding(**{field.name: getattr(told, field.name) for field in dataclasses.fields(told)}, states=states)
-        x = pick(states, places) + self.heads["emd"](of_text)
-        for _ in range(DECODER_LAYERS):
-            x, _ = self.body.blocks[last](x, context=told, training=training)
-        return x
+
+def check_places(inputs: Mapping[str, Tensor], spec: Spec) -> None:
+    """Refuse rows of more tokens than the decoder has positions."""
+    length, rows = inputs["token_ids"].shape[1], spec.embeddings.positions
+    if length and length > rows and "position_ids" not in inputs:
+        raise InputError(
+            f"rows have {length} tokens, expected at most {rows} (embeddings.positions): make shorter records"
+        )
+
+
+def decoded(
+    block: DebertaBlock,
+    positions: Table,
+    states: Tensor,
+    inputs: Mapping[str, Tensor],
+    context: Context,
+    training=False,
+) -> Tensor:
+    """What predicts the tokens at mlm_positions [B, P]: [B, P, H].
+
+    Args:
+        block: the last layer. positions: the table of positions.
+        states: float [B, S, H] of the last layer but one. context: what the layers are told.
+    """
+    places = ops.cast(inputs["mlm_positions"], "int32")
+    of_text = choose(inputs["position_ids"], places) if "position_ids" in inputs else places
+    told = context.of(places).of_layer(block.layer)
+    told = Decoding(**{field.name: getattr(told, field.name) for field in dataclasses.fields(told)}, states=states)
+    x = pick(states, places) + positions(of_text)
+    for _ in range(DECODER_LAYERS):
+        x, _ = block(x, context=told, training=training)
+    return x
 
 
 class DebertaPretraining(MaskedLMPretraining):

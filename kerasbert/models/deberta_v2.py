@@ -1,14 +1,11 @@
-"""DeBERTaV2 (He et al., 2021, section 5 and the released code) and DeBERTaV3 (He et al., 2023).
+"""DeBERTaV2 (He et al., 2021, section 5 and the released code).
 
-Differences of DeBERTaV2 from DeBERTa:
+Differences from DeBERTa:
 
 - Distances beyond half of the table fall into buckets that grow with their logarithm; 256 buckets of each sign up to 512 tokens.
 - The maps of contents project positions too (`relative.share_key`), and the table is normalised (`relative.norm`).
 - nGiE: a convolution over what the first layer reads, of 3 tokens, is added to what it gives (`conv`; v2's xlarge and xxlarge).
 - A SentencePiece vocabulary of 128K pieces in the place of GPT-2's.
-
-DeBERTaV3 is the same network without the convolution, pretrained by replaced token detection (section 3.1). mDeBERTa has a
-vocabulary of 250K pieces for 100 languages.
 
 Of the released code: dropout of the convolution's result is in front of its activation. The convolution is computed as a product
 with the neighbours side by side; those of another text of the row, and padding, count as 0.
@@ -243,7 +240,7 @@ V2_HF = HF.derive(
 )
 
 
-def _size(layers: int, hidden: int, heads: int) -> dict[str, int]:
+def size_of(layers: int, hidden: int, heads: int) -> dict[str, int]:
     """F = 4 H."""
     return {"blocks.layers": layers, "hidden": hidden, "attention.heads": heads, "feedforward.width": 4 * hidden}
 
@@ -255,27 +252,12 @@ DEBERTA_V2 = register(
         name="deberta-v2",
         spec=DebertaV2Spec(epsilon=1e-7, pooler=False).derive(
             {"embeddings.vocabulary": 128100, "embeddings.segments": 0, "embeddings.kind": "none"}
-            | _size(24, 1536, 24)
+            | size_of(24, 1536, 24)
             | _CONV
         ),
         sizes={"xlarge": {}, "xxlarge": {"blocks.layers": 48}},
         encoder=DebertaV2,
         tokenizer="unigram",
         names={"hf": V2_HF},
-    )
-)
-DEBERTA_V3 = register(
-    DEBERTA_V2.derive(
-        "deberta-v3",
-        spec=_size(12, 768, 12) | {"conv.kernel": 0, "conv.activation": "tanh"},
-        sizes={
-            "xsmall": _size(12, 384, 6),
-            "small": {"blocks.layers": 6},
-            "base": {},
-            "large": _size(24, 1024, 16),
-            "base-multilingual": {"embeddings.vocabulary": 251000},
-        },
-        paper="He et al., 2023, DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with "
-        "Gradient-Disentangled Embedding Sharing",
     )
 )

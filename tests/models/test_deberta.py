@@ -9,8 +9,9 @@ from kerasbert.checkpoints import config as configs
 from kerasbert.errors import InputError
 from kerasbert.layers.naming import names
 from kerasbert.models import deberta
-from kerasbert.models.deberta import DEBERTA, HF, DebertaPretraining
-from kerasbert.models.deberta_v2 import DEBERTA_V2, DEBERTA_V3, V2_HF, Conv, Convolution
+from kerasbert.models.deberta import DEBERTA, HF, DebertaPretraining, decoded
+from kerasbert.models.deberta_v2 import DEBERTA_V2, V2_HF, Conv, Convolution
+from kerasbert.models.deberta_v3 import DEBERTA_V3
 from tests import tiny
 from tests.checkpoints import theirs
 
@@ -240,12 +241,13 @@ def test_a_decoder_of_one_layer_without_positions_is_berts(family, monkeypatch):
     model, objective, inputs = decoder(family, **changes)
     plain = np.take_along_axis(np.asarray(model(inputs)["sequence"]), inputs["mlm_positions"][..., None], 1)
     monkeypatch.setattr(deberta, "DECODER_LAYERS", 1)
-    states, context = model(inputs)["hidden"][-2], model.context(inputs)
-    assert np.abs(np.asarray(objective.model.decode(states, inputs, context)) - plain).max() > 0.01
-    objective.model.heads["emd"].table.assign(np.zeros_like(objective.model.heads["emd"].table))
-    np.testing.assert_allclose(objective.model.decode(states, inputs, context), plain, atol=1e-5)
+    positions = objective.model.heads["emd"]
+    told = model.blocks[-1], positions, model(inputs)["hidden"][-2], inputs, model.context(inputs)
+    assert np.abs(np.asarray(decoded(*told)) - plain).max() > 0.01
+    positions.table.assign(np.zeros_like(positions.table))
+    np.testing.assert_allclose(decoded(*told), plain, atol=1e-5)
     monkeypatch.setattr(deberta, "DECODER_LAYERS", 2)
-    assert np.abs(np.asarray(objective.model.decode(states, inputs, context)) - plain).max() > 0.01
+    assert np.abs(np.asarray(decoded(*told)) - plain).max() > 0.01
 
 
 def test_the_decoder_reads_the_states_of_the_last_layer_but_one():
