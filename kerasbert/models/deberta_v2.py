@@ -202,6 +202,7 @@ V2_HF = HF.derive(
         ("block_0/conv_norm", "deberta.encoder.conv.LayerNorm"),
     ),
     forms={},
+    heads=HF.heads | dict.fromkeys(("gdes", "generator", "rtd")),  # of DeBERTaV3's pretraining alone
     config=(
         *HF.config,
         ("relative.buckets", "position_buckets"),

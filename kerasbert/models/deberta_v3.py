@@ -176,7 +176,6 @@ class DebertaV3Pretraining(ElectraPretraining):
 
 register_objective("deberta_v3", DebertaV3Pretraining)
 
-_HF = DEBERTA_V2.names["hf"]
 DEBERTA_V3 = register(
     DEBERTA_V2.derive(
         "deberta-v3",
@@ -189,8 +188,6 @@ DEBERTA_V3 = register(
             "base-multilingual": {"embeddings.vocabulary": 251000},
         },
         objective="deberta_v3",
-        # of pretraining alone
-        names={"hf": _HF.derive(heads=_HF.heads | dict.fromkeys(("gdes", "generator", "rtd")))},
         paper="He et al., 2023, DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with "
         "Gradient-Disentangled Embedding Sharing",
     )
