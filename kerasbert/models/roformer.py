@@ -118,11 +118,8 @@ HF = BERT_HF.derive(
         ("heads/classifier/inner", "classifier.dense"),
         ("heads/classifier", "classifier.out_proj"),
     ),
-    heads={
-        "mlm": BERT_HF.heads["mlm"],
-        "classifier": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"},
-        "span": BERT_HF.heads["span"],
-    },
+    heads={name: BERT_HF.heads[name] for name in ("mlm", "span")}
+    | {"classifier": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"}},
     config=(*BERT_HF.config, ("embeddings.width", "embedding_size"), ("rotary.values", "rotary_value")),
     silent={"embedding_size": lambda config: config.get("hidden_size"), "rotary_value": False},
     fixed={"model_type": "roformer", "is_decoder": False, "add_cross_attention": False},
