@@ -14,6 +14,7 @@ from typing import Any
 from keras import ops
 
 from kerasbert.checkpoints.names import Class, Dialect
+from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Tensor
 from kerasbert.layers.buckets import Buckets
 from kerasbert.layers.context import Context
@@ -30,6 +31,15 @@ class T5EncoderSpec(Spec):
 
     pooler: bool = False
     relative: Buckets = Buckets()
+
+    def validate(self) -> "T5EncoderSpec":
+        """Check what no single field can tell; returns self."""
+        super().validate()
+        if isinstance(self.attention.heads, tuple):
+            raise InputError(
+                f"attention.heads must be one number, for all layers share the distances. Received: {self.attention.heads}"
+            )
+        return self
 
 
 class T5Encoder(Encoder):
@@ -117,6 +127,7 @@ T5_ENCODER = register(
         names={"hf": HF},
         inputs=TEXT[:2],
         readout="mean",
+        has=(),  # heads cannot be cut layer by layer
         longest=lambda spec: None,
         paper="Raffel et al., 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
     )

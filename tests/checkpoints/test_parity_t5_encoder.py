@@ -51,3 +51,8 @@ def test_parameters_are_those_of_the_first_stack():
     found = registry.family("t5-encoder")
     counts = [models.parameters(found.encoder, found.size(size)) for size in ("base", "v1.1-base")]
     assert counts == [109_628_544, 109_628_544]
+
+
+def test_heads_that_differ_by_layer_are_refused():
+    with pytest.raises(InputError, match="attention.heads must be one number, for all layers share the distances"):
+        registry.family("t5-encoder").spec.derive({"attention.heads": (2, 3), "blocks.layers": 2})
