@@ -55,4 +55,6 @@ def test_parameters_are_those_of_the_first_stack():
 
 def test_heads_that_differ_by_layer_are_refused():
     with pytest.raises(InputError, match="attention.heads must be one number, for all layers share the distances"):
-        registry.family("t5-encoder").spec.derive({"attention.heads": (2, 3), "blocks.layers": 2})
+        registry.family("t5-encoder").spec.derive(
+            {"attention.heads": (12, 6), "blocks.layers": 2, "attention.head_size": 64}
+        )
