@@ -228,7 +228,8 @@ class DebertaPretraining(MaskedLMPretraining):
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        self.scales.pop("emd", None)  # a table, which predicts nothing
+        # a table, which predicts nothing
+        self.scales = {name: scale for name, scale in self.scales.items() if name != "emd"}
 
     def heads(self, encoder) -> tuple[dict[str, Any], dict[str, tuple]]:
         parts, shapes = super().heads(encoder)

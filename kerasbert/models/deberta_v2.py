@@ -152,6 +152,7 @@ class DebertaV2Block(DebertaBlock):
     """A layer; the first may have a convolution beside it."""
 
     key_bias = True
+    spec: DebertaV2Spec
 
     def build(self, shape) -> None:
         super().build(shape)
@@ -202,7 +203,7 @@ V2_HF = HF.derive(
         ("block_0/conv_norm", "deberta.encoder.conv.LayerNorm"),
     ),
     forms={},
-    heads=HF.heads | dict.fromkeys(("gdes", "generator", "rtd")),  # of DeBERTaV3's pretraining alone
+    heads={**HF.heads, **dict.fromkeys(("gdes", "generator", "rtd"))},  # of DeBERTaV3's pretraining alone
     config=(
         *HF.config,
         ("relative.buckets", "position_buckets"),

@@ -170,7 +170,7 @@ class DebertaV3Pretraining(ElectraPretraining):
         return parts, {"gdes": (embeddings.vocabulary, spec.hidden), "generator": states, "rtd": states}
 
     @classmethod
-    def networks(cls, spec, predictions) -> list[tuple[Any, float]]:
+    def networks(cls, spec: Any, predictions) -> list[tuple[Any, float]]:
         return [(of_generator(spec), predictions), (spec, 0.0)]
 
 

@@ -15,6 +15,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from kerasbert.checkpoints import buffers
 from kerasbert.checkpoints.names import Class
 from kerasbert.errors import InputError
@@ -108,7 +110,7 @@ class RoFormer(Encoder):
 
 def _table(spec: RoFormerSpec) -> Any:
     """The sinusoids that their files hold."""
-    return buffers.sines((spec.embeddings.positions, spec.head_size)).astype("float32")
+    return np.asarray(buffers.sines((spec.embeddings.positions, spec.head_size)), "float32")
 
 
 HF = BERT_HF.derive(

@@ -48,7 +48,7 @@ class SimilarWords:
             )
         self.width = max(map(len, rows))
         tokens = np.array([(*ids, *[-1] * (self.width - len(ids))) for ids in rows], np.int32)
-        keys = hashed(np.moveaxis(tokens, 1, 0).astype(np.int64))
+        keys = hashed([*np.moveaxis(tokens, 1, 0).astype(np.int64)])
         order = np.argsort(keys, kind="stable")
         self.tokens, self.keys = tokens[order], keys[order]
         lengths = (self.tokens >= 0).sum(1)
