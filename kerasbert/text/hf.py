@@ -46,6 +46,7 @@ OF_KIND = {
         "pre_tokenizer.pretokenizers.0.trim_offsets": "offsets leave blanks out, always",
     },
 }
+NFC = "normalizer's NFC (tokenizer.json)"
 TOLD = ("truncation", "padding")  # defaults of their calls, which ours do not have
 _AROUND = dict.fromkeys(("add_bos_token", "add_eos_token"), "tokenizer.json's post_processor or the class says it")
 # keys of tokenizer_config.json that change nothing of a kind, each with the reason
@@ -272,7 +273,7 @@ def _byte_level(content: JsonView, large: dict, tokens: list, beside: Beside) ->
     level = only_step(content.get("pre_tokenizer"), "pretokenizers", "pre_tokenizer", "ByteLevel", kind)
     expect(
         ("pre_tokenizer.use_regex", level.get("use_regex", True), True),
-        ("normalizer", content.get("normalizer"), None),
+        ("normalizer", None if _composes(content, beside) else content.get("normalizer"), None),
         ("model.continuing_subword_prefix", model.get("continuing_subword_prefix") or "", ""),
         ("model.ignore_merges", model.get("ignore_merges", False), False),
         kind=kind,
@@ -281,6 +282,14 @@ def _byte_level(content: JsonView, large: dict, tokens: list, beside: Beside) ->
     prefix = beside.settled("add_prefix_space", field(level, "add_prefix_space", bool, "pre_tokenizer", True))
     template = template_of(content.get("post_processor"), pieces)
     return byte_level(pieces, _merges(large["merges"]), bool(prefix), added, beside, template)
+
+
+def _composes(content: JsonView, beside: Beside) -> bool:
+    """Whether the normalizer is NFC alone, as GPT-NeoX's and ModernBERT's is. It is not computed here, which is told."""
+    composes = [step["type"] for step in steps(content.get("normalizer"), "normalizers", "normalizer")] == ["NFC"]
+    if composes:
+        beside.told[NFC] = "a letter with its accent behind it as a character of its own stays two characters"
+    return composes
 
 
 def _unigram(content: JsonView, large: dict, tokens: list, lowercase: None, beside: Beside) -> Tokenizer:

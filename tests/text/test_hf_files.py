@@ -137,6 +137,21 @@ def test_ids_that_a_vocabulary_leaves_out_stay_left_out(tmp_path):
         load_tokenizer(tmp_path)
 
 
+def test_byte_level_files_of_composed_texts_are_read_and_it_is_told(tmp_path):
+    """ModernBERT's and GPT-NeoX's normalizer."""
+    plain = load_tokenizer(byte_level(tmp_path))
+    for normalizer in ({"type": "NFC"}, {"type": "Sequence", "normalizers": [{"type": "NFC"}]}):
+        tokenizer = load_tokenizer(changed(tmp_path, normalizer=normalizer))
+        assert tokenizer.digest() == plain.digest()
+        assert dict(tokenizer.not_used) == {
+            "normalizer's NFC (tokenizer.json)": "a letter with its accent behind it as a character of its own stays two characters"
+        }
+        theirs = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+        for text in ("it é it", "\u0130 it\u00df", "\u4e2d\uac00"):
+            assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids
+        assert tokenizer.encode("e\u0301") != theirs.encode("e\u0301", add_special_tokens=False).ids
+
+
 @pytest.mark.parametrize(
     ("make", "parts", "message"),
     [
@@ -150,6 +165,7 @@ def test_ids_that_a_vocabulary_leaves_out_stay_left_out(tmp_path):
             {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}] * 2}},
             "pre_tokenizer has the steps ByteLevel, ByteLevel, expected ByteLevel alone",
         ),
+        (byte_level, {"normalizer": {"type": "Lowercase"}}, "normalizer is .*Lowercase.*, expected None"),
         (byte_level, {"model__dropout": 0.1}, "model.dropout is 0.1, expected none"),
         (byte_level, {"model__ignore_merges": True}, "model.ignore_merges is True, expected False"),
         (byte_level, {"model__byte_map": [1]}, r"model.byte_map is \[1\], which is not known here and may change ids"),
