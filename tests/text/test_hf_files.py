@@ -143,9 +143,7 @@ def test_byte_level_files_of_composed_texts_are_read_and_it_is_told(tmp_path):
     for normalizer in ({"type": "NFC"}, {"type": "Sequence", "normalizers": [{"type": "NFC"}]}):
         tokenizer = load_tokenizer(changed(tmp_path, normalizer=normalizer))
         assert tokenizer.digest() == plain.digest()
-        assert dict(tokenizer.not_used) == {
-            "normalizer's NFC (tokenizer.json)": "a letter with its accent behind it as a character of its own stays two characters"
-        }
+        assert [*tokenizer.not_used] == ["normalizer's NFC (tokenizer.json)"]
         theirs = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
         for text in ("it é it", "\u0130 it\u00df", "\u4e2d\uac00"):
             assert tokenizer.encode(text) == theirs.encode(text, add_special_tokens=False).ids
