@@ -22,24 +22,24 @@ from keras import ops
 
 from kerasbert.checkpoints import buffers
 from kerasbert.checkpoints.config import ACTIVATIONS as THEIRS
+from kerasbert.checkpoints.directory import head_names, named_weights
 from kerasbert.checkpoints.forms import Joined
 from kerasbert.checkpoints.names import LIST, TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
-from kerasbert.layers.backend import choose, pick
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
 from kerasbert.layers.disentangled import TERMS, DisentangledAttention, Distances, rows_of_distances
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.feedforward import ACTIVATIONS
+from kerasbert.layers.mask_decoder import check_places, decoded
+from kerasbert.layers.readout import Queries
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import ONE_MAP
 from kerasbert.objectives.bert import MaskedLMPretraining, PretrainingModel
 from kerasbert.registry import Family, register, register_objective
 from kerasbert.spec import Spec
-
-DECODER_LAYERS = 2  # section 4.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,9 +116,16 @@ class DebertaBlock(Block):
 
 
 class Deberta(Encoder):
-    """The encoder: `relative` is the table of distances."""
+    """The encoder: `relative` is the table of distances.
+
+    Attributes:
+        decoder: Table, positions of the enhanced mask decoder, whose states are then the `sequence` of a call;
+            None but in a model that fills masks (`token_model`).
+    """
 
     blocks_of: type[DebertaBlock] = DebertaBlock
+    decoder: Table | None = None
+    decoder_rows = 0
 
     def _build(self) -> None:
         super()._build()
@@ -127,6 +134,9 @@ class Deberta(Encoder):
             rows, kwargs = 2 * spec.relative.span, {"dtype": self.dtype_policy}
             self.relative = Table(rows, spec.hidden, spec.initializer, name="relative", **kwargs)
             self.relative.build()
+        if self.decoder_rows:
+            self.decoder = Table(self.decoder_rows, spec.hidden, name="decoder", dtype=self.dtype_policy)
+            self.decoder.build()
 
     @property
     def block_class(self) -> Callable:
@@ -148,25 +158,36 @@ class Deberta(Encoder):
         """The vectors of distances that all layers read: [2 k, H]."""
         return self.relative.table
 
+    def token_model(self, tensors: Any) -> tuple["Deberta", str] | None:
+        """An encoder with the decoder that a run was pretrained with; None where the run's directory holds none."""
+        if "emd" not in head_names(tensors):
+            return None
+        made = type(self)(self.spec, name=self.name, dtype=self.dtype_policy)
+        made.decoder_rows = tensors.shape("heads/emd/table")[0]
+        made.build()
+        made.tokenizer = self.tokenizer
+        for name, variable in named_weights(made).items():
+            variable.assign(tensors.read("heads/emd/table" if name == "decoder/table" else name))
+        return made, "heads/"
+
+    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
+        outputs = super().call(inputs, training, queries, attention)
+        if self.decoder is None or isinstance(queries, str):
+            return outputs
+        check_places(inputs, self.spec)
+        if queries is None:
+            queries = ops.arange(ops.shape(inputs["token_ids"])[1], dtype="int32")
+            queries = ops.broadcast_to(queries, ops.shape(inputs["token_ids"]))
+        told = {**inputs, "mlm_positions": queries}
+        states = decoded(self.blocks[-1], self.decoder, outputs["hidden"][-2], told, self.context(inputs), training)
+        return outputs | {"sequence": states}
+
     def context(self, inputs: Mapping[str, Tensor]) -> Context:
         relative, length = self.spec.relative, ops.shape(inputs["token_ids"])[1]
         table, rows = (self.distances, relative.rows) if relative.terms else (None, None)
         pieces = inputs.get("packed_ids", inputs.get("padding_mask"))
         scoring = Distances(table, rows, length, None if pieces is None else ops.cast(pieces, "int32"))
         return dataclasses.replace(super().context(inputs), scoring=scoring)
-
-
-@dataclasses.dataclass(frozen=True)
-class Decoding(Context):
-    """Of x [B, P, H], states of some queries that read others' states. Args: as Context; states: float [B, S, H]."""
-
-    states: Any = None
-
-    def rows(self, x: Tensor) -> Tensor:
-        return x
-
-    def keys(self, x: Tensor) -> Tensor:
-        return self.states
 
 
 class EnhancedMaskDecoder(PretrainingModel):
@@ -186,39 +207,6 @@ class EnhancedMaskDecoder(PretrainingModel):
         last = encoder.blocks[-1], self.heads["emd"], outputs["hidden"][-2]
         states = decoded(*last, inputs, context, training)
         return outputs | {"mlm_logits": self.heads["mlm"](states, encoder.embeddings.tokens.table)}
-
-
-def check_places(inputs: Mapping[str, Tensor], spec: Spec) -> None:
-    """Refuse rows of more tokens than the decoder has positions."""
-    length, rows = inputs["token_ids"].shape[1], spec.embeddings.positions
-    if length and length > rows and "position_ids" not in inputs:
-        raise InputError(
-            f"rows have {length} tokens, expected at most {rows} (embeddings.positions): make shorter records"
-        )
-
-
-def decoded(
-    block: DebertaBlock,
-    positions: Table,
-    states: Tensor,
-    inputs: Mapping[str, Tensor],
-    context: Context,
-    training=False,
-) -> Tensor:
-    """What predicts the tokens at mlm_positions [B, P]: [B, P, H].
-
-    Args:
-        block: the last layer. positions: the table of positions.
-        states: float [B, S, H] of the last layer but one. context: what the layers are told.
-    """
-    places = ops.cast(inputs["mlm_positions"], "int32")
-    of_text = choose(inputs["position_ids"], places) if "position_ids" in inputs else places
-    told = context.of(places).of_layer(block.layer)
-    told = Decoding(**{field.name: getattr(told, field.name) for field in dataclasses.fields(told)}, states=states)
-    x = pick(states, places) + positions(of_text)
-    for _ in range(DECODER_LAYERS):
-        x, _ = block(x, context=told, training=training)
-    return x
 
 
 class DebertaPretraining(MaskedLMPretraining):

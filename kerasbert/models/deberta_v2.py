@@ -24,9 +24,10 @@ from kerasbert.layers.backend import project
 from kerasbert.layers.context import Context
 from kerasbert.layers.disentangled import rows_of_distances
 from kerasbert.layers.feedforward import ACTIVATIONS
+from kerasbert.layers.mask_decoder import Decoding
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
-from kerasbert.models.deberta import DEBERTA, HF, NAMES, SELF, Deberta, DebertaBlock, DebertaSpec, Decoding, Relative
+from kerasbert.models.deberta import DEBERTA, HF, NAMES, SELF, Deberta, DebertaBlock, DebertaSpec, Relative
 from kerasbert.registry import register
 
 

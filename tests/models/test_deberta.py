@@ -4,12 +4,15 @@ import keras
 import numpy as np
 import pytest
 
+import kerasbert as kb
 from kerasbert import models, registry
 from kerasbert.checkpoints import config as configs
+from kerasbert.checkpoints import save_model
 from kerasbert.errors import InputError
+from kerasbert.layers import mask_decoder
+from kerasbert.layers.mask_decoder import decoded
 from kerasbert.layers.naming import names
-from kerasbert.models import deberta
-from kerasbert.models.deberta import DEBERTA, HF, DebertaPretraining, decoded
+from kerasbert.models.deberta import DEBERTA, HF, DebertaPretraining
 from kerasbert.models.deberta_v2 import DEBERTA_V2, V2_HF, Conv, Convolution
 from kerasbert.models.deberta_v3 import DEBERTA_V3
 from tests import tiny
@@ -240,13 +243,13 @@ def test_a_decoder_of_one_layer_without_positions_is_berts(family, monkeypatch):
     changes = {"relative.buckets": 4, "conv.kernel": 3} if family is DEBERTA_V2 else {}
     model, objective, inputs = decoder(family, **changes)
     plain = np.take_along_axis(np.asarray(model(inputs)["sequence"]), inputs["mlm_positions"][..., None], 1)
-    monkeypatch.setattr(deberta, "DECODER_LAYERS", 1)
+    monkeypatch.setattr(mask_decoder, "DECODER_LAYERS", 1)
     positions = objective.model.heads["emd"]
     told = model.blocks[-1], positions, model(inputs)["hidden"][-2], inputs, model.context(inputs)
     assert np.abs(np.asarray(decoded(*told)) - plain).max() > 0.01
     positions.table.assign(np.zeros_like(positions.table))
     np.testing.assert_allclose(decoded(*told), plain, atol=1e-5)
-    monkeypatch.setattr(deberta, "DECODER_LAYERS", 2)
+    monkeypatch.setattr(mask_decoder, "DECODER_LAYERS", 2)
     assert np.abs(np.asarray(decoded(*told)) - plain).max() > 0.01
 
 
@@ -284,3 +287,25 @@ def test_positions_that_tokens_have_are_given_once():
     assert set(DebertaPretraining(model, tiny.tokenizer()).model.heads) == {"mlm"}
     assert model.longest == 512
     assert built(DEBERTA).longest is None
+
+
+def test_masks_are_filled_by_the_decoder(tmp_path):
+    """What a run with the objective predicts is what fill-mask says: through the positions, not by the plain head."""
+    model, objective, inputs = decoder()
+    model.tokenizer = tiny.tokenizer()
+    save_model(
+        tmp_path / "run", encoder=model, name="deberta/tiny", heads=objective.model.heads, tokenizer=model.tokenizer
+    )
+    inputs["mlm_positions"] = inputs["mlm_positions"][:, :1]
+    expected = np.asarray(objective.model(inputs)["mlm_logits"])
+    filler = kb.load(tmp_path / "run", task="fill-mask")
+    rows = {name: inputs[name] for name in ("token_ids", "padding_mask")}
+    asked = rows | {"positions": inputs["mlm_positions"]}
+    found = np.asarray(filler.logits(filler.body(asked, queries=filler.queries(asked)), asked))
+    np.testing.assert_allclose(found, expected[:, 0], atol=1e-4)
+    whole = np.asarray(filler.body(rows)["sequence"])
+    of_masks = np.asarray(filler.body(rows, queries=inputs["mlm_positions"])["sequence"])
+    np.testing.assert_allclose(of_masks, np.take_along_axis(whole, inputs["mlm_positions"][..., None], 1), atol=1e-4)
+    plain = kb.load(tmp_path / "run")(rows)["sequence"]
+    assert np.abs(np.asarray(plain) - whole).max() > 0.01
+    assert len(kb.fill_mask(filler, ["the cat [MASK] the [MASK]"])[0].tokens) == 2
