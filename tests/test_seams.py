@@ -41,6 +41,7 @@ OTHERWISE = {
     "kerasbert/models/deberta.py": {"span"},
     "kerasbert/models/distilbert.py": {"span"},
     "kerasbert/models/electra.py": {"span"},
+    "kerasbert/models/funnel.py": {"span"},
     "kerasbert/models/modernbert.py": {"span"},
     "kerasbert/models/reformer.py": {"span"},
     "kerasbert/models/xlm.py": {"span"},

@@ -15,6 +15,7 @@ from kerasbert.cli.parser import Declare, out_options
 from kerasbert.cli.similarity import columns_of, reading_options
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
+from kerasbert.storage import places
 
 PROMPT = "prompt before each text, of those of an import; '' for none"
 
@@ -59,15 +60,16 @@ def _encode_file(options: argparse.Namespace, settings: dict[str, Any]) -> None:
         raise InputError("texts come as arguments or from --data, expected one of them")
     if not options.out.endswith(".npy"):
         raise InputError(f"--out {options.out}: expected a name ending in .npy")
-    source, length = _source(options, keep_blank=True), options.length
+    places.check_file(options.out, options.overwrite, "vectors", [options.data])
+    source = _source(options, keep_blank=True)
+    settings |= {"length": options.length, "dtype": options.dtype, "overwrite": options.overwrite}
+    check_read(options)
     from kerasbert.retrieval.encoding import encode_file
     from kerasbert.tasks.predict import as_model
     from kerasbert.tasks.prompts import tell_prompt
 
     model = as_model(options.model)
     tell_prompt(model, options.prompt_name)
-    settings |= {"length": length, "dtype": options.dtype, "overwrite": options.overwrite}
-    check_read(options)
     told = encode_file(model, source, options.out, **settings)
     tables.tell(_of_file(options.out, source, told))
 
@@ -92,12 +94,13 @@ def _source(options: argparse.Namespace, keep_blank: bool = False, **columns: An
 
 
 def _index(options: argparse.Namespace) -> None:
+    places.check_folder(options.out, options.overwrite, [options.data])
     source = _source(options, id_column=options.id_column)
-    from kerasbert.retrieval.building import build
-
     settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
     about = {"dtype": options.dtype, "neighbours": options.neighbours, "overwrite": options.overwrite}
     check_read(options)
+    from kerasbert.retrieval.building import build
+
     tables.tell(build(options.model, source, options.out, **settings, **about))
     print(options.out)
 
@@ -146,14 +149,14 @@ def _of_file_itself(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
     default = () if options.text_column else reader.TEXT
     columns = columns_of(early_checks.some_task(options.model), ("text",), options.text_column)
     next(iter(reader.opened(file, columns, default=default)), None)
+    settings = {"length": options.length, "language": options.language}
+    check_read(options)
     from kerasbert.tasks.load import load
     from kerasbert.tasks.similarity import searched
 
     model = load(options.model)
     columns = columns_of(getattr(model, "task", None), ("text",), options.text_column)
     texts = reader.read(file, columns, default=default)
-    settings = {"length": options.length, "language": options.language}
-    check_read(options)
     return zip(queries, searched(model, texts, queries, top=options.top, **settings))
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kerasbert.errors import InputError
 from kerasbert.storage import aside
+from kerasbert.storage.remote import is_remote
 
 Name = str | os.PathLike[str]
 MARK = ".kerasbert"
@@ -171,6 +172,8 @@ def _leads(path: Name) -> Path:
     said = os.fspath(path)
     if not said or "\0" in said:
         raise InputError(f"{said!r} is no name of a file or folder")
+    if is_remote(said):
+        raise InputError(f"{said} is an address, expected a place on this machine: write it here, then copy it there")
     if said == "~" or said.startswith("~/"):
         raise InputError(
             f"{said}: no shell has put your home in the place of ~. Write the path out, or a blank before it"
