@@ -43,7 +43,10 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/storage/unused.py",
     "kerasbert/storage/places.py",
     "kerasbert/storage/zips.py",
-    *(f"kerasbert/retrieval/{name}.py" for name in ("exact", "folder", "forms", "graph", "passages", "vector_file")),
+    *(
+        f"kerasbert/retrieval/{name}.py"
+        for name in ("exact", "folder", "forms", "graph", "lexical", "passages", "vector_file")
+    ),
     "kerasbert/spec.py",
     "kerasbert/registry.py",
     "kerasbert/tasks/answer_tables.py",

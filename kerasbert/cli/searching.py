@@ -97,7 +97,8 @@ def _index(options: argparse.Namespace) -> None:
     places.check_folder(options.out, options.overwrite, [options.data])
     source = _source(options, id_column=options.id_column)
     settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
-    about = {"dtype": options.dtype, "neighbours": options.neighbours, "overwrite": options.overwrite}
+    about = {"dtype": options.dtype, "neighbours": options.neighbours, "words": options.words}
+    about["overwrite"] = options.overwrite
     check_read(options)
     from kerasbert.retrieval.building import build
 
@@ -127,7 +128,7 @@ def _of_index(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
 
     index = Index(options.model, options.by)
     settings = {"top": options.top, "exact_search": options.exact, "prompt_name": options.prompt_name}
-    settings |= {"rerank": options.rerank, "candidates": options.candidates}
+    settings |= {"rerank": options.rerank, "candidates": options.candidates, "how": options.how}
     check_read(options)
     return zip(queries, index.search(queries, **settings))
 
@@ -188,6 +189,7 @@ def _add_index(add: argparse.ArgumentParser) -> None:
     add.add_argument("--id-column", metavar="NAME", help="column of the texts' ids; by default their lines")
     text = "a graph of neighbours (faiss): no query is compared with all; default: from 50,000 texts, where faiss is installed"
     add.add_argument("--neighbours", action=argparse.BooleanOptionalAction, help=text)
+    add.add_argument("--words", action="store_true", help="find texts by their words too (BM25, by bm25s)")
     _text_options(add, f"{PROMPT}; default: the model's for documents")
 
 
@@ -207,6 +209,8 @@ def _add_search(add: argparse.ArgumentParser) -> None:
     add.add_argument("--by", metavar="RUN", help="the model of an index, where it is no longer in its place")
     text = "of an index: compare with every vector, where it has a graph of neighbours too"
     add.add_argument("--exact", action="store_true", help=text)
+    text = "of an index: vectors, words (BM25) or both (rank fusion); default: both, where it was built with --words"
+    add.add_argument("--how", choices=("vectors", "words", "both"), help=text)
     text = "of an index: a model of pairs (a cross-encoder) that orders what was found"
     add.add_argument("--rerank", metavar="RUN", help=text)
     add.add_argument("--candidates", type=int, default=100, metavar="N", help="texts that --rerank reads of each query")

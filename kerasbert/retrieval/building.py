@@ -7,7 +7,7 @@ import numpy as np
 
 from kerasbert import __version__
 from kerasbert.errors import InputError
-from kerasbert.retrieval import encoding, forms, graph, passages
+from kerasbert.retrieval import encoding, forms, graph, lexical, passages
 from kerasbert.retrieval.folder import DOCUMENT, FORMAT, INDEX, QUERY, VECTORS
 from kerasbert.retrieval.passages import Source
 from kerasbert.retrieval.vector_file import VectorFile
@@ -23,6 +23,7 @@ def build(
     *,
     dtype: str = "float32",
     neighbours: bool | None = None,
+    words: bool = False,
     overwrite: bool = False,
     **settings: Any,
 ) -> list[str]:
@@ -33,6 +34,7 @@ def build(
         dtype: "float32", "float16", "int8" or "binary"; how the vectors are kept.
         neighbours: bool, whether it has a graph of neighbours (faiss), which finds nearly all of the nearest without looking at
             each; None: from 50,000 texts, where faiss is installed.
+        words: bool, whether it finds texts by their words too (BM25, by bm25s).
         overwrite: bool, replace an index that is there.
         settings: `length`, `language`, `pooling`, `prompt_name` of `kb.encode`. By default the model's prompt "document" or
             "passage", where it has one, stands before the texts and "query" before queries.
@@ -48,6 +50,8 @@ def build(
         raise InputError(
             "a graph of neighbours needs faiss: pip install 'kerasbert[search]', or leave --neighbours out"
         )
+    if words and lexical.library() is None:
+        raise InputError("an index of words needs bm25s: pip install 'kerasbert[search]', or leave --words out")
     files.check_free(out, overwrite, [texts] if isinstance(texts, str | os.PathLike) else ())
     source = texts if isinstance(texts, Source) else Source(texts)
     about, model = _about(model, source, dtype, settings)
@@ -55,7 +59,7 @@ def build(
     what = {"model": about["model"]["digest"], "texts": source.digest, "unit": True, **settings}
     with VectorFile(out, what, (source.count, about["width"]), dtype) as file:
         told = encoding.encode_into(file, model, source.texts(), settings, unit=True)
-        _put(out, overwrite, about, source, file, neighbours)
+        _put(out, overwrite, about, source, file, (neighbours, words))
         file.done()
     return _told(about, source, told)
 
@@ -91,14 +95,17 @@ def prompted(model: Any, settings: dict[str, Any]) -> tuple[dict[str, Any], str 
     return settings, settings.get("prompt_name") if query is None else query
 
 
-def _put(out: Any, overwrite: bool, about: dict[str, Any], source: Source, file: VectorFile, neighbours: Any) -> None:
-    """All files of the index, at once."""
+def _put(out: Any, overwrite: bool, about: dict[str, Any], source: Source, file: VectorFile, parts: tuple) -> None:
+    """All files of the index, at once; `parts`: whether it has a graph, and words."""
+    neighbours, words = parts
     with files.new_directory(out, overwrite) as folder:
         passages.write(folder, source)
         file.copy(folder / VECTORS)
         vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
         if neighbours or (neighbours is None and source.count >= graph.FROM and graph.library() is not None):
             about["graph"] = graph.build(vectors, about["dtype"], about["width"], folder / graph.GRAPH)
+        if words:
+            about["words"] = lexical.build(source.texts(), folder)
         files.write_json(folder / INDEX, about)
 
 

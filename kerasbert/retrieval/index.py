@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError
-from kerasbert.retrieval import exact, forms, graph
+from kerasbert.retrieval import exact, forms, graph, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
 from kerasbert.retrieval.folder import VECTORS, about
@@ -17,6 +17,8 @@ from kerasbert.retrieval.passages import Kept
 from kerasbert.retrieval.reranking import reranked
 from kerasbert.tasks import predict
 from kerasbert.tasks.similarity import Hit
+
+HOW = ("vectors", "words", "both")
 
 
 class Index:
@@ -56,6 +58,7 @@ class Index:
                 raise ValueError(f"{VECTORS} has the shape {self.vectors.shape}")
             self._texts = Kept(self.path, self.about["count"])
             self._graph = graph.opened(self.path, self.about) if "graph" in self.about else None
+            self._words = lexical.opened(self.path, self.about) if "words" in self.about else None
         except (OSError, ValueError, KeyError, EOFError) as error:
             raise InputError(f"{self.path} is damaged ({error}): build it again with --overwrite") from error
 
@@ -63,7 +66,7 @@ class Index:
         """The directory of the model, as the index tells it."""
         place = self.about["model"]["path"]
         if place is None:
-            raise InputError(f"{self.path} was built by a model in memory: give it (model=, --model RUN)")
+            raise InputError(f"{self.path} was built by a model in memory: give it (model=, --by RUN)")
         return place
 
     def __len__(self) -> int:
@@ -78,14 +81,17 @@ class Index:
         prompt_name: str | None = None,
         rerank: Any = None,
         candidates: int = 100,
+        how: str | None = None,
     ) -> list[Any]:
-        """The nearest texts to a query by the cosine of their vectors, nearest first; equal ones in their order.
+        """The texts that a query finds, best first; equal ones in their order.
 
         Args:
             queries: str, or a list of them. top: int, how many texts of each at most.
             exact_search: bool, compare with every vector, where the index has a graph too.
             prompt_name: str, of the prompt before a query; by default the model's "query" where it has one.
-            rerank: directory or loaded model of pairs (a cross-encoder) that orders the `candidates` nearest.
+            rerank: directory or loaded model of pairs (a cross-encoder) that orders the `candidates` first.
+            how: "vectors", by the cosine; "words", by BM25; "both", by the reciprocal rank fusion of the first 100 of either
+                (Cormack et al., 2009). None for both, of an index that has words, else vectors.
 
         Returns:
             a list of Hit (`index`, `text`, `score`, `id`); of a list of queries a list of such lists.
@@ -94,15 +100,41 @@ class Index:
         for name, value in (("top", top), ("candidates", candidates)):
             if type(value) is not int or value < 1:
                 raise InputError(f"{name} must be a whole number of at least 1. Received: {value!r}")
+        for number, query in enumerate(given):
+            if not isinstance(query, str) or blank(query):
+                raise InputError(f"query {number} holds nothing to read. Received: {query!r:.60}")
         if not given:
             return []
-        first = top if rerank is None else max(top, candidates)
-        scores, numbers = self._nearest(self.encode(given, prompt_name), first, exact_search)
-        hits = [[self._hit(*each) for each in zip(*row)] for row in zip(numbers, scores)]
+        first = min(top if rerank is None else max(top, candidates), len(self))
+        hits = self._ranked(given, first, self._way(how), (prompt_name, exact_search))
         if rerank is not None:
             judge = predict.as_model(rerank)
             hits = [reranked(judge, query, found, top) for query, found in zip(given, hits)]
         return hits[0] if isinstance(queries, str) else hits
+
+    def _way(self, how: str | None) -> str:
+        """`how`, or the usual one."""
+        if how is None:
+            return "vectors" if self._words is None else "both"
+        if how not in HOW:
+            raise InputError(f"how must be one of {', '.join(HOW)}. Received: {how!r}")
+        if how != "vectors" and self._words is None:
+            raise InputError(f"{self.path} has vectors alone: build it with words (words=True, --words)")
+        return how
+
+    def _ranked(self, queries: Sequence[str], top: int, how: str, at: tuple[str | None, bool]) -> list[list[Hit]]:
+        """The first hits of each query, before any other order."""
+        prompt_name, exact_search = at
+        wanted = top if how != "both" else lexical.most(len(self), top)
+        vectors = None if how == "words" else self.encode(queries, prompt_name)
+        worded = [] if how == "vectors" else lexical.nearest(self._words, queries, wanted)
+        if vectors is None:
+            return [[self._hit(*each) for each in found] for found in worded]
+        scores, numbers = self._nearest(vectors, wanted, exact_search)
+        if how == "vectors":
+            return [[self._hit(*each) for each in zip(*row)] for row in zip(numbers, scores)]
+        rankings = zip(numbers.tolist(), ([number for number, _ in found] for found in worded))
+        return [[self._hit(*each) for each in lexical.fused(pair, top)] for pair in rankings]
 
     def _nearest(self, vectors: np.ndarray, top: int, exact_search: bool) -> tuple[np.ndarray, np.ndarray]:
         if self._graph is not None and not exact_search:
@@ -115,9 +147,6 @@ class Index:
 
     def encode(self, queries: Sequence[str], prompt_name: str | None = None) -> np.ndarray:
         """Vectors of queries, of length 1: float32 [q, H]."""
-        for number, query in enumerate(queries):
-            if not isinstance(query, str) or blank(query):
-                raise InputError(f"query {number} holds nothing to read. Received: {query!r:.60}")
         name = self.about["query_prompt"] if prompt_name is None else prompt_name
         settings: dict[str, Any] = {**self.about["settings"], "prompt_name": name}
         return forms.unit(predict.encode(self.model, list(queries), **settings))

@@ -56,6 +56,7 @@ def test_an_empty_batch_gives_empty_answers(served, pretrained, tmp_path):
         assert {name: found[name].shape for name in shapes} == shapes
 
 
+@pytest.mark.slow
 def test_one_text_has_a_graph_of_its_own_with_the_same_answers(served):
     import tensorflow as tf
     from tensorflow.core.protobuf import saved_model_pb2

@@ -10,7 +10,7 @@ import pytest
 import kerasbert as kb
 from kerasbert.cli import main
 from kerasbert.errors import InputError
-from kerasbert.retrieval import building, encoding, exact, graph
+from kerasbert.retrieval import building, encoding, exact, graph, lexical
 from kerasbert.retrieval.passages import Source
 from kerasbert.retrieval.vector_file import VectorFile
 from kerasbert.tasks.model import TaskModel
@@ -278,3 +278,46 @@ def test_a_graph_finds_nearly_all_of_the_nearest(model, tmp_path, monkeypatch):
 def test_blocks_are_read_one_after_the_other():
     vectors = np.arange(30, dtype="float32").reshape(10, 3)
     assert [(start, len(block)) for start, block in exact.blocks(vectors, "float32", 3, 4)] == [(0, 4), (4, 4), (8, 2)]
+
+
+@pytest.fixture(scope="module")
+def worded(model, tmp_path_factory):
+    """An index of four texts, with words."""
+    pytest.importorskip("bm25s")
+    texts = ["the cat sees a ship", "the dog runs", "ship and SHIP", "old stone \u9be8"]
+    return kb.Index.build(model, texts, tmp_path_factory.mktemp("words") / "index", words=True)
+
+
+@pytest.mark.slow
+def test_words_and_both(worded):
+    assert [hit.index for hit in worded.search("(SHIP)!", how="words")] == [2, 0]
+    assert [hit.index for hit in worded.search("\u9be8", how="words")] == [3]
+    assert worded.search("nothing", how="words") == []
+    with pytest.raises(InputError, match="query 0 holds nothing to read"):
+        worded.search(" ", how="words")
+    by_vectors = [hit.index for hit in worded.search("the ship", 4, how="vectors")]
+    by_words = [hit.index for hit in worded.search("the ship", 4, how="words")]
+    scores = {n: sum(1 / (61 + each.index(n)) for each in (by_vectors, by_words) if n in each) for n in range(4)}
+    hits = worded.search("the ship", 4)
+    assert [hit.score for hit in hits] == pytest.approx(sorted(scores.values(), reverse=True))
+    assert [hit.index for hit in hits] == sorted(scores, key=lambda n: (-scores[n], n))
+    with pytest.raises(InputError, match="how must be one of vectors, words, both. Received: 'bm25'"):
+        worded.search("a", how="bm25")
+
+
+@pytest.mark.slow
+def test_words_that_were_changed_are_damage(worded):
+    path = worded.path / "words/vocab.index.json"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"cat", b"dog"))
+    with pytest.raises(InputError, match="is damaged .words/vocab.index.json is another file"):
+        kb.Index(worded.path)
+    path.write_bytes(content)
+
+
+def test_an_index_without_words_says_so(index, model, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="has vectors alone: build it with words"):
+        kb.Index(index).search("the cat", how="both")
+    monkeypatch.setattr(lexical, "library", lambda: None)
+    with pytest.raises(InputError, match="an index of words needs bm25s: pip install"):
+        kb.Index.build(model, TEXTS, tmp_path / "index", words=True)

@@ -45,7 +45,7 @@ EVERY = [(kind, specials) for kind in every.KINDS for specials in (True, False) 
 
 @pytest.mark.parametrize(
     ("kind", "specials"),
-    [("classification", False), *often([e for e in EVERY if e != ("classification", False)], ("span", True))],
+    often(EVERY, ("span", True)),
 )
 def test_python_saved_model_and_phone_answer_alike(kind, specials, tmp_path):
     inputs = {

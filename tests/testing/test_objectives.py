@@ -173,11 +173,11 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("objectives")
 
 
-DEFAULT = (Mean, OwnToken)  # the first of the checks finds one, the reading of the graph the other; three more in CI
+DEFAULT = (Mean,)  # found by the first of the checks; in CI one that the reading of the graph finds, and three more
 
 
 @pytest.mark.parametrize(
-    "objective", [*DEFAULT, *often([each for each in MISTAKES if each not in DEFAULT], Leak, Across, Unmasked)]
+    "objective", [*DEFAULT, *often([each for each in MISTAKES if each not in DEFAULT], OwnToken, Leak, Across)]
 )
 def test_a_mistake_is_told(objective, named, folder):
     model = "gpt" if issubclass(objective, CausalLM) else ""
