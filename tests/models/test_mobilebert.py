@@ -353,7 +353,7 @@ def padded(vocabulary):
 
 @theirs.parity
 class TestParity:
-    @pytest.mark.parametrize("size", SIZES, ids=["base", "one", "tiny", "layer_norm"])
+    @pytest.mark.parametrize("size", [*by_hand(SIZES[:3]), SIZES[3]], ids=["base", "one", "tiny", "layer_norm"])
     def test_every_hidden_state(self, tmp_path, size):
         model = pad_is_nothing(theirs.make("MobileBertModel", size | RELEASED))
         theirs.same_hidden_states(model, padded(size["vocab_size"]), tmp_path)
@@ -370,7 +370,7 @@ class TestParity:
         encoder = theirs.same_after_export(model, batch(size["vocab_size"]), tmp_path)
         assert ("extra" in encoder.heads.get("mlm", {})) == (kind in ("ForMaskedLM", "ForPreTraining"))
 
-    @pytest.mark.parametrize("size", SIZES, ids=["base", "one", "tiny", "layer_norm"])
+    @pytest.mark.parametrize("size", [*by_hand(SIZES[:3]), SIZES[3]], ids=["base", "one", "tiny", "layer_norm"])
     def test_heads_compute_their_logits(self, tmp_path, size):
         model = pad_is_nothing(theirs.make("MobileBertForPreTraining", size | RELEASED))
         model.save_pretrained(tmp_path)
