@@ -8,6 +8,7 @@ import pytest
 import kerasbert as kb
 from kerasbert.answers.generation import text_of
 from tests.checkpoints.theirs import make
+from tests.support import often
 
 KINDS_OF_WARNINGS = ("DeprecationWarning", "FutureWarning", "UserWarning")
 pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in KINDS_OF_WARNINGS]
@@ -150,8 +151,10 @@ def test_the_texts_are_theirs_and_come_back(folders, name, case, tmp_path, capsy
     assert generated(tmp_path / "back", model.tokenizer, rows, name) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "case"), [("bart", "beams"), ("t5", "never"), ("gpt2", "no_repeat")])
+@pytest.mark.parametrize(
+    ("name", "case"),
+    often([("bart", "beams"), ("t5", "never"), ("gpt2", "no_repeat")], ("t5", "never"), ("gpt2", "no_repeat")),
+)
 def test_served_and_on_the_phone(folders, name, case, tmp_path):
     """A SavedModel (which `export` compares) and a .tflite, whose search is in numpy, write the same."""
     from kerasbert import mobile

@@ -131,7 +131,7 @@ def test_fine_tuning_a_folder_makes_the_pooler_that_others_ask_for(folder, tmp_p
     assert all((value == values(model)[name]).all() for name, value in values(again).items())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_fine_tuning_that_was_begun_without_a_pooler_goes_on_without(folder, tmp_path):
     data = {"train": tiny.labelled(tmp_path / "train.tsv", 40), "dev": tiny.labelled(tmp_path / "dev.tsv", 20, seed=1)}
     settings = {"batch": 8, "length": 9, "quiet": True}

@@ -30,6 +30,7 @@ STAGES: dict[str, tuple[str, ...] | None] = {
 }
 OF_ANY = ("journey", "finetune")  # the others work on what is in blocks
 LEAST = 1
+CHEAP = "finetune"  # the stage for a family that brings no trait: seconds, where a journey takes half a minute
 WITHOUT = {stage: "tokenizer" for stage, by in STAGES.items() if by is not None and "tokenizer" not in by}
 
 
@@ -55,6 +56,7 @@ def cover(
     known: Mapping[str, set[tuple[str, Hashable]]],
     least: int = LEAST,
     without: Mapping[str, str] | None = None,
+    cheap: str = CHEAP,
 ) -> dict[str, list[str]]:
     """Stage -> families such that every pair (stage, trait) and every family `least` times are there.
 
@@ -63,6 +65,7 @@ def cover(
         known: family -> its traits, (name, value).
         least: stages of a family.
         without: stage -> name of the traits that cannot matter to it.
+        cheap: the stage for such a family, if it can take it.
     """
     without = without or {}
     chosen: dict[str, list[str]] = {stage: [] for stage in candidates}
@@ -83,7 +86,7 @@ def cover(
             stages = [stage for stage, names in candidates.items() if name in names and name not in chosen[stage]]
             if not stages:
                 break
-            take(min(stages, key=lambda stage: len(chosen[stage])), name)
+            take(min(stages, key=lambda stage: (stage != cheap, len(chosen[stage]))), name)
     return chosen
 
 

@@ -80,7 +80,7 @@ def test_unigram_on_generated_strings(lowercase):
 
 
 # every tenth line and string in CI, all of them under `full`
-SHARES = [pytest.param(10, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.full)]
+SHARES = [pytest.param(30, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("step", SHARES)

@@ -69,7 +69,7 @@ def distances(model, folder) -> tuple[float, float]:
     "name",
     [
         "bert",
-        *often(("albert", "mobilebert", "megatron-bert", "electra"), "mobilebert"),
+        *often(("albert", "mobilebert", "megatron-bert", "electra"), "electra"),
     ],
 )
 def test_the_model_computes_what_its_file_computes(name, tmp_path):
@@ -205,8 +205,10 @@ def test_two_replicas_train_as_one(files, tmp_path, finetuned):
         forked("-m", "tests.mobile.quantize.worker", strategy, run, files["train"], files["dev"], out)
         found.append((tensors(out), read_ranges(out)))
     (one, ranges), (two, others) = found
-    for name in one:
-        np.testing.assert_allclose(one[name], two[name], atol=1e-5)
+    start = tensors(run)
+    for name in one:  # a single weight whose gradient is nearly 0 is moved by its rounding, as far as the others, by Adam
+        apart, moved = (float(np.linalg.norm(one[name] - other[name])) for other in (two, start))
+        assert apart <= 1e-3 * moved, name
     assert len(ranges) == len(others) == 7
     for name in ranges:
         np.testing.assert_allclose(ranges[name], others[name], rtol=1e-5)
