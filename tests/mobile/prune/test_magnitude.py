@@ -203,7 +203,8 @@ def test_every_family_is_pruned(name, tmp_path):
     layers = 1 if subject.spec.blocks.share == "all" else subject.spec.blocks.layers
     networks = getattr(getattr(subject.spec, "bottleneck", None), "networks", 1)
     maps = [name for name in weights if "/attention/" in name and name.endswith("/kernel") and "/position/" not in name]
-    wide = [name for name in weights if "/feedforward" in name and name.endswith("/kernel")]  # three where there is a gate
+    # three in a layer with a gate
+    wide = [name for name in weights if "/feedforward" in name and name.endswith("/kernel")]
     assert len(maps) >= 4 * layers
     assert len(wide) >= 2 * layers * networks
     assert len(found) == len(maps) + len(wide)

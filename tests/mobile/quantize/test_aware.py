@@ -206,7 +206,8 @@ def test_two_replicas_train_as_one(files, tmp_path, finetuned):
         found.append((tensors(out), read_ranges(out)))
     (one, ranges), (two, others) = found
     start = tensors(run)
-    for name in one:  # a single weight whose gradient is nearly 0 is moved by its rounding, as far as the others, by Adam
+    # a single weight whose gradient is nearly 0 is moved by its rounding, as far as the others, by Adam
+    for name in one:
         apart, moved = (float(np.linalg.norm(one[name] - other[name])) for other in (two, start))
         assert apart <= 1e-3 * moved, name
     assert len(ranges) == len(others) == 7
