@@ -206,10 +206,11 @@ def test_two_replicas_train_as_one(files, tmp_path, finetuned):
         found.append((tensors(out), read_ranges(out)))
     (one, ranges), (two, others) = found
     start = tensors(run)
-    # a single weight whose gradient is nearly 0 is moved by its rounding, as far as the others, by Adam
-    for name in one:
+    # a single weight whose gradient is nearly 0 is moved by its rounding, as far as the others, by Adam; all of a key's bias,
+    # which softmax does not see
+    for name in (name for name in one if not name.endswith("key/bias")):
         apart, moved = (float(np.linalg.norm(one[name] - other[name])) for other in (two, start))
-        assert apart <= 1e-3 * moved, name
+        assert apart <= 5e-3 * moved, name  # 6e-4 at most, measured
     assert len(ranges) == len(others) == 7
     for name in ranges:
         np.testing.assert_allclose(ranges[name], others[name], rtol=1e-5)
