@@ -82,7 +82,7 @@ def told(code, *arguments):
     return [json.loads(line) for line in python("-c", code, json.dumps(TEXTS), *arguments).stdout.splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_python_equals_the_server_equals_the_phone(tmp_path):
     from kerasbert import mobile
 

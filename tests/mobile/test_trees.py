@@ -61,7 +61,7 @@ def test_texts_have_one_tree_and_one_answer(count, tmp_path, capsys):
         np.testing.assert_allclose([list(other.scores.values()), graph], [wanted, wanted], atol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_tags_have_the_offsets_of_the_text(tmp_path):
     import tensorflow as tf
 

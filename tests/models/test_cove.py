@@ -164,7 +164,7 @@ def test_a_model_begins_with_vectors(tmp_path, capsys):
 PAIRS = [(f"the {one} sees the {two}", f"{two} {one}") for one in tiny.WORDS[:6] for two in tiny.WORDS[6:12]]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_translation_is_learnt_and_written_and_its_vectors_are_read(folder, tmp_path):
     """Two words of the source in the other order; Python and the SavedModel write the same; the vectors stay."""
     subject = battery.Subject("cove", folder, 64, dropout=0.0)

@@ -167,7 +167,7 @@ def pretrained(name, folder):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:Even though the `tf.config")
 def test_a_run_gives_vectors_of_texts(folder, tmp_path):
     run = pretrained("quick-thoughts", folder)

@@ -115,7 +115,7 @@ def test_a_model_is_made_of_an_elmo(elmo, tmp_path, capsys):
         registry.family("taglm").made_of["elmo"](registry.family("elmo").encoder(model.spec.lm), None)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_frozen_language_model_stays_and_the_rest_learns(elmo, tmp_path):
     columns(tmp_path / "train.conll", 80, 0), columns(tmp_path / "dev.conll", 20, 1)
     made = kb.import_checkpoint(elmo, model="taglm/chunking", out=tmp_path / "made")

@@ -33,7 +33,7 @@ def scores(answers):
     return np.array([list(answer.scores.values()) for answer in answers])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_predict_evaluate_and_the_saved_model_read_the_language(run, tmp_path, capsys):
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  the SavedModel's tokenizer

@@ -76,7 +76,7 @@ def whole(path: Path, count: int = 6) -> str | None:
     return held[0]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_folders(tmp_path):
     """Old or new under the name or aside; after the next start under the name, and nothing else is left."""
     path, kills, aside_count, seen = tmp_path / "out", 0, 0, set()

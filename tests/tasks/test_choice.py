@@ -199,7 +199,7 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_file_of_choices_to_the_phone(trained, tmp_path, capsys):
     """File -> finetune -> evaluate -> predict over a file -> SavedModel -> .tflite: equal answers."""
     import tensorflow as tf

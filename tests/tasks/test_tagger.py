@@ -84,7 +84,7 @@ def test_a_frozen_encoder_is_read_and_stays(pretrained, tmp_path):
         kb.finetune(tmp_path / "run", "ner", tmp_path, out=tmp_path / "kept", **kept)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_python_the_server_and_the_phone_give_the_same(tmp_path):
     from kerasbert import mobile
     from kerasbert.mobile.runtime import load

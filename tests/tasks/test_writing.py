@@ -76,7 +76,8 @@ def same_texts(model, texts, folder, length):
     return wanted
 
 
-@pytest.mark.parametrize("beams", [pytest.param(1, marks=pytest.mark.full), pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.full  # in CI: tests.checkpoints.test_parity_generation_config::test_served_and_on_the_phone
+@pytest.mark.parametrize("beams", [1, 4])
 def test_the_saved_model_translates_as_python(translator, beams, tmp_path):
     model = kb.load(translator)
     model.task = model.task.optioned({"beams": beams})

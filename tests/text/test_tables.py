@@ -39,7 +39,7 @@ def test_code_points_of_the_first_two_planes_are_hugging_faces():
         pytest.param(True, True, True, marks=pytest.mark.slow),
         pytest.param(True, False, False, marks=pytest.mark.full),
         pytest.param(False, True, False, marks=pytest.mark.full),
-        pytest.param(False, False, True, marks=pytest.mark.slow),
+        pytest.param(False, False, True, marks=pytest.mark.full),
     ],
 )
 def test_every_code_point_is_hugging_faces_whatever_the_settings(lowercase, strip_accents, split_cjk):

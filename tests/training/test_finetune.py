@@ -81,7 +81,7 @@ def test_a_regression_learns_and_answers_in_the_unit_of_its_targets(classifier, 
     assert [answer.value for answer in kb.predict(tmp_path / "back", texts)] == pytest.approx(large, rel=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_unit_of_the_targets_changes_nothing_else_and_a_saved_model_has_unit_and_length(classifier, tmp_path):
     import tensorflow as tf
 

@@ -54,7 +54,7 @@ def weights(run):
     return {name: tensors.read(name) for name in tensors.names()}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_processes_train_as_one_and_resume(tmp_path):
     data = tiny.records(tmp_path)
     subprocess.run(command(data, tmp_path / "one", 6), cwd=ROOT, check=True, capture_output=True)

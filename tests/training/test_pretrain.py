@@ -133,7 +133,7 @@ def test_another_run_in_the_same_place_is_refused_by_field(folder, data, run):
         kb.pretrain("bert/tiny", data, out=folder / "other", **ARGUMENTS)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_steps_may_grow(folder, data):
     for steps in (4, 6):
         kb.pretrain("bert/tiny", data, out=folder / "grown", **ARGUMENTS | {"steps": steps})
@@ -285,7 +285,7 @@ def test_another_objective_is_recorded_and_compared(tmp_path, folder, run, data)
         kb.pretrain("roberta/base", full, out=tmp_path / "span", **arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_model_starts_from_another_of_the_same_encoder(tmp_path, folder, run, capsys):
     arguments = {name: value for name, value in ARGUMENTS.items() if name != "changes"} | {"steps": 1, "quiet": False}
     kb.pretrain("structbert/base", tiny.records(folder, "place"), init=run, out=tmp_path / "run", **arguments)

@@ -235,7 +235,7 @@ def test_ranges_are_kept_beside_the_best_weights(finetuned, files, tmp_path):
         attach_ranges(model, {})
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_static_file_computes_with_the_ranges(hard, files, tmp_path):
     """Its products are int8 from end to end, and it says what the rounded model says."""
     from kerasbert.mobile.tflite import repack
