@@ -135,8 +135,8 @@ class Deberta(Encoder):
             self.relative = Table(rows, spec.hidden, spec.initializer, name="relative", **kwargs)
             self.relative.build()
         if self.decoder_rows:
-            self.decoder = Table(self.decoder_rows, spec.hidden, name="decoder", dtype=self.dtype_policy)
-            self.decoder.build()
+            decoder = self.decoder = Table(self.decoder_rows, spec.hidden, name="decoder", dtype=self.dtype_policy)
+            decoder.build()
 
     @property
     def block_class(self) -> Callable:
