@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
-from kerasbert.cli import searching
 from kerasbert.cli.parser import Parser, check_directories, check_names, command_line, run
+from kerasbert.retrieval.folder import is_index
 
 EXAMPLES = {
     "quickstart": "kerasbert quickstart --out quickstart",
@@ -58,13 +58,13 @@ def _check_names(options: argparse.Namespace) -> None:
     """Refuse a mistyped name at once: what the commands import takes seconds."""
     check_names(options, "task", "objective", "optimizer", "schedule", "precision", "select")
     opened = "base" if getattr(options, "base", None) else "model"  # beside --base the model is an adapter alone
-    opens = options.command in OPENS and not (options.command == "search" and searching.is_index(options.model))
+    opens = options.command in OPENS and not (options.command == "search" and is_index(options.model))
     check_directories(options, *([opened] if opens else []), "init", "by", "rerank")
 
 
 def parser() -> Parser:
     """The command line."""
-    from kerasbert.cli import answers, exchange, guides, look, similarity, text, training, untrained, vectors
+    from kerasbert.cli import answers, exchange, guides, look, searching, similarity, text, training, untrained, vectors
 
     description = "The BERT family from raw text to a phone."
     return command_line(

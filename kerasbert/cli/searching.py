@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -15,14 +14,10 @@ from kerasbert.cli.parser import Declare, out_options
 from kerasbert.cli.similarity import columns_of, reading_options
 from kerasbert.errors import InputError
 from kerasbert.progress import Progress
+from kerasbert.retrieval.folder import about, is_index
 from kerasbert.storage import places
 
 PROMPT = "prompt before each text, of those of an import; '' for none"
-
-
-def is_index(path: str) -> bool:
-    """Whether a folder is an index; standard library alone."""
-    return os.path.isfile(os.path.join(path, "index.json"))
 
 
 # Vectors
@@ -71,13 +66,8 @@ def _encode_file(options: argparse.Namespace, settings: dict[str, Any]) -> None:
     model = as_model(options.model)
     tell_prompt(model, options.prompt_name)
     told = encode_file(model, source, options.out, **settings)
-    tables.tell(_of_file(options.out, source, told))
-
-
-def _of_file(out: str, source: Any, told: Any) -> Iterable[str]:
-    yield f"{out}: {told.shape[0]:,} vectors of {told.shape[1]} numbers; the n-th is the n-th text's"
-    if told.truncated:
-        yield f"{told.truncated} of {source.count} texts were truncated to {told.most} tokens"
+    count, width = told.shape
+    tables.tell([f"{options.out}: {count:,} vectors of {width} numbers; the n-th is the n-th text's", *told.lines()])
 
 
 def _source(options: argparse.Namespace, keep_blank: bool = False, **columns: Any) -> Any:
@@ -97,12 +87,12 @@ def _index(options: argparse.Namespace) -> None:
     places.check_folder(options.out, options.overwrite, [options.data])
     source = _source(options, id_column=options.id_column)
     settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
-    about = {"dtype": options.dtype, "neighbours": options.neighbours, "words": options.words}
-    about["overwrite"] = options.overwrite
+    parts = {"dtype": options.dtype, "neighbours": options.neighbours, "words": options.words}
     check_read(options)
     from kerasbert.retrieval.building import build
 
-    tables.tell(build(options.model, source, options.out, **settings, **about))
+    told, _ = build(options.model, source, options.out, overwrite=options.overwrite, **settings, **parts)
+    tables.tell(told)
     print(options.out)
 
 
@@ -119,9 +109,7 @@ def _search(options: argparse.Namespace) -> None:
 
 
 def _of_index(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
-    from kerasbert.retrieval.folder import about
-
-    queries, options.data = options.texts, None
+    queries = options.texts
     about(options.model)  # a damaged one is told before TensorFlow's import
     tables.check_texts(queries, "an index has its texts: give queries alone")
     from kerasbert.retrieval.index import Index

@@ -26,7 +26,7 @@ def build(
     words: bool = False,
     overwrite: bool = False,
     **settings: Any,
-) -> list[str]:
+) -> tuple[list[str], Any]:
     """Build an index of texts; the same call goes on where an interrupted one stopped.
 
     Args:
@@ -40,7 +40,7 @@ def build(
             "passage", where it has one, stands before the texts and "query" before queries.
 
     Returns:
-        lines of what a user cannot see in it.
+        lines of what a user cannot see in it, and the loaded model.
 
     Raises:
         InputError: no text, an id there twice, a place that is not ours, faiss missing where it is asked for.
@@ -61,7 +61,7 @@ def build(
         told = encoding.encode_into(file, model, source.texts(), settings, unit=True)
         _put(out, overwrite, about, source, file, (neighbours, words))
         file.done()
-    return _told(about, source, told)
+    return _told(about, source, told), model
 
 
 def _about(model: Any, source: Source, dtype: str, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -117,8 +117,7 @@ def _told(about: dict[str, Any], source: Source, told: encoding.Encoded) -> list
     if source.blank:
         numbers = ", ".join(map(str, source.blank[:5])) + (", ..." if len(source.blank) > 5 else "")
         lines.append(f"{len(source.blank)} texts hold nothing to read and are left out: {numbers}")
-    if told.truncated:
-        lines.append(f"{told.truncated} of {about['count']} texts were truncated to {told.most} tokens")
+    lines += told.lines()
     if "graph" in about:
         recall = about["graph"]["recall"]
         lines.append(

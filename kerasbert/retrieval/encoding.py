@@ -47,6 +47,12 @@ class Encoded:
     most: int
     truncated: int = 0
 
+    def lines(self) -> list[str]:
+        """What a user is told of it."""
+        if not self.truncated:
+            return []
+        return [f"{self.truncated} of {self.shape[0]} texts were truncated to {self.most} tokens"]
+
 
 def encode_into(
     file: VectorFile, model: Any, texts: Iterable[str], settings: Mapping[str, Any], unit: bool = False

@@ -1,4 +1,4 @@
-"""The folder of an index, as its index.json tells it. numpy alone."""
+"""The folder of an index, as its index.json tells it. Standard library alone: the command line asks."""
 
 import json
 import os
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert.errors import InputError
-from kerasbert.retrieval import forms
 
 INDEX, VECTORS = "index.json", "vectors.npy"
 FORMAT = 1
@@ -25,6 +24,8 @@ def about(path: str | os.PathLike) -> dict[str, Any]:
     Raises:
         InputError: it is no index, or one of another version.
     """
+    from kerasbert.retrieval import forms
+
     path = Path(path)
     if not is_index(path):
         raise InputError(f"{path} is no index (no {INDEX}), expected a folder that kerasbert index wrote")

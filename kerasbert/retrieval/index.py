@@ -154,7 +154,7 @@ class Index:
     @staticmethod
     def build(model: Any, texts: Any, out: str | os.PathLike, **options: Any) -> "Index":
         """Build an index and open it; see `building.build` for the options, `told` for what it says."""
-        told = build(model, texts, out, **options)
-        index = Index(out, None if isinstance(model, str | os.PathLike) else model)
+        told, model = build(model, texts, out, **options)
+        index = Index(out, model)
         index.told = told
         return index

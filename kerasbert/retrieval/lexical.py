@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 
@@ -86,4 +84,4 @@ def fused(rankings: Sequence[Sequence[int]], top: int) -> list[tuple[int, float]
 
 def most(count: int, top: int) -> int:
     """How many texts of each ranking are fused."""
-    return int(np.clip(top, min(100, count), count))
+    return min(max(top, 100), count)
