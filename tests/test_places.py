@@ -69,6 +69,7 @@ def world(tmp_path, monkeypatch) -> Path:
     _links(here)
     monkeypatch.chdir(here)
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path.parent / "matplotlib"))  # a library's cache is nobody's file
     return tmp_path
 
 
