@@ -21,6 +21,7 @@ from kerasbert.cli import outputs
 from kerasbert.cli.parser import commands_of
 from kerasbert.errors import InputError
 from kerasbert.storage import files, places
+from kerasbert.training.runs import open_run  # here, where HOME is not yet `world`'s: libraries write into it
 
 PROGRAMS = {"kerasbert": kerasbert.cli, "kerasbert-mobile": kerasbert.mobile.cli}
 READERS = {"list", "show", "check-tpu", "replay", "evaluate", "search", "fill-mask", "zero-shot", "nearest"}
@@ -69,7 +70,6 @@ def world(tmp_path, monkeypatch) -> Path:
     _links(here)
     monkeypatch.chdir(here)
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path.parent / "matplotlib"))  # a library's cache is nobody's file
     return tmp_path
 
 
@@ -238,8 +238,6 @@ def _passing(kind: outputs.Kind, overwrite: bool, line: list[str]) -> set[str]:
 @pytest.mark.parametrize("place", ["deep", "ours-and-thesis", "job"])
 def test_a_run_is_not_begun_over_theirs(world, place):
     """What looks like a run passes the command line, which may go on with it."""
-    from kerasbert.training.runs import open_run
-
     before = state(world)
     with pytest.raises(InputError, match="holds another run: kind"):
         open_run(place, "pretrain", {"steps": 9})
