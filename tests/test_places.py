@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import keras  # noqa: F401, here: when first imported it writes into HOME, which `world` watches
 import pytest
 
 import kerasbert.cli
@@ -21,7 +22,7 @@ from kerasbert.cli import outputs
 from kerasbert.cli.parser import commands_of
 from kerasbert.errors import InputError
 from kerasbert.storage import files, places
-from kerasbert.training.runs import open_run  # here, where HOME is not yet `world`'s: libraries write into it
+from kerasbert.training.runs import open_run
 
 PROGRAMS = {"kerasbert": kerasbert.cli, "kerasbert-mobile": kerasbert.mobile.cli}
 READERS = {"list", "show", "check-tpu", "replay", "evaluate", "search", "fill-mask", "zero-shot", "nearest"}
