@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WRITTEN = Input("decoder_token_ids", "BT", pad=PAD, filled_by="kind")
 """What the decoder has written before each token of a target: its start token, then the target without its end."""
 
-NUMBER = Input("text_number", "B", filled_by="kind")
+NUMBER = Input("seed", "B", filled_by="kind")
 """Which text of a call a row is of: drawn tokens depend on it."""
 
 DECODING = {field.name: field.default for field in dataclasses.fields(Decoding) if field.name != "max_new_tokens"}

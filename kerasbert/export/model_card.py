@@ -7,12 +7,13 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kerasbert import __version__
 from kerasbert.errors import InputError
+from kerasbert.export import signatures
 from kerasbert.inputs import used
 from kerasbert.layers.sentence_encoder import SentenceEncoder
 from kerasbert.run_report.examples import short
@@ -135,23 +136,23 @@ def _plain(value: Any, most: int = 120) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def card(model: Any, longest: int, strings: Sequence[str], outputs: str | None = None) -> str:
+def card(model: Any, longest: int, example: Mapping[str, list], outputs: str | None = None) -> str:
     """The text of the card; it holds no paths and no dates.
 
     Args:
         model: what was exported.
         longest: int, tokens of the longest text.
-        strings: names of the texts that it takes.
+        example: what `serving_default` takes by name, one row of each.
         outputs: str, names of the outputs where the model is the user's own.
     """
     task = getattr(model, "task", None)
-    inputs = [*strings, *(task.settings if task is not None else ())]
-    call = ", ".join(f'{name}=tf.constant(["..."])' for name in inputs)
+    call = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in example.items())
+    request = json.dumps({"instances": [{name: value[0] for name, value in example.items()}]})
     labels = f"\nLabels: {', '.join(model.labels)}.\n" if task is not None and model.labels else ""
     reads = used(predict.declared(model), predict.settings_of(model))
-    *before, last = [f"`{each.name}`" for each in reads]
-    listed = f"{', '.join(before)} and {last}"
-    axes = "int32 [B, S]" if {each.axes for each in reads} == {"BS"} else "by their axes"
+    taken = signatures.counted(reads)
+    listed = ", ".join(f"`{each.name}`" for each in taken)
+    axes = "int32 [B, S]" if {each.axes for each in taken} == {"BS"} else "by their axes"
     gives = outputs or kind_of(model).described()
     if task is None and isinstance(model, SentenceEncoder):
         gives = "`vector` [B, H] float32: the sentence's, as it was learned"
@@ -172,8 +173,16 @@ model.signatures["serving_default"]({call})
 ```
 
 `serving_default` returns {gives}.
-The signature `ids` takes {listed}, {axes}, instead of text.
+The signature `ids` takes {listed}, {axes}, and `lengths`, int32 [B], how many of each row count, instead of text.
 {kind_of(model).longer(longest)}
+
+Under TF Serving, with the folder at NAME/1:
+
+```sh
+curl -d '{request}' http://localhost:8501/v1/models/NAME:predict
+```
+
+All inputs and outputs have one row for each text, whatever other calls a batcher joins them with.
 
 Calls of one text are answered soonest with one thread an operator (`tf.config.threading.set_intra_op_parallelism_threads(1)`
 before loading, `--tensorflow_intra_op_parallelism=1` of TF Serving), calls of many texts with all cores.

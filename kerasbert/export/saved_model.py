@@ -1,8 +1,7 @@
 """SavedModels that take text, for TF Serving: the tokenizer is in the graph, the process needs tensorflow_text alone."""
 
-import inspect
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import InputError
+from kerasbert.export import signatures
 from kerasbert.export.model_card import card
 from kerasbert.inputs import NAMES as INPUT_NAMES
 from kerasbert.inputs import Input, Tensor, used, with_makers
@@ -20,7 +20,6 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.adapted_models import merged
 from kerasbert.tasks.base import TaskKind, kind_of
 from kerasbert.tasks.prompts import tell_prompt
-from kerasbert.text.base import Tokenizer
 from kerasbert.text.graph import graph_tokenizer
 
 TOLERANCE = 1e-4
@@ -35,9 +34,6 @@ PROBES = (
     "?",
     "x",
 )
-STRINGS = tf.TensorSpec([None], tf.string)
-ROWS = 64  # that the graph runs at once, where an input is several
-MOST_ROWS = 1 << 14  # of one call
 
 
 def export(model: Any, out: str | os.PathLike, *, length: int | None = None, overwrite: bool = False) -> Path:
@@ -73,9 +69,11 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
         _write(model, folder, longest)
         _compare(model, folder, longest)
         names = (
-            ", ".join(f"`{name}`" for name in _load(folder).structured_outputs) if isinstance(model, OwnModel) else None
+            ", ".join(f"`{name}`" for name in sorted(_load(folder).structured_outputs))
+            if isinstance(model, OwnModel)
+            else None
         )
-        (folder / "README.md").write_text(card(model, longest, text_names(model), names), "utf-8")
+        (folder / "README.md").write_text(card(model, longest, _example(model), names), "utf-8")
     return out
 
 
@@ -120,9 +118,23 @@ def text_names(model: Any) -> tuple[str, ...]:
     return ("text",) if task is None else task.how.strings(task)
 
 
-def _shapes(strings: Sequence[str], lists: Collection[str]) -> list[tf.TensorSpec]:
-    """Of each input of strings; [B, (texts)] for those that are lists."""
-    return [tf.TensorSpec([None, None], tf.string) if name in lists else STRINGS for name in strings]
+def _specs(model: Any, settings: Sequence[str]) -> dict[str, tf.TensorSpec]:
+    """Of each input of `serving_default`: texts, settings of a call, and the numbers of the model's kind."""
+    names, kind = text_names(model), kind_of(model)
+    lists = {names[i] for i in kind.answers.lists if len(names) > 1}
+    specs = {name: tf.TensorSpec([None, None] if name in lists else [None], tf.string) for name in names}
+    specs |= {name: tf.TensorSpec([None], tf.string) for name in settings}
+    return specs | {name: tf.TensorSpec([None], tf.int32) for name in kind.numbers(())}
+
+
+def _example(model: Any) -> dict[str, list]:
+    """A row of each input of `serving_default`, for a reader."""
+    task = getattr(model, "task", None)
+    found: dict[str, list] = {}
+    for name, spec in _specs(model, list(task.settings) if task is not None else []).items():
+        text = ["...", "..."] if len(spec.shape) > 1 else "..."
+        found[name] = [text if spec.dtype == tf.string else 2]
+    return found | {name: [value] for name, value in (task.settings if task is not None else {}).items()}
 
 
 def _write(model: Any, folder: Path, longest: int) -> None:
@@ -132,7 +144,7 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     archive.track(tokenizer)
     numbers = predict.settings_of(model)
     reads = used(predict.declared(model), numbers)
-    choices = [_Choices(each, model.tokenizer) for each in reads if each.filled_by == "setting"]
+    choices = [signatures.Choices(each, model.tokenizer) for each in reads if each.filled_by == "setting"]
     for table in choices:
         archive.track(table)
     names, kind = text_names(model), kind_of(model)
@@ -140,31 +152,38 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     if one_row:
         _check_filled(kind, reads)
 
-    def from_text(strings: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        def some(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            return answers(model, with_makers(reads, packed, model.tokenizer))
+    def some(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return answers(model, with_makers(reads, packed, model.tokenizer))
+
+    def from_text(given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        given = signatures.checked(given)
 
         def run(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             owners = packed.pop("owners", None)
             for table in choices:
-                setting = strings[table.setting]
+                setting = given[table.setting]
                 setting = setting if owners is None else tf.gather(setting, owners)
                 packed[table.declared] = table(setting, packed["padding_mask"])
             count = tf.shape(packed["token_ids"])[0]
-            packed = trimmed(packed)
+            packed = signatures.trimmed(packed)
             numbers = tf.range(tf.shape(packed["token_ids"])[0])
-            packed |= {each.name: numbers for each in reads if each.axes == "B"}  # which text of the call it is
-            outputs = _one_or_more(some, packed) if one_row else _in_chunks(some, packed)
+            packed = {each.name: numbers for each in reads if each.axes == "B"} | packed  # which text of the call it is
+            outputs = signatures.one_or_more(some, packed) if one_row else signatures.in_chunks(some, packed)
             return {name: value[:count] for name, value in outputs.items()}
 
-        texts = {name: strings[name] for name in names}
+        texts = {name: given[name] for name in (*names, *kind.numbers(()))}
         return kind.served(run, tokenizer, texts, longest, tuple(getattr(model, "labels", None) or ()))
 
-    strings = [*names, *(table.setting for table in choices)]
-    shapes = _shapes(strings, {names[i] for i in kind.answers.lists if len(names) > 1})
-    specs = {each.name: tf.TensorSpec(each.open_shape, each.dtype) for each in reads}
-    archive.add_endpoint("serving_default", _named(from_text, strings), shapes)
-    archive.add_endpoint("ids", _named(lambda inputs: answers(model, inputs), list(specs)), list(specs.values()))
+    taken = signatures.counted(reads)
+    ids = {each.name: tf.TensorSpec(each.open_shape, each.dtype) for each in taken}
+    ids["lengths"] = tf.TensorSpec([None], tf.int32)
+
+    def from_ids(given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return some(signatures.masked(taken, signatures.checked(given), model.tokenizer.pad_id))
+
+    texts = _specs(model, [table.setting for table in choices])
+    for name, function, specs in (("serving_default", from_text, texts), ("ids", from_ids, ids)):
+        archive.add_endpoint(name, signatures.named(function, list(specs)), list(specs.values()))
     archive.write_out(str(folder), verbose=False)
 
 
@@ -177,86 +196,6 @@ def _check_filled(kind: TaskKind, reads: Sequence[Input]) -> None:
         )
 
 
-def trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Packed rows [R, W] as long as the longest of them, not as the longest there may be; a row of one token for none."""
-    count = tf.shape(packed["padding_mask"])[0]
-    added = [[0, tf.maximum(0, 1 - count)], [0, tf.maximum(0, 1 - tf.shape(packed["padding_mask"])[1])]]
-    width = tf.reduce_max(tf.concat([[1], tf.reduce_sum(packed["padding_mask"], axis=1)], axis=0))
-    filling = {"padding_mask": 1}  # a row that sees nothing has no softmax
-    return {
-        name: tf.pad(each, added + [[0, 0]] * (len(each.shape) - 2), constant_values=filling.get(name, 0))[:, :width]
-        for name, each in packed.items()
-    }
-
-
-def _of_one_row(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The same with shapes that say B = 1: with the length alone unknown, no operator computes the shapes of reshapes."""
-    return {name: tf.ensure_shape(each, (1, *each.shape[1:])) for name, each in packed.items()}
-
-
-def _one_or_more(some: Callable, packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """What `some` gives of rows; a single one is read by a branch of its own."""
-    one = tf.equal(tf.shape(packed["token_ids"])[0], 1)
-    return tf.cond(one, lambda: some(_of_one_row(packed)), lambda: some(packed))
-
-
-def _in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """`run` on at most ROWS rows at once: memory does not grow with the length of a document.
-
-    Args:
-        packed: [R, W], R at least 1.
-    """
-    count = tf.shape(packed["token_ids"])[0]
-    message = f"at most {MOST_ROWS} rows in a call: send fewer or shorter texts"
-    with tf.control_dependencies([tf.debugging.assert_less_equal(count, MOST_ROWS, message)]):
-        chunks = (count + ROWS - 1) // ROWS
-
-    def chunk(number: tf.Tensor) -> dict[str, tf.Tensor]:
-        return run({name: value[number * ROWS : (number + 1) * ROWS] for name, value in packed.items()})
-
-    first = chunk(0)
-    names = sorted(first)
-
-    def body(number: tf.Tensor, *done: tf.Tensor) -> list[tf.Tensor]:
-        outputs = chunk(number)
-        return [number + 1, *(tf.concat([each, outputs[name]], axis=0) for name, each in zip(names, done))]
-
-    shapes = [tf.TensorShape([]), *(tf.TensorShape([None, *first[name].shape[1:]]) for name in names)]
-    state = [tf.constant(1), *(first[name] for name in names)]
-    _, *whole = tf.while_loop(lambda number, *_: number < chunks, body, state, shapes)
-    return dict(zip(names, whole))
-
-
-def _named(function: Callable[[dict], dict], names: list[str]) -> Callable:
-    """A function of a dict as one of arguments with these names, after which a signature names its inputs."""
-
-    def called(*values: tf.Tensor) -> dict[str, tf.Tensor]:
-        return function(dict(zip(names, values)))
-
-    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    called.__signature__ = inspect.Signature([inspect.Parameter(name, positional) for name in names])
-    return called
-
-
-class _Choices(tf.Module):
-    """Names of a setting [B] -> its numbers at the real tokens [B, S] int32; a name that is not known is an error."""
-
-    def __init__(self, declared: Input, tokenizer: Tokenizer) -> None:
-        super().__init__(name=declared.name)
-        self.setting = declared.setting
-        self.declared = declared.name
-        self.known = dict(declared.choices(tokenizer)) if declared.choices else {}
-        keys, values = list(self.known), [int(value) for value in self.known.values()]
-        initializer = tf.lookup.KeyValueTensorInitializer(keys, values, tf.string, tf.int32)
-        self.table = tf.lookup.StaticHashTable(initializer, -1)
-
-    def __call__(self, names: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        numbers = self.table.lookup(names)
-        message = f"{self.setting}: expected one of {', '.join(self.known)}"
-        with tf.control_dependencies([tf.debugging.assert_non_negative(numbers, message)]):
-            return mask * tf.expand_dims(numbers, 1)
-
-
 def _load(folder: Path) -> Any:
     return tf.saved_model.load(str(folder)).signatures["serving_default"]
 
@@ -265,8 +204,7 @@ def _compare(model: Any, folder: Path, longest: int) -> None:
     """Refuse a SavedModel that answers differently from the model it was made of."""
     serve, names, kind = _load(folder), text_names(model), kind_of(model)
     texts = kind.probes(PROBES, len(names))
-    columns = list(zip(*texts)) if len(names) > 1 else [texts]
-    strings = {name: tf.constant(list(column)) for name, column in zip(names, columns)}
+    strings = signatures.given(kind, names, texts)
     trained = getattr(getattr(model, "task", None), "settings", {})
     strings |= {name: tf.fill([len(texts)], value) for name, value in trained.items()}
     served = serve(**strings)
@@ -281,7 +219,7 @@ def _compare(model: Any, folder: Path, longest: int) -> None:
             )
         return
     if isinstance(model, OwnModel):
-        name = next(iter(served))
+        name = next(name for name in served if name != "truncated")
         expected = predict.forward(model, texts, "own", lambda model, inputs: model(inputs)[name], length=longest)
     elif getattr(model, "task", None) is None:
         name, expected = "vector", predict.encode(model, texts, length=longest)

@@ -127,23 +127,33 @@ class ChoiceTask(TaskKind):
         texts = [text for text in texts if text]
         return [(text, (texts[i - 1], texts[i - 2], text)) for i, text in enumerate(texts)]
 
+    def numbers(self, texts) -> dict[str, list[int]]:
+        return {"choice_counts": [len(listed(choices)) for _, choices in texts]}
+
     def served(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
-        """The best choice of each input, `scores` [B, C]: an empty choice fills up an input that has fewer, its score is 0."""
+        """The best of the first `choice_counts` choices of each input, `scores` [B, C]: 0 of those behind them.
+
+        A count, for a batcher that joins calls fills the shorter rows up with somebody's text.
+        """
         import tensorflow as tf
 
-        choices = strings["choices"]
+        choices, counts = strings["choices"], strings["choice_counts"]
         shape = tf.shape(choices)
-        owners = tf.repeat(tf.range(shape[0]), shape[1])
-        texts = tf.gather(strings["context"], owners), tf.reshape(choices, [-1])
-        logits = tf.reshape(run(tokenizer.pack(*texts, length=length) | {"owners": owners})["score"], shape)
-        there = tf.strings.length(choices) > 0
-        scores = tf.nn.softmax(tf.where(there, logits, -1e9), axis=-1) * tf.cast(there, logits.dtype)
-        lost = tf.logical_and(there, tf.reshape(tokenizer.truncates(*texts, length=length), shape))
+        there = tf.sequence_mask(counts, shape[1])
+        owners = tf.cast(tf.where(there)[:, 0], tf.int32)
+        chosen = tf.boolean_mask(choices, there)
+        packed, lost = tokenizer.cut_to(tf.gather(strings["context"], owners), chosen, length=length)
+        logits = run(packed | {"owners": owners})["score"]
+        places = tf.where(there)
+        logits = tf.tensor_scatter_nd_update(tf.fill(shape, -1e9), places, tf.reshape(logits, [-1]))
+        scores = tf.nn.softmax(logits, axis=-1) * tf.cast(there, logits.dtype)
+        lost = tf.scatter_nd(places, lost, tf.cast(shape, tf.int64))
         scores = tf.pad(scores, [[0, 0], [0, tf.maximum(0, 1 - shape[1])]])  # inputs without any choice
         index = tf.argmax(scores, axis=-1, output_type=tf.int32)
+        text = tf.gather(tf.pad(tf.where(there, choices, ""), [[0, 0], [0, 1]]), index, batch_dims=1)
         return {
             "index": index,
-            "text": tf.gather(tf.pad(choices, [[0, 0], [0, 1]]), index, batch_dims=1),
+            "text": tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace", replacement_char=0xFFFD),
             "score": tf.reduce_max(scores, axis=-1),
             "scores": scores[:, : shape[1]],
             "truncated": tf.reduce_any(lost, axis=-1),
@@ -163,7 +173,8 @@ class ChoiceTask(TaskKind):
     def described(self) -> str:
         return (
             "`index` [B] int32, `text` [B] string and `score` [B] float32 of the best choice, `scores` [B, C] float32 and "
-            "`truncated` [B] bool; in `choices` [B, C] empty texts fill up"
+            "`truncated` [B] bool; of `choices` [B, C] string the first `choice_counts` [B] int32 of each row count, whatever "
+            "fills up the others, whose scores are 0"
         )
 
 

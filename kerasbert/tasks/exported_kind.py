@@ -23,6 +23,10 @@ READERS = {
     "task_library": ("the Task Library", "a classification or vectors of one text, or spans"),
 }
 
+MOST_ROWS = (
+    1 << 12
+)  # that a SavedModel reads of one text: a document of megabytes does not fail the calls that it is joined with
+
 T = TypeVar("T")  # a Task, whose file imports this one
 
 
@@ -135,11 +139,15 @@ class Exported:
 
     def longer(self, longest: int) -> str:
         """What becomes of texts of more than so many tokens, for a SavedModel's README."""
-        return f"Texts are truncated after {longest} tokens."
+        return f"Texts are truncated after {longest} tokens; `truncated` [B] bool says which lost some."
 
     def strings(self, task: "Task") -> tuple[str, ...]:
         """Names of the texts that a SavedModel takes: one for each part of an input."""
         return ("text_a", "text_b") if task.pair else ("text",)
+
+    def numbers(self, texts: Sequence[Any]) -> dict[str, list[int]]:
+        """Numbers that a SavedModel takes beside the texts, int32 [B]: by name, those of inputs as `kb.predict` takes them."""
+        return {}
 
     def served(
         self,
@@ -156,10 +164,12 @@ class Exported:
         Args:
             run: token_ids, padding_mask, segment_ids, int32 [R, W], and `owners`, int32 [R], where R is not B -> what
                 `exported` gives, [R, ...]; also for R = 0. It runs the model on a limited number of rows at once.
-            tokenizer: of the graph (`text.graph`). strings: part name -> string [B], of a list [B, C].
+            tokenizer: of the graph (`text.graph`). strings: part name -> string [B], of a list [B, C]; and `numbers`.
             length: int, most tokens of a row. labels: their names.
         """
-        return run(tokenizer.pack(*self.prompted(list(strings.values())), length=length))
+        texts = [each for name, each in strings.items() if name not in self.numbers(())]
+        packed, truncated = tokenizer.cut_to(*self.prompted(texts), length=length)
+        return run(packed) | {"truncated": truncated}
 
     def prompted(self, texts: list[Any]) -> list[Any]:
         """Strings [B] of each part of an input with what `answers.rows` puts before them."""

@@ -165,15 +165,25 @@ class Generation(TaskKind):
             "whether a part of the source was not read; signature `ids` returns `token_ids` [B, T] int32, which the end token "
             "and padding close, and `score`"
             + ("; of all texts `texts` and `scores` [B, N]" if self.answers.decoding.num_return_sequences > 1 else "")
+            + ("; it draws tokens by `seed` [B] int32, text i of a `kb.predict` as by i" if self.numbers(()) else "")
         )
+
+    def longer(self, longest) -> str:
+        if not self.answers.one_row:
+            return super().longer(longest)
+        most = self.answers.target_length
+        return f"A source, the separator and the {most} tokens that are written have {longest} tokens: the source is truncated."
 
     def probes(self, texts, parts) -> list[Any]:
         return [text for text in texts if text.strip()]  # an empty source is refused
 
+    def numbers(self, texts) -> dict[str, list[int]]:
+        return {NUMBER.name: list(range(len(texts)))} if self.answers.decoding.draws else {}
+
     def served(self, run, tokenizer, strings, length, labels=()) -> dict[str, Tensor]:
-        (texts,) = strings.values()
+        texts = strings["text"]
         packed, truncated = self._prompts(tokenizer, tf.strings.join([self.options["prefix"], texts]), length)
-        written = run(packed)
+        written = run(packed | {name: strings[name] for name in self.numbers(())})
 
         def text(ids):
             over = tf.cumsum(tf.cast(ids == tokenizer.source.sep_id, tf.int32), axis=1) > 0
@@ -189,7 +199,7 @@ class Generation(TaskKind):
     def _prompts(self, tokenizer, texts, length):
         """`answers.rows` of sources without targets, in the graph: inputs [B, W], and whether tokens are missing [B]."""
         if not self.answers.one_row:
-            return tokenizer.pack(texts, length=length), tokenizer.truncates(texts, length=length)
+            return tokenizer.cut_to(texts, length=length)
         separator, ids = tokenizer.source.encode(self.options["separator"]), tokenizer.encode(texts)
         room = length - self.answers.target_length - len(separator)
         kept = ids[:, :room]

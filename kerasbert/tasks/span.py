@@ -13,6 +13,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
 from kerasbert.tasks import labels, span_metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
+from kerasbert.tasks.exported_kind import MOST_ROWS
 from kerasbert.tasks.judging import Judged
 
 if TYPE_CHECKING:
@@ -221,10 +222,11 @@ class Span(TaskKind):
         return [*zip(texts, (*texts[1:], long)), (texts[0], long), (texts[-1], texts[0])]
 
     def unserved(self, served, labels) -> list[Any] | None:
-        values = zip(*(served[name].tolist() for name in ("text", "start", "end", "score")))
+        values = zip(*(served[name].tolist() for name in ("text", "start", "end", "score", "truncated")))
         # without its alternatives, which the graph does not give
         return [
-            {"text": text.decode(), "start": start, "end": end, "score": score} for text, start, end, score in values
+            {"text": text.decode(), "start": start, "end": end, "score": score} | ({"truncated": True} if cut else {})
+            for text, start, end, score, cut in values
         ]
 
     def longer(self, longest) -> str:
@@ -235,7 +237,10 @@ class Span(TaskKind):
         return "question-answering"
 
     def described(self) -> str:
-        return "`text` [B] string, `start` and `end` [B] int32 (characters of the context), `score` [B] float32"
+        return (
+            "`text` [B] string, `start` and `end` [B] int32 (characters of the context), `score` [B] float32, and `truncated` "
+            f"[B] bool: the question lost its end, or the context what stands behind {MOST_ROWS:,} windows"
+        )
 
 
 def places(window: Tensor, target: Target) -> tuple[int, int]:

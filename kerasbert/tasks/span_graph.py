@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import tensorflow as tf
 
 from kerasbert.answers.span import BLANKS, SpanKind, null_item, text_item
+from kerasbert.tasks.exported_kind import MOST_ROWS
+from kerasbert.text.graph import first_of
 from kerasbert.text.words_graph import cut, decode
 
 if TYPE_CHECKING:
     from kerasbert.text.graph import GraphTokenizer
 
-_MOST = 1 << 20  # windows of one context
+_MOST = 1 << 20  # a number above it
 
 
 class Windows(NamedTuple):
@@ -43,12 +45,18 @@ def served(
         parts: questions [B] and contexts [B], strings.
 
     Returns:
-        text [B] string, start and end [B] int32 in characters of the context, score [B] float32.
+        text [B] string, start and end [B] int32 in characters of the context, score [B] float32; `truncated` bool [B]: the
+        question lost its end, or the context what stands behind its first MOST_ROWS.
     """
     question, context = parts
-    ids, starts, ends = tokenizer.carried(context)
-    asked, counts = tokenizer.carried(question, offsets=False)[0], _int(ids.row_lengths())
-    windows = _windows(kind, tokenizer, asked, ids, counts, length)
+    (ids, starts, ends), whole = tokenizer.carried(context), tokenizer.carried(question, offsets=False)[0]
+    asked = whole[:, : min(kind.options["question"], kind.room(tokenizer, length) // 2)]
+    room = kind.room(tokenizer, length) - _int(asked.row_lengths())
+    most = room + (MOST_ROWS - 1) * _step(kind, room)
+    truncated = (whole.row_lengths() > asked.row_lengths()) | (_int(ids.row_lengths()) > most)
+    ids, starts, ends = (first_of(each, most) for each in (ids, starts, ends))
+    counts = _int(ids.row_lengths())
+    windows = _windows(kind, tokenizer, asked, ids, counts, room)
     logits = run({**windows.packed, "owners": windows.owner})[kind.output]
     owner = _int(ids.value_rowids())  # of each token
     codes, filled = _characters(context)
@@ -83,7 +91,13 @@ def served(
     more = tf.argmax(tf.gather(padded, first), axis=1, output_type=tf.int32)
     low = tf.where(chosen, tf.gather(tf.pad(firsts, [[0, 1]]), first) - offsets, 0)
     high = tf.where(chosen, tf.gather(tf.pad(lasts, [[0, 1]]), first + more * _int(chosen)) - offsets, 0)
-    return {"text": cut(codes, offsets + low, offsets + high), "start": low, "end": high, "score": score}
+    text = cut(codes, offsets + low, offsets + high)
+    return {"text": text, "start": low, "end": high, "score": score, "truncated": truncated}
+
+
+def _step(kind: SpanKind, room: tf.Tensor) -> tf.Tensor:
+    """`SpanKind.step` of rooms [B]."""
+    return tf.minimum(kind.options["stride"], tf.maximum(room - 2 * kind.options["max_answer"], (room + 1) // 2))
 
 
 def _windows(
@@ -92,13 +106,10 @@ def _windows(
     asked: tf.RaggedTensor,
     ids: tf.RaggedTensor,
     counts: tf.Tensor,
-    length: int,
+    room: tf.Tensor,
 ) -> Windows:
-    items, options = tokenizer.pair, kind.options
-    room = kind.room(tokenizer, length)
-    asked = asked[:, : min(options["question"], room // 2)]
-    room = room - _int(asked.row_lengths())
-    step = tf.minimum(options["stride"], tf.maximum(room - 2 * options["max_answer"], (room + 1) // 2))
+    """The windows of contexts of `counts` [B] tokens, each of `room` [B] at most, beside their questions."""
+    items, step = tokenizer.pair, _step(kind, room)
     number = 1 + tf.maximum(0, (counts - room + step - 1) // step)
     nth = _int(tf.ragged.range(number).flat_values)
     owner = tf.repeat(tf.range(tf.shape(number)[0]), number)

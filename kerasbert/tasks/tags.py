@@ -17,6 +17,7 @@ from kerasbert.lazy import Module
 from kerasbert.tasks import tables, tags_judged
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import log_odds
+from kerasbert.tasks.exported_kind import MOST_ROWS
 from kerasbert.tasks.judging import Judged
 from kerasbert.tasks.metrics import precision_recall_f1
 from kerasbert.text.words import split_words
@@ -278,6 +279,9 @@ class Tags(TaskKind):
 
         return tags_graph.served(run, tokenizer, strings["text"], length, labels, cast(TagsKind, self.answers))
 
+    def longer(self, longest) -> str:
+        return f"A text of any length is read, in windows of {longest} tokens."
+
     def unserved(self, served, labels) -> list[Any] | None:
         from kerasbert.tasks import tags_graph
 
@@ -290,7 +294,8 @@ class Tags(TaskKind):
         return (
             "`words`, `labels` [B, W] string, `starts`, `ends` [B, W] int32 in characters, `scores` [B, W] float32, the first "
             "`lengths` [B] int32 of each; of tags in BIO or IOBES also `entities`, `entity_labels` [B, E] string, "
-            "`entity_starts`, `entity_ends` [B, E] int32, the first `entity_counts` [B] int32 of each"
+            "`entity_starts`, `entity_ends` [B, E] int32, the first `entity_counts` [B] int32 of each; `truncated` [B] bool: "
+            f"words behind {MOST_ROWS:,} windows have no label"
         )
 
 

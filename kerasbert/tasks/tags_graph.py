@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from kerasbert.answers.schemes import OUTSIDE, begins_span, ends_span, has_spans, split_tag
 from kerasbert.answers.tags import TagsKind, room_of, step_of
+from kerasbert.tasks.exported_kind import MOST_ROWS
+from kerasbert.text.graph import first_of
 from kerasbert.text.tree_graph import Belongs
 from kerasbert.text.words_graph import Words, cut, decode
 
@@ -47,10 +49,15 @@ def served(
 
     Returns:
         words, labels string, starts, ends int32, scores float32 [B, words of the longest text], lengths int32 [B]; where the
-        labels are of spans also entities, entity_labels string, entity_starts, entity_ends int32 [B, most], entity_counts [B].
+        labels are of spans also entities, entity_labels string, entity_starts, entity_ends int32 [B, most], entity_counts [B];
+        truncated bool [B]: words behind the first MOST_ROWS windows have no label.
     """
     words = tokenizer.words(texts)
-    ids, starts, ends = tokenizer.carried(tf.strings.reduce_join(words.strings, axis=-1, separator=" "))
+    carried = tokenizer.carried(tf.strings.reduce_join(words.strings, axis=-1, separator=" "))
+    room = room_of(tokenizer.single, length, trees=tokenizer.trees is not None)[1]
+    most = room + (MOST_ROWS - 1) * step_of(room, kind.options["stride"])
+    truncated = carried[0].row_lengths() > most
+    ids, starts, ends = (first_of(each, most) for each in carried)
     belongs = None
     if tokenizer.trees is not None:
         belongs = tokenizer.trees.belongs(decode(texts), _raw_starts(words, starts))
@@ -74,6 +81,7 @@ def served(
         "ends": words.ends.to_tensor(0),
         "scores": padded(scores, 0.0),
         "lengths": tf.cast(words.starts.row_lengths(), tf.int32),
+        "truncated": truncated,
     }
     return answers | (_entities(decode(texts), words, numbers, labels) if has_spans(labels) else {})
 
@@ -245,7 +253,7 @@ def unserved(served: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
             {"label": label.decode(), "start": a, "end": b, "text": text.decode(), "score": _least(lists, a, b)}
             for label, a, b, text in found
         ]
-        answers.append(lists | {"entities": entities})
+        answers.append(lists | {"entities": entities} | ({"truncated": True} if served["truncated"][i] else {}))
     return answers
 
 

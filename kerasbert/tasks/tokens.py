@@ -75,6 +75,9 @@ class Tokens(TaskKind):
             "filled in, and `truncated` [B] bool"
         )
 
+    def longer(self, longest) -> str:
+        return f"Of a longer text {longest} tokens around each mask are read."
+
     def probes(self, texts, parts) -> list[Any]:
         first, *others = texts
         return [f"{first} [MASK]", *(f"<mask>{text}[MASK] a\u2003 [MASK]" for text in others)]

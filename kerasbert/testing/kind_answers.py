@@ -11,7 +11,7 @@ import tensorflow as tf
 import kerasbert as kb
 from kerasbert.answers.base import Kind, Parts
 from kerasbert.errors import InputError
-from kerasbert.export import saved_model
+from kerasbert.export import saved_model, signatures
 from kerasbert.inputs import Row, used, with_makers
 from kerasbert.tasks import predict
 from kerasbert.testing.case import LENGTH, NEAR, Case
@@ -195,7 +195,9 @@ def check_served(case: Case) -> None:
     graph, labels = graph_tokenizer(case.model.tokenizer), tuple(case.model.labels or ())
     for texts in (case.texts, probes):
         with case.blamed("serving texts in the graph"):
-            served = kind.served(lambda packed: _run(case, packed), graph, columns(names, texts), LENGTH, labels)
+            served = kind.served(
+                lambda packed: _run(case, packed), graph, signatures.given(kind, names, texts), LENGTH, labels
+            )
             served = {name: np.asarray(value) for name, value in served.items()}
             answered = kind.unserved(served, list(labels))
         check_same(case, texts, served, answered)
@@ -244,21 +246,6 @@ def _as_long(answered: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def columns(names: Sequence[str], texts: Sequence[Any]) -> dict[str, tf.Tensor]:
-    """What `served` takes: strings [B] of each part, [B, C] of lists, which "" fills up."""
-    parts = [[*column] for column in zip(*[text if isinstance(text, tuple) else (text,) for text in texts])]
-    found = {}
-    for name, column in zip(names, parts):
-        lists = [len(value) for value in column if isinstance(value, tuple)]
-        widest = max(lists, default=0)
-        if lists and len(names) == 1:  # a list of words: a raw text in the graph
-            column = [" ".join(value) if isinstance(value, tuple) else value for value in column]
-        elif lists:
-            column = [(*value, *[""] * (widest - len(value))) for value in column]
-        found[name] = tf.constant(column)
-    return found
-
-
 def _run(case: Case, packed: dict[str, Any]) -> dict[str, Any]:
     """The exported outputs of rows that `served` packed; refused where it leaves out what the kind reads."""
     packed.pop("owners", None)
@@ -269,7 +256,8 @@ def _run(case: Case, packed: dict[str, Any]) -> dict[str, Any]:
     )
     reads = used(predict.declared(case.model), predict.settings_of(case.model))
     count = tf.shape(packed["token_ids"])[0]
-    packed = saved_model.trimmed(packed)
-    packed |= {each.name: tf.range(tf.shape(packed["token_ids"])[0]) for each in reads if each.axes == "B"}
+    packed = signatures.trimmed(packed)
+    numbers = tf.range(tf.shape(packed["token_ids"])[0])
+    packed = {each.name: numbers for each in reads if each.axes == "B"} | packed
     batch = with_makers(reads, packed, case.model.tokenizer)
     return {name: value[:count] for name, value in saved_model.answers(case.model, batch).items()}

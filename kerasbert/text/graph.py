@@ -125,19 +125,22 @@ class GraphTokenizer(tf.Module):
 
         The template and the truncation are those of `Tokenizer.pack`; of a tokenizer with a graph rows are trees (`text.tree`).
         """
+        return self.cut_to(text_a, text_b, length)[0]
+
+    def cut_to(
+        self, text_a: Tensor, text_b: Tensor | None = None, length: int = 128
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """`pack`, and whether tokens of the texts are missing there: bool [B]."""
         items = self._single if text_b is None else self._pair
         budget = room(items, length)
         if self.trees is not None:
             return self._trees([text_a] if text_b is None else [text_a, text_b], budget, length)
-        ids_a = self.carried(text_a, offsets=False)[0]
-        if text_b is None:
-            return self.join(_first(ids_a, budget), length=length)[0]
-        ids_b = self.carried(text_b, offsets=False)[0]
-        return self.join(
-            *map(_first, (ids_a, ids_b), _kept(budget, ids_a.row_lengths(), ids_b.row_lengths())), length=length
-        )[0]
+        ids = [self.carried(text, offsets=False)[0] for text in ([text_a] if text_b is None else [text_a, text_b])]
+        lengths = [each.row_lengths() for each in ids]
+        counts = [budget] if text_b is None else _kept(budget, *lengths)
+        return self.join(*map(first_of, ids, counts), length=length)[0], tf.add_n(lengths) > budget
 
-    def _trees(self, texts: list[tf.Tensor], budget: int, length: int) -> dict[str, tf.Tensor]:
+    def _trees(self, texts: list[tf.Tensor], budget: int, length: int) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         ids, found, counts = self._cut(texts, budget)
         entities, numbers = [], []
         for each in found:
@@ -145,8 +148,12 @@ class GraphTokenizer(tf.Module):
             own = each.entities.flat_values
             entities.append(each.entities.with_flat_values(tf.where(own == NONE, own, own + count)))
             numbers.append(each.numbers)
-        ids, entities = (list(map(_first, of, counts)) for of in (ids, entities))
-        return self.grown(ids, Belongs(entities[0], tf.concat(numbers, 0)), entities[1:], length, width=length).packed
+        lost = tf.add_n(
+            [tf.cast(each.row_lengths(), tf.int64) - tf.cast(kept, tf.int64) for each, kept in zip(ids, counts)]
+        )
+        ids, entities = (list(map(first_of, of, counts)) for of in (ids, entities))
+        belongs = Belongs(entities[0], tf.concat(numbers, 0))
+        return self.grown(ids, belongs, entities[1:], length, width=length).packed, lost > 0
 
     def _cut(self, texts: list[tf.Tensor], budget: int) -> tuple[list, list[Belongs], list[tf.Tensor]]:
         """Tokens of one or two texts [B], their entities, and how many tokens of each are left beside its branches, [B]."""
@@ -224,16 +231,6 @@ class GraphTokenizer(tf.Module):
         padded = packed.to_tensor(self._pad, shape=shape), *(x.to_tensor(0, shape=shape) for x in (seen, segments))
         return dict(zip(NAMES, padded, strict=True)), places
 
-    def truncates(self, text_a: Tensor, text_b: Tensor | None = None, length: int = 128) -> tf.Tensor:
-        """Whether `pack` loses tokens of one or two texts [B]: bool [B]."""
-        texts = [text_a] if text_b is None else [text_a, text_b]
-        if self.trees is not None:
-            ids, _, counts = self._cut(texts, room(self._single if text_b is None else self._pair, length))
-            lost = [tf.cast(each.row_lengths(), tf.int64) - count for each, count in zip(ids, counts)]
-            return tf.add_n(lost) > 0
-        tokens = tf.add_n([self.encode(text).row_lengths() for text in texts])
-        return tokens > room(self._single if text_b is None else self._pair, length)
-
 
 def graph_tokenizer(tokenizer: Tokenizer) -> GraphTokenizer:
     """The graph's form of a tokenizer, by its kind.
@@ -260,7 +257,7 @@ def _kept(budget: int, a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
     return tf.maximum(budget - budget // 2, budget - b), tf.maximum(budget // 2, budget - a)
 
 
-def _first(tokens: tf.RaggedTensor, counts: Tensor) -> tf.RaggedTensor:
+def first_of(tokens: tf.RaggedTensor, counts: Tensor) -> tf.RaggedTensor:
     """The first `counts` (a number, or one per row [B]) tokens of each row."""
     position = tf.ragged.range(tokens.row_lengths())
     counts = tf.cast(tf.broadcast_to(counts, [tokens.nrows()]), position.dtype)

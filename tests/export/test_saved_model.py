@@ -115,7 +115,7 @@ def test_the_ids_signature(classifier, served):
     signature = tf.saved_model.load(str(served)).signatures["ids"]
     model = kb.load(classifier)
     ids, segments = model.tokenizer.pack(TEXTS[0])
-    arrays = {"token_ids": [ids], "padding_mask": [[1] * len(ids)], "segment_ids": [segments]}
+    arrays = {"token_ids": [ids], "lengths": [len(ids)], "segment_ids": [segments]}
     found = signature(**{name: tf.constant(value) for name, value in arrays.items()})
     expected = list(kb.predict(model, TEXTS[:1])[0].scores.values())
     np.testing.assert_allclose(found["probabilities"].numpy()[0], expected, atol=1e-5)

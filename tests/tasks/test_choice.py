@@ -8,8 +8,9 @@ import pytest
 
 import kerasbert as kb
 from kerasbert.errors import InputError
+from kerasbert.export import signatures
 from kerasbert.mobile.golden import verify
-from kerasbert.tasks.base import Task
+from kerasbert.tasks.base import Task, kind_of
 from kerasbert.tasks.batches import encode_texts, epoch_order, training_batches
 from kerasbert.tasks.tables import in_memory
 from kerasbert.tasks.task import find_task, read_rows, split_files
@@ -225,15 +226,16 @@ def test_a_file_of_choices_to_the_phone(trained, tmp_path, capsys):
 
     kb.export(model, tmp_path / "serving")
     serve = tf.saved_model.load(str(tmp_path / "serving")).signatures["serving_default"]
-    filled = [[*choices, *[""] * (4 - len(choices))] for _, choices in texts]
-    served = serve(context=tf.constant([context for context, _ in texts]), choices=tf.constant(filled))
+    served = serve(**signatures.given(kind_of(model), ("context", "choices"), texts))
     served = {name: value.numpy() for name, value in served.items()}
     for i, answer in enumerate(answers):
         assert (answer.index, answer.text.encode(), answer.truncated) == tuple(
             served[name][i] for name in ("index", "text", "truncated")
         )
         np.testing.assert_allclose(served["scores"][i], [*answer.scores, *[0.0] * (4 - len(answer.scores))], atol=1e-5)
-    empty = serve(context=tf.zeros([0], tf.string), choices=tf.zeros([0, 3], tf.string))
+    empty = serve(
+        context=tf.zeros([0], tf.string), choices=tf.zeros([0, 3], tf.string), choice_counts=tf.zeros([0], tf.int32)
+    )
     assert {name: tuple(value.shape) for name, value in empty.items()} == {
         **dict.fromkeys(("index", "text", "score", "truncated"), (0,)),
         "scores": (0, 3),

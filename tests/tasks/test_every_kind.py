@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import kerasbert as kb
 from kerasbert import registry
-from kerasbert.export import saved_model
+from kerasbert.export import saved_model, signatures
 from kerasbert.mobile import compress
 from kerasbert.mobile.golden import verify
 from kerasbert.mobile.runtime import load
@@ -63,10 +63,7 @@ def agrees(family: str, kind: str, pieces: Tokenizer, folder, inputs: list) -> N
         wanted = [answer.to_json() for answer in kb.predict(model, inputs)]
     serve = tf.saved_model.load(str(kb.export(model, folder / "serving"))).signatures["serving_default"]
     names = saved_model.text_names(model)
-    columns = [inputs] if len(names) == 1 else [*zip(*inputs)]
-    widest = max((len(value) for value in columns[-1] if isinstance(value, tuple)), default=0)
-    columns = [[(*v, *[""] * (widest - len(v))) if isinstance(v, tuple) else v for v in column] for column in columns]
-    served = serve(**{name: tf.constant(list(column)) for name, column in zip(names, columns)})
+    served = serve(**signatures.given(kind_of(model), names, inputs))
     served = {name: value.numpy() for name, value in served.items()}
     how = kind_of(model)
     answered = how.unserved(served, list(getattr(model, "labels", None) or ()))

@@ -11,6 +11,8 @@ import kerasbert as kb
 from kerasbert.answers.generation import text_of
 from kerasbert.cli import main
 from kerasbert.errors import InputError
+from kerasbert.export import signatures
+from kerasbert.tasks.base import kind_of
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery
@@ -69,7 +71,8 @@ def same_texts(model, texts, folder, length):
     """What Python and the SavedModel write; returns Python's."""
     wanted = kb.predict(model, texts, length=length)
     serve = tf.saved_model.load(str(kb.export(model, folder, length=length))).signatures
-    served = {name: value.numpy() for name, value in serve["serving_default"](text=tf.constant(texts)).items()}
+    given = signatures.given(kind_of(model), ("text",), texts)
+    served = {name: value.numpy() for name, value in serve["serving_default"](**given).items()}
     assert [text.decode() for text in served["text"]] == [each.text for each in wanted]
     assert served["truncated"].tolist() == [each.truncated for each in wanted]
     np.testing.assert_allclose(served["score"], [each.score for each in wanted], rtol=1e-4, atol=1e-4)
@@ -87,7 +90,8 @@ def test_the_saved_model_translates_as_python(translator, beams, tmp_path):
     assert [each.truncated for each in wanted] == [False] * 49 + [True]
     alone = kb.predict(model, texts[:1])  # a text is written alone as beside others
     assert alone[0].text == wanted[0].text == toy(48, 3)[0][1]
-    read = {name: tf.constant(value) for name, value in model.tokenizer(texts[:9]).items() if name != "segment_ids"}
+    packed = model.tokenizer(texts[:9])
+    read = {"token_ids": tf.constant(packed["token_ids"]), "lengths": tf.reduce_sum(packed["padding_mask"], axis=1)}
     ids = tf.saved_model.load(str(tmp_path / "serving")).signatures["ids"](**read)["token_ids"].numpy()
     assert [text_of(model.tokenizer, row) for row in ids] == [each.text for each in wanted[:9]]
 

@@ -1,0 +1,174 @@
+"""What a signature of a SavedModel takes: inputs by name, checked so that a wrong call is told in a sentence, and rows."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from kerasbert.inputs import PAD, Input
+from kerasbert.tasks.base import TaskKind
+from kerasbert.text.base import Tokenizer
+
+ROWS = 64  # that the graph runs at once, where an input is several
+AXES = {1: "[B]", 2: "[B, C]"}
+
+
+def named(function: Callable[[dict], dict], names: Sequence[str]) -> Callable:
+    """A function of a dict as one of arguments with these names, after which a signature names its inputs."""
+
+    def called(*values: tf.Tensor) -> dict[str, tf.Tensor]:
+        return function(dict(zip(names, values)))
+
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    called.__signature__ = inspect.Signature([inspect.Parameter(name, positional) for name in names])
+    return called
+
+
+def checked(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The inputs of a call, each with the number of axes of its spec, all of as many rows: else INVALID_ARGUMENT, a sentence.
+
+    A server hands over whatever it got. Its shape is asked for behind an operator whose own shape is unknown, or TensorFlow
+    would answer with that of the spec.
+    """
+    shapes = {
+        name: tf.shape(tf.raw_ops.PlaceholderWithDefault(input=each, shape=None)) for name, each in inputs.items()
+    }
+    ranks = [
+        tf.debugging.Assert(
+            tf.equal(tf.size(shape), len(inputs[name].shape)),
+            [
+                f"the input {name} is {_kind(inputs[name])} {AXES.get(len(inputs[name].shape), '')}. Received the shape",
+                shape,
+            ],
+        )
+        for name, shape in shapes.items()
+    ]
+    (first, rows), *others = [(name, tf.gather(tf.concat([shape, [0]], 0), 0)) for name, shape in shapes.items()]
+    with tf.control_dependencies(ranks):
+        counts = [
+            tf.debugging.Assert(
+                tf.equal(rows, count),
+                [f"the inputs {first} and {name} have as many rows in a call. Received", rows, count],
+            )
+            for name, count in others
+        ]
+    with tf.control_dependencies([*ranks, *counts]):
+        return {name: tf.identity(each) for name, each in inputs.items()}
+
+
+def given(kind: TaskKind, names: Sequence[str], texts: Sequence[Any]) -> dict[str, tf.Tensor]:
+    """What `serving_default` takes of inputs as `kb.predict` takes them: strings [B] of each part, [B, C] of lists; numbers."""
+    texts = [text if isinstance(text, tuple) else (text,) for text in texts]
+    found = {}
+    for name, column in zip(names, zip(*texts)):
+        lists = [len(value) for value in column if isinstance(value, list | tuple)]
+        if lists and len(names) == 1:  # a list of words: a raw text in the graph
+            column = [" ".join(value) if isinstance(value, list | tuple) else value for value in column]
+        elif lists:
+            column = [(*value, *[""] * (max(lists) - len(value))) for value in column]
+        found[name] = tf.constant(list(column))
+    numbers = kind.numbers(texts)
+    return found | {name: tf.constant(each, tf.int32) for name, each in numbers.items()}
+
+
+def _kind(value: tf.Tensor) -> str:
+    return "a list of strings" if value.dtype == tf.string else f"a list of {value.dtype.name}"
+
+
+def counted(reads: Sequence[Input]) -> list[Input]:
+    """What signature `ids` takes beside `lengths`: what packing, settings and kinds fill; the graph makes the others."""
+    return [each for each in reads if each.name != "padding_mask" and each.filled_by != "maker"]
+
+
+def masked(taken: Sequence[Input], inputs: dict[str, tf.Tensor], pad_id: int) -> dict[str, tf.Tensor]:
+    """What a network reads of the first `lengths` [B] tokens of each row: whatever a batcher pads with stands behind them.
+
+    Args:
+        taken: of `counted`. inputs: by name, and `lengths`.
+    """
+    lengths = inputs["lengths"]
+    width = tf.shape(inputs["token_ids"])[1]
+    message = "lengths: the first so many tokens of each row are read, at least 1 and at most those of token_ids"
+    fits = tf.logical_and(lengths >= 1, lengths <= width)
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(fits), [message, lengths, width])]):
+        mask = tf.sequence_mask(lengths, width)
+    found = {"padding_mask": tf.cast(mask, tf.int32)}
+    for each in taken:
+        value = inputs[each.name]
+        pad = tf.constant(pad_id if each.pad == PAD else each.pad, value.dtype)
+        if each.axes in ("BS", "BSW"):
+            value = tf.where(mask if each.axes == "BS" else mask[..., None], value, pad)
+        found[each.name] = value
+    return found
+
+
+class Choices(tf.Module):
+    """Names of a setting [B] -> its numbers at the real tokens [B, S] int32; a name that is not known is an error."""
+
+    def __init__(self, declared: Input, tokenizer: Tokenizer) -> None:
+        super().__init__(name=declared.name)
+        self.setting = declared.setting
+        self.declared = declared.name
+        self.known = dict(declared.choices(tokenizer)) if declared.choices else {}
+        keys, values = list(self.known), [int(value) for value in self.known.values()]
+        initializer = tf.lookup.KeyValueTensorInitializer(keys, values, tf.string, tf.int32)
+        self.table = tf.lookup.StaticHashTable(initializer, -1)
+
+    def __call__(self, names: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        numbers = self.table.lookup(names)
+        message = f"{self.setting}: expected one of {', '.join(self.known)}"
+        with tf.control_dependencies([tf.debugging.assert_non_negative(numbers, message)]):
+            return mask * tf.expand_dims(numbers, 1)
+
+
+def trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Packed rows [R, W] as long as the longest of them, not as the longest there may be; a row of one token for none.
+
+    What is a number a row, [R], gets a row as well.
+    """
+    count = tf.shape(packed["padding_mask"])[0]
+    added = [[0, tf.maximum(0, 1 - count)], [0, tf.maximum(0, 1 - tf.shape(packed["padding_mask"])[1])]]
+    width = tf.reduce_max(tf.concat([[1], tf.reduce_sum(packed["padding_mask"], axis=1)], axis=0))
+    filling = {"padding_mask": 1}  # a row that sees nothing has no softmax
+    found = {}
+    for name, each in packed.items():
+        axes = len(each.shape)
+        padded = tf.pad(each, added[:axes] + [[0, 0]] * (axes - 2), constant_values=filling.get(name, 0))
+        found[name] = padded[:, :width] if axes > 1 else padded
+    return found
+
+
+def one_or_more(some: Callable, packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """What `some` gives of rows; a single one is read by a branch of its own."""
+    one = tf.equal(tf.shape(packed["token_ids"])[0], 1)
+    return tf.cond(one, lambda: some(_of_one_row(packed)), lambda: some(packed))
+
+
+def _of_one_row(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The same with shapes that say B = 1: with the length alone unknown, no operator computes the shapes of reshapes."""
+    return {name: tf.ensure_shape(each, (1, *each.shape[1:])) for name, each in packed.items()}
+
+
+def in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """`run` on at most ROWS rows at once: memory does not grow with the length of a document.
+
+    Args:
+        packed: [R, W], R at least 1.
+    """
+    chunks = (tf.shape(packed["token_ids"])[0] + ROWS - 1) // ROWS
+
+    def chunk(number: tf.Tensor) -> dict[str, tf.Tensor]:
+        return run({name: value[number * ROWS : (number + 1) * ROWS] for name, value in packed.items()})
+
+    first = chunk(tf.constant(0))
+    names = sorted(first)
+
+    def body(number: tf.Tensor, *done: tf.Tensor) -> list[tf.Tensor]:
+        outputs = chunk(number)
+        return [number + 1, *(tf.concat([each, outputs[name]], axis=0) for name, each in zip(names, done))]
+
+    shapes = [tf.TensorShape([]), *(tf.TensorShape([None, *first[name].shape[1:]]) for name in names)]
+    state: list[Any] = [tf.constant(1), *(first[name] for name in names)]
+    _, *whole = tf.while_loop(lambda number, *_: number < chunks, body, state, shapes)
+    return dict(zip(names, whole))

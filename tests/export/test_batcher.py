@@ -1,0 +1,176 @@
+"""SavedModels under a server: calls that a batcher joins, wrong calls, documents: every kind's answer is its caller's own."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import kerasbert as kb
+from kerasbert.export import signatures
+from kerasbert.tasks.base import kind_of
+from kerasbert.testing import battery
+from tests.tasks.test_every_kind import KINDS, made
+from tests.tasks.test_writing import writer
+
+pytestmark = pytest.mark.slow
+
+
+def joined(calls):
+    """Calls as TF Serving joins them where lengths may differ: each is padded with its own first element (batching_util.cc)."""
+    found = {}
+    for name in calls[0]:
+        values = [call[name].numpy() for call in calls]
+        shape = [max(value.shape[axis] for value in values) for axis in range(1, values[0].ndim)]
+        rows = []
+        for value in values:
+            padded = np.full((len(value), *shape), value.ravel()[0], value.dtype)
+            padded[tuple(map(slice, value.shape))] = value
+            rows.append(padded)
+        found[name] = tf.constant(np.concatenate(rows))
+    return found
+
+
+def same(alone, together, first):
+    """The rows of one call are what it got alone, whatever they were padded to."""
+    for name, value in alone.items():
+        value = value.numpy()
+        rows = together[name].numpy()[first : first + len(value)]
+        rows = rows[tuple(map(slice, value.shape))]
+        if value.dtype.kind == "f":
+            np.testing.assert_allclose(rows, value, atol=1e-5, err_msg=name)
+        else:
+            assert rows.tolist() == value.tolist(), name
+
+
+def check(serve, calls):
+    together = serve(**joined(calls))
+    first = 0
+    for call in calls:
+        alone = serve(**call)
+        same(alone, together, first)
+        first += len(next(iter(call.values())))
+
+
+def refusal(serve, **given):
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        serve(**given)
+    return str(error.value)
+
+
+def other(inputs):
+    """Inputs of other lengths."""
+    return [
+        ("old stone river house", ("a", "the cat sees", "x", "y", "no film"))
+        if isinstance(one, tuple) and isinstance(one[1], tuple)
+        else one
+        for one in reversed(inputs)
+    ]
+
+
+@pytest.fixture
+def exported(tmp_path, monkeypatch):
+    """Kind -> a tiny model of it, what it takes, and the signatures of its SavedModel, which reads few windows of a text."""
+
+    def make(kind):
+        monkeypatch.setattr("kerasbert.tasks.span_graph.MOST_ROWS", 4)
+        monkeypatch.setattr("kerasbert.tasks.tags_graph.MOST_ROWS", 4)
+        model = made("bert", kind, battery.tokenizer("wordpiece"), tmp_path)
+        how, names = kind_of(model), model.task.how.strings(model.task)
+        if kind in ("span", "tags"):
+            short = staticmethod(
+                lambda texts, parts: [("a film ?", "the cat"), ("who", "")] if parts > 1 else ["a", ""]
+            )
+            monkeypatch.setattr(type(how), "probes", short)
+        kb.export(model, tmp_path / "serving")
+        loaded = tf.saved_model.load(str(tmp_path / "serving"))
+        return model, lambda texts: signatures.given(how, names, texts), loaded.signatures
+
+    return make
+
+
+@pytest.mark.parametrize("kind", ["classification", "choice", "span", "tags"])
+def test_calls_that_are_joined_are_answered_as_alone(kind, exported):
+    model, given, served = exported(kind)
+    serve, inputs = served["serving_default"], KINDS[kind][2]
+    calls = [given(some) for some in (inputs[:1], inputs, other(inputs))]
+    check(serve, calls)
+    wrong_calls(serve, calls[1], len(inputs))
+    if kind == "classification":
+        check_ids(served["ids"])
+        assert serve(**calls[1])["truncated"].numpy().tolist() == [False, False, False, True, False]
+    if kind == "choice":
+        invalid_bytes(serve)
+    if kind in ("span", "tags"):
+        document(model, given, serve, kind)
+
+
+def check_ids(serve):
+    generator, calls = np.random.default_rng(1), []
+    for size in (5, 9, 3):
+        shape = (2, size)
+        one = {
+            "token_ids": generator.integers(5, 40, shape),
+            "segment_ids": np.zeros(shape),
+            "lengths": [size, size - 1],
+        }
+        calls.append({name: tf.constant(value, tf.int32) for name, value in one.items()})
+    check(serve, calls)
+    for lengths in ([6, 1], [0, 1]):
+        wrong = calls[0] | {"lengths": tf.constant(lengths)}
+        assert "at least 1 and at most those of token_ids" in refusal(serve, **wrong)
+
+
+def wrong_calls(serve, call, count):
+    first, *others = call
+    for given in (tf.constant("x"), tf.constant([["x"]])):
+        assert f"the input {first} is a list of strings [B]. Received the shape" in refusal(
+            serve, **call | {first: given}
+        )
+    if others:
+        message = refusal(serve, **call | {first: call[first][:2]})
+        assert f"the inputs {first} and {others[0]} have as many rows in a call. Received] [2] [{count}]" in message
+    empty = serve(**{name: value[:0] for name, value in call.items()})
+    assert {len(value) for value in empty.values()} == {0}
+
+
+def invalid_bytes(serve):
+    choices = tf.constant([[b"\xff\xfe a", b"\xed\xa0\x80 b"]])
+    found = serve(context=tf.constant(["a cat"]), choices=choices, choice_counts=tf.constant([2]))
+    assert found["text"].numpy()[0].decode() in ("\ufffd\ufffd a", "\ufffd\ufffd\ufffd b")
+    none = serve(context=tf.constant(["a cat"]), choices=choices, choice_counts=tf.constant([0]))
+    assert (none["text"].numpy().tolist(), none["scores"].numpy().tolist()) == ([b""], [[0.0, 0.0]])
+
+
+def document(model, given, serve, kind):
+    """It is answered for its first windows: a limit on the rows of a call refused whoever it was joined with."""
+    short, long = "the cat sees .", "old stone river . " * 100
+    texts = [("who sees ?", short), ("who sees ?", long)] if kind == "span" else [short, long]
+    found = serve(**given(texts))
+    assert found["truncated"].numpy().tolist() == [False, True]
+    said = kb.predict(model, texts[:1])[0].to_json()
+    first = {name: value[:1].numpy() for name, value in found.items()}
+    answered = kind_of(model).unserved(first, list(model.labels or ()))[0]
+    if kind == "span":
+        assert (answered["text"], answered["start"]) == (said["text"], said["start"])
+        return
+    assert answered["labels"][:4] == said["labels"]
+    assert found["lengths"].numpy().tolist() == [4, 400]
+    labels = found["labels"].numpy()[1]
+    assert set(labels[200:]) == {b"O"}
+    assert set(labels[:32]) - {b"O"}
+
+
+def test_what_is_drawn_depends_on_its_seed_alone(tmp_path):
+    model = writer("gpt2", {"temperature": 0.9, "separator": " :"}, tmp_path, "bpe")
+    serve = tf.saved_model.load(str(kb.export(model, tmp_path / "serving", length=28))).signatures["serving_default"]
+
+    def written(texts, seeds):
+        found = serve(text=tf.constant(texts), seed=tf.constant(seeds))["text"].numpy()
+        return [text.decode() for text in found]
+
+    texts = ["the cat", "a dog", "the cat"]
+    wanted = [answer.text for answer in kb.predict(model, texts, length=28)]
+    assert written(texts, [0, 1, 2]) == wanted
+    assert written(texts[1:2], [1]) == wanted[1:2]
+    assert written(["the cat", "a dog"], [2, 1]) == [wanted[2], wanted[1]]
+    assert len({*written(["the cat"] * 6, list(range(6)))}) > 3
+    assert len({*written(["the cat"] * 3, [7, 7, 7])}) == 1
