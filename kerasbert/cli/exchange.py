@@ -57,6 +57,10 @@ def _export_checkpoint(options: argparse.Namespace) -> None:
 def _export(options: argparse.Namespace) -> None:
     from kerasbert.tasks import early_checks
 
+    if options.next and options.overwrite:
+        raise InputError(
+            "--next writes a version that is not there yet, and --overwrite replaces one: take one of them"
+        )
     early_checks.check_length(options.model, options.length)
     from kerasbert.export.model_card import NEEDS
     from kerasbert.export.saved_model import export
@@ -70,7 +74,7 @@ def _export(options: argparse.Namespace) -> None:
     if chosen:
         check_task(model)
         model.task = model.task.optioned(chosen)
-    print(export(model, options.out, length=options.length, overwrite=options.overwrite))
+    print(export(model, options.out, length=options.length, overwrite=options.overwrite, next_version=options.next))
     model_files.say(f"to load it: {NEEDS}. README.md there has the lines")
 
 
@@ -105,7 +109,11 @@ def add(command: Declare) -> None:
 
     add = command("export", _export, "a SavedModel that takes text, for TF Serving")
     add.add_argument("model", metavar="RUN")
-    writes(add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1"), "folder")
+    out = add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1")
+    writes(out, lambda options: "place" if options.next else "folder")
+    add.add_argument(
+        "--next", action="store_true", help="DIR is NAME: write its next version, beside those that are there"
+    )
     base_option(add)
     add.add_argument("--task", help="what a pretrained model answers without fine-tuning: fill-mask, translation")
     answer_options(add)

@@ -136,7 +136,7 @@ def _plain(value: Any, most: int = 120) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def card(model: Any, longest: int, example: Mapping[str, list], outputs: str | None = None) -> str:
+def card(model: Any, longest: int, example: Mapping[str, list], outputs: str = "") -> str:
     """The text of the card; it holds no paths and no dates.
 
     Args:

@@ -1,6 +1,7 @@
 """SavedModels that take text, for TF Serving: the tokenizer is in the graph, the process needs tensorflow_text alone."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import InputError
-from kerasbert.export import signatures
+from kerasbert.export import beside, signatures
 from kerasbert.export.model_card import card
 from kerasbert.inputs import NAMES as INPUT_NAMES
 from kerasbert.inputs import Input, Tensor, used, with_makers
@@ -23,6 +24,7 @@ from kerasbert.tasks.prompts import tell_prompt
 from kerasbert.text.graph import graph_tokenizer
 
 TOLERANCE = 1e-4
+WARM = 16  # tokens of a row of ids that warms a server up
 # Short, long, empty, accents, another script: what the file is compared on before it is put in place.
 PROBES = (
     "a gripping film",
@@ -36,7 +38,14 @@ PROBES = (
 )
 
 
-def export(model: Any, out: str | os.PathLike, *, length: int | None = None, overwrite: bool = False) -> Path:
+def export(
+    model: Any,
+    out: str | os.PathLike,
+    *,
+    length: int | None = None,
+    overwrite: bool = False,
+    next_version: bool = False,
+) -> Path:
     """Write a SavedModel.
 
     Signature `serving_default` takes `text` (string [B]), or `text_a` and `text_b` for a task on pairs, or the parts that
@@ -53,10 +62,16 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
         out: the directory to make.
         length: int, longest text in tokens; by default that of the task's training, else all the model's positions.
         overwrite: replace what `out` holds.
+        next_version: `out` is what TF Serving calls a model's base path: write the folder of the next number within it.
+
+    Returns:
+        The directory.
 
     Raises:
         InputError: `out` is taken, the model has no tokenizer, or the written file answers differently.
     """
+    if next_version:
+        out = Path(out) / str(1 + max([0, *(int(each.name) for each in _versions(out))]))
     files.check_free(out, overwrite, [model] if isinstance(model, str | os.PathLike) else [])
     model, out = merged(predict.as_model(model)), Path(out)
     if not hasattr(model, "spec"):
@@ -67,14 +82,19 @@ def export(model: Any, out: str | os.PathLike, *, length: int | None = None, ove
     tell_prompt(model)
     with files.new_directory(out, replace=overwrite) as folder:
         _write(model, folder, longest)
-        _compare(model, folder, longest)
-        names = (
-            ", ".join(f"`{name}`" for name in sorted(_load(folder).structured_outputs))
-            if isinstance(model, OwnModel)
-            else None
-        )
+        served = tf.saved_model.load(str(folder)).signatures
+        _compare(model, served["serving_default"], longest)
+        beside.write(folder, _warm_up(model, served))
+        given = sorted(served["serving_default"].structured_outputs) if isinstance(model, OwnModel) else ()
+        names = ", ".join(f"`{name}`" for name in given)
         (folder / "README.md").write_text(card(model, longest, _example(model), names), "utf-8")
+        beside.sums(folder)
     return out
+
+
+def _versions(base: str | os.PathLike) -> list[Path]:
+    """Folders that TF Serving takes for versions of a model."""
+    return [each for each in Path(base).glob("*") if re.fullmatch("[0-9]+", each.name) and each.is_dir()]
 
 
 class OwnModel(keras.Model):
@@ -137,16 +157,30 @@ def _example(model: Any) -> dict[str, list]:
     return found | {name: [value] for name, value in (task.settings if task is not None else {}).items()}
 
 
+def _warm_up(model: Any, served: Any) -> list[beside.Request]:
+    """Requests of every signature, of one text and of several, which are two graphs; they were answered here."""
+    kind, task = kind_of(model), getattr(model, "task", None)
+    texts = kind.probes(PROBES, len(text_names(model)))
+    requests: list[beside.Request] = []
+    for count in (1, 4):
+        some = signatures.given(kind, text_names(model), texts[:count])
+        some |= {name: tf.fill([len(texts[:count])], value) for name, value in (task.settings if task else {}).items()}
+        specs = served["ids"].structured_input_signature[1]
+        sizes = {
+            name: [count, *(WARM if size is None else size for size in spec.shape[1:])] for name, spec in specs.items()
+        }
+        ids = {name: tf.fill(size, tf.constant(0, specs[name].dtype)) for name, size in sizes.items()}
+        requests += [("serving_default", some), ("ids", ids | {"lengths": tf.fill([count], WARM)})]
+    for signature, inputs in requests:
+        served[signature](**inputs)
+    return requests
+
+
 def _write(model: Any, folder: Path, longest: int) -> None:
     tokenizer = graph_tokenizer(model.tokenizer)
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    archive.track(tokenizer)
     numbers = predict.settings_of(model)
     reads = used(predict.declared(model), numbers)
     choices = [signatures.Choices(each, model.tokenizer) for each in reads if each.filled_by == "setting"]
-    for table in choices:
-        archive.track(table)
     names, kind = text_names(model), kind_of(model)
     one_row = type(kind).served is TaskKind.served
     if one_row:
@@ -182,9 +216,13 @@ def _write(model: Any, folder: Path, longest: int) -> None:
         return some(signatures.masked(taken, signatures.checked(given), model.tokenizer.pad_id))
 
     texts = _specs(model, [table.setting for table in choices])
-    for name, function, specs in (("serving_default", from_text, texts), ("ids", from_ids, ids)):
-        archive.add_endpoint(name, signatures.named(function, list(specs)), list(specs.values()))
-    archive.write_out(str(folder), verbose=False)
+    functions = {"serving_default": signatures.traced(from_text, texts), "ids": signatures.traced(from_ids, ids)}
+    # what is saved, in an order that is the same in every process: Keras' ExportArchive has that of the variables' addresses
+    used_here = {id(each) for function in functions.values() for each in function.graph.variables}
+    saved = tf.Module()
+    saved.weights = [each.value for each in model.weights if id(each.value) in used_here]
+    saved.tables = [tokenizer, *choices]
+    tf.saved_model.save(saved, str(folder), functions)
 
 
 def _check_filled(kind: TaskKind, reads: Sequence[Input]) -> None:
@@ -196,13 +234,9 @@ def _check_filled(kind: TaskKind, reads: Sequence[Input]) -> None:
         )
 
 
-def _load(folder: Path) -> Any:
-    return tf.saved_model.load(str(folder)).signatures["serving_default"]
-
-
-def _compare(model: Any, folder: Path, longest: int) -> None:
+def _compare(model: Any, serve: Any, longest: int) -> None:
     """Refuse a SavedModel that answers differently from the model it was made of."""
-    serve, names, kind = _load(folder), text_names(model), kind_of(model)
+    names, kind = text_names(model), kind_of(model)
     texts = kind.probes(PROBES, len(names))
     strings = signatures.given(kind, names, texts)
     trained = getattr(getattr(model, "task", None), "settings", {})

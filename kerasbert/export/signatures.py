@@ -14,15 +14,16 @@ ROWS = 64  # that the graph runs at once, where an input is several
 AXES = {1: "[B]", 2: "[B, C]"}
 
 
-def named(function: Callable[[dict], dict], names: Sequence[str]) -> Callable:
-    """A function of a dict as one of arguments with these names, after which a signature names its inputs."""
+def traced(function: Callable[[dict], dict], specs: Mapping[str, tf.TensorSpec]) -> Any:
+    """A function of a dict as a graph of arguments with the names of the dict, after which a signature names its inputs."""
+    names = list(specs)
 
     def called(*values: tf.Tensor) -> dict[str, tf.Tensor]:
         return function(dict(zip(names, values)))
 
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
     called.__signature__ = inspect.Signature([inspect.Parameter(name, positional) for name in names])
-    return called
+    return tf.function(called, list(specs.values()), autograph=False).get_concrete_function()
 
 
 def checked(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

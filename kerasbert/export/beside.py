@@ -1,0 +1,87 @@
+"""What stands beside a SavedModel for TF Serving: warm-up requests, batching parameters, a fingerprint and checksums."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
+BATCHING = "batching_params.pbtxt"
+SUMS = "SHA256SUMS"
+
+# Read by TF Serving with --enable_batching --batching_parameters_file, or, by its place, with
+# --enable_per_model_batching_parameters. Texts of any length may be joined: the signatures count what is theirs.
+PARAMETERS = """\
+max_batch_size { value: 32 }
+batch_timeout_micros { value: 2000 }
+max_enqueued_batches { value: 100 }
+num_batch_threads { value: 4 }
+pad_variable_length_inputs: true
+"""
+
+Request = tuple[str, Mapping[str, tf.Tensor]]
+"""Name of a signature, and its inputs."""
+
+
+def write(folder: Path, requests: Sequence[Request]) -> None:
+    """The files beside a SavedModel that is whole: equal ones have equal bytes."""
+    _fingerprint(folder / "fingerprint.pb")
+    (folder / BATCHING).write_text(PARAMETERS, "utf-8")
+    (folder / WARM_UP).parent.mkdir()
+    with tf.io.TFRecordWriter(str(folder / WARM_UP)) as records:
+        for signature, inputs in requests:
+            records.write(prediction_log(signature, inputs))
+
+
+def sums(folder: Path) -> None:
+    """`sha256sum --check` reads it: of every file below the folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    lines = [f"{_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
+    (folder / SUMS).write_text("".join(lines), "utf-8")
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _fingerprint(path: Path) -> None:
+    """TensorFlow's hashes of the parts, and a number of theirs in the place of a random one."""
+    from tensorflow.core.protobuf import fingerprint_pb2
+
+    found = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())
+    found.uuid = ""
+    digest = hashlib.sha256(found.SerializeToString(deterministic=True)).digest()
+    found.uuid = str(int.from_bytes(digest[:8], "little"))
+    path.write_bytes(found.SerializeToString(deterministic=True))
+
+
+def prediction_log(signature: str, inputs: Mapping[str, tf.Tensor]) -> bytes:
+    """A warm-up record, tensorflow.serving.PredictionLog of a PredictRequest.
+
+    Written field by field (tensorflow_serving/apis/prediction_log.proto, predict.proto, model.proto): the package of these
+    messages is a client's, and not needed here.
+    """
+    request = _field(1, _field(1, b"model") + _field(3, signature.encode()))
+    for name in sorted(inputs):
+        tensor = tf.make_tensor_proto(inputs[name]).SerializeToString(deterministic=True)
+        request += _field(2, _field(1, name.encode()) + _field(2, tensor))
+    return _field(6, _field(1, request))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of bytes in the wire format of protocol buffers."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    """
+    >>> _varint(300).hex()
+    'ac02'
+    """
+    parts = []
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*parts, value])
