@@ -8,6 +8,7 @@ import sys
 import pytest
 import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from kerasbert.cli import main
 from kerasbert.export import beside
@@ -43,9 +44,7 @@ def test_a_request_is_what_a_server_reads():
     record = messages().FromString(beside.prediction_log("serving_default", inputs))
     request = record.predict_log.request
     assert (request.model_spec.name, request.model_spec.signature_name) == ("model", "serving_default")
-    read = {
-        each.key: tf.make_ndarray(tf.compat.v1.TensorProto.FromString(each.value)).tolist() for each in request.inputs
-    }
+    read = {each.key: tf.make_ndarray(TensorProto.FromString(each.value)).tolist() for each in request.inputs}
     assert read == {"text": [b"a cat", ("é" * 200).encode()], "lengths": [3, 300]}
 
 
@@ -70,7 +69,7 @@ def test_the_same_run_gives_the_same_bytes_and_the_next_version(classifier, tmp_
     for record in tf.data.TFRecordDataset(str(base / "1" / beside.WARM_UP)):
         request = messages().FromString(record.numpy()).predict_log.request
         name = request.model_spec.signature_name
-        protos = {each.key: tf.compat.v1.TensorProto.FromString(each.value) for each in request.inputs}
+        protos = {each.key: TensorProto.FromString(each.value) for each in request.inputs}
         outputs = served[name](**{key: tf.constant(tf.make_ndarray(value)) for key, value in protos.items()})
         rows.append((name, len(outputs["labels"])))
     assert rows == [("serving_default", 1), ("ids", 1), ("serving_default", 4), ("ids", 4)]
