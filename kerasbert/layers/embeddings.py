@@ -1,5 +1,7 @@
 """What a token starts as: token + position + segment, normalised."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -18,6 +20,7 @@ class Table(keras.layers.Layer):
     """Learned vectors by id: int [...] -> [..., width]. Trainable weights: rows*width."""
 
     quantizer: Any = None  # see Linear
+    added: Any = None  # see `adding`
 
     def __init__(self, rows: int, width: int, initializer: float = 0.02, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -29,10 +32,21 @@ class Table(keras.layers.Layer):
 
     def call(self, ids) -> Tensor:
         read = gather if self.quantizer is None else self.quantizer.gather
-        return ops.cast(read(self.table, ids), self.compute_dtype)
+        x = ops.cast(read(self.table, ids), self.compute_dtype)
+        return x if self.added is None else x + ops.cast(self.added, x.dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rows": self.rows, "width": self.width, "initializer": self.initializer}
+
+
+@contextlib.contextmanager
+def adding(table: Table, values: Tensor) -> Iterator[None]:
+    """Within it, a table of tokens gives its vectors with these added: [B, S, E] of its ids [B, S]; None adds nothing."""
+    table.added = values
+    try:
+        yield
+    finally:
+        table.added = None
 
 
 class Sinusoids(keras.layers.Layer):

@@ -93,8 +93,9 @@ def uniform(key: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def normal(key: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Normal random numbers: uint32 [2] key -> float32 [*shape] (Box and Muller, 1958)."""
-    radius, angle = (1.0 - uniform(key, (2, *shape)))[0], uniform(key, (2, *shape))[1]
+    """Normal random numbers: uint32 [..., 2] key -> float32 [..., *shape] (Box and Muller, 1958)."""
+    draws, rows = uniform(key, (2, *shape)), (slice(None),) * (len(key.shape) - 1)
+    radius, angle = 1.0 - draws[(*rows, 0)], draws[(*rows, 1)]
     return ops.sqrt(-2.0 * ops.log(radius)) * ops.cos(np.float32(2 * np.pi) * angle)
 
 

@@ -6,7 +6,7 @@ sum(scale * loss sum / count): a mean per replica would be wrong wherever the co
 
 import copy
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import keras
@@ -140,6 +140,34 @@ class Objective:
     def losses(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
         """Loss or metric name -> sum over the batch (float32 scalar). Random numbers come from the open scope."""
         raise NotImplementedError
+
+    def begin(self, optimizer: Any, steps: int) -> None:
+        """Before the first of so many updates, under the strategy's scope.
+
+        What is kept beside the weights becomes a variable of the optimizer, which checkpoints hold.
+        """
+
+    def perturbed(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """A micro-batch with what a way of training adds to it, which no gradient goes through."""
+        return batch
+
+    def passes(
+        self,
+        batch: Mapping[str, Tensor],
+        differentiate: Callable[..., tuple[list[Tensor], list[Tensor], dict[str, Tensor]]],
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """The gradients of a micro-batch and its sums: of one pass, where a way of training makes no more of it.
+
+        Args:
+            batch: as `perturbed` gives it.
+            differentiate: (batch, watched tensors of it) -> gradients of the trained weights, gradients of what is watched,
+                and what `losses` gives. Each call draws the same random numbers.
+        """
+        gradients, _, sums = differentiate(batch)
+        return gradients, sums
+
+    def updated(self, strategy: tf.distribute.Strategy, step: Tensor) -> None:
+        """After update number `step`, from 1 on: in its graph, in the cross-replica context."""
 
     def empty_state(self, rows: int) -> dict[str, Any]:
         """What rows carry to the rows that follow them in a text, where nothing stands before them: name -> [rows, ...].

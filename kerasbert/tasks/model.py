@@ -159,14 +159,21 @@ class TaskObjective(Objective):
         return counts | {"lm": ops.sum(followed(batch))} if "lm" in self.scales else counts
 
     def losses(self, batch, training=True) -> dict[str, Tensor]:
-        body, every = self.model.body, "lm" in self.scales
-        outputs = body(batch, training=training, queries=None if every else self.model.queries(batch))
-        logits = self.model.logits(outputs, batch, training=training)
+        return self.sums(batch, *self.read(batch, training))
+
+    def read(self, batch: Mapping[str, Tensor], training: bool = True) -> tuple[dict[str, Tensor], Tensor]:
+        """One pass: the encoder's outputs, and the head's logits."""
+        queries = None if "lm" in self.scales else self.model.queries(batch)
+        outputs = self.model.body(batch, training=training, queries=queries)
+        return outputs, self.model.logits(outputs, batch, training=training)
+
+    def sums(self, batch: Mapping[str, Tensor], outputs: Mapping[str, Tensor], logits: Tensor) -> dict[str, Tensor]:
+        """The task's losses of a pass, as `losses` gives them."""
         sums = self.kind.losses_of(self.model, logits, batch)
-        if not every:
+        if "lm" not in self.scales:
             return sums
         x, labels = outputs["sequence"][:, :-1], batch["token_ids"][:, 1:]
-        nats, right = token_sums(body, x, labels, followed(batch))
+        nats, right = token_sums(self.model.body, x, labels, followed(batch))
         return sums | {"lm": nats, "lm/accuracy": right}
 
 

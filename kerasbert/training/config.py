@@ -16,6 +16,7 @@ from kerasbert.family import check_layers
 from kerasbert.inputs import listed
 from kerasbert.options import check_ranges, option, options
 from kerasbert.table import shipped
+from kerasbert.training.adversarial import Way, way
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.weight_rules import check_patterns
 
@@ -302,6 +303,18 @@ class FinetuneConfig(LabelledConfig):
     auxiliary_lm: float | None = option(
         None, "learn the next token of the texts too, with this weight: GPT's 0.5", least=0, metavar="WEIGHT"
     )
+    adversarial: str | None = option(
+        None,
+        "answer alike nearby: smart, freelb or vat change the word embeddings, r_drop the dropout; further: "
+        "--set adversarial.weight=3",
+        metavar="NAME",
+        python="Their settings, with the papers' values, stand in `training.adversarial`",
+    )
+
+    @property
+    def way(self) -> Way | None:
+        """How it asks for the same answer nearby, with the settings among the changes."""
+        return way(self.adversarial, self.changes, self.precision)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -311,6 +324,7 @@ class FinetuneConfig(LabelledConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_layers(self.layers or "last", layers=math.inf)
+        self.way  # noqa: B018 (it checks them)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

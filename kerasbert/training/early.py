@@ -19,7 +19,7 @@ from kerasbert.errors import InputError
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
-from kerasbert.training import runs, splits
+from kerasbert.training import adversarial, runs, splits
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, PretrainConfig
 from kerasbert.training.strategy import check_strategy, parse
 
@@ -48,7 +48,7 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     fields = {"text": config.text_column, "text_b": config.text_b_column, "label": config.label_column}
     fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm, "labels": labels_of(config.label_names)}
     found = find_task(task, **fields, metric=registry.metric_name(config.metric))
-    changes, options = parted(config.changes)
+    changes, options = parted(adversarial.parted(config.changes)[0])
     options |= {} if config.prefix is None else {"prefix": config.prefix}
     changes |= {"lora.rank": config.lora} if config.lora else {}
     changes |= {"adapters.width": config.adapters} if config.adapters else {}

@@ -32,7 +32,7 @@ from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import knowledge
-from kerasbert.training import callbacks, freezing, initial_encoder, model_files
+from kerasbert.training import callbacks, freezing, initial_encoder, model_files, perturbed
 from kerasbert.training.best_weights import BestWeights
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, check_rows
 from kerasbert.training.constraints import Constraint
@@ -193,7 +193,7 @@ class FineTuning(Job):
     def program(self) -> TaskObjective:
         """The task's losses, with a new head or the one that is kept."""
         with precision(self.config.precision):
-            program = TaskObjective(self.encoder, self.task)
+            program = perturbed.objective(self.encoder, self.task, self.config.way)
         if self.config.keep_head:
             for head, layer in program.model.heads.items():
                 checkpoints.load_weights(self.source, layer, f"heads/{head}/")
@@ -222,6 +222,8 @@ class FineTuning(Job):
         if origin := self.origin:
             about["source"] = dict(origin)
         about |= {} if self.graph is None else {"graph": self.graph.digest}
+        if config.way is not None:
+            about["adversarial"] = {"name": config.adversarial, **specs.to_dict(config.way)}
         return about | ({"keep_head": True} if config.keep_head else {})
 
     @property

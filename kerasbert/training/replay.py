@@ -18,11 +18,12 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.layers.naming import names
 from kerasbert.objectives.base import Objective
-from kerasbert.tasks.model import TaskObjective
 from kerasbert.tasks.task import Task
+from kerasbert.training.adversarial import WAYS
 from kerasbert.training.early import check_dump
 from kerasbert.training.freezing import freeze, patterns_of
 from kerasbert.training.nonfinite import FORMAT
+from kerasbert.training.perturbed import objective
 from kerasbert.training.precision import precision
 from kerasbert.training.step import mean
 from kerasbert.training.trainer import assign
@@ -50,6 +51,8 @@ def replay(dump: str | os.PathLike) -> dict[str, Any]:
         raise InputError(f"{folder} is of a distillation, whose teacher no dump holds: replay runs of the other kinds")
     if content["kind"] == "finetune_tasks":
         raise InputError(f"{folder} is of several tasks at once: replay runs of one task")
+    if (content["settings"].get("adversarial") or {}).get("proximal"):
+        raise InputError(f"{folder} compares with the weights' recent mean, which no dump holds: replay other runs")
     with np.load(folder / "batch.npz") as arrays:
         batch = {name: tf.convert_to_tensor(arrays[name]) for name in arrays.files}
     program = _program(content, batch)
@@ -68,20 +71,23 @@ def _program(content: dict[str, Any], features: Collection[str]) -> Any:
         encoder = family.encoder(specs.from_dict(content["spec"], type(family.spec)))
         encoder.build()
         if content["kind"] == "finetune":
-            return TaskObjective(encoder, Task.from_json(settings["task"]))
-        objective = registry.objective(settings["objective"])
+            way = dict(settings.get("adversarial") or {})
+            return objective(encoder, Task.from_json(settings["task"]), WAYS[way.pop("name")](**way) if way else None)
+        pretraining = registry.objective(settings["objective"])
         held = settings["objective_settings"]
-        return objective(encoder, None, features=features, settings=held, seed=settings["seed"])
+        return pretraining(encoder, None, features=features, settings=held, seed=settings["seed"])
 
 
 class _Again:
     """One forward and backward pass, layer by layer."""
 
     def __init__(self, program: Objective, batch: dict[str, tf.Tensor], content: dict[str, Any]) -> None:
-        self.program, self.batch, self.rows = program, batch, content["rows"]
+        self.program, self.rows = program, content["rows"]
         self.key = random.key(content["settings"]["seed"], "dropout", tf.constant(content["iterations"], tf.int32))
         self.scale = content.get("scale") or 1.0
         self.counts = program.counts(batch)
+        with random.scope(self.key, batch["row"]):
+            self.batch = dict(program.perturbed(batch))
 
     def report(self) -> dict[str, Any]:
         variables = self.program.model.trainable_variables

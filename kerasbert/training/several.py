@@ -72,8 +72,8 @@ class SeveralTasks(Job):
 
     def __init__(self, model: str | os.PathLike | keras.Model, tasks: Any, config: TasksConfig) -> None:
         sampling.check(config.sampling)
-        for option, said in {"keep_head": config.keep_head, "constraint": config.constraint is not None}.items():
-            if said:
+        for option in ("keep_head", "constraint", "adversarial"):
+            if getattr(config, option):
                 raise InputError(
                     f"{option} is of one task, received several: leave it out, or fine-tune them one by one"
                 )

@@ -131,6 +131,7 @@ class StepCore:
     def _update(self, gradients, norm) -> None:
         def apply():
             self.strategy.run(self._apply, args=(gradients, norm))
+            self.program.updated(self.strategy, tf.convert_to_tensor(self.optimizer.iterations.value))
             return tf.no_op()
 
         if self.scale is None:
@@ -200,14 +201,23 @@ class StepCore:
     def _micro(self, batch, counts) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Gradients (dense, float32) of sum(scale * loss / count), and the sums, of one micro-batch."""
         words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
-        with fusion(self.fused), random.scope(words, batch["row"]), tf.GradientTape() as tape:
-            sums = self.program.losses(batch)
-            scales = self.program.scales.items()
-            loss = tf.add_n([scale * mean(sums[name], counts[name]) for name, scale in scales])
-            if self.scale is not None:
-                loss = loss * self.scale
-        gradients = tape.gradient(loss, self.variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients], sums
+
+        def differentiate(batch, watched=()):
+            with fusion(self.fused), random.scope(words, batch["row"]), tf.GradientTape() as tape:
+                tape.watch(watched)
+                sums = self.program.losses(batch)
+                scales = self.program.scales.items()
+                loss = tf.add_n([scale * mean(sums[name], counts[name]) for name, scale in scales])
+                if self.scale is not None:
+                    loss = loss * self.scale
+            every = [*self.variables, *watched]
+            gradients = tape.gradient(loss, every, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            gradients = [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
+            return gradients[: len(self.variables)], gradients[len(self.variables) :], sums
+
+        with fusion(self.fused), random.scope(words, batch["row"]):
+            batch = self.program.perturbed(batch)
+        return self.program.passes(batch, differentiate)
 
 
 def on_cpu(strategy: tf.distribute.Strategy) -> bool:

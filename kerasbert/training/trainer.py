@@ -75,6 +75,8 @@ class Trainer:
             compile_fused=config.updates * program.model.count_params() > COMPILE_FROM * feed.shapes
             and (feed.shapes == 1 or config.precision == "mixed_bfloat16"),
         )
+        with strategy.scope():
+            program.begin(optimizer, config.updates)
         self.callbacks = Callbacks(callbacks[0], program.model, optimizer, callbacks[1], config.updates)
         self.checkpoints = Checkpoints(run.directory, keep_every=config.keep_every)
         self.chief = multiworker.is_chief(strategy)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from kerasbert.objectives.base import label_sums
+from kerasbert.objectives.base import Objective, label_sums
 from kerasbert.training.config import TrainConfig
 from kerasbert.training.optimizers import make_optimizer
 from kerasbert.training.step import StepCore
@@ -119,7 +119,7 @@ def test_every_optimizer_gives_the_same_on_two_replicas(folder, one, name):
     assert max(np.abs(alone[key] - one[key]).max() for key in alone if key in one) > 1000 * LIMIT
 
 
-class Weighed:
+class Weighed(Objective):
     """A softmax regression whose rows weigh what the batch says."""
 
     def __init__(self):
