@@ -21,8 +21,8 @@ AFTER = {  # program -> what its help ends with
     "kerasbert-mobile COMMAND --help",
 }
 GROUPS: Mapping[str, str] = {  # title -> the options that stand under it, by their names in the code
-    "data": "data train dev texts text_column text_b_column label_column delimiter encoding text_field task language pair split "
-    "cache",
+    "data": "data train dev on_task texts text_column text_b_column label_column delimiter encoding text_field task language "
+    "pair split cache",
     "text": "length prompt_name prefix packing words entities sentence_borders language_ids smoothing dupe_factor tokenizer",
     "how long and how fast it learns": "epochs steps batch learning_rate warmup schedule patience accumulate",
     "optimizer": "optimizer weight_decay clip precision seed skip_bad_steps",

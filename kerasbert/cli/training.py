@@ -37,10 +37,6 @@ def _pretrain(options: argparse.Namespace) -> None:
     interruption.listen()
     settings, recipe = given(options, PretrainConfig), {}
     settings |= {"data": options.data} if hasattr(options, "data") else {}
-    if options.length:
-        raise InputError(
-            "the records have their length: kerasbert data FILES --length N ... makes them; leave --length out"
-        )
     if options.graph:
         raise InputError(
             "records hold no texts, in which a graph is found: pretrain without --graph, K-BERT reads it in fine-tuning "
@@ -55,7 +51,8 @@ def _pretrain(options: argparse.Namespace) -> None:
         settings = recipe | settings
     if options.model:
         settings["model"] = options.model
-    missing = [name for name in ("model", "data", "steps", "out") if settings.get(name) is None]
+    needed = ("model", "data", "out") if settings.get("on_task") else ("model", "data", "steps", "out")
+    missing = [name for name in needed if settings.get(name) is None]
     if missing:
         raise InputError(f"pretrain needs {', '.join(missing)}: on the command line or in a --recipe")
     changes, objective = objective_of(options, recipe.get("objective"))
@@ -281,7 +278,6 @@ def _pretrain_options(add: argparse.ArgumentParser) -> None:
         "--select", metavar="NAME", help="what is masked: tokens, words, entities, ngrams, fourgrams or spans"
     )
     add.add_argument("--graph", metavar="FILE", help=argparse.SUPPRESS)  # refused, with what to do
-    add.add_argument("--length", metavar="N", help=argparse.SUPPRESS)
     set_option(add)
     add_options(add, PretrainConfig, required=False)
 

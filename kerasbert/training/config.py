@@ -146,10 +146,17 @@ class RunConfig(TrainConfig):
 class PretrainConfig(RunConfig):
     """Of `kerasbert.pretrain`."""
 
-    steps: int  # pyright: ignore[reportGeneralTypeIssues]  # `option` gives it no default
+    steps: int | None = option(None, "updates; with --on-task 100 epochs by default", least=1)
     batch: int = 256
     learning_rate: float = 1e-4
     strategy: str = option("auto", STRATEGIES.format(",", " or multiworker"))
+    on_task: str | Any | None = option(
+        None,
+        "pretrain RUN on the texts of this task, whose files --data holds: glue/sst2, ...",
+        metavar="TASK",
+        python="Or a Task; `data` is then as of `finetune`. Labels are not read",
+    )
+    length: int | None = option(None, "tokens of a row, with --on-task (default: 128)", least=8)
     evaluate_every: int = option(0, "updates between evaluations on held-out records", least=0)
     held_out: str | os.PathLike | None = option(
         None,
@@ -179,6 +186,18 @@ class PretrainConfig(RunConfig):
         python="Such as 90% of the steps on records of 128 tokens and the rest on 512; what a phase leaves out is the run's",
     )
     plugin: Mapping[str, str] | None = option(None, "the plug-in that brings the model", flag=False, recipe=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.on_task is None and self.steps is None:
+            raise InputError("pretrain needs steps")
+        if self.on_task is None and self.length is not None:
+            raise InputError(
+                "the records have their length: kerasbert data FILES --length N ... makes them; leave --length out"
+            )
+        if self.on_task is not None and (self.phases or self.held_out):
+            what = "phases" if self.phases else "held_out"
+            raise InputError(f"{what} is of records, received on_task with the files of a task: leave {what} out")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from kerasbert.errors import InputError
 from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
-from kerasbert.training import adversarial, runs, splits
+from kerasbert.training import adversarial, on_task, runs, splits
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, PretrainConfig
 from kerasbert.training.strategy import check_strategy, parse
 
@@ -121,6 +121,14 @@ def check_pretrain(model: Any, settings: Mapping[str, Any], changes: Mapping[str
     if isinstance(model, str) and not os.path.exists(model) and (row := registry.shipped_model(model)):
         for path in changes or {}:
             specs.check_path(path, specs.leaves(row["spec"]))
+    if config.on_task is not None:
+        known = find_task(config.on_task)
+        check_files([path for path in split_files(settings["data"], task=known).values() if isinstance(path, Path)])
+        given = model if config.init is None else config.init
+        on_task.check_model(given)
+        if isinstance(given, str | os.PathLike):
+            source.check(given)
+        return
     if config.strategy != "auto" and parse(config.strategy).remote:
         return  # a path of this machine is none of its own, which `preflight` says
     for path in {str(settings["data"]), *(str(path) for path in [config.held_out] if isinstance(path, str))}:

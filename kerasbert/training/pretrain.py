@@ -15,8 +15,9 @@ from kerasbert.data.records import Records
 from kerasbert.errors import InputError
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
+from kerasbert.tasks.task import find_task
 from kerasbert.text.base import Tokenizer
-from kerasbert.training import flops, model_files
+from kerasbert.training import flops, model_files, on_task
 from kerasbert.training.config import PretrainConfig, check_rows
 from kerasbert.training.feed import Feed, RecordsFeed, verify
 from kerasbert.training.held_out import HeldOut, hold_out
@@ -32,12 +33,12 @@ TPU_LOOP = 100
 
 
 @configured(PretrainConfig)
-def pretrain(model: str | os.PathLike | keras.Model, data: str | os.PathLike, config: PretrainConfig) -> keras.Model:
+def pretrain(model: str | os.PathLike | keras.Model, data: Any, config: PretrainConfig) -> keras.Model:
     """Pretrain an encoder with its family's objective; the same call goes on where a killed one stopped.
 
     Args:
         model: `family/size`, a model directory (continued pretraining) or an encoder.
-        data: records made by `kerasbert data`; their tokenizer is the model's.
+        data: records made by `kerasbert data`; their tokenizer is the model's. With `on_task` the rows of that task.
         {options}
 
     Returns:
@@ -47,7 +48,8 @@ def pretrain(model: str | os.PathLike | keras.Model, data: str | os.PathLike, co
         InputError: before anything is written: records and model that disagree, settings out of range, another run at out.
         NonFinite: loss or gradient is not finite.
     """
-    return run(Pretraining(model, data, config))
+    with on_task.opened(model, data, config) as (records, settled):
+        return run(Pretraining(model, records, settled))
 
 
 class Pretraining(Job):
@@ -104,6 +106,7 @@ class Pretraining(Job):
             "phases": phases if config.phases else None,
             "held_out": _said(self.held_out, config.held_out),
             "plugin": dict(config.plugin) if config.plugin else None,
+            **({} if config.on_task is None else {"on_task": find_task(config.on_task).name}),
         }
 
     def build(self) -> Objective:
@@ -156,7 +159,7 @@ def _phases(config: PretrainConfig, data: str | os.PathLike) -> tuple[Phase, ...
         )
     rows = [phase.to_json() if isinstance(phase, Phase) else phase for phase in config.phases or [{}]]
     phases = make_phases(rows, data=os.fspath(data), batch=batch, accumulate=accumulate)
-    check_phases(phases, config.steps)
+    check_phases(phases, config.updates)
     return phases
 
 
