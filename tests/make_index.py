@@ -18,7 +18,7 @@ from tests.support import ROOT
 PATH = ROOT / "kerasbert" / "shipped.json"
 README = ROOT / "README.md"
 TASKS = {"encoder": "all but generation", "decoder": "all", "seq2seq": "generation"}
-FORMAT_NAMES = {"hf": "Hugging Face", "tf1": "TF1", "keras_hub": "KerasHub (in)"}
+FORMAT_NAMES = {"hf": "Hugging Face", "tf1": "TF1", "keras_hub": "KerasHub"}
 OTHER_FORMATS = {
     "elmo": "AllenNLP",
     "average": "word vectors (in)",

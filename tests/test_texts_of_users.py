@@ -19,7 +19,7 @@ FORMAT = "a format of others that is UTF-8 by its definition; what does not deco
 # file -> why it opens text by itself; anything else reads through kerasbert/data/reading.py
 TEXT = {
     "kerasbert/checkpoints/json_files.py": FORMAT,
-    "kerasbert/checkpoints/keras_hub.py": FORMAT,
+    "kerasbert/checkpoints/keras_hub_tokenizers.py": FORMAT,
     "kerasbert/cli/guides.py": OURS,
     "kerasbert/cli/tables.py": "it writes the table of answers",
     "kerasbert/export/saved_model.py": OURS,

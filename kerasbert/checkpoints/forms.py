@@ -96,16 +96,25 @@ class Leading(Form):
 
 @dataclasses.dataclass(frozen=True)
 class ByHead(Form):
-    """[H, N, D] of theirs, ours [H, N*D]."""
+    """Heads on two axes of theirs, one of ours: [H, N, D] -> [H, N*D].
+
+    Args:
+        axis: the first of the two.
+    """
+
+    axis: int = 1
 
     def shape(self, theirs: Shape, heads: int | None) -> Shape | None:
         """The shape of ours."""
-        return (theirs[0], theirs[1] * theirs[2]) if len(theirs) == 3 else None
+        before, axes, behind = theirs[: self.axis], theirs[self.axis : self.axis + 2], theirs[self.axis + 2 :]
+        return (*before, axes[0] * axes[1], *behind) if len(axes) == 2 else None
 
     def split(self, array: np.ndarray, heads: int | None) -> list[np.ndarray]:
         """Theirs -> ours."""
-        return [array.reshape(len(array), -1)]
+        shape = array.shape
+        return [array.reshape(*shape[: self.axis], -1, *shape[self.axis + 2 :])]
 
     def join(self, arrays: Sequence[np.ndarray], head_size: int) -> np.ndarray:
         """Ours -> theirs."""
-        return arrays[0].reshape(len(arrays[0]), -1, head_size)
+        shape = arrays[0].shape
+        return arrays[0].reshape(*shape[: self.axis], -1, head_size, *shape[self.axis + 1 :])

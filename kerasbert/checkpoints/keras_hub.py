@@ -1,62 +1,38 @@
-"""KerasHub presets on disk: config.json, model.weights.h5 and assets/tokenizer, written by `save_to_preset`.
+"""KerasHub presets on disk: config.json, model.weights.h5 and assets/tokenizer, as `save_to_preset` writes them; in and out.
 
 Keras files a layer's weights under the snake case of its class and a running number, and a weight under its place in the
 layer. The rows of a family's `keras_hub` dialect say which is which; blocks are `layers/transformer_encoder_{i}/...`.
 """
 
-import re
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerasbert import registry
+from kerasbert.checkpoints import keras_hub_files
 from kerasbert.checkpoints.fit import NamedFormat
 from kerasbert.checkpoints.formats import ImportOptions, Opened
+from kerasbert.checkpoints.forms import ByHead, Form, Shape
 from kerasbert.checkpoints.json_files import read_json
+from kerasbert.checkpoints.keras_hub_files import UNPROJECTED, WEIGHTS, in_rows
+from kerasbert.checkpoints.keras_hub_tokenizers import read_tokenizer
 from kerasbert.checkpoints.names import Dialect
 from kerasbert.checkpoints.pieces import fitting
 from kerasbert.errors import InputError
 from kerasbert.spec import Spec
 from kerasbert.storage import unused
 from kerasbert.storage.json_view import JsonView
-from kerasbert.text import BytePairEncoding, WordPiece, hf, load_tokenizer
-from kerasbert.text.base import Tokenizer
 
-WEIGHTS = "model.weights.h5"
-UNPROJECTED = "E = H"  # a class of files of its own: ELECTRA has no projection there, and its layers other numbers
 _ABOUT = ("class_name", "module", "registered_name", "build_config", "compile_config", "weights", "assets", "version")
-_UNREAD = {
+UNREAD = {
     "name": "of the layer",
     "trainable": "what training may change",
     "dtype*": "how it is computed there",
 }
-# settings of its tokenizers: what is computed here, and what changes no id
-_TOKENIZER = {"split": True, "split_on_cjk": True, "suffix_indicator": "##", "sequence_length": None}
-_TOKENIZER_UNREAD = {
-    **_UNREAD,
-    "config_file": "its own name",
-    "vocabulary": "a file beside it",
-    "merges": "a file beside it",
-    "proto": "a file beside it",
-    "oov_token": "a piece of the vocabulary",
-    "unk_token": "a piece of the vocabulary",
-    "special_tokens*": "pieces of the vocabulary",
-    "unsplittable_tokens": "pieces of the vocabulary",
-}
-_BLOCK = "layers/transformer_encoder_{i}"
-_ROWS = (
-    ("block_{i}/attention/query", f"{_BLOCK}/_self_attention_layer/query_dense"),
-    ("block_{i}/attention/key", f"{_BLOCK}/_self_attention_layer/key_dense"),
-    ("block_{i}/attention/value", f"{_BLOCK}/_self_attention_layer/value_dense"),
-    ("block_{i}/attention/output", f"{_BLOCK}/_self_attention_layer/output_dense"),
-    ("block_{i}/attention_norm", f"{_BLOCK}/_self_attention_layer_norm"),
-    ("block_{i}/feedforward/inner", f"{_BLOCK}/_feedforward_intermediate_dense"),
-    ("block_{i}/feedforward/outer", f"{_BLOCK}/_feedforward_output_dense"),
-    ("block_{i}/feedforward_norm", f"{_BLOCK}/_feedforward_layer_norm"),
-    ("embeddings/norm", "layers/layer_normalization"),
-    ("embeddings/segments/table", "layers/embedding/vars/0"),
-)
+_ATTENTION = ("query", "key", "value", "output")
+_LEAVES = {"kernel": ("/vars/0",), "bias": ("/vars/1",), "gamma": ("/vars/0",), "beta": ("/vars/1",)}
 _CONFIG = (
     ("embeddings.vocabulary", "vocabulary_size"),
     ("embeddings.positions", "max_sequence_length"),
@@ -68,39 +44,81 @@ _CONFIG = (
 )
 
 
+class _Output(ByHead):
+    """[N, D, H] of theirs, ours [N*D, H]; a plain matrix of that name is as ours."""
+
+    def shape(self, theirs: Shape, heads: int | None) -> Shape | None:
+        """The shape of ours."""
+        return super().shape(theirs, heads) if len(theirs) == 3 else None
+
+
+FORMS: dict[str, Form] = {
+    "*/output_dense/vars/0": _Output(0),
+    **{f"*{part}_dense/vars/0": ByHead(1) for part in ("query", "key", "value")},
+    **{f"*{part}_dense/vars/1": ByHead(0) for part in ("query", "key", "value")},
+}
+
+
+def block(theirs: str = "transformer_encoder", ours: str = "block_{i}", leaf: str = "{}_dense") -> tuple:
+    """Rows of the blocks of one stack.
+
+    Args:
+        theirs: the class of their layer. ours: of our block. leaf: what the maps of their attention are called.
+    """
+    inside, rows = f"layers/{theirs}_{{i}}", []
+    for part, place in (("attention", "self_attention"), ("cross_attention", "cross_attention")):
+        names = ((each, f"{inside}/_{place}_layer/{leaf.format(each)}") for each in _ATTENTION)
+        rows += [(f"{ours}/{part}/{each}", name) for each, name in names]
+        rows += [(f"{ours}/{part}_norm", f"{inside}/_{place}_layer_norm")]
+    return (
+        *rows,
+        (f"{ours}/feedforward/inner", f"{inside}/_feedforward_intermediate_dense"),
+        (f"{ours}/feedforward/outer", f"{inside}/_feedforward_output_dense"),
+        (f"{ours}/feedforward_norm", f"{inside}/_feedforward_layer_norm"),
+    )
+
+
 def dialect(
-    backbone: str, *rows: tuple[str, ...], config: tuple[tuple, ...] = (), joined: bool = False, **spec: Any
+    backbone: str,
+    *rows: tuple[str, ...],
+    config: tuple[tuple, ...] = (),
+    without: tuple[str, ...] = (),
+    joined: bool = False,
+    **spec: Any,
 ) -> Dialect:
     """The names of one backbone class.
 
     Args:
         backbone: its class, BertBackbone.
-        rows: the rows of its own.
-        config: its own keys, in place of those with the same path.
+        rows: the rows of its own, which go before the others.
+        config: its own keys, in place of those with the same path. without: paths that it says nothing of.
         joined: whether it has one layer for the tables of tokens and positions.
         spec: what the family's Spec is in these files, `feedforward__activation="gelu_tanh"`.
     """
     tables = "layers/token_and_position_embedding" if joined else "layers"
     tokens = "token_embedding" if joined else "reversible_embedding"
-    own = {path for path, *_ in config}
+    own = {*without, *(path for path, *_ in config)}
     return Dialect(
         rows=(
             *rows,
-            *_ROWS,
+            *block(),
+            ("embeddings/norm", "layers/layer_normalization"),
+            ("embeddings/segments/table", "layers/embedding/vars/0"),
             ("embeddings/tokens/table", f"{tables}/{tokens}/vars/0"),
             ("embeddings/positions/table", f"{tables}/position_embedding/vars/0"),
         ),
-        leaves={"kernel": ("/vars/0",), "bias": ("/vars/1",), "gamma": ("/vars/0",), "beta": ("/vars/1",)},
+        leaves=_LEAVES,
+        forms=FORMS,
         heads={},
         config=(*config, *(row for row in _CONFIG if row[0] not in own)),
         fixed={"class_name": backbone},
         spec={path.replace("__", "."): value for path, value in spec.items()},
-        unread=_UNREAD,
+        unread=UNREAD,
     )
 
 
 class Preset:
-    """The weights of a preset, read lazily; the heads of attention matrices are flattened, blocks numbered from 0."""
+    """The weights of a preset, read lazily; blocks are numbered from 0."""
 
     def __init__(self, folder: Path) -> None:
         import h5py
@@ -114,12 +132,9 @@ class Preset:
             self._file = h5py.File(path, "r")
         except OSError as error:
             raise InputError(f"cannot read {path} as Keras weights: {str(error).splitlines()[0]}") from error
-        self._paths: dict[str, str] = {}
-        self._file.visititems(self._note)
-
-    def _note(self, path: str, item: Any) -> None:
-        if hasattr(item, "shape"):
-            self._paths[re.sub(r"^layers/transformer_encoder/", "layers/transformer_encoder_0/", path)] = path
+        found: list[str] = []
+        self._file.visititems(lambda path, item: found.append(path) if hasattr(item, "shape") else None)
+        self._paths = in_rows(found)
 
     def names(self) -> list[str]:
         """Names of all tensors, sorted."""
@@ -127,7 +142,7 @@ class Preset:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of one tensor."""
-        return _flat(name, tuple(self._file[self._paths[name]].shape))
+        return tuple(self._file[self._paths[name]].shape)
 
     def read(self, name: str) -> np.ndarray:
         """One tensor as float32."""
@@ -135,16 +150,7 @@ class Preset:
 
     def stored(self, name: str) -> np.ndarray:
         """One tensor as numbers of any type."""
-        return np.asarray(self._file[self._paths[name]][()]).reshape(self.shape(name))
-
-
-def _flat(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Shapes of einsum layers as matrices: [H, N, D] and [N, D] of query, key and value, [N, D, H] of the output."""
-    if re.search(r"/(query|key|value)_dense/vars/\d+$", name) and len(shape) > 1:
-        return (*shape[:-2], shape[-2] * shape[-1])
-    if name.endswith("/output_dense/vars/0") and len(shape) == 3:
-        return (shape[0] * shape[1], shape[2])
-    return shape
+        return np.asarray(self._file[self._paths[name]][()])
 
 
 def read_config(folder: Path) -> JsonView | None:
@@ -161,39 +167,6 @@ def read_config(folder: Path) -> JsonView | None:
     if (folder / "task.json").is_file():
         unused.leave(folder / "task.json", ["the head of its class"])
     return JsonView(config | about)
-
-
-def read_tokenizer(folder: Path) -> Tokenizer | None:
-    """The preset's tokenizer; None where it has none.
-
-    Differs: KerasHub's splitting of text (tensorflow-text's regular expressions) differs from Hugging Face's in rare
-    characters; the tokenizer read here follows Hugging Face's.
-    """
-    assets = folder / "assets" / "tokenizer"
-    if not assets.is_dir() or not (folder / "tokenizer.json").is_file():
-        return None
-    settings = JsonView(read_json(folder / "tokenizer.json").get("config", {}))
-    for key, only in _TOKENIZER.items():
-        if settings.get(key, only) not in (only, None):
-            raise InputError(
-                f"{folder / 'tokenizer.json'} has {key} {settings[key]!r}, expected {only!r}: no such tokenizer here"
-            )
-    settings.read("lowercase", "strip_accents", "add_prefix_space")
-    unused.leave(folder / "tokenizer.json", settings.unread(_TOKENIZER_UNREAD))
-    if (assets / "vocabulary.txt").is_file():
-        pieces = (assets / "vocabulary.txt").read_text("utf-8").split("\n")
-        flags: dict[str, Any] = {name: bool(settings.get(name, False)) for name in ("lowercase", "strip_accents")}
-        return WordPiece([piece for piece in pieces if piece], **flags)
-    if (assets / "vocabulary.json").is_file():
-        lines = (assets / "merges.txt").read_text("utf-8").split("\n")
-        merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-        pieces = hf.by_id(read_json(assets / "vocabulary.json"))
-        tokenizer: BytePairEncoding = hf.byte_level(
-            pieces, merges, add_prefix_space=bool(settings.get("add_prefix_space", False))
-        )
-        return tokenizer
-    models = sorted(assets.glob("*.spm"))
-    return load_tokenizer(models[0]) if models else None
 
 
 class OpenedPreset(Opened):
@@ -232,6 +205,10 @@ class KerasHub(NamedFormat):
         if name not in known:
             raise InputError(f"{opened.folder} holds a {name}, expected one of {', '.join(sorted(known))}")
         return known[name]
+
+    def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
+        """Write config.json, model.weights.h5 and the tokenizer."""
+        keras_hub_files.write(run, path, overwrite)
 
 
 registry.register_format("keras_hub", KerasHub())

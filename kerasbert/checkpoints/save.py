@@ -13,13 +13,13 @@ def export_checkpoint(
     """Write a model directory as a checkpoint that others read; the inverse of `import_checkpoint`.
 
     "hf" writes config.json, model.safetensors, vocab.txt, tokenizer.json and tokenizer_config.json, "tf1" writes
-    bert_config.json, bert_model.ckpt and vocab.txt; both have LoRA merged into the matrices. "peft" writes it alone,
-    adapter_config.json and adapter_model.safetensors, with the head.
+    bert_config.json, bert_model.ckpt and vocab.txt, "keras_hub" a preset of the backbone; all have LoRA merged into the
+    matrices. "peft" writes it alone, adapter_config.json and adapter_model.safetensors, with the head.
 
     Args:
         run: a model or run directory, or what else `checkpoints.source` knows.
         path: the folder to write; it appears whole or not at all.
-        target: "hf", "tf1", "peft" or, for ELMo, "allennlp"; or one of a plug-in (`registry.FORMATS`).
+        target: "hf", "tf1", "keras_hub", "peft" or, for ELMo, "allennlp"; or one of a plug-in (`registry.FORMATS`).
         overwrite: bool, whether an existing folder is replaced.
 
     Raises:

@@ -74,34 +74,49 @@ def named(target: str, run: Path, classes: bool) -> Named:
     """
     run = merged_directory(run)
     info, tensors = read_model(run)
-    family = registry.family(info.family)
-    dialect = _dialect(target, info, family)
+    dialect = dialect_of(target, info)
     tensors = _with_lm_head(dialect, info, tensors)
-    kind = class_of(dialect, info, tensors) if classes else None
-    dialect = dialect.of(kind)
-    _check_heads(dialect, info, family, tensors, kind or "the released code")
+    return of_model(target, run, info, tensors, class_of(dialect, info, tensors) if classes else None)
+
+
+def of_model(target: str, run: Path, info: ModelInfo, tensors: Any, kind: str | None) -> Named:
+    """A model under the names of a format, for a class of theirs or None; arguments as of `Named`.
+
+    Raises:
+        InputError: as `named`.
+    """
+    family = registry.family(info.family)
+    dialect = dialect_of(target, info).of(kind)
+    base = family.spec.derive(dialect.spec)
+    _check_heads(dialect, info, base, tensors, kind or "the released code")
     left_out = tuple(f"heads/{head}/" for head in dialect.own_heads)
     unpooled = bool(info.task) and not dialect.pooled(kind)
     if unpooled:
         left_out += ("pooler/",)  # their head reads every token: the pooler that the training left alone has no place
     sources, shapes = _tensors(dialect, tensors, left_out)
     computed = {name: made(info.spec) for name, made in dialect.stored.items()}
-    tensors = _With(tensors, computed) if computed else tensors
+    tensors = With(tensors, computed) if computed else tensors
     sources |= {name: (name, False) for name in computed}
     shapes |= {name: value.shape for name, value in computed.items()}
-    config = configs.to_config(info.spec, dialect, family.spec)
+    config = configs.to_config(info.spec, dialect, base)
     tokenizer = text.held_tokenizer(run)
     if tokenizer is not None and tokenizer.knowledge is not None:
         source.say(f"{run}: the knowledge graph has no place in a {target} checkpoint, which is a BERT without it")
-    order = _order(dialect, info, config, tokenizer) if classes and tokenizer is not None else None
+    order = _order(dialect, info, config, tokenizer) if kind is not None and tokenizer is not None else None
     if order is not None and tokenizer is not None:
         tokenizer = tokenizer.renumbered(order[: tokenizer.size].tolist())
-    if family.spec.pooler and (unpooled or not info.spec.pooler):
+    if base.pooler and (unpooled or not info.spec.pooler):
         config["add_pooling_layer"] = False  # read by us; theirs is BertModel(config, add_pooling_layer=False)
     return Named(run, info, family, tensors, dialect, kind, config, tokenizer, sources, shapes, order)
 
 
-def _dialect(target: str, info: ModelInfo, family: registry.Family) -> Dialect:
+def dialect_of(target: str, info: ModelInfo) -> Dialect:
+    """What a format calls the weights and settings of a model.
+
+    Raises:
+        InputError: it has no such names.
+    """
+    family = registry.family(info.family)
     if not family.names:
         raise InputError(
             f"{info.name} has no format of other libraries: keep the model directory, or kerasbert export writes a SavedModel"
@@ -125,7 +140,7 @@ def _order(dialect: Dialect, info: ModelInfo, config: Mapping[str, Any], tokeniz
     return order
 
 
-class _With:
+class With:
     """Tensors of a model, and more that it computes or that are 0."""
 
     def __init__(self, tensors: Any, more: Mapping[str, np.ndarray]) -> None:
@@ -146,7 +161,7 @@ def _with_lm_head(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> An
     writes = generation_config.writes(info.task) and dialect.heads.get("lm") == {"bias": "V"}
     if not writes or head_names(tensors):
         return tensors
-    return _With(tensors, {LM_BIAS: np.zeros(info.spec.embeddings.vocabulary, "float32")})
+    return With(tensors, {LM_BIAS: np.zeros(info.spec.embeddings.vocabulary, "float32")})
 
 
 def read_model(run: Path) -> tuple[ModelInfo, Safetensors]:
@@ -206,7 +221,7 @@ def class_of(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> str:
     return fitting[0]
 
 
-def _check_heads(dialect: Dialect, info: ModelInfo, family: registry.Family, tensors: Safetensors, theirs: str) -> None:
+def _check_heads(dialect: Dialect, info: ModelInfo, base: specs.Spec, tensors: Any, theirs: str) -> None:
     """Refuse adapters, and heads that their class would not compute as we do."""
     if width := specs.maybe(info.spec, "adapters.width"):
         raise InputError(
@@ -226,7 +241,7 @@ def _check_heads(dialect: Dialect, info: ModelInfo, family: registry.Family, ten
                 f"{theirs} has {', '.join(lacking)} in the head {head!r}, this model has not: "
                 "export it in the format that it came from"
             )
-    if family.spec.pooler and not info.spec.pooler and heads & POOLED and dialect.pooled(theirs):
+    if base.pooler and not info.spec.pooler and heads & POOLED and dialect.pooled(theirs):
         raise InputError(
             f"{theirs} reads a pooled vector and this model was fine-tuned without a pooler (a masked LM has none): "
             "fine-tune once more from it, finetune makes one"

@@ -16,6 +16,7 @@ Differs: no dropout within the feed-forward layers (fairseq's activation_dropout
 
 from typing import Any
 
+from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.forms import Leading
 from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
 from kerasbert.inputs import SHIFTED
@@ -124,6 +125,21 @@ HF = BartDialect(
     ),
 )
 
+# KerasHub leaves out the rows before the first position, as RoBERTa's
+KERAS_HUB = keras_hub.dialect(
+    "BartBackbone",
+    *(
+        row
+        for number, stack in enumerate(("", "_1"))
+        for row in (
+            *keras_hub.block(f"transformer_{STACKS[number]}", f"{STACKS[number]}/block_{{i}}"),
+            (f"{STACKS[number]}/positions/table", f"layers/position_embedding{stack}/vars/0"),
+            (f"{STACKS[number]}/embeddings_norm", f"layers/layer_normalization{stack}"),
+        )
+    ),
+    embeddings__offset=0,
+)
+
 BART = register(
     Family(
         name="bart",
@@ -140,7 +156,7 @@ BART = register(
         kind="seq2seq",
         tokenizer="bpe",
         objective="infilling",
-        names={"hf": HF},
+        names={"hf": HF, "keras_hub": KERAS_HUB},
         inputs=SOURCE_AND_TARGET,
         of_text=(*SOURCE_AND_TARGET[:2], SHIFTED),
         readout="last",

@@ -26,6 +26,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.checkpoints import keras_hub
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers import heads, random
@@ -176,6 +177,19 @@ class DebertaV3Pretraining(ElectraPretraining):
 
 register_objective("deberta_v3", DebertaV3Pretraining)
 
+# KerasHub's; what it computes nothing of is a bucket_size of 0
+KERAS_HUB = keras_hub.dialect(
+    "DebertaV3Backbone",
+    *keras_hub.block("disentangled_attention_encoder", leaf="_{}_dense"),
+    ("relative/table", "layers/relative_embedding/vars/0"),
+    ("relative_norm", "layers/relative_embedding/layer_norm"),
+    config=(
+        ("embeddings.positions", "max_sequence_length"),
+        ("relative.distance", "max_sequence_length"),
+        ("relative.buckets", "bucket_size"),
+    ),
+).derive(fixed={"class_name": "DebertaV3Backbone", "bucket_size": lambda config: config.get("bucket_size") or 256})
+
 DEBERTA_V3 = register(
     DEBERTA_V2.derive(
         "deberta-v3",
@@ -188,6 +202,7 @@ DEBERTA_V3 = register(
             "base-multilingual": {"embeddings.vocabulary": 251000},
         },
         objective="deberta_v3",
+        names={**DEBERTA_V2.names, "keras_hub": KERAS_HUB},
         paper="He et al., 2023, DeBERTaV3: Improving DeBERTa using ELECTRA-Style Pre-Training with "
         "Gradient-Disentangled Embedding Sharing",
     )

@@ -16,7 +16,7 @@ import functools
 import math
 from collections.abc import Callable
 
-from kerasbert.checkpoints import buffers
+from kerasbert.checkpoints import buffers, keras_hub
 from kerasbert.checkpoints.forms import Joined
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.layers.block import Block, PreNormBlock
@@ -108,6 +108,10 @@ HF = Dialect(
     ignored={"*.attn.bias": buffers.causal, "*.attn.masked_bias": buffers.hidden},
 )
 
+KERAS_HUB = keras_hub.dialect(
+    "GPT2Backbone", *keras_hub.block("transformer_decoder"), ("norm", "layers/layer_normalization")
+)
+
 GPT2_FAMILY = register(
     Family(
         name="gpt2",
@@ -129,7 +133,7 @@ GPT2_FAMILY = register(
         kind="decoder",
         tokenizer="bpe",
         objective="causal_lm",
-        names={"hf": HF},
+        names={"hf": HF, "keras_hub": KERAS_HUB},
         readout="last",
         paper="Radford et al., 2019, Language Models are Unsupervised Multitask Learners",
     )

@@ -8,7 +8,7 @@ vocabulary of 250,000 pieces, 250,112 rows of the tables. Section 3.2's sizes ar
 from typing import Any
 
 from kerasbert.checkpoints.names import of_family
-from kerasbert.models.t5 import HF, T5_FAMILY, V1_1, V1_1_SIZES, activations
+from kerasbert.models.t5 import HF, KERAS_HUB, T5_FAMILY, V1_1, V1_1_SIZES, activations
 from kerasbert.registry import register
 
 GATED = "gated-gelu"
@@ -41,7 +41,8 @@ MT5 = register(
                     "feed_forward_proj": GATED,
                 },
                 unread={**HF.unread, "scale_decoder_outputs": "no class of mT5 reads it"},
-            )
+            ),
+            "keras_hub": KERAS_HUB,
         },
         paper="Xue et al., 2021, mT5: A Massively Multilingual Pre-trained Text-to-Text Transformer",
     )

@@ -25,6 +25,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from kerasbert.checkpoints import keras_hub
 from kerasbert.checkpoints.forms import ByHead, Leading
 from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
@@ -348,6 +349,30 @@ HF = Dialect(
     tied={"lm_loss.weight": "transformer.word_embedding.weight"},
 )
 
+_INSIDE = "layers/xl_net_encoder_{i}"
+_HUB_ATTENTION = {"query": "query", "key": "key", "value": "value", "position": "_encoding"}
+KERAS_HUB = keras_hub.dialect(
+    "XLNetBackbone",
+    ("embeddings/tokens/table", "layers/content_and_query_embedding/word_embed/vars/0"),
+    ("mask/table", "layers/xl_net_attention_mask_layer/vars/0"),
+    *(
+        (f"block_{{i}}/attention/{ours}", f"{_INSIDE}/relative_attention/{theirs}_dense")
+        for ours, theirs in _HUB_ATTENTION.items()
+    ),
+    ("block_{i}/attention/output/kernel", f"{_INSIDE}/relative_attention/output_dense/vars/0", "T"),
+    *((f"block_{{i}}/attention/{ours}", f"{_INSIDE}/vars/{n}") for n, ours in enumerate(_BIASES)),
+    ("block_{i}/attention_norm", f"{_INSIDE}/layer_norm"),
+    ("block_{i}/feedforward/inner", f"{_INSIDE}/feedforward_intermediate_dense"),
+    ("block_{i}/feedforward/outer", f"{_INSIDE}/feedforward_output_dense"),
+    ("block_{i}/feedforward_norm", f"{_INSIDE}/layer_norm_ff"),
+    config=(("feedforward.activation", "activation"), ("initializer", "kernel_initializer_range")),
+    without=("embeddings.positions",),
+).derive(
+    forms={"*mask_layer/vars/0": Leading(), "*relative_attention/*_dense/vars/0": ByHead()},
+    unread={**keras_hub.UNREAD, "bias_initializer": "how it starts"},
+    values={"activation": {name: name for name in ("gelu", "relu", "tanh")}},
+)
+
 XLNET = register(
     Family(
         name="xlnet",
@@ -360,7 +385,7 @@ XLNET = register(
         tokenizer="unigram",
         layout="xlnet",
         objective="permutation",
-        names={"hf": HF},
+        names={"hf": HF, "keras_hub": KERAS_HUB},
         inputs=(
             *TEXT,
             Input("order", filled_by="objective", optional=True),

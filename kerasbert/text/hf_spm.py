@@ -33,7 +33,7 @@ def of_model(model: Model, lowercase: bool | None, beside: Beside) -> Unigram:
         InputError: the files name a class of other special tokens, or a setting that is not here.
     """
     tokens = beside.added()
-    model = _with_mask(model, tokens)
+    model = with_mask(model, tokens)
     layout = unigram.layout_of((*model.pieces, *(each["content"] for each in tokens)))
     wanted = LAYOUTS.get(beside.class_name, layout)
     if wanted != layout:
@@ -74,7 +74,7 @@ def folds(model: Model) -> bool:
     return unigram.layout_of(model.pieces) in (unigram.ALBERT, unigram.XLNET)
 
 
-def _with_mask(model: Model, tokens: list[dict]) -> Model:
+def with_mask(model: Model, tokens: list[dict]) -> Model:
     """The model with DeBERTa's [MASK] behind its pieces, where neither they nor the files beside it have one."""
     others = {piece for part, piece in unigram.BERT.specials.items() if part != "mask"}
     mask = unigram.BERT.specials["mask"]
@@ -118,4 +118,18 @@ def fairseq_order(model: Model) -> Model:
         pieces=("<s>", "<pad>", "</s>", "<unk>", *model.pieces[3:], "<mask>"),
         scores=(0.0,) * 4 + (*model.scores[3:], 0.0),
         types=(CONTROL, CONTROL, CONTROL, UNKNOWN, *model.types[3:], CONTROL),
+    )
+
+
+def sentencepiece_order(model: Model) -> Model:
+    """The inverse of `fairseq_order`: the model that gives those ids where each is one more."""
+    if model.pieces[:4] != ("<s>", "<pad>", "</s>", "<unk>") or model.pieces[-1] != "<mask>":
+        raise InputError(
+            f"the first pieces are {' '.join(model.pieces[:4])}, the last is {model.pieces[-1]}, expected "
+            "<s> <pad> </s> <unk> and <mask> as XLM-R has them"
+        )
+    return model._replace(
+        pieces=("<unk>", "<s>", "</s>", *model.pieces[4:-1]),
+        scores=(0.0,) * 3 + model.scores[4:-1],
+        types=(UNKNOWN, CONTROL, CONTROL, *model.types[4:-1]),
     )

@@ -124,9 +124,11 @@ def test_options_at_their_default_are_none(tmp_path):
 
 
 def test_what_is_only_read_is_not_written(theirs, tmp_path):
-    expected = "a preset of KerasHub is read here and not written: sentence_transformers, hf, tf1, allennlp, peft are"
+    expected = (
+        "word vectors is read here and not written: sentence_transformers, hf, keras_hub, tf1, allennlp, peft are"
+    )
     with pytest.raises(InputError, match=expected):
-        kb.export_checkpoint(theirs / "run", tmp_path / "out", "keras_hub")
+        kb.export_checkpoint(theirs / "run", tmp_path / "out", "vectors")
     with pytest.raises(InputError, match="answers with no vectors, which a model of sentence-transformers is for"):
         kb.export_checkpoint(theirs / "run", tmp_path / "out", "sentence_transformers")
     assert not (tmp_path / "out").exists()

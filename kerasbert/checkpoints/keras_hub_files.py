@@ -1,0 +1,167 @@
+"""The files of a KerasHub preset, written: config.json, metadata.json, model.weights.h5 and the tokenizer.
+
+What a backbone of theirs computes in another way, with the same numbers, is brought into its form first: rows of the table of
+positions in front of the first, and the one segment of RoBERTa, are in its table of positions.
+"""
+
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert import registry
+from kerasbert import spec as specs
+from kerasbert.checkpoints import source
+from kerasbert.checkpoints.adapters import merged_directory
+from kerasbert.checkpoints.directory import ModelInfo, head_names
+from kerasbert.checkpoints.keras_hub_tokenizers import write_tokenizer
+from kerasbert.checkpoints.names import Dialect
+from kerasbert.checkpoints.write import With, dialect_of, of_model, read_model
+from kerasbert.errors import InputError
+from kerasbert.storage import files
+
+TARGET, WEIGHTS = "keras_hub", "model.weights.h5"
+UNPROJECTED = "E = H"  # a class of files of its own: ELECTRA has no projection there, and its layers other numbers
+T5_LAYER, T5_DECODER = "t5_transformer_layer", "t5_decoder"  # the stacks of T5 are one row of layers there
+_NUMBERED = "transformer_encoder|transformer_decoder|disentangled_attention_encoder|xl_net_encoder|" + T5_LAYER
+_TASK_HEADS = ("classifier", "span")
+
+
+def in_rows(paths: Iterable[str]) -> dict[str, str]:
+    """Paths in the file by their names in the rows of a dialect, where blocks of every stack are numbered from 0.
+
+    >>> in_rows(["layers/transformer_encoder/vars/0", "layers/transformer_encoder_1/vars/0"])
+    {'layers/transformer_encoder_0/vars/0': 'layers/transformer_encoder/vars/0', \
+'layers/transformer_encoder_1/vars/0': 'layers/transformer_encoder_1/vars/0'}
+    """
+    names = {re.sub(rf"^layers/({_NUMBERED})/", r"layers/\1_0/", path): path for path in paths}
+    numbers = {int(found[1]) for name in names if (found := re.match(rf"layers/{T5_LAYER}_(\d+)/", name))}
+    return {_moved(name, T5_LAYER, T5_DECODER, -(len(numbers) // 2)): path for name, path in names.items()}
+
+
+def in_file(name: str, layers: int) -> str:
+    """The path in the file of a name in the rows, of a model of so many layers; the inverse of `in_rows`."""
+    name = _moved(name, T5_DECODER, T5_LAYER, layers)
+    return re.sub(rf"^layers/({_NUMBERED})_0/", r"layers/\1/", name)
+
+
+def _moved(name: str, old: str, new: str, by: int) -> str:
+    """The name with the number of a layer moved, where it is not below 0 then."""
+    found = re.match(rf"layers/{old}_(\d+)(/.*)", name)
+    number = int(found[1]) + by if found else -1
+    return f"layers/{new}_{number}{found[2]}" if found and number >= 0 else name
+
+
+def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
+    """Write a preset of a backbone; arguments as of `Format.write`.
+
+    Raises:
+        InputError: the model has something that their backbone does not compute.
+    """
+    run = merged_directory(run)
+    info, tensors = read_model(run)
+    dialect = dialect_of(TARGET, info)
+    tensors = _backbone(run, info, tensors)
+    base = registry.family(info.family).spec.derive(dialect.spec)
+    _check_activation(run, info.spec, dialect, base)
+    info, tensors = _in_form(run, info, tensors, base)
+    unprojected = UNPROJECTED if UNPROJECTED in dialect.classes and info.spec.embeddings.width is None else None
+    found = of_model(TARGET, run, info, tensors, unprojected)
+    shapes, read = found.whole()
+    with files.new_directory(path, overwrite) as folder:
+        files.write_json(folder / "config.json", _config(found.config))
+        files.write_json(folder / "metadata.json", {"parameter_count": sum(map(math.prod, shapes.values()))})
+        _write_weights(folder / WEIGHTS, {in_file(name, info.spec.blocks.layers): name for name in shapes}, read)
+        if found.tokenizer is not None:
+            write_tokenizer(folder, found.tokenizer, found.config["class_name"], run)
+
+
+def _check_activation(run: Path, spec: specs.Spec, dialect: Dialect, base: specs.Spec) -> None:
+    """Refuse an activation that is another in their code, as BERT's GELU is."""
+    ours, theirs = spec.feedforward.activation, base.feedforward.activation
+    if ours != theirs and all(path != "feedforward.activation" for path, *_ in dialect.config):
+        raise InputError(
+            f"KerasHub's {dialect.fixed['class_name']} computes {theirs}, {run} {ours}, so that outputs would differ: a model "
+            f"that is made with --set feedforward.activation={theirs} can be written"
+        )
+
+
+def _backbone(run: Path, info: ModelInfo, tensors: Any) -> Any:
+    """The tensors without heads of pretraining, which is told.
+
+    Raises:
+        InputError: it has the head of a task.
+    """
+    heads = head_names(tensors)
+    if answers := [head for head in heads if head in _TASK_HEADS]:
+        raise InputError(
+            f"a preset of KerasHub is a backbone, without a place for the head {' '.join(answers)} of {run}: export the run "
+            "that was fine-tuned, or this one --to hf"
+        )
+    if heads:
+        source.say(f"{run}: a preset is a backbone: the heads {', '.join(heads)} are left out")
+    if info.task:
+        source.say(f"{run}: a preset is a backbone: its task ({info.task['kind']}) is left out")
+    return _Only(tensors, tuple(f"heads/{head}/" for head in heads))
+
+
+class _Only:
+    """Tensors without those whose names begin so."""
+
+    def __init__(self, tensors: Any, without: tuple[str, ...]) -> None:
+        self.tensors, self.without = tensors, without
+        self.shape, self.read = tensors.shape, tensors.read
+
+    def names(self) -> list[str]:
+        return [name for name in self.tensors.names() if not name.startswith(self.without)]
+
+
+def _in_form(run: Path, info: ModelInfo, tensors: Any, base: specs.Spec) -> tuple[ModelInfo, Any]:
+    """The model as their backbone has it, which computes the same; `base` is what the family's Spec is there."""
+    ours, theirs, changes = info.spec.embeddings, base.embeddings, {}
+    more: dict[str, np.ndarray] = {}
+    without: list[str] = []
+    tables = [name for name in tensors.names() if name.endswith("positions/table")]
+    if tables and ours.offset and not theirs.offset:
+        more |= {name: tensors.read(name)[ours.offset :] for name in tables}
+        changes |= {"embeddings.offset": 0, "embeddings.positions": ours.positions - ours.offset}
+    if tables and ours.segments == 1 and not theirs.segments:
+        segment = tensors.read("embeddings/segments/table")
+        more |= {name: more.get(name, tensors.read(name)) + segment for name in tables}
+        changes |= {"embeddings.segments": 0}
+        without += ["embeddings/segments/"]
+    if base.pooler and not info.spec.pooler:
+        size = info.spec.hidden
+        more |= {"pooler/kernel": np.zeros((size, size), "float32"), "pooler/bias": np.zeros(size, "float32")}
+        source.say(f"{run}: it has no pooler and their backbone has: that one is 0, and pooled_output of no use")
+    elif info.spec.pooler and not base.pooler:
+        without += ["pooler/"]
+        source.say(f"{run}: their backbone has no pooler: it is left out")
+    info = dataclasses.replace(info, spec=info.spec.derive({**changes, "pooler": base.pooler}))
+    return info, With(_Only(tensors, tuple(without)), more) if more else _Only(tensors, tuple(without))
+
+
+def _config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of config.json, of a flat one as `keras_hub.read_config` gives it."""
+    name, own = config["class_name"], {key: value for key, value in config.items() if key != "class_name"}
+    policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "float32"}, "registered_name": None}
+    return {
+        "module": "keras_hub.models",
+        "class_name": name,
+        "config": {"trainable": True, "dtype": policy, **own},
+        "registered_name": f"keras_hub>{name}",
+    }
+
+
+def _write_weights(path: Path, names: Mapping[str, str], read: Any) -> None:
+    """Write the weights, by their paths in the file."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for place in sorted(names):
+            file.create_dataset(place, data=read(names[place]))
