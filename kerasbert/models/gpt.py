@@ -87,6 +87,7 @@ def with_task_tokens(model: Any) -> Any:
     return made
 
 
+_THEIRS = ("GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification")  # classes that GPT has as well
 HF = GPT2_HF.derive(
     ("transformer.wte", "transformer.tokens_embed"),
     ("transformer.wpe", "transformer.positions_embed"),
@@ -110,7 +111,7 @@ HF = GPT2_HF.derive(
     values={"afn": {"gelu": "gelu_tanh", "relu": "relu", "swish": "swish", "silu": "swish"}},
     special={},
     classes={
-        **of_family(GPT2_HF.classes, "GPT2", "OpenAIGPT"),
+        **of_family({name: GPT2_HF.classes[name] for name in _THEIRS}, "GPT2", "OpenAIGPT"),
         "OpenAIGPTDoubleHeadsModel": Class(refused="reads the place of a classification token from its input"),
     },
     ignored={**GPT2_HF.ignored, "*position_ids": buffers.counted},

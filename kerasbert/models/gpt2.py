@@ -57,6 +57,7 @@ HF = Dialect(
         ("block_{i}/feedforward_norm", f"{_BLOCK}.ln_2"),
         ("norm", "transformer.ln_f"),
         ("heads/classifier", "score", "T"),
+        ("heads/span", "qa_outputs", "T"),
     ),
     # their Conv1D keeps a matrix as [in, out]
     leaves={
@@ -67,7 +68,7 @@ HF = Dialect(
         "table": (".weight",),
     },
     forms={"*.attn.c_attn.*": Joined(3)},
-    heads={"classifier": {"kernel": "H L"}},
+    heads={"classifier": {"kernel": "H L"}, "span": {"kernel": "H 2", "bias": "2"}},
     config=(
         ("embeddings.vocabulary", "vocab_size"),
         ("embeddings.positions", "n_positions"),
@@ -95,6 +96,13 @@ HF = Dialect(
         "GPT2LMHeadModel": Class(),
         "GPT2Model": Class(),
         "GPT2ForSequenceClassification": Class(("classifier",)),
+        "GPT2ForTokenClassification": Class(
+            ("classifier",),
+            rows=(("heads/classifier", "classifier", "T"),),
+            shapes={"classifier": {"kernel": "H L", "bias": "L"}},
+        ),
+        "GPT2ForQuestionAnswering": Class(("span",)),
+        "GPT2DoubleHeadsModel": Class(refused="chooses among texts by the vector of a token that each call names"),
     },
     prefix="transformer.",
     unread={

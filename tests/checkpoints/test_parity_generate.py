@@ -13,6 +13,7 @@ from kerasbert import registry
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.inputs import SHIFTED
+from kerasbert.tasks.predict import task_logits
 from tests.checkpoints.theirs import close, make, parity, run, same_after_export
 
 T5 = "T5ForConditionalGeneration"
@@ -164,6 +165,25 @@ def test_gpt2s_classifier_reads_the_last_real_token(tmp_path):
     encoder = same_after_export(their, inputs, tmp_path)
     assert {name: value.shape for name, value in encoder.heads["classifier"].items()} == {"kernel": (15, 3)}
     close(kb.load(tmp_path / "ours")(inputs)["logits"], run(their, inputs).logits)
+
+
+@parity
+@pytest.mark.parametrize("size", [0, 2])
+@pytest.mark.parametrize("kind", ["tags", "span"])
+def test_gpt2s_labels_of_tokens_and_ends_of_answers(kind, size, tmp_path):
+    name = "GPT2ForTokenClassification" if kind == "tags" else "GPT2ForQuestionAnswering"
+    config = GPT2_SIZES[size]
+    their = make(name, config | ({"num_labels": 3} if kind == "tags" else {}))
+    inputs = batch(config["vocab_size"], two=False)
+    same_after_export(their, inputs, tmp_path)
+    model, real = kb.load(tmp_path / "ours"), inputs["padding_mask"].astype(bool)
+    assert model.task.kind == kind
+    got, expected = np.asarray(task_logits(model, inputs))[real], run(their, inputs)
+    if kind == "tags":
+        close(got, expected.logits[real])
+        return
+    for i, logits in enumerate((expected.start_logits, expected.end_logits)):
+        close(got[:, i], logits[real])
 
 
 @parity
