@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from kerasbert.errors import InputError, check_known, unknown
 from kerasbert.inputs import TEXT, Input
+from kerasbert.poolings import READOUTS
 
 if TYPE_CHECKING:  # a phone, which comes here by way of the registry, needs no Spec
     from kerasbert.spec import Spec
 
 
 KINDS = ("encoder", "decoder", "seq2seq")
-READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "concat", "none")  # of `layers.readout`
 # what a head reads (`layers.mix`) -> the layers: the embeddings are layer 0
 LAYERS = {
     "last": slice(-1, None),

@@ -10,7 +10,19 @@ from tests.support import ROOT, python
 
 # A part may import those on its own line and on the lines above it.
 LAYERS = (
-    {"__init__", "blanks", "children", "errors", "inputs", "lazy", "options", "progress", "provenance", "storage"},
+    {
+        "__init__",
+        "blanks",
+        "children",
+        "errors",
+        "inputs",
+        "lazy",
+        "options",
+        "poolings",
+        "progress",
+        "provenance",
+        "storage",
+    },
     {"answers"},
     {"adaptation", "spec", "family", "registry", "text"},
     {"data", "layers", "checkpoints", "export.bundle", "report"},
@@ -34,6 +46,7 @@ FREE = (  # of TensorFlow and Keras, wherever the import stands
     "kerasbert/errors.py",
     "kerasbert/family.py",
     "kerasbert/inputs.py",
+    "kerasbert/poolings.py",
     "kerasbert/options.py",
     "kerasbert/progress.py",
     "kerasbert/provenance.py",

@@ -1,7 +1,7 @@
 """A text as a vector, and the nearest of some texts by their vectors."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -10,6 +10,7 @@ import numpy as np
 from kerasbert.answers.base import Answer, Kind, truncated_json
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, listed
+from kerasbert.poolings import readouts_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +28,10 @@ class Vector(Answer):
 class VectorKind(Kind):
     """A vector [H] of a text: its tokens' mean, or what else `pooling` says.
 
-    Options: `pooling`, one of `layers.readout`, "cls" for its "first"; `normalize`, to length 1; `dimensions`, how many of the
-    first numbers a vector has, 0 for all (sentence-transformers' truncate_dim); `prompts`, texts by name, and `prompt_name`, of
-    the one that is put before each text, or "" for none; `include_prompt`, whether its tokens are pooled, which is all that is
+    Options: `pooling`, one of `poolings` or some with + between them; `dense`, the layers behind it, each {"width",
+    "activation" ("" for none), "bias"}; `normalize`, to length 1; `dimensions`, how many of the first numbers a vector has, 0 for
+    all (sentence-transformers' truncate_dim); `prompts`, texts by name, and `prompt_name`, of the one that is put before each
+    text, or "" for none; `include_prompt`, whether its tokens are pooled, which is all that is
     computed; `loss`, what it is fine-tuned by on rows of two or more texts, "cosine" or "ranking" (see tasks.vector), with
     `scale`, `negatives` and `highest` of these losses. Where it has a loss each text is a row; without one the two of a pair
     are one row, as an encoder reads them.
@@ -44,6 +46,7 @@ class VectorKind(Kind):
     defaults = MappingProxyType(
         {
             "pooling": "mean",
+            "dense": (),
             "normalize": False,
             "dimensions": 0,
             "prompts": {},
@@ -73,6 +76,9 @@ class VectorKind(Kind):
                 f"the prompt {name!r} is to be left out of the pooling (include_prompt false), which is not computed here: "
                 "leave prompt_name out"
             )
+        readouts_of(kind.options["pooling"])
+        for layer in kind.options["dense"]:
+            check_dense(layer)
         if kind.options["dimensions"] < 0:
             raise InputError(f"dimensions must be at least 0. Received: {kind.options['dimensions']}")
         return kind
@@ -117,6 +123,25 @@ class VectorKind(Kind):
 
     def line(self, answer, text) -> str:
         return "\t".join(f"{value:.6g}" for value in answer["values"])
+
+
+def dense_names(options: Mapping[str, Any]) -> list[str]:
+    """Names of the heads that the layers of `dense` are: their weights are `heads/dense_1/...`."""
+    return [f"dense_{number}" for number in range(1, len(options.get("dense", ())) + 1)]
+
+
+def check_dense(layer: Any) -> None:
+    """Refuse what is no layer of `dense`; which activations there are is known where Keras is.
+
+    Raises:
+        InputError: of one line.
+    """
+    wanted = {"width": int, "activation": str, "bias": bool}
+    fits = isinstance(layer, Mapping) and {key: type(value) for key, value in layer.items()} == wanted
+    if not fits or layer["width"] < 1:
+        raise InputError(
+            f"dense has {layer!r:.80}, expected such as {{'width': 512, 'activation': 'tanh', 'bias': True}}"
+        )
 
 
 def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -130,6 +130,7 @@ def plan(format: NamedFormat, opened: Opened, asked: ImportOptions) -> Plan:
         "generation": generation,
     }
     about = {"family": family, "name": name_of(family, spec), "spec": spec, "task": found.task, "described": described}
+    about["heads"] = found.heads
     return Plan(coverage, tensors=theirs.tensors, **about)
 
 

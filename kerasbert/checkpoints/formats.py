@@ -90,11 +90,13 @@ class Answers:
         task: json of the task of its classifier; None for an encoder and for heads of pretraining.
         vector: json of the task of its vectors; None where it says none.
         told: lines that a user should read.
+        heads: weights of heads that lie in files of their own: head -> {weight: float32 array}.
     """
 
     task: dict[str, Any] | None
     vector: dict[str, Any] | None = None
     told: list[str] = dataclasses.field(default_factory=list)
+    heads: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass

@@ -98,7 +98,10 @@ class OpenedSentenceTransformers(OpenedHf):
 
     def answers(self, task: dict[str, Any] | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
         """What its modules answer."""
-        return Answers(*self.theirs.tasks(spec, task, classes))
+        found = Answers(*self.theirs.tasks(spec, task, classes))
+        if found.vector:
+            found.heads = self.theirs.heads(found.vector["options"], spec.hidden, asked.allow_pickle)
+        return found
 
     def tokenizer(self, spec: Spec, asked: ImportOptions) -> Any:
         """The folder's tokenizer, with lower-cased texts where its settings ask for that."""

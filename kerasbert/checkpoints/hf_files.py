@@ -9,7 +9,7 @@ from kerasbert import answers, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints import cross_encoders, generation_config, sentence_transformers, source
-from kerasbert.checkpoints.directory import ModelInfo, head_names
+from kerasbert.checkpoints.directory import ModelInfo, head_names, read_tensors
 from kerasbert.checkpoints.safetensors import Safetensors, write_safetensors
 from kerasbert.checkpoints.write import Named, named, write_vocabulary
 from kerasbert.storage import files
@@ -30,7 +30,7 @@ GONE = {
 
 def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
     """Write a folder of transformers; arguments as of `Format.write`."""
-    found = named("hf", run, classes=True)
+    found = named("hf", run, classes=True, beside=("dense_",))
     info, tokenizer, config = found.info, found.tokenizer, _config(found)
     if info.family in GONE:
         source.say(f"{path}: {GONE[info.family]}")
@@ -39,7 +39,7 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
         # transformers refuses a file that does not say which framework's layout it has
         write_safetensors(folder / "model.safetensors", *found.whole(), metadata={"format": "pt"})
         if info.task and "pooling" in answers.find(info.task["kind"]).defaults:
-            sentence_transformers.write(folder, info.task, info.spec)
+            sentence_transformers.write(folder, info.task, info.spec, read_tensors(found.run))
         if (decoding := _decoding(info, found.family)) is not None:
             files.write_json(folder / generation_config.FILE, generation_config.written(decoding, config, tokenizer))
         if tokenizer is not None:

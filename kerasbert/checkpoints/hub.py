@@ -27,15 +27,13 @@ FILES = (
     "modules.json",
     "config_sentence_transformers.json",
     *SETTINGS,
-    "1_Pooling/config.json",
-    "2_Normalize/config.json",
     "generation_config.json",
 )
 ENDINGS = tuple(  # of files, which no repository is called
     ".safetensors .json .bin .index .ckpt .pt .h5 .keras .tflite .onnx .pb .csv .tsv .jsonl .txt .xlsx .yaml .yml .gz".split()
 )
 ADDRESS = re.compile(r"(?:https?:/{1,2})?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf:/{1,2}")  # a Path has one slash left
-TOKENIZER = tuple(name for name in FILES if "Pooling" not in name and "Normalize" not in name)
+MODULE = re.compile(r"[1-9]_\w+/(config\.json|model\.safetensors)")  # of sentence-transformers, behind its Transformer
 
 
 def plain(name: str | os.PathLike) -> tuple[str, str | None]:
@@ -93,11 +91,13 @@ def _fetch(name: str, revision: str | None, weights: bool, endpoint: str | None,
         line = f"no checkpoint at {name}, and the hub did not give it: {reason}. {_by_hand(name, revision)}"
         raise InputError(line) from error
     names = [file.rfilename for file in info.siblings or []]
-    wanted = [file for file in names if file in (FILES if weights else TOKENIZER)]
+    wanted = [file for file in names if file in FILES or (weights and MODULE.fullmatch(file))]
     wanted += [file for file in names if weights and file.startswith("model") and file.endswith(".safetensors")]
     if not wanted and not weights:
         raise InputError(f"{name} at {info.sha} has no file of a tokenizer, such as tokenizer.json: take another name")
-    if weights and not ("config.json" in wanted and any(file.endswith(".safetensors") for file in wanted)):
+    if weights and not (
+        "config.json" in wanted and any(file.endswith(".safetensors") and "/" not in file for file in wanted)
+    ):
         raise InputError(
             f"{name} at {info.sha} has no config.json and model.safetensors, expected both: pickles are not fetched. "
             "Take a revision that was converted (--revision refs/pr/N), or convert it and import the folder"

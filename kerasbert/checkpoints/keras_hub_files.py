@@ -21,7 +21,7 @@ from kerasbert.checkpoints.adapters import merged_directory
 from kerasbert.checkpoints.directory import ModelInfo, head_names
 from kerasbert.checkpoints.keras_hub_tokenizers import write_tokenizer
 from kerasbert.checkpoints.names import Dialect
-from kerasbert.checkpoints.write import With, dialect_of, of_model, read_model
+from kerasbert.checkpoints.write import With, Without, dialect_of, of_model, read_model
 from kerasbert.errors import InputError
 from kerasbert.storage import files
 
@@ -107,18 +107,7 @@ def _backbone(run: Path, info: ModelInfo, tensors: Any) -> Any:
         source.say(f"{run}: a preset is a backbone: the heads {', '.join(heads)} are left out")
     if info.task:
         source.say(f"{run}: a preset is a backbone: its task ({info.task['kind']}) is left out")
-    return _Only(tensors, tuple(f"heads/{head}/" for head in heads))
-
-
-class _Only:
-    """Tensors without those whose names begin so."""
-
-    def __init__(self, tensors: Any, without: tuple[str, ...]) -> None:
-        self.tensors, self.without = tensors, without
-        self.shape, self.read = tensors.shape, tensors.read
-
-    def names(self) -> list[str]:
-        return [name for name in self.tensors.names() if not name.startswith(self.without)]
+    return Without(tensors, tuple(f"heads/{head}/" for head in heads))
 
 
 def _in_form(run: Path, info: ModelInfo, tensors: Any, base: specs.Spec) -> tuple[ModelInfo, Any]:
@@ -143,7 +132,7 @@ def _in_form(run: Path, info: ModelInfo, tensors: Any, base: specs.Spec) -> tupl
         without += ["pooler/"]
         source.say(f"{run}: their backbone has no pooler: it is left out")
     info = dataclasses.replace(info, spec=info.spec.derive({**changes, "pooler": base.pooler}))
-    return info, With(_Only(tensors, tuple(without)), more) if more else _Only(tensors, tuple(without))
+    return info, With(Without(tensors, tuple(without)), more) if more else Without(tensors, tuple(without))
 
 
 def _config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Plan:
         coverage: which tensor goes where; None where a model is made of one of ours. problem: why it does not fit, or None.
         tensors: the Reader of what goes.
         family, name, spec: of the model.
-        task, described: as of `Imported`.
+        task, described: as of `Imported`. heads: those that are no tensors of the Reader, as of `Imported`.
         tensor: (pair, their array) -> ours.
         convert: Imported -> Imported of another family (`Family.made_of`).
     """
@@ -69,6 +69,7 @@ class Plan:
     spec: Any = None
     task: dict[str, Any] | None = None
     described: dict[str, Any] = dataclasses.field(default_factory=dict)
+    heads: dict[str, dict[str, np.ndarray]] = dataclasses.field(default_factory=dict)
     tensor: Callable[[Pair, np.ndarray], np.ndarray] = lambda pair, values: values.T if pair.transpose else values
     convert: Callable[[Imported], Imported] | None = None
 
@@ -93,7 +94,7 @@ class Plan:
         if self.problem is not None:
             raise self.problem
         arrays: dict[str, np.ndarray] = {}
-        heads: dict[str, dict[str, np.ndarray]] = {}
+        heads = dict(self.heads)
         for pair in self.coverage.pairs if self.coverage else ():
             values = np.array(self.tensor(pair, _finite(self.tensors, pair.theirs)), "float32", order="C")
             if pair.ours.startswith("heads/"):

@@ -1,7 +1,8 @@
 """Directories of sentence-transformers <-> a vector's task, or that of a cross-encoder.
 
 They stand around a Hugging Face checkpoint: modules.json lists the modules of a model, which have files of their own. Known are
-Transformer, Pooling and perhaps Normalize, which give vectors, and Transformer alone, a CrossEncoder of release 5.4 and later.
+Transformer, Pooling, perhaps some Dense and Normalize (`vector_modules`), which give vectors, and Transformer alone, a
+CrossEncoder of release 5.4 and later.
 What is read is what the loader of release 6.2 reads, in its order (base/modules/transformer.py, `load_config`, `__init__`).
 """
 
@@ -10,9 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kerasbert.answers.vector import dense_names
+from kerasbert.checkpoints import vector_modules
 from kerasbert.checkpoints.cross_encoders import cross_encoder, tokenizer_length, within
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.errors import InputError
+from kerasbert.poolings import readouts_of
 from kerasbert.spec import Spec
 from kerasbert.storage import files, unused
 from kerasbert.storage.json_view import JsonView
@@ -24,15 +28,6 @@ SETTINGS = tuple(
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 """Where the settings of a Transformer stand, the first that is there: the others are names of before 2021."""
-POOLINGS = {
-    "cls_token": "first",
-    "mean_tokens": "mean",
-    "max_tokens": "max",
-    "mean_sqrt_len_tokens": "mean_sqrt_len",
-    "lasttoken": "last",
-    "weightedmean_tokens": None,
-}
-"""Their `pooling_mode_...` -> the option `pooling` of vectors; None for what is not computed here."""
 TYPE = "sentence_transformers.models."
 # keys that change no number -> why
 _WITHOUT_EFFECT = {
@@ -57,6 +52,7 @@ _WITHOUT_EFFECT = {
         "processing_kwargs.text.return_tensors": "the form of arrays",
     },
     "pooling": {},
+    "dense": {},
     "normalize": {},
 }
 _REFUSED = ("config_args", "config_kwargs", "tokenizer_args", "processor_kwargs", "processing_kwargs")
@@ -100,7 +96,7 @@ class Theirs:
         """Note what nobody read of the files and what may change something (`storage.unused`)."""
         for name, views in self.views.items():
             for view in views:
-                unused.leave(self.places[name], view.unread([*_WITHOUT_EFFECT[name]]))
+                unused.leave(self.places[name], view.unread([*_WITHOUT_EFFECT[name.partition("/")[0]]]))
 
     # What the Transformer does with a text
 
@@ -194,7 +190,11 @@ class Theirs:
         return task | ({} if longest is None else {"length": longest})
 
     def _vector(self, spec: Spec) -> dict[str, Any]:
-        options: dict[str, Any] = {"pooling": self._pooling(spec)}
+        chosen = vector_modules.pooling(self.view("pooling"), self.places["pooling"], spec.hidden)
+        options: dict[str, Any] = {"pooling": chosen}
+        width = spec.hidden * len(readouts_of(chosen))
+        if layers := self._dense(width):
+            options["dense"], width = layers, layers[-1]["width"]
         if "Normalize" in self.names:
             options["normalize"] = True
             for key in ("module_input_name", "module_output_name"):
@@ -206,7 +206,7 @@ class Theirs:
         if (count := model.get("truncate_dim")) is not None:
             if type(count) is not int or count < 1:
                 raise InputError(f"{self.places[MODEL]} has truncate_dim {count!r}, expected a whole number above 0")
-            options |= {"dimensions": count} if count < spec.hidden else {}
+            options |= {"dimensions": count} if count < width else {}
         similarity = model.get("similarity_fn_name") or "cosine"
         if similarity != "cosine" and not (
             similarity == "dot" and options.get("normalize") and "dimensions" not in options
@@ -249,21 +249,27 @@ class Theirs:
             **({} if included else {"include_prompt": False}),
         }
 
-    def _pooling(self, spec: Spec) -> str:
-        content, where = self.view("pooling"), self.places["pooling"]
-        legacy = [mode for mode in POOLINGS if content.get(f"pooling_mode_{mode}")] or ["mean_tokens"]
-        said = content.get("pooling_mode")
-        chosen = legacy if said is None else [str(each) for each in (said if isinstance(said, list) else [said])]
-        short = {mode.removesuffix("_tokens").removesuffix("_token"): mode for mode in POOLINGS}
-        ours = POOLINGS.get(short.get(chosen[0], chosen[0])) if len(chosen) == 1 else None
-        if ours is None:
-            known = ", ".join(mode for mode, name in POOLINGS.items() if name)
-            raise InputError(f"{where} pools by {' and '.join(chosen)}, expected one of {known}")
-        sizes = [content.get(key) for key in ("word_embedding_dimension", "embedding_dimension")]
-        for size in sizes:
-            if size not in (None, spec.hidden):
-                raise InputError(f"{where} is for vectors of {size}, the model's have {spec.hidden}")
-        return ours
+    def _dense(self, width: int) -> list[dict[str, Any]]:
+        """The layers behind a pooling of so many numbers."""
+        layers = []
+        for name in self.views:
+            if name.startswith("dense/"):
+                layers.append(vector_modules.dense(self.view(name), self.places[name], width))
+                width = layers[-1]["width"]
+        return layers
+
+    def heads(self, options: Mapping[str, Any], hidden: int, allow_pickle: bool) -> dict[str, dict[str, Any]]:
+        """The weights of the layers behind the pooling: name of the head -> {weight: array}; `options`: of its task.
+
+        Raises:
+            InputError: weights that do not fit.
+        """
+        heads, width = {}, hidden * len(readouts_of(options["pooling"]))
+        places = [path.parent for name, path in self.places.items() if name.startswith("dense/")]
+        for name, folder, layer in zip(dense_names(options), places, options.get("dense", ())):
+            heads[name] = vector_modules.read_dense(folder, layer, width, allow_pickle)
+            width = layer["width"]
+        return heads
 
     def _cross_encoder(self, found: dict[str, Any] | None, classes: int) -> dict[str, Any]:
         model = self.view(MODEL)
@@ -295,11 +301,12 @@ def opened(folder: Path) -> Theirs | None:
     settled = [name for name in names if name != "Dropout"]  # which is nothing but in training
     if strange := next((name for name in types if not name.startswith("sentence_transformers.")), None):
         raise InputError(f"{folder / MODULES} has the module {strange}, which is code of its own: no such model here")
-    if settled not in (["Transformer"], ["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+    behind = settled[2:-1] if settled[2:] and settled[-1] == "Normalize" else settled[2:]
+    if settled != ["Transformer"] and not (settled[:2] == ["Transformer", "Pooling"] and set(behind) <= {"Dense"}):
         raise InputError(
             f"{folder / MODULES} has the modules {', '.join(names) or 'none'}, expected Transformer, Pooling and perhaps "
-            "Normalize, or the Transformer of a CrossEncoder: no other is computed here. For the encoder alone import its "
-            "Transformer's folder without modules.json"
+            "Dense and Normalize, or the Transformer of a CrossEncoder: no other is computed here. For the encoder alone "
+            "import its Transformer's folder without modules.json"
         )
     if any(folder.resolve() not in (path.resolve(), *path.resolve().parents) for path in paths):
         raise InputError(f"{folder / MODULES} names a folder outside of {folder}")
@@ -308,10 +315,13 @@ def opened(folder: Path) -> Theirs | None:
     named = [where["Transformer"] / name for name in SETTINGS]
     places["settings"] = next((path for path in named if path.is_file() and read_json(path)), named[0])
     places |= {name.lower(): where[name] / "config.json" for name in ("Pooling", "Normalize") if name in where}
+    layers = [path for name, path in zip(names, paths) if name == "Dense"]
+    places |= {f"dense/{i}": path / "config.json" for i, path in enumerate(layers, 1)}
     views = {
         name: [JsonView(read_json(path) if path.is_file() else {})] for name, path in places.items() if name != MODULES
     }
-    theirs = Theirs(folder, settled, [where[name] for name in settled], {MODULES: rows, **views}, places)
+    kept = [path for name, path in zip(names, paths) if name != "Dropout"]
+    theirs = Theirs(folder, settled, kept, {MODULES: rows, **views}, places)
     wanted = "CrossEncoder" if theirs.crosses else "SentenceTransformer"
     asked = theirs.view("settings").get("transformer_task") == "sequence-classification"
     kind = theirs.view(MODEL).get("model_type") or ("CrossEncoder" if asked else "SentenceTransformer")
@@ -323,15 +333,15 @@ def opened(folder: Path) -> Theirs | None:
     return theirs
 
 
-def write(folder: Path, task: Mapping[str, Any], spec: Spec) -> None:
+def write(folder: Path, task: Mapping[str, Any], spec: Spec, tensors: Any = None) -> None:
     """Their files around a checkpoint of Hugging Face.
 
     Args:
-        task: json of a vector's task. spec: of its encoder.
+        task: json of a vector's task. spec: of its encoder. tensors: Reader of the model's weights, for a task with `dense`.
     """
     options = {"pooling": "mean", "normalize": False} | dict(task.get("options", {}))
-    pooling = {"cls": "first"}.get(options["pooling"], options["pooling"])
-    names = ["Transformer", "Pooling", *(["Normalize"] if options["normalize"] else [])]
+    layers = options.get("dense", ())
+    names = ["Transformer", "Pooling", *("Dense" for _ in layers), *(["Normalize"] if options["normalize"] else [])]
     paths = ["", *(f"{i}_{name}" for i, name in enumerate(names[1:], 1))]
     rows = [
         {"idx": i, "name": str(i), "path": path, "type": TYPE + name}
@@ -345,6 +355,11 @@ def write(folder: Path, task: Mapping[str, Any], spec: Spec) -> None:
     files.write_json(folder / MODEL, {"similarity_fn_name": "cosine", **model})
     for path in paths[1:]:
         (folder / path).mkdir()
-    modes = {f"pooling_mode_{mode}": name == pooling for mode, name in POOLINGS.items()}
-    more = {"word_embedding_dimension": spec.hidden, "include_prompt": options.get("include_prompt", True)}
-    files.write_json(folder / "1_Pooling" / "config.json", more | modes)
+    written = vector_modules.written_pooling(options["pooling"], spec.hidden, options.get("include_prompt", True))
+    files.write_json(folder / "1_Pooling" / "config.json", written)
+    width = spec.hidden * len(readouts_of(options["pooling"]))
+    for name, path, layer in zip(dense_names(options), paths[2:], layers):
+        vector_modules.write_dense(
+            folder / path, layer, width, lambda weight, of=name: tensors.read(f"heads/{of}/{weight}")
+        )
+        width = layer["width"]

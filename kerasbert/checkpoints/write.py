@@ -63,11 +63,12 @@ class Named:
         return views.whole(self.dialect.forms, self.shapes, self.read, self.info.spec.head_size)
 
 
-def named(target: str, run: Path, classes: bool) -> Named:
+def named(target: str, run: Path, classes: bool, beside: tuple[str, ...] = ()) -> Named:
     """A model directory, or what else `checkpoints.source` knows, under the names of a format; LoRA is merged.
 
     Args:
         target: the format. classes: whether its files say which class of theirs they are of.
+        beside: beginnings of the names of heads that have files of their own there.
 
     Raises:
         InputError: the family has no such names, or the model something that has no place there.
@@ -75,6 +76,7 @@ def named(target: str, run: Path, classes: bool) -> Named:
     run = merged_directory(run)
     info, tensors = read_model(run)
     dialect = dialect_of(target, info)
+    tensors = Without(tensors, tuple(f"heads/{head}" for head in beside)) if beside else tensors
     tensors = _with_lm_head(dialect, info, tensors)
     return of_model(target, run, info, tensors, class_of(dialect, info, tensors) if classes else None)
 
@@ -154,6 +156,17 @@ class With:
 
     def read(self, name: str) -> np.ndarray:
         return self.more[name] if name in self.more else self.tensors.read(name)
+
+
+class Without:
+    """Tensors of a model, without those whose names begin so."""
+
+    def __init__(self, tensors: Any, beginnings: tuple[str, ...]) -> None:
+        self.tensors, self.beginnings = tensors, beginnings
+        self.shape, self.read = tensors.shape, tensors.read
+
+    def names(self) -> list[str]:
+        return [name for name in self.tensors.names() if not name.startswith(self.beginnings)]
 
 
 def _with_lm_head(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> Any:

@@ -27,9 +27,11 @@ def _encode(options: argparse.Namespace) -> None:
     from kerasbert.tasks import early_checks
 
     early_checks.check_pooling(options.pooling)  # before TensorFlow's import
+    early_checks.check_dims(options.dims)
     if bool(options.data) != bool(options.out):
         raise InputError("--data FILE and --out VECTORS.npy go together; without them vectors of lines are printed")
-    settings = {"pooling": options.pooling, "language": options.language, "prompt_name": options.prompt_name}
+    settings = {"pooling": options.pooling, "dims": options.dims, "language": options.language}
+    settings["prompt_name"] = options.prompt_name
     if options.data:
         _encode_file(options, settings)
         return
@@ -84,9 +86,13 @@ def _source(options: argparse.Namespace, keep_blank: bool = False, **columns: An
 
 
 def _index(options: argparse.Namespace) -> None:
+    from kerasbert.tasks import early_checks
+
+    early_checks.check_dims(options.dims)
     places.check_folder(options.out, options.overwrite, [options.data])
     source = _source(options, id_column=options.id_column)
     settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
+    settings["dims"] = options.dims
     parts = {"dtype": options.dtype, "neighbours": options.neighbours, "words": options.words}
     check_read(options)
     from kerasbert.retrieval.building import build
@@ -165,7 +171,8 @@ def _add_encode(add: argparse.ArgumentParser) -> None:
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")
     add.add_argument(
         "--pooling",
-        help="mean, first, last or pooled; default: what the model learned to give (a vector's task, Skip-Thought), else mean",
+        help="mean, first, last, max, mean_sqrt_len, weighted_mean, some of these as first+mean, or pooled; default: what the "
+        "model learned to give (a vector's task, Skip-Thought), else mean",
     )
     _text_options(add, PROMPT)
 
@@ -183,6 +190,8 @@ def _add_index(add: argparse.ArgumentParser) -> None:
 
 def _text_options(add: argparse.ArgumentParser, prompt: str) -> None:
     """How the texts of a file become vectors, and how these are kept."""
+    text = "how many of the first numbers of a vector are kept; default: all"
+    add.add_argument("--dims", type=int, metavar="N", help=text)
     text = "of the numbers that are kept: float32, float16, int8 or binary (a bit each)"
     add.add_argument("--dtype", default="float32", choices=("float32", "float16", "int8", "binary"), help=text)
     add.add_argument("--text-column", metavar="NAME", help="column of the texts; the task's, or text, by default")

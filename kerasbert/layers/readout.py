@@ -4,13 +4,11 @@ from typing import Any
 
 from keras import ops
 
-from kerasbert.errors import InputError
-from kerasbert.family import READOUTS
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import pick
+from kerasbert.poolings import readouts_of
 
 Queries = Any  # None for all, "first", int [B, P], or int [B] for one a row
-CONCAT = ("last", "max", "mean")  # of "concat" (Howard and Ruder, 2018, section 3.3)
 
 
 def readout(outputs: Tensor, mask: Tensor, kind: str) -> Tensor:
@@ -19,19 +17,23 @@ def readout(outputs: Tensor, mask: Tensor, kind: str) -> Tensor:
     Args:
         outputs: float [B, S, H], an encoder's `sequence`, or [B, 1, H] of its `queries` (`queries_of`); for "none" [B, H].
         mask: bool or 0/1 [B, S], True = a real token; None where all are real.
-        kind: "first", "last" (the last real token), "mean" (of the real tokens), "max" (of each number over the real tokens),
-            "mean_sqrt_len" (their sum over the root of how many they are), "concat" (last, max and mean side by side, [B, 3H])
-            or "none" (a row has one vector already). All but "concat" are the poolings of sentence-transformers (Reimers and
-            Gurevych, 2019, section 3).
+        kind: "first" ("cls"), "last" (the last real token), "mean" (of the real tokens), "max" (of each number over the real
+            tokens), "mean_sqrt_len" (their sum over the root of how many they are), "weighted_mean" (a token weighs its place,
+            from 1: Muennighoff, 2022, section 3.1), some of these with + between them (side by side in that order: [B, nH]),
+            "concat" (last+max+mean) or "none" (a row has one vector already). The first six are the poolings of
+            sentence-transformers (Reimers and Gurevych, 2019, section 3).
 
     >>> readout(ops.reshape(ops.arange(6.0), (1, 3, 2)), ops.array([[1, 1, 0]]), "last").numpy().tolist()
     [[2.0, 3.0]]
     """
-    check(kind)
+    names = readouts_of(kind)
+    found = [_one(outputs, mask, name) for name in names]
+    return found[0] if len(found) == 1 else ops.concatenate(found, axis=-1)
+
+
+def _one(outputs: Tensor, mask: Tensor, kind: str) -> Tensor:
     if kind == "none":
         return outputs
-    if kind == "concat":
-        return ops.concatenate([readout(outputs, mask, each) for each in CONCAT], axis=-1)
     if kind == "first" or (kind == "last" and outputs.shape[1] == 1):
         return first(outputs)
     if kind == "last":
@@ -42,21 +44,23 @@ def readout(outputs: Tensor, mask: Tensor, kind: str) -> Tensor:
     real = ops.expand_dims(ops.cast(mask, "float32"), -1)
     if kind == "max":  # the least there may be of a row is lower than anything a layer norm leaves
         return ops.max(ops.where(real > 0, outputs, ops.cast(-1e4, outputs.dtype)), axis=1)
+    if kind == "weighted_mean":
+        real = real * ops.reshape(ops.arange(1, ops.shape(outputs)[1] + 1, dtype="float32"), (1, -1, 1))
     total, count = ops.sum(ops.cast(outputs, "float32") * real, axis=1), ops.maximum(ops.sum(real, axis=1), 1.0)
     return ops.cast(total / (ops.sqrt(count) if kind == "mean_sqrt_len" else count), outputs.dtype)
 
 
 def queries_of(kind: str, mask: Tensor) -> Queries:
     """What the last layer must compute for `readout`: the encoder's `queries`."""
-    check(kind)
-    if kind == "last":
+    names = readouts_of(kind)
+    if names == ("last",):
         return None if mask is None else last(mask)
-    return "first" if kind == "first" else None
+    return "first" if names == ("first",) else None
 
 
 def width(kind: str | None, hidden: int) -> int:
     """How many numbers `readout` gives of H."""
-    return hidden * (len(CONCAT) if kind == "concat" else 1)
+    return hidden * (1 if kind is None else len(readouts_of(kind)))
 
 
 def first(x: Tensor, keepdims: bool = False) -> Tensor:
@@ -68,9 +72,3 @@ def last(mask: Tensor) -> Tensor:
     """Positions of the last real tokens: [B, S] -> int32 [B, 1]; 0 in a row that has none."""
     mask = ops.cast(mask, "int32")
     return ops.max(mask * ops.arange(ops.shape(mask)[1], dtype="int32"), axis=1, keepdims=True)
-
-
-def check(kind: str) -> None:
-    """Refuse a kind that is none."""
-    if kind not in READOUTS:
-        raise InputError(f"readout must be one of {', '.join(READOUTS)}. Received: {kind!r}")

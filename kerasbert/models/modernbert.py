@@ -27,7 +27,6 @@ from keras import ops
 from kerasbert.checkpoints.forms import Joined
 from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
-from kerasbert.family import READOUTS
 from kerasbert.inputs import Tensor
 from kerasbert.layers import visibility
 from kerasbert.layers.block import PreNormBlock
@@ -37,6 +36,7 @@ from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import LabelHead, MaskedLM
 from kerasbert.layers.norms import BiasFreeLayerNorm
 from kerasbert.layers.rotary import RotaryAttention, with_places
+from kerasbert.poolings import READOUTS
 from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
 

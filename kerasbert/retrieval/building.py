@@ -36,8 +36,8 @@ def build(
             each; None: from 50,000 texts, where faiss is installed.
         words: bool, whether it finds texts by their words too (BM25, by bm25s).
         overwrite: bool, replace an index that is there.
-        settings: `length`, `language`, `pooling`, `prompt_name` of `kb.encode`. By default the model's prompt "document" or
-            "passage", where it has one, stands before the texts and "query" before queries.
+        settings: `length`, `language`, `pooling`, `dims`, `prompt_name` of `kb.encode`. By default the model's prompt
+            "document" or "passage", where it has one, stands before the texts and "query" before queries.
 
     Returns:
         lines of what a user cannot see in it, and the loaded model.

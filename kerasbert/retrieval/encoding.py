@@ -20,7 +20,7 @@ from kerasbert.tasks import predict
 from kerasbert.tasks.prompts import vector_kind
 
 BLOCK = 4096  # texts that are sorted by length, and kept at once
-SETTINGS = ("pooling", "length", "language", "prompt_name")
+SETTINGS = ("pooling", "dims", "length", "language", "prompt_name")
 
 
 def identity(model: Any) -> str:

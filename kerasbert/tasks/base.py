@@ -194,6 +194,10 @@ class TaskKind(Judging):
         """The task with what the model that it begins from says of itself; `held` is the json of that model's task."""
         return task
 
+    def keeps_heads(self, held: Mapping[str, Any]) -> bool:
+        """Whether its heads go on as those of the model that it begins from; `held` as of `started`."""
+        return False
+
     def imported(self, task: Task, generation: Mapping[str, Any] | None) -> Task:
         """The task with how the checkpoint that the model was imported from writes (`generation_config.read`)."""
         return task

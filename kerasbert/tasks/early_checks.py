@@ -16,7 +16,7 @@ from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.task import by_number, read_rows, split_files, table, task_with
 
-POOLINGS = ("mean", "first", "last", "pooled")  # of `predict.encode`
+POOLINGS = ("mean", "first", "last", "max", "mean_sqrt_len", "weighted_mean", "pooled")  # of `predict.encode`
 LARGEST = 16 * 2**20  # bytes of a file that is read here, and once more by `evaluate`
 NO_TASK = "the model has no task, expected a fine-tuned one: kerasbert finetune makes it"
 
@@ -83,11 +83,20 @@ def check_batch(batch: Any) -> None:
 
 
 def check_pooling(pooling: str | None) -> None:
-    """Refuse an unknown pooling; None is the model's own."""
-    if pooling is not None and pooling not in POOLINGS:
-        close = nearest(str(pooling), POOLINGS)
-        meant = f" Nearest: {close!r}." if close else ""
-        raise InputError(f"no pooling {pooling!r}.{meant} Expected one of: {', '.join(POOLINGS)}")
+    """Refuse an unknown pooling, or one of "mean+max" that is none; None is the model's own."""
+    names = [] if pooling is None else str(pooling).split("+")
+    for name in names:
+        if name not in (*POOLINGS, "cls") or (name == "pooled" and len(names) > 1):
+            close = nearest(name, POOLINGS)
+            meant = f" Nearest: {close!r}." if close else ""
+            known = f"one of: {', '.join(POOLINGS)}; or some with + between them, without pooled"
+            raise InputError(f"no pooling {pooling!r}.{meant} Expected {known}")
+
+
+def check_dims(dims: Any) -> None:
+    """Refuse what is no number of dimensions; None is all of them."""
+    if dims is not None and (type(dims) is not int or dims < 1):
+        raise InputError(f"dims must be a whole number of at least 1. Received: {dims!r}")
 
 
 def with_columns(task: Task | None, columns: Mapping[str, str | None]) -> Task | None:

@@ -15,7 +15,7 @@ from kerasbert import spec as specs
 from kerasbert.answers.base import with_triples
 from kerasbert.errors import InputError
 from kerasbert.inputs import Input, Row, Tensor
-from kerasbert.layers.readout import queries_of, readout
+from kerasbert.layers.readout import queries_of, readout, width
 from kerasbert.progress import Progress, counted
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.base import TaskKind, find, kind_of
@@ -315,6 +315,7 @@ def encode(
     texts: Texts,
     *,
     pooling: str | None = None,
+    dims: int | None = None,
     length: int | None = None,
     language: str | None = None,
     prompt_name: str | None = None,
@@ -324,28 +325,42 @@ def encode(
     Args:
         model: a directory or a loaded model; a task's model lends its encoder.
         pooling: "mean" over the real tokens (specials included, as sentence-transformers has it), "first" for [CLS], "last" for
-            the last real token (of what reads from left to right), "pooled" for the pooler's output. None: the vector that the
-            model was trained to give of a text (one whose task is vectors, such as an import from sentence-transformers, with
-            its pooling and norm; Skip-Thought, Quick-Thoughts), else "mean"; as in `kb.export`.
+            the last real token (of what reads from left to right), "max", "mean_sqrt_len" or "weighted_mean" of the real
+            tokens, some of these with + between them, or "pooled" for the pooler's output. None: the vector that the model was
+            trained to give of a text (one whose task is vectors, such as an import from sentence-transformers, with its
+            pooling, layers and norm; Skip-Thought, Quick-Thoughts), else "mean"; as in `kb.export`.
+        dims: int, how many of the first numbers of a vector are kept (sentence-transformers' truncate_dim); all by default.
         language: str, of the texts, for a model that reads it (XLM).
         prompt_name: str, of the prompt that is put before each text, of those that an import from sentence-transformers
             brings; "" for none. By default the one that its files name.
+
+    Raises:
+        InputError: no such pooling or prompt, or dims above the numbers of a vector.
     """
-    settings = {"pooling": pooling, "length": length, "language": language, "prompt_name": prompt_name}
+    settings = {"pooling": pooling, "dims": dims, "length": length, "language": language, "prompt_name": prompt_name}
     return vectors_and_rows(model, texts, **settings)[0]
 
 
 def vectors_and_rows(
+    model: Any, texts: Texts, *, pooling: str | None = None, dims: int | None = None, **settings: Any
+) -> tuple[np.ndarray, Encoded]:
+    """`encode`, and the encoded texts, which tell what was truncated."""
+    early_checks.check_pooling(pooling)
+    early_checks.check_dims(dims)
+    found, encoded = _vectors(model, texts, pooling, **settings)
+    if dims is not None and len(found) and dims > found.shape[-1]:
+        raise InputError(f"dims is {dims}, and a vector of this model has {found.shape[-1]} numbers")
+    return found[:, :dims], encoded
+
+
+def _vectors(
     model: Any,
     texts: Texts,
-    *,
-    pooling: str | None = None,
+    pooling: str | None,
     length: int | None = None,
     language: str | None = None,
     prompt_name: str | None = None,
 ) -> tuple[np.ndarray, Encoded]:
-    """`encode`, and the encoded texts, which tell what was truncated."""
-    early_checks.check_pooling(pooling)
     model = as_model(model)
     check_ours(model)
     kind, texts = vector_kind(model, prompt_name), listed(texts)
@@ -358,23 +373,15 @@ def vectors_and_rows(
     if pooling == "pooled" and not specs.maybe(model.spec, "pooler"):
         raise InputError("pooling='pooled' needs a model with a pooler; use 'mean' or 'first'")
 
-    def own(model, inputs):
-        return find("vector").device(model(inputs), inputs)
+    def function(model, inputs):
+        if pooling is None:
+            return find("vector").device(model(inputs), inputs)
+        if pooling == "pooled":
+            return model(inputs, queries="first")["pooled"]
+        mask = inputs["padding_mask"]
+        return readout(model(inputs, queries=queries_of(pooling, mask))["sequence"], mask, pooling)
 
-    def mean(model, inputs):
-        return readout(model(inputs)["sequence"], inputs["padding_mask"], "mean")
-
-    def last(model, inputs):
-        queries = queries_of("last", inputs["padding_mask"])
-        return readout(model(inputs, queries=queries)["sequence"], inputs["padding_mask"], "last")
-
-    kinds = {
-        None: own,
-        "mean": mean,
-        "first": lambda model, inputs: readout(model(inputs, queries="first")["sequence"], None, "first"),
-        "last": last,
-        "pooled": lambda model, inputs: model(inputs, queries="first")["pooled"],
-    }
     encoded = encoded_for(model, texts, length, {"language": language}, kind)
-    function = graph(model, pooling or "vector", kinds[pooling], encoded.settings)
-    return run(function, encoded, longest(model, length)).reshape(len(texts), model.spec.hidden), encoded
+    found = run(graph(model, pooling or "vector", function, encoded.settings), encoded, longest(model, length))
+    numbers = width(None if pooling in (None, "pooled") else pooling, model.spec.hidden)
+    return found.reshape(len(texts), numbers), encoded

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.answers.vector import VectorKind, cosines
-from kerasbert.errors import InputError
+from kerasbert.answers.vector import VectorKind, cosines, dense_names
+from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.poolings import readouts_of
 from kerasbert.tasks import metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import READERS
@@ -20,8 +21,9 @@ ops = Module("keras.ops")
 objectives = Module("kerasbert.objectives.base")
 contrastive = Module("kerasbert.objectives.contrastive")
 reading = Module("kerasbert.layers.readout")
+feedforward = Module("kerasbert.layers.feedforward")
 
-KEPT = ("pooling", "normalize", "dimensions", "prompts", "prompt_name", "include_prompt")
+KEPT = ("pooling", "dense", "normalize", "dimensions", "prompts", "prompt_name", "include_prompt")
 METRICS = {"cosine": ("spearman", "pearson"), "ranking": ("recall",)}
 
 
@@ -62,6 +64,11 @@ class Vector(TaskKind):
             return task
         options = {name: held.get("options", {}).get(name) for name in KEPT if name not in task.options}
         return task.optioned({name: value for name, value in options.items() if value is not None})
+
+    def keeps_heads(self, held) -> bool:
+        """Whether the layers behind the pooling are the model's own."""
+        own = held.get("options", {}).get("dense", ()) if held.get("kind") == self.name else ()
+        return bool(own) and list(own) == list(self.options["dense"])
 
     # Rows of a file
 
@@ -114,12 +121,24 @@ class Vector(TaskKind):
             )
 
     def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
-        return {}, {}
+        layers, shapes = {}, {}
+        width = reading.width(self.options["pooling"], encoder.spec.hidden)
+        for name, about in zip(dense_names(self.options), self.options["dense"]):
+            activation, known = about["activation"], feedforward.ACTIVATIONS
+            if activation and activation not in known:
+                raise unknown("activation", activation, list(known), ", ".join(known))
+            policy = {"name": name, "dtype": encoder.dtype_policy}
+            layers[name] = feedforward.Linear(about["width"], use_bias=about["bias"], **policy)
+            shapes[name], width = (None, width), about["width"]
+        return layers, shapes
 
     def readout(self, task, encoder) -> str | None:
-        pooling = "first" if self.options["pooling"] == "cls" else self.options["pooling"]
-        reading.check(pooling)
-        return pooling
+        return self.options["pooling"]
+
+    def logits(self, model, read, inputs, training=False) -> Any:
+        for layer, about in zip(model.heads.values(), self.options["dense"]):
+            read = layer(read, activation=about["activation"] or None)
+        return read
 
     def outputs(self, task, logits) -> dict[str, Tensor]:
         vectors = ops.cast(logits, "float32")
@@ -212,7 +231,9 @@ class Vector(TaskKind):
     def described(self) -> str:
         pooling, normalize = self.options["pooling"], self.options["normalize"]
         first = self.options["dimensions"]
-        told = f"{TOLD.get(pooling, pooling)}{', of length 1' * normalize}{f', its first {first} numbers' if first else ''}"
+        told = " and ".join(TOLD.get(name, name) for name in readouts_of(pooling))
+        told += "".join(f", {each['activation'] or 'linear'} to {each['width']}" for each in self.options["dense"])
+        told += f"{', of length 1' * normalize}{f', its first {first} numbers' if first else ''}"
         prompt = self.answers.prompt
         return f"`vector` [B, H] float32: {told}" + (f"; {prompt!r} is put before each text" if prompt else "")
 
@@ -262,8 +283,8 @@ TOLD = {
     "mean": "the mean over the tokens",
     "max": "the largest of each number over the tokens",
     "mean_sqrt_len": "the sum over the tokens by the root of their number",
+    "weighted_mean": "the mean over the tokens, each weighed by its place",
     "first": "the first token",
-    "cls": "the first token",
     "last": "the last token",
 }
 

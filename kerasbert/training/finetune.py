@@ -194,7 +194,7 @@ class FineTuning(Job):
         """The task's losses, with a new head or the one that is kept."""
         with precision(self.config.precision):
             program = perturbed.objective(self.encoder, self.task, self.config.way)
-        if self.config.keep_head:
+        if self.config.keep_head or self.task.how.keeps_heads(self.before):
             for head, layer in program.model.heads.items():
                 checkpoints.load_weights(self.source, layer, f"heads/{head}/")
         self.heads = program.model.heads

@@ -19,6 +19,7 @@ PAIRS = [("a film", "it was good"), ("x", "a dog"), ("not very good", "bad bad b
 @pytest.fixture(scope="module")
 def library():
     pytest.importorskip("torch")
+    pytest.importorskip("sentence_transformers.models")
     return pytest.importorskip("sentence_transformers")
 
 
@@ -67,6 +68,54 @@ def test_vectors_and_limits_are_theirs_there_and_back(library, base, tmp_path, c
     again = library.SentenceTransformer(str(tmp_path / "back"), device="cpu")
     assert again.max_seq_length == model.max_seq_length
     np.testing.assert_allclose(again.encode(TEXTS, prompt_name=name), expected, atol=1e-5)
+
+
+def there_and_back(library, model, tmp_path, tolerance, **said):
+    """Vectors of a model of theirs, of its import and of the export of that."""
+    model.save_pretrained(str(tmp_path / "theirs"))
+    expected = model.encode(TEXTS, **said)
+    run = tmp_path / "run"
+    kb.import_checkpoint(tmp_path / "theirs", out=run, build=False)
+    np.testing.assert_allclose(kb.encode(run, TEXTS, **said), expected, rtol=0, atol=tolerance)
+    kb.export_checkpoint(run, tmp_path / "back")
+    again = library.SentenceTransformer(str(tmp_path / "back"), device="cpu")
+    np.testing.assert_allclose(again.encode(TEXTS, **said), expected, rtol=0, atol=tolerance)
+    return run
+
+
+POOLINGS = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+
+
+@pytest.mark.parametrize("pooling", ["weightedmean", ("weightedmean", "lasttoken", "cls"), tuple(POOLINGS)])
+def test_every_pooling_is_theirs_there_and_back(library, base, tmp_path, pooling):
+    modules = library.models
+    model = library.SentenceTransformer(
+        modules=[modules.Transformer(base), modules.Pooling(16, pooling), modules.Normalize()], device="cpu"
+    )
+    run = there_and_back(library, model, tmp_path, 1e-6)
+    np.testing.assert_allclose(kb.encode(run, TEXTS, dims=5), model.encode(TEXTS, truncate_dim=5), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["LaBSE", "distiluse", "sentence-t5", "two layers"])
+def test_dense_layers_are_theirs_there_and_back(library, base, tmp_path, kind):
+    """The modules of three well-known models, at random, and more of them."""
+    import torch
+
+    modules, identity = library.models, torch.nn.Identity()
+    torch.manual_seed(1)
+    behind = {
+        "LaBSE": [modules.Pooling(16, "cls"), modules.Dense(16, 16), modules.Normalize()],
+        "distiluse": [modules.Pooling(16, "mean"), modules.Dense(16, 11)],
+        "sentence-t5": [modules.Pooling(16, "mean"), modules.Dense(16, 24, False, identity), modules.Normalize()],
+        "two layers": [
+            modules.Pooling(16, ("cls", "mean")),
+            modules.Dense(32, 8, activation_function=torch.nn.GELU()),
+            modules.Dropout(0.5),
+            modules.Dense(8, 6, activation_function=torch.nn.ReLU()),
+        ],
+    }[kind]
+    model = library.SentenceTransformer(modules=[modules.Transformer(base), *behind], device="cpu")
+    there_and_back(library, model, tmp_path, 1e-6)
 
 
 @pytest.mark.parametrize(("labels", "activation"), [(1, None), (1, "Identity"), (3, None), (3, "Sigmoid")])

@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from kerasbert.checkpoints import cross_encoders, sentence_transformers
+from kerasbert.checkpoints.safetensors import write_safetensors
 from kerasbert.errors import InputError
 from kerasbert.spec import Spec
 from tests import tiny
@@ -45,7 +47,9 @@ def folder(path, types=("Transformer", "Pooling"), paths=("", "1_Pooling"), pool
     return path
 
 
-@pytest.mark.parametrize("pooling", ["mean", "first", "max", "mean_sqrt_len", "last"])
+@pytest.mark.parametrize(
+    "pooling", ["mean", "first", "max", "mean_sqrt_len", "last", "weighted_mean", "first+mean", "mean+first"]
+)
 @pytest.mark.parametrize("normalize", [False, True])
 def test_what_is_written_is_read(tmp_path, pooling, normalize):
     task = {"options": {"pooling": pooling, "normalize": normalize, "loss": "cosine"}, "length": 24}
@@ -78,14 +82,8 @@ def test_other_layouts_of_theirs(tmp_path):
             {"types": ("Transformer", "Dense"), "paths": ("", "1_Pooling")},
             "modules Transformer, Dense, expected Transformer",
         ),
-        (
-            {"pooling": {"pooling_mode_weightedmean_tokens": True}},
-            "pools by weightedmean_tokens, expected one of cls_token",
-        ),
-        (
-            {"pooling": {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}},
-            "pools by cls_token and max_tokens, expected one of",
-        ),
+        ({"pooling": {"pooling_mode": ["cls", "median"]}}, "pools by cls and median, expected one of cls_token"),
+        ({"pooling": {"pooling_mode": []}}, "pools by nothing, expected one of cls_token"),
         (
             {"pooling": {"pooling_mode_mean_tokens": True, "word_embedding_dimension": 8}},
             "is for vectors of 8, the model's have 16",
@@ -199,6 +197,63 @@ def test_prompts_dimensions_and_what_is_not_used(tmp_path, capsys):
     )
     again = read(tmp_path)[0]["options"]
     assert again == {"pooling": "mean", "prompts": {"q": "query: "}, "prompt_name": "q", "dimensions": 4}
+
+
+DENSE = {"in_features": 16, "out_features": 6, "bias": True, "activation_function": "torch.nn.modules.activation.Tanh"}
+
+
+def with_dense(path, *, shape=(6, 16), modules=("Dense",), value=1.0, **changes):
+    """A folder with Dense behind its pooling."""
+    types = ["Transformer", "Pooling", *modules]
+    folder(path, types, ["", *(f"{i}_{name}" for i, name in enumerate(types[1:], 1))])
+    tensors = {"linear.weight": shape, "linear.bias": (6,)}
+    for place in path.glob("*_Dense"):
+        (place / "config.json").write_text(json.dumps(DENSE | changes))
+        write_safetensors(place / "model.safetensors", tensors, lambda name: np.full(tensors[name], value, "float32"))
+    return sentence_transformers.opened(path)
+
+
+def test_layers_behind_the_pooling(tmp_path, capsys):
+    theirs = with_dense(tmp_path / "a", colour="red", modules=("Dense", "Dropout", "Normalize"))
+    options = theirs.task(SPEC, None, 0)["options"]
+    assert options["dense"] == [{"width": 6, "activation": "tanh", "bias": True}]
+    assert options["normalize"]
+    heads = theirs.heads(options, 16, allow_pickle=False)
+    assert {name: {key: value.shape for key, value in head.items()} for name, head in heads.items()} == {
+        "dense_1": {"kernel": (16, 6), "bias": (6,)}
+    }
+    theirs.leave()
+    assert "not used: colour (config.json)" in capsys.readouterr().err
+    bare = with_dense(tmp_path / "b", activation_function="torch.nn.modules.linear.Identity")
+    assert bare.task(SPEC, None, 0)["options"]["dense"][0]["activation"] == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"in_features": 8}, "2_Dense/config.json reads vectors of 8, it gets 16"),
+        ({"out_features": "6"}, "has out_features '6' and bias True"),
+        (
+            {"activation_function": "mine.Swoosh"},
+            "no activation of .*2_Dense/config.json, 'mine.Swoosh'.*activation.Tanh",
+        ),
+        ({"activation_function": "torch.nn.modules.activation.Hardswish"}, "'torch.nn.modules.activation.Hardswish'"),
+        ({"use_residual": True}, "has use_residual, which is not computed here"),
+        ({"module_input_name": "token_embeddings"}, "has module_input_name 'token_embeddings'"),
+        ({"shape": (6, 4)}, r"2_Dense holds the tensors .*\(6, 4\).*, expected .*\(6, 16\)"),
+        ({"bias": False}, "2_Dense holds the tensors .*linear.bias"),
+        ({"value": float("nan")}, "2_Dense holds values that are not finite"),
+        ({"modules": ("Normalize", "Dense")}, "has the modules Transformer, Pooling, Normalize, Dense, expected"),
+        ({"modules": ("LayerNorm",)}, "has the modules Transformer, Pooling, LayerNorm, expected"),
+    ],
+)
+def test_layers_that_are_refused(tmp_path, changes, message):
+    def imported():
+        theirs = with_dense(tmp_path / "theirs", **changes)
+        return theirs.heads(theirs.task(SPEC, None, 0)["options"], 16, allow_pickle=False)
+
+    with pytest.raises(InputError, match=message):
+        imported()
 
 
 def test_lower_case_before_a_tokenizer_that_keeps_it(tmp_path):

@@ -221,6 +221,12 @@ def test_vectors_of_a_file(model, tmp_path, capsys):
     assert main(["encode", str(model), "--data", str(file), "--out", str(out), "--overwrite", "--dtype", "binary"]) == 0
     assert np.load(out).shape == (92, 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.txt", "vectors.npy"]
+    assert main(["encode", str(model), "--data", str(file), "--out", str(out), "--overwrite", "--dims", "5"]) == 0
+    np.testing.assert_allclose(np.load(out), kb.encode(model, ["the cat", "", *TEXTS])[:, :5], atol=1e-5)
+    assert main(["index", str(model), str(file), "--out", str(tmp_path / "five"), "--dims", "5"]) == 0
+    hit = kb.Index(tmp_path / "five").search("the cat", top=1)[0]
+    assert (hit.text, kb.Index(tmp_path / "five").vectors.shape[1]) == ("the cat", 5)
+    assert hit.score == pytest.approx(1, abs=1e-5)
     for arguments in (["--data", str(file)], ["x", "--out", str(out)], ["--data", str(file), "--out", "v.txt"]):
         assert main(["encode", str(model), *arguments]) == 2
 

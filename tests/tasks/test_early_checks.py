@@ -1,6 +1,7 @@
 """What is told of a mistake before TensorFlow is imported: the boundaries, by hand."""
 
 import json
+import re
 
 import pytest
 
@@ -21,8 +22,16 @@ def test_the_least_numbers():
             early_checks.check_numbers(3, batch)
     for pooling in (None, *early_checks.POOLINGS):
         early_checks.check_pooling(pooling)
-    with pytest.raises(InputError, match="no pooling 'max'. Expected one of: mean, first, last, pooled"):
-        early_checks.check_pooling("max")
+    early_checks.check_pooling("cls+weighted_mean")
+    for pooling in ("median", "mean+median", "mean+pooled", "mean+", ""):
+        with pytest.raises(
+            InputError, match=f"no pooling '{re.escape(pooling)}'.*Expected one of: mean, first, last, .* pooled"
+        ):
+            early_checks.check_pooling(pooling)
+    early_checks.check_dims(None), early_checks.check_dims(1)
+    for dims in (0, -1, 2.0, True):
+        with pytest.raises(InputError, match="dims must be a whole number of at least 1. Received: "):
+            early_checks.check_dims(dims)
 
 
 def model(folder, **content):

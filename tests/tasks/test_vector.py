@@ -234,6 +234,47 @@ def test_similarity_and_search(encoder):
         kb.predict(model, [("a", "b")])
 
 
+def test_layers_behind_the_pooling_and_the_first_numbers(encoder, tmp_path):
+    dense = [{"width": 12, "activation": "tanh", "bias": True}, {"width": 5, "activation": "", "bias": False}]
+    task = Task("v", "vector", options={"pooling": "first+mean", "dense": dense})
+    model = TaskModel(encoder, task)
+    model.build()
+    (one, other), texts = (model.heads["dense_1"], model.heads["dense_2"]), tiny.sentences(3, 1)
+    one.bias.assign(np.linspace(-1, 1, 12))
+    both = np.concatenate([kb.encode(encoder, texts, pooling=pooling) for pooling in ("cls", "mean")], axis=-1)
+    np.testing.assert_allclose(kb.encode(model, texts, pooling="cls+mean"), both, atol=1e-6)
+    wanted = np.tanh(both @ one.kernel.numpy() + one.bias.numpy()) @ other.kernel.numpy()
+    np.testing.assert_allclose(kb.encode(model, texts), wanted, atol=1e-6)
+    np.testing.assert_allclose(kb.encode(model, texts, dims=2), wanted[:, :2], atol=1e-6)
+    assert kb.encode(model, [], dims=2).shape[0] == 0
+    with pytest.raises(InputError, match="dims is 6, and a vector of this model has 5 numbers"):
+        kb.encode(model, texts, dims=6)
+    kb.save(model, tmp_path / "run")
+    np.testing.assert_allclose(kb.encode(tmp_path / "run", texts), wanted, atol=1e-6)
+    told = "the first token and the mean over the tokens, tanh to 12, linear to 5"
+    assert told in task.how.described()
+    started = find_task("pairs").how.started(find_task("pairs"), task.to_json())
+    assert started.options["dense"] == dense
+    assert started.how.keeps_heads(task.to_json())
+    assert not started.optioned({"dense": dense[:1]}).how.keeps_heads(task.to_json())
+    assert not find_task("pairs").how.keeps_heads({})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dense": [{"width": 5}]}, "dense has {'width': 5}, expected such as {'width': 512,"),
+        ({"dense": [{"width": 0, "activation": "", "bias": True}]}, "dense has .*expected such as"),
+        ({"dense": [7]}, "dense has 7, expected such as"),
+        ({"dense": [{"width": 5, "activation": "tahn", "bias": True}]}, "no activation 'tahn'. Nearest: 'tanh'"),
+        ({"pooling": "mean+"}, "readout must be one of first, .* Received: 'mean\\+'"),
+    ],
+)
+def test_options_of_vectors_that_are_refused(encoder, options, message):
+    with pytest.raises(InputError, match=message):
+        TaskModel(encoder, Task("v", "vector", options=options))
+
+
 def scored(count, seed):
     """Pairs that are alike (their words sorted) or not, with scores of 5 and 1."""
     texts = tiny.sentences(count + 1, seed)
@@ -257,7 +298,8 @@ def test_a_file_of_scored_pairs_to_the_phone(tmp_path, capsys):
     encoder = kb.build("bert/tiny", **tiny.SPEC | {"blocks.layers": 1})
     encoder.tokenizer = tiny.tokenizer()
     settings = {"epochs": 2, "batch": 16, "learning_rate": 3e-3, "length": 24, "quiet": True}
-    settings["changes"] = {"task.pooling": "max", "task.normalize": True}
+    dense = [{"width": 14, "activation": "tanh", "bias": True}, {"width": 12, "activation": "", "bias": False}]
+    settings["changes"] = {"task.pooling": "max+weighted_mean", "task.dense": dense, "task.normalize": True}
     run = tmp_path / "run"
     kb.finetune(encoder, "sts", tmp_path, out=run, **settings)
     model = kb.load(run)
@@ -291,8 +333,11 @@ def test_a_file_of_scored_pairs_to_the_phone(tmp_path, capsys):
     np.testing.assert_array_equal(mean, kb.encode(tmp_path / "back", texts, pooling="mean"))
     np.testing.assert_allclose(kb.encode(tmp_path / "back", texts), vectors, atol=1e-6)  # as the task pools
     task = kb.load(tmp_path / "back").task
-    assert (task.options, task.length) == ({"pooling": "max", "normalize": True}, 24)
+    assert (task.options, task.length) == ({"pooling": "max+weighted_mean", "dense": dense, "normalize": True}, 24)
     np.testing.assert_allclose([answer.values for answer in kb.predict(tmp_path / "back", texts)], vectors, atol=1e-6)
+    settings = settings | {"changes": {}, "learning_rate": 1e-9, "epochs": 1}
+    kb.finetune(tmp_path / "back", "sts", tmp_path, out=tmp_path / "on", **settings)  # with the layers that it has
+    np.testing.assert_allclose(kb.encode(tmp_path / "on", texts), vectors, atol=1e-5)
 
 
 @pytest.mark.full

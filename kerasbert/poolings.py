@@ -1,0 +1,19 @@
+"""Names of the ways from the vectors of tokens to one vector; `layers.readout` computes them. Standard library only."""
+
+from kerasbert.errors import InputError
+
+READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "weighted_mean", "concat", "none")
+
+
+def readouts_of(kind: str) -> tuple[str, ...]:
+    """The readouts that stand side by side: "mean+max" is two, and "concat" three (Howard and Ruder, 2018, section 3.3).
+
+    Raises:
+        InputError: no such readout.
+    """
+    names = kind.split("+") if isinstance(kind, str) else [kind]
+    names = tuple("first" if name == "cls" else name for name in names)
+    if any(name not in READOUTS for name in names) or (len(names) > 1 and {"concat", "none"} & set(names)):
+        known = ", ".join(READOUTS)
+        raise InputError(f"readout must be one of {known}, or some with + between them. Received: {kind!r}")
+    return ("last", "max", "mean") if names == ("concat",) else names
