@@ -144,7 +144,7 @@ def _of_file_itself(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
     default = () if options.text_column else reader.TEXT
     columns = columns_of(early_checks.some_task(options.model), ("text",), options.text_column)
     next(iter(reader.opened(file, columns, default=default)), None)
-    settings = {"length": options.length, "language": options.language}
+    settings = {"length": options.length, "language": options.language, "prompt_name": options.prompt_name}
     check_read(options)
     from kerasbert.tasks.load import load
     from kerasbert.tasks.similarity import searched

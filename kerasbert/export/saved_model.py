@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,8 @@ def export(
     Signature `serving_default` takes `text` (string [B]), or `text_a` and `text_b` for a task on pairs, or the parts that
     another kind names, such as `question` and `context` (a list of texts is [B, C]), and the settings that the model was
     trained with, such as `language` (string [B]); signature `ids` takes what the network reads: token_ids, padding_mask,
-    segment_ids (int32 [B, S]). A classification returns `probabilities` [B, L] float32, `label_ids` [B] int32 and
+    segment_ids (int32 [B, S]). A model of vectors that has prompts has the signature `prompted` too, of `text` and
+    `prompt_name` (string [B], "" for none). A classification returns `probabilities` [B, L] float32, `label_ids` [B] int32 and
     `labels` [B] string, a regression `value` [B], an encoder `vector` [B, H] (as `kb.encode` gives it); other kinds what the
     README.md beside it says. Loads with `tf.saved_model.load` after `import tensorflow_text`; for TF Serving put it at
     NAME/1.
@@ -83,7 +84,7 @@ def export(
     with files.new_directory(out, replace=overwrite) as folder:
         _write(model, folder, longest)
         served = tf.saved_model.load(str(folder)).signatures
-        _compare(model, served["serving_default"], longest)
+        _compare(model, served, longest)
         beside.write(folder, _warm_up(model, served))
         given = sorted(served["serving_default"].structured_outputs) if isinstance(model, OwnModel) else ()
         names = ", ".join(f"`{name}`" for name in given)
@@ -171,57 +172,96 @@ def _warm_up(model: Any, served: Any) -> list[beside.Request]:
         }
         ids = {name: tf.fill(size, tf.constant(0, specs[name].dtype)) for name, size in sizes.items()}
         requests += [("serving_default", some), ("ids", ids | {"lengths": tf.fill([count], WARM)})]
+        if "prompted" in served:
+            requests.append(("prompted", some | {"prompt_name": tf.fill([len(texts[:count])], "")}))
     for signature, inputs in requests:
         served[signature](**inputs)
     return requests
 
 
+class _Graph:
+    """What the signatures of a SavedModel compute: functions of dicts of their inputs.
+
+    Args:
+        model: a kerasbert model, or an OwnModel. longest: int, most tokens of a row.
+    """
+
+    def __init__(self, model: Any, longest: int) -> None:
+        self.model, self.longest, self.kind = model, longest, kind_of(model)
+        self.names, self.tokenizer = text_names(model), graph_tokenizer(model.tokenizer)
+        self.reads = used(predict.declared(model), predict.settings_of(model))
+        self.taken = signatures.counted(self.reads)
+        settings = (each for each in self.reads if each.filled_by == "setting")
+        self.choices = [signatures.Choices(each, model.tokenizer) for each in settings]
+        self.prompts = signatures.Prompts(self.kind.options.get("prompts", {}))
+        self.one_row = type(self.kind).served is TaskKind.served
+        if self.one_row:
+            _check_filled(self.kind, self.reads)
+
+    def answers(self, packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The outputs of packed rows."""
+        return answers(self.model, with_makers(self.reads, packed, self.model.tokenizer))
+
+    def run(self, given: Mapping[str, tf.Tensor], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The same with the settings of the call, on a limited number of rows at once; also of no row."""
+        owners = packed.pop("owners", None)
+        for table in self.choices:
+            setting = given[table.setting]
+            setting = setting if owners is None else tf.gather(setting, owners)
+            packed[table.declared] = table(setting, packed["padding_mask"])
+        count = tf.shape(packed["token_ids"])[0]
+        packed = signatures.trimmed(packed)
+        numbers = tf.range(tf.shape(packed["token_ids"])[0])
+        packed = {
+            each.name: numbers for each in self.reads if each.axes == "B"
+        } | packed  # which text of the call it is
+        every = signatures.one_or_more if self.one_row else signatures.in_chunks
+        return {name: value[:count] for name, value in every(self.answers, packed).items()}
+
+    def serving_default(self, given: dict[str, tf.Tensor], kind: TaskKind | None = None) -> dict[str, tf.Tensor]:
+        """Of texts."""
+        given, kind = signatures.checked(given), kind or self.kind
+        texts = {name: given[name] for name in (*self.names, *kind.numbers(()))}
+        labels = tuple(getattr(self.model, "labels", None) or ())
+        return kind.served(lambda packed: self.run(given, packed), self.tokenizer, texts, self.longest, labels)
+
+    def prompted(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Of texts, each with the prompt of its name before it."""
+        given, first = signatures.checked(given), self.names[0]
+        text = self.prompts(given.pop("prompt_name"), given[first])
+        bare = self.kind.configured({**self.kind.options, "prompt_name": ""})
+        return self.serving_default({**given, first: text}, bare)
+
+    def ids(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Of tokens."""
+        return self.answers(signatures.masked(self.taken, signatures.checked(given), self.model.tokenizer.pad_id))
+
+    def traced(self) -> dict[str, Any]:
+        """The concrete function of each signature."""
+        texts = _specs(self.model, [table.setting for table in self.choices])
+        ids = {each.name: tf.TensorSpec(each.open_shape, each.dtype) for each in self.taken}
+        ids["lengths"] = tf.TensorSpec([None], tf.int32)
+        found = {
+            "serving_default": signatures.traced(self.serving_default, texts),
+            "ids": signatures.traced(self.ids, ids),
+        }
+        if self.kind.options.get("prompts"):
+            named = {**texts, "prompt_name": tf.TensorSpec([None], tf.string)}
+            found["prompted"] = signatures.traced(self.prompted, named)
+        return found
+
+
 def _write(model: Any, folder: Path, longest: int) -> None:
-    tokenizer = graph_tokenizer(model.tokenizer)
-    numbers = predict.settings_of(model)
-    reads = used(predict.declared(model), numbers)
-    choices = [signatures.Choices(each, model.tokenizer) for each in reads if each.filled_by == "setting"]
-    names, kind = text_names(model), kind_of(model)
-    one_row = type(kind).served is TaskKind.served
-    if one_row:
-        _check_filled(kind, reads)
+    """Save the signatures with their weights and tables, in an order that is the same in every process.
 
-    def some(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return answers(model, with_makers(reads, packed, model.tokenizer))
-
-    def from_text(given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        given = signatures.checked(given)
-
-        def run(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            owners = packed.pop("owners", None)
-            for table in choices:
-                setting = given[table.setting]
-                setting = setting if owners is None else tf.gather(setting, owners)
-                packed[table.declared] = table(setting, packed["padding_mask"])
-            count = tf.shape(packed["token_ids"])[0]
-            packed = signatures.trimmed(packed)
-            numbers = tf.range(tf.shape(packed["token_ids"])[0])
-            packed = {each.name: numbers for each in reads if each.axes == "B"} | packed  # which text of the call it is
-            outputs = signatures.one_or_more(some, packed) if one_row else signatures.in_chunks(some, packed)
-            return {name: value[:count] for name, value in outputs.items()}
-
-        texts = {name: given[name] for name in (*names, *kind.numbers(()))}
-        return kind.served(run, tokenizer, texts, longest, tuple(getattr(model, "labels", None) or ()))
-
-    taken = signatures.counted(reads)
-    ids = {each.name: tf.TensorSpec(each.open_shape, each.dtype) for each in taken}
-    ids["lengths"] = tf.TensorSpec([None], tf.int32)
-
-    def from_ids(given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return some(signatures.masked(taken, signatures.checked(given), model.tokenizer.pad_id))
-
-    texts = _specs(model, [table.setting for table in choices])
-    functions = {"serving_default": signatures.traced(from_text, texts), "ids": signatures.traced(from_ids, ids)}
-    # what is saved, in an order that is the same in every process: Keras' ExportArchive has that of the variables' addresses
-    used_here = {id(each) for function in functions.values() for each in function.graph.variables}
+    Keras' ExportArchive has that of the variables' addresses.
+    """
+    graph = _Graph(model, longest)
+    functions = graph.traced()
+    read = {id(each) for function in functions.values() for each in function.graph.variables}
     saved = tf.Module()
-    saved.weights = [each.value for each in model.weights if id(each.value) in used_here]
-    saved.tables = [tokenizer, *choices]
+    saved.weights = [each.value for each in model.weights if id(each.value) in read]
+    saved.tables = [graph.tokenizer, *graph.choices, graph.prompts]
     tf.saved_model.save(saved, str(folder), functions)
 
 
@@ -234,9 +274,9 @@ def _check_filled(kind: TaskKind, reads: Sequence[Input]) -> None:
         )
 
 
-def _compare(model: Any, serve: Any, longest: int) -> None:
-    """Refuse a SavedModel that answers differently from the model it was made of."""
-    names, kind = text_names(model), kind_of(model)
+def _compare(model: Any, signed: Any, longest: int) -> None:
+    """Refuse a SavedModel that answers differently from the model it was made of; `signed`: its signatures."""
+    serve, names, kind = signed["serving_default"], text_names(model), kind_of(model)
     texts = kind.probes(PROBES, len(names))
     strings = signatures.given(kind, names, texts)
     trained = getattr(getattr(model, "task", None), "settings", {})
@@ -266,6 +306,10 @@ def _compare(model: Any, serve: Any, longest: int) -> None:
     received, expected = [*served[name].numpy(), *alone[name].numpy()], [*expected, expected[0]]
     if kind.per_token:
         received = [row[: len(wanted)] for row, wanted in zip(received, expected)]
+    for prompt in kind.options.get("prompts", ()):
+        said = {"prompt_name": tf.fill([len(texts)], prompt)}
+        received += [*signed["prompted"](**strings, **said)[name].numpy()]
+        expected += [*predict.encode(model, texts, length=longest, prompt_name=prompt)]
     largest = max(float(np.abs(row - wanted).max(initial=0.0)) for row, wanted in zip(received, expected))
     task = getattr(model, "task", None)
     tolerance = TOLERANCE if task is None else task.rounding(TOLERANCE)

@@ -123,6 +123,24 @@ class Choices(tf.Module):
             return mask * tf.expand_dims(numbers, 1)
 
 
+class Prompts(tf.Module):
+    """Names of prompts [B], texts [B] -> the texts with the prompts before them; a name that is not known is an error."""
+
+    def __init__(self, prompts: Mapping[str, str]) -> None:
+        super().__init__(name="prompts")
+        self.known = {"": "", **prompts}
+        keys, values = list(self.known), list(range(len(self.known)))
+        self.table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(keys, values, tf.string, tf.int32), -1
+        )
+
+    def __call__(self, names: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+        numbers = self.table.lookup(names)
+        message = f"prompt_name: expected one of {', '.join(filter(None, self.known))}, or none of them"
+        with tf.control_dependencies([tf.debugging.assert_non_negative(numbers, message)]):
+            return tf.strings.join([tf.gather(list(self.known.values()), tf.maximum(numbers, 0)), texts])
+
+
 def trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Packed rows [R, W] as long as the longest of them, not as the longest there may be; a row of one token for none.
 

@@ -8,12 +8,12 @@ import numpy as np
 from kerasbert import __version__
 from kerasbert.errors import InputError
 from kerasbert.retrieval import encoding, forms, graph, lexical, passages
-from kerasbert.retrieval.folder import DOCUMENT, FORMAT, INDEX, QUERY, VECTORS
+from kerasbert.retrieval.folder import FORMAT, INDEX, VECTORS
 from kerasbert.retrieval.passages import Source
 from kerasbert.retrieval.vector_file import VectorFile
 from kerasbert.storage import files
 from kerasbert.tasks import predict
-from kerasbert.tasks.prompts import vector_kind
+from kerasbert.tasks.prompts import prompt_names
 
 
 def build(
@@ -68,7 +68,8 @@ def _about(model: Any, source: Source, dtype: str, settings: dict[str, Any]) -> 
     """What index.json will say, and the loaded model."""
     path = os.path.abspath(model) if isinstance(model, str | os.PathLike) and os.path.exists(model) else model
     model = predict.as_model(model)
-    settings, query = prompted(model, settings)
+    name, query = prompt_names(model, settings.get("prompt_name"))
+    settings = settings | {"prompt_name": name}
     about = {
         "index": FORMAT,
         "version": __version__,
@@ -83,16 +84,6 @@ def _about(model: Any, source: Source, dtype: str, settings: dict[str, Any]) -> 
         "query_prompt": query,
     }
     return about, model
-
-
-def prompted(model: Any, settings: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The settings of texts, and the name of the prompt before queries: the model's own where nothing is said."""
-    kind = vector_kind(model)
-    known = {} if kind is None else kind.options.get("prompts", {})
-    query = next((name for name in QUERY if name in known), None)
-    if settings.get("prompt_name") is None and (name := next((name for name in DOCUMENT if name in known), None)):
-        settings = settings | {"prompt_name": name}
-    return settings, settings.get("prompt_name") if query is None else query
 
 
 def _put(out: Any, overwrite: bool, about: dict[str, Any], source: Source, file: VectorFile, parts: tuple) -> None:

@@ -9,8 +9,6 @@ from kerasbert.errors import InputError
 
 INDEX, VECTORS = "index.json", "vectors.npy"
 FORMAT = 1
-QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
-"""Names that the prompts of sentence-transformers' models have (its `encode_query` and `encode_document`)."""
 
 
 def is_index(path: str | os.PathLike) -> bool:

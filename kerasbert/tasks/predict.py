@@ -319,6 +319,7 @@ def encode(
     length: int | None = None,
     language: str | None = None,
     prompt_name: str | None = None,
+    prompt: str | None = None,
 ) -> np.ndarray:
     """Vectors of texts: float32 [n, H].
 
@@ -333,12 +334,13 @@ def encode(
         language: str, of the texts, for a model that reads it (XLM).
         prompt_name: str, of the prompt that is put before each text, of those that an import from sentence-transformers
             brings; "" for none. By default the one that its files name.
+        prompt: str, a text that is put before each text, of any model.
 
     Raises:
         InputError: no such pooling or prompt, or dims above the numbers of a vector.
     """
-    settings = {"pooling": pooling, "dims": dims, "length": length, "language": language, "prompt_name": prompt_name}
-    return vectors_and_rows(model, texts, **settings)[0]
+    settings = {"length": length, "language": language, "prompt_name": prompt_name, "prompt": prompt}
+    return vectors_and_rows(model, texts, pooling=pooling, dims=dims, **settings)[0]
 
 
 def vectors_and_rows(
@@ -353,6 +355,12 @@ def vectors_and_rows(
     return found[:, :dims], encoded
 
 
+def _after(prompt: str, text: Any, number: int) -> str:
+    if not isinstance(text, str):
+        raise InputError(f"a prompt goes before a text, and text {number} is a {type(text).__name__}")
+    return prompt + text
+
+
 def _vectors(
     model: Any,
     texts: Texts,
@@ -360,10 +368,13 @@ def _vectors(
     length: int | None = None,
     language: str | None = None,
     prompt_name: str | None = None,
+    prompt: str | None = None,
 ) -> tuple[np.ndarray, Encoded]:
     model = as_model(model)
     check_ours(model)
-    kind, texts = vector_kind(model, prompt_name), listed(texts)
+    kind, texts = vector_kind(model, prompt_name, prompt), listed(texts)
+    if kind is None and prompt is not None:
+        texts = [_after(prompt, text, number) for number, text in enumerate(texts)]
     if kind is not None and pooling is None:
         encoded = encoded_for(model, texts, length, {"language": language}, kind)
         found = outputs_of(model, encoded, longest(model, length))

@@ -6,21 +6,45 @@ from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task, TaskKind, find, kind_of
 
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
+"""Names that the prompts of sentence-transformers' models have (its `encode_query` and `encode_document`)."""
 
-def vector_kind(model: Any, prompt_name: str | None = None) -> TaskKind | None:
+
+def vector_kind(model: Any, prompt_name: str | None = None, prompt: str | None = None) -> TaskKind | None:
     """The kind of a model whose task is vectors, with another prompt than its default; None of any other model.
 
+    Args:
+        prompt_name: of one of its prompts. prompt: a text in its place.
+
     Raises:
-        InputError: no such prompt, or a prompt for a model that has none.
+        InputError: no such prompt, both of them, or the name of one for a model that has none.
     """
+    if prompt is not None and prompt_name is not None:
+        raise InputError(f"prompt_name is {prompt_name!r} and prompt {prompt!r:.60}, expected one of them")
     vectors = getattr(model, "task", None) is not None and kind_of(model).name == find("vector").name
     if not vectors and prompt_name:
         raise InputError(
-            f"prompt_name is {prompt_name!r}, and the model has no prompts: leave it out, or put the text there"
+            f"prompt_name is {prompt_name!r}, and the model has no prompts: leave it out, or give the text as prompt"
         )
     if not vectors:
         return None
-    return (model.task if prompt_name is None else model.task.optioned({"prompt_name": prompt_name})).how
+    asked = {} if prompt_name is None else {"prompt_name": prompt_name}
+    if prompt is not None:
+        asked = {"prompts": {**model.task.how.options["prompts"], "prompt": prompt}, "prompt_name": "prompt"}
+    return model.task.optioned(asked).how
+
+
+def prompt_names(model: Any, prompt_name: str | None = None) -> tuple[str | None, str | None]:
+    """Names of the prompts before texts that are searched and before queries: the model's own where nothing is said.
+
+    Args:
+        prompt_name: of texts; None where nothing is said.
+    """
+    kind = vector_kind(model)
+    known = {} if kind is None else kind.options.get("prompts", {})
+    query, texts = (next((name for name in names if name in known), None) for names in (QUERY, DOCUMENT))
+    prompt_name = texts if prompt_name is None else prompt_name
+    return prompt_name, prompt_name if query is None else query
 
 
 def tell_prompt(model: Any, prompt_name: str | None = None, task: Task | None = None) -> None:

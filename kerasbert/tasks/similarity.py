@@ -11,6 +11,7 @@ from kerasbert.blanks import absent
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
 from kerasbert.tasks.given import listed
+from kerasbert.tasks.prompts import prompt_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,17 +33,6 @@ class Hit:
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
-def vectors(model: Any, texts: Sequence[str], *, length: int | None = None, language: str | None = None) -> np.ndarray:
-    """A vector of each text, float32 [n, H]: as its task pools and normalizes; of another model as `kb.encode`.
-
-    Args:
-        model: a directory or a loaded model. length: int, tokens a text may have. language: str, for XLM.
-    """
-    model = predict.as_model(model)
-    predict.check_ours(model)
-    return predict.encode(model, texts, length=length, language=language)
-
-
 def similarity(
     model: Any, texts: Sequence[str], others: Sequence[str], *, length: int | None = None, language: str | None = None
 ) -> np.ndarray:
@@ -62,7 +52,7 @@ def similarity(
     if len(texts) != len(others):
         raise InputError(f"similarity received {len(texts)} texts and {len(others)} others, expected as many")
     different = list(dict.fromkeys([*texts, *others]))
-    found = vectors(model, different, length=length, language=language).astype("float64")
+    found = predict.encode(model, different, length=length, language=language).astype("float64")
     rows = {text: i for i, text in enumerate(different)}
     return cosines(found[[rows[text] for text in texts]], found[[rows[text] for text in others]])
 
@@ -85,27 +75,39 @@ def search(
     top: int = 5,
     length: int | None = None,
     language: str | None = None,
+    prompt_name: str | None = None,
 ) -> list[Hit]:
     """The texts nearest to a query by the cosine of their vectors, nearest first; equals in their order.
 
     Args:
         model, length, language: as of `similarity`.
-        texts: list of str. query: str. top: int, how many at most.
+        texts: list of str; where the model has a prompt "document" or "passage" it is put before them.
+        query: str. top: int, how many at most.
+        prompt_name: str, of the prompt before the query; by default the model's "query" where it has one.
     """
-    return searched(model, texts, [query], top=top, length=length, language=language)[0]
+    settings = {"length": length, "language": language, "prompt_name": prompt_name}
+    return searched(model, texts, [query], top=top, **settings)[0]
 
 
 def searched(
-    model: Any, texts: Sequence[str], queries: Sequence[str], *, top: int = 5, **settings: Any
+    model: Any,
+    texts: Sequence[str],
+    queries: Sequence[str],
+    *,
+    top: int = 5,
+    prompt_name: str | None = None,
+    **settings: Any,
 ) -> list[list[Hit]]:
     """`search` of several queries; the texts are read once."""
     if type(top) is not int or top < 1:
         raise InputError(f"top must be a whole number of at least 1. Received: {top!r}")
     texts, queries = _texts(texts, "texts"), _texts(queries, "queries")
     model = predict.as_model(model)
-    held = vectors(model, texts, **settings).astype("float64")
+    of_texts, of_query = prompt_names(model)
+    held = predict.encode(model, texts, prompt_name=of_texts, **settings).astype("float64")
     hits = []
-    for vector in vectors(model, queries, **settings).astype("float64"):
+    asked = of_query if prompt_name is None else prompt_name
+    for vector in predict.encode(model, queries, prompt_name=asked, **settings).astype("float64"):
         scores = cosines(held, vector)
         nearest = np.argsort(-scores, kind="stable")[:top]
         hits.append([Hit(int(i), texts[int(i)], float(scores[i])) for i in nearest])

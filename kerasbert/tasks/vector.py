@@ -235,7 +235,9 @@ class Vector(TaskKind):
         told += "".join(f", {each['activation'] or 'linear'} to {each['width']}" for each in self.options["dense"])
         told += f"{', of length 1' * normalize}{f', its first {first} numbers' if first else ''}"
         prompt = self.answers.prompt
-        return f"`vector` [B, H] float32: {told}" + (f"; {prompt!r} is put before each text" if prompt else "")
+        told = f"`vector` [B, H] float32: {told}" + (f"; {prompt!r} is put before each text" if prompt else "")
+        known = ", ".join(self.options["prompts"])
+        return told + (f". The signature `prompted` takes `prompt_name` too, of {known}, or empty" if known else "")
 
     def prompted(self, texts) -> list[Any]:
         import tensorflow as tf  # here: plug-ins' kinds load on a phone

@@ -45,10 +45,51 @@ def test_a_prompt_stands_before_each_text(encoder, capsys):
         kb.encode(model, texts, prompt_name="x")
     with pytest.raises(InputError, match="prompt_name is 'q', and the model has no prompts"):
         kb.encode(encoder, texts, prompt_name="q")
+    for each in (model, plain, encoder):
+        wanted = kb.encode(each, ["old " + text for text in texts], **({"prompt_name": ""} if each is model else {}))
+        np.testing.assert_allclose(kb.encode(each, texts, prompt="old "), wanted, atol=1e-6)
+    with pytest.raises(InputError, match="prompt_name is 'q' and prompt 'old ', expected one of them"):
+        kb.encode(model, texts, prompt_name="q", prompt="old ")
+    with pytest.raises(InputError, match="a prompt goes before a text, and text 1 is a tuple"):
+        kb.encode(encoder, ["a", ("b", "c")], prompt="old ")
     with pytest.raises(InputError, match="the prompt 'q' is to be left out of the pooling"):
         model.task.optioned({"include_prompt": False})
     with pytest.raises(InputError, match="puts the prompt 'the cat ' before each text, which MediaPipe does not"):
         kind.check_target("mediapipe")
+
+
+def test_search_puts_its_prompts_before_texts_and_query(encoder):
+    prompts = {"query": "the film ", "passage": "the house "}
+    model = TaskModel(encoder, Task("v", "vector", options={"pooling": "mean", "prompts": prompts}))
+    texts = ["the cat sees", "a dog", "river"]
+    held = kb.encode(model, ["the house " + text for text in texts])
+    for asked, before in ((None, "the film "), ("passage", "the house "), ("", "")):
+        query = kb.encode(model, [before + "the cat"])[0]
+        cosines = held @ query / np.linalg.norm(held, axis=-1) / np.linalg.norm(query)
+        hits = kb.search(model, texts, "the cat", top=3, prompt_name=asked)
+        assert [hit.index for hit in hits] == np.argsort(-cosines).tolist()
+        np.testing.assert_allclose([hit.score for hit in hits], np.sort(cosines)[::-1], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_saved_model_takes_the_name_of_a_prompt(encoder, tmp_path):
+    import tensorflow as tf
+
+    prompts = {"prompts": {"query": "the film ", "passage": "the house "}, "prompt_name": "passage"}
+    model = TaskModel(encoder, Task("v", "vector", options={"pooling": "mean", "normalize": True, **prompts}))
+    model.build()
+    kb.export(model, tmp_path / "serving", length=16)
+    served = tf.saved_model.load(str(tmp_path / "serving")).signatures
+    texts, names = ["the cat", "a dog sees", "river"], ["query", "", "passage"]
+    found = served["prompted"](text=tf.constant(texts), prompt_name=tf.constant(names))["vector"]
+    wanted = [kb.encode(model, [text], prompt_name=name)[0] for text, name in zip(texts, names)]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    np.testing.assert_allclose(served["serving_default"](text=tf.constant(texts))["vector"][2], wanted[2], atol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="prompt_name: expected one of query, passage, or none"):
+        served["prompted"](text=tf.constant(["a"]), prompt_name=tf.constant(["document"]))
+    assert "signature `prompted` takes `prompt_name` too, of query, passage" in (
+        tmp_path / "serving" / "README.md"
+    ).read_text("utf-8")
 
 
 def test_first_numbers_and_options_of_a_call(encoder):
