@@ -28,6 +28,7 @@ _HOMES = {
     "predict": "tasks.predict",
     "encode": "tasks.predict",
     "explain": "tasks.explain",
+    "sentence_transformer": "tasks.sentence_transformers",
     "similarity": "tasks.similarity",
     "search": "tasks.similarity",
     "Index": "retrieval.index",

@@ -1,0 +1,111 @@
+"""A model of ours as a SentenceTransformer: for whatever takes one, such as MTEB, BERTopic, LangChain and Haystack.
+
+The library's own class does what its `encode` promises (prompts, batches, norms, tensors); its one module asks our model.
+"""
+
+import functools
+import os
+from typing import Any, NamedTuple
+
+from kerasbert.errors import InputError
+from kerasbert.tasks import predict
+from kerasbert.tasks.prompts import vector_kind
+
+
+def sentence_transformer(model: Any, *, pooling: str | None = None, length: int | None = None) -> Any:
+    """A `sentence_transformers.SentenceTransformer` whose vectors are those of `kb.encode`, with the model's prompts.
+
+    It has LangChain's `embed_documents` and `embed_query` too.
+
+    Args:
+        model: a run's directory or a loaded model. pooling, length: as of `kb.encode`.
+
+    Raises:
+        InputError: sentence-transformers is not installed, or no such pooling.
+    """
+    try:
+        import sentence_transformers  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            "a SentenceTransformer needs sentence-transformers (5 or later): pip install sentence-transformers; "
+            "kb.encode needs nothing"
+        ) from error
+    name = os.path.basename(os.path.abspath(model)) if isinstance(model, str | os.PathLike) else "kerasbert"
+    model = predict.as_model(model)
+    settings = {"pooling": pooling, "length": length}
+    width = predict.encode(model, ["a"], **settings).shape[-1]
+    kind = vector_kind(model)
+    options = {} if kind is None else kind.options
+    kinds = _classes()
+    made = kinds.model(
+        modules=[kinds.texts(model, settings, width, bool(options.get("include_prompt", True)))],
+        device="cpu",
+        prompts=dict(options.get("prompts", {})),
+        default_prompt_name=options.get("prompt_name") or None,
+        similarity_fn_name="cosine",
+    )
+    made.model_card_data.model_name = f"kerasbert/{name}"  # whoever compares models asks its name
+    return made
+
+
+class _Classes(NamedTuple):
+    """`texts`: of the module. `model`: of the SentenceTransformer."""
+
+    texts: Any
+    model: Any
+
+
+@functools.cache
+def _classes() -> _Classes:
+    """Classes of theirs; torch is there where sentence-transformers is."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    class Texts(torch.nn.Module):
+        """Texts -> their vectors.
+
+        Args:
+            model: of ours. settings: of `kb.encode`. width: int H. include_prompt: bool, whether prompts are pooled.
+        """
+
+        def __init__(self, model: Any, settings: dict[str, Any], width: int, include_prompt: bool) -> None:
+            super().__init__()
+            self.model, self.settings, self.width, self.include_prompt = model, settings, width, include_prompt
+            self.max_seq_length = predict.longest(model, settings["length"])
+            self.prompted = {"prompt_name": ""} if vector_kind(model) is not None else {}  # theirs come with the texts
+
+        def preprocess(self, inputs: Any, prompt: str | None = None, **_: Any) -> dict[str, Any]:
+            if prompt and not self.include_prompt:
+                raise InputError(
+                    f"the prompt {prompt!r:.60} is to be left out of the pooling (include_prompt false), which is not "
+                    "computed here"
+                )
+            return {"texts": [prompt + text for text in inputs] if prompt else list(inputs)}
+
+        tokenize = preprocess  # its name in release 5, which puts prompts before the texts itself
+
+        def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+            vectors = predict.encode(self.model, features["texts"], **self.settings, **self.prompted)
+            return features | {"sentence_embedding": torch.from_numpy(vectors)}
+
+        def get_embedding_dimension(self) -> int:
+            return self.width
+
+        get_sentence_embedding_dimension = get_embedding_dimension
+
+        def save(self, *_: Any, **__: Any) -> None:
+            raise InputError(
+                "this SentenceTransformer asks a model of kerasbert and is not saved: "
+                "kerasbert export-checkpoint RUN FOLDER --to sentence_transformers writes its folder"
+            )
+
+    class Vectors(SentenceTransformer):
+        """A SentenceTransformer with the two methods of LangChain's Embeddings."""
+
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            return self.encode_document(list(texts)).tolist()
+
+        def embed_query(self, text: str) -> list[float]:
+            return self.encode_query(text).tolist()
+
+    return _Classes(Texts, Vectors)

@@ -1,0 +1,70 @@
+"""A model as a SentenceTransformer: its vectors are those of `kb.encode`, and what takes one takes it."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.errors import InputError
+from kerasbert.tasks.base import Task
+from kerasbert.tasks.model import TaskModel
+from tests import tiny
+
+TEXTS = ["the cat", "a dog sees", "", "river old old cat sees the dog"]
+PROMPTS = {"query": "the film ", "document": "old "}
+
+
+@pytest.fixture(scope="module")
+def model():
+    encoder = kb.build("bert/tiny", **tiny.SPEC)
+    encoder.tokenizer = tiny.tokenizer()
+    model = TaskModel(encoder, Task("v", "vector", options={"pooling": "mean", "prompts": PROMPTS}))
+    model.build()
+    return model
+
+
+def test_without_the_library_one_line(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(InputError, match="needs sentence-transformers .5 or later.: pip install sentence-transformers"):
+        kb.sentence_transformer(model)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_its_vectors_are_those_of_encode(model, tmp_path):
+    torch = pytest.importorskip("torch")
+    library = pytest.importorskip("sentence_transformers")
+    theirs, options = kb.sentence_transformer(model), {"convert_to_numpy": True, "show_progress_bar": False}
+    assert isinstance(theirs, library.SentenceTransformer)
+    assert "sentence_transformers" in str(type(theirs))  # by which BERTopic knows one
+    assert (theirs.get_sentence_embedding_dimension(), theirs.max_seq_length) == (16, 32)
+    assert theirs.prompts == PROMPTS
+    for name in (None, "query", "document"):
+        wanted = kb.encode(model, TEXTS, prompt_name=name)
+        np.testing.assert_allclose(theirs.encode(TEXTS, prompt_name=name, batch_size=2, **options), wanted, atol=1e-6)
+    np.testing.assert_allclose(theirs.encode_query(TEXTS), kb.encode(model, TEXTS, prompt_name="query"), atol=1e-6)
+    np.testing.assert_allclose(theirs.encode(TEXTS, prompt="a "), kb.encode(model, TEXTS, prompt="a "), atol=1e-6)
+    whole = kb.encode(model, TEXTS)
+    units = whole / np.linalg.norm(whole, axis=-1, keepdims=True)
+    np.testing.assert_allclose(theirs.encode(TEXTS, normalize_embeddings=True), units, atol=1e-6)
+    np.testing.assert_allclose(theirs.encode(TEXTS, truncate_dim=3), whole[:, :3], atol=1e-6)
+    np.testing.assert_allclose(theirs.similarity(whole, whole), units @ units.T, atol=1e-6)
+    assert theirs.encode(TEXTS, convert_to_tensor=True).dtype == torch.float32
+    assert theirs.encode("the cat").shape == (16,)
+    query = kb.encode(model, ["the cat"], prompt_name="query")[0]
+    np.testing.assert_allclose(theirs.embed_query("the cat"), query, atol=1e-6)
+    documents = kb.encode(model, TEXTS, prompt_name="document")
+    np.testing.assert_allclose(theirs.embed_documents(TEXTS), documents, atol=1e-6)
+    with pytest.raises(InputError, match="is not saved: kerasbert export-checkpoint RUN FOLDER --to sentence_trans"):
+        theirs.save_pretrained(str(tmp_path / "out"))
+    first = kb.sentence_transformer(model.encoder, pooling="first+max", length=8)
+    assert (first.get_sentence_embedding_dimension(), first.max_seq_length) == (32, 8)
+    settings = {"pooling": "first+max", "length": 8}
+    np.testing.assert_allclose(first.encode(TEXTS), kb.encode(model.encoder, TEXTS, **settings), atol=1e-6)
+    wanted = kb.encode(model.encoder, ["a " + text for text in TEXTS], **settings)
+    np.testing.assert_allclose(first.encode(TEXTS, prompt="a "), wanted, atol=1e-6)
+    kept = TaskModel(model.encoder, Task("v", "vector", options={"prompts": PROMPTS, "include_prompt": False}))
+    kept.build()
+    with pytest.raises(InputError, match="the prompt 'old ' is to be left out of the pooling"):
+        kb.sentence_transformer(kept).encode(TEXTS, prompt_name="document")
