@@ -103,8 +103,14 @@ def _index(options: argparse.Namespace) -> None:
 
 
 def _search(options: argparse.Namespace) -> None:
-    if options.top < 1:
+    if options.top is not None and options.top < 1:
         raise InputError(f"--top must be at least 1. Received: {options.top}")
+    if options.relevant:
+        _judge(options)
+        return
+    options.top = 5 if options.top is None else options.top
+    if not options.texts:
+        raise InputError("search takes at least one QUERY, or of an index --relevant FILE")
     found = _of_index(options) if is_index(options.model) else _of_file_itself(options)
     for query, hits in found:
         if options.json:
@@ -112,6 +118,27 @@ def _search(options: argparse.Namespace) -> None:
             continue
         for hit in hits:
             print(f"{hit.score:.4f}\t{hit.text}")
+
+
+def _judge(options: argparse.Namespace) -> None:
+    """How well the queries of a file find the texts that are relevant to them."""
+    from kerasbert.cli.parser import show
+    from kerasbert.retrieval import judging
+
+    if options.texts or not is_index(options.model):
+        raise InputError("--relevant FILE goes with an index and no QUERY: the queries are the file's")
+    about(options.model)
+    relevant = judging.read(options.relevant)
+    from kerasbert.retrieval.index import Index
+
+    index = Index(options.model, options.by)
+    settings = {"exact_search": options.exact, "prompt_name": options.prompt_name, "how": options.how}
+    settings |= {"rerank": options.rerank, "candidates": options.candidates}
+    top = 10 if options.top is None else options.top
+    check_read(options)
+    found = index.evaluate(relevant, top=top, **settings)
+    lines = [f"{name}\t{value:.4f}" for name, value in found["metrics"].items()]
+    show(found, options.json, "\n".join([f"{found['queries']:,} queries, {found['texts']:,} texts", *lines]))
 
 
 def _of_index(options: argparse.Namespace) -> Iterable[tuple[str, Any]]:
@@ -201,8 +228,11 @@ def _text_options(add: argparse.ArgumentParser, prompt: str) -> None:
 
 def _add_search(add: argparse.ArgumentParser) -> None:
     add.add_argument("model", metavar="DIR", help="an index; or RUN, then FILE comes before the queries")
-    add.add_argument("texts", nargs="+", metavar="QUERY")
-    add.add_argument("--top", type=int, default=5, help="how many texts of a query")
+    add.add_argument("texts", nargs="*", metavar="QUERY")
+    text = "how many texts of a query; 5 by default, with --relevant 10"
+    add.add_argument("--top", type=int, help=text)
+    text = "of an index: tell NDCG, MRR, MAP and recall of a table's queries; columns query, id and perhaps score (a grade)"
+    add.add_argument("--relevant", metavar="FILE", help=text)
     add.add_argument("--by", metavar="RUN", help="the model of an index, where it is no longer in its place")
     text = "of an index: compare with every vector, where it has a graph of neighbours too"
     add.add_argument("--exact", action="store_true", help=text)

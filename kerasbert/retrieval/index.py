@@ -1,7 +1,7 @@
 """An index: texts, their vectors and what made them in a folder, and the nearest of them to a query."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasbert.blanks import blank
 from kerasbert.errors import InputError
-from kerasbert.retrieval import exact, forms, graph, lexical
+from kerasbert.retrieval import exact, forms, graph, judging, lexical
 from kerasbert.retrieval.building import build
 from kerasbert.retrieval.encoding import identity
 from kerasbert.retrieval.folder import VECTORS, about
@@ -111,6 +111,34 @@ class Index:
             judge = predict.as_model(rerank)
             hits = [reranked(judge, query, found, top) for query, found in zip(given, hits)]
         return hits[0] if isinstance(queries, str) else hits
+
+    def evaluate(self, relevant: Any, *, top: int = 10, **settings: Any) -> dict[str, Any]:
+        """How well queries find the texts that are relevant to them.
+
+        Args:
+            relevant: {query: ids of its texts, or {id: grade}}, or a table with the columns `query`, `id` and perhaps `score`.
+            top: int k, of NDCG@k, MRR@k and recall@k. settings: of `search`.
+
+        Returns:
+            {"queries": int, "texts": int, "metrics": {name: mean over the queries}}, as `judging.metrics` says.
+
+        Raises:
+            InputError: no query, one without a relevant text, or an id that the index does not hold.
+        """
+        if isinstance(relevant, str | os.PathLike):
+            relevant = judging.read(relevant)
+        graded = {
+            query: dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, 1.0)
+            for query, names in relevant.items()
+        }
+        judging.check(graded, self._texts.ids())
+        hits = self.search(list(graded), max(top, judging.DEPTH), **settings)
+        found = [[str(hit.id) for hit in each] for each in hits]
+        return {
+            "queries": len(graded),
+            "texts": len(self),
+            "metrics": judging.metrics(found, list(graded.values()), top),
+        }
 
     def _way(self, how: str | None) -> str:
         """`how`, or the usual one."""

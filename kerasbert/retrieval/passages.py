@@ -128,6 +128,12 @@ class Kept:
         if self.places.shape != (count + 1,) or int(self.places[-1]) != os.path.getsize(self.path):
             raise ValueError(f"{TEXTS} and {PLACES} do not fit")
 
+    def ids(self) -> Iterator[str]:
+        """The ids of all texts, in their order."""
+        with open(self.path, "rb") as file:
+            for line in file:
+                yield json.loads(line)[0]
+
     def __getitem__(self, number: int) -> Passage:
         start, end = (int(place) for place in self.places[number : number + 2])
         with open(self.path, "rb") as file:

@@ -1,0 +1,98 @@
+"""How good a search is: what it found for each query beside the texts that are relevant to it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.data import texts as reader
+from kerasbert.data.sources import TABLES
+from kerasbert.errors import InputError, near
+
+DEPTH = 100  # of MAP and of the longer recall
+COLUMNS = ("query", "id")
+
+Relevant = Mapping[str, Mapping[str, float]]  # query -> {id of a text: its grade}
+
+
+def read(path: str | os.PathLike) -> dict[str, dict[str, float]]:
+    """The relevant texts of queries, of a table with a row for each: `query`, `id` and perhaps `score`, a grade (else 1).
+
+    Raises:
+        InputError: no such file or columns, a grade that is no number, no relevant text of a query, a pair that is there twice.
+    """
+    opened = reader.opened(path, COLUMNS[:1])
+    if opened.kind not in TABLES:
+        raise InputError(f"{path} is plain text, expected a table with the columns query, id and perhaps score")
+    found: dict[str, dict[str, float]] = {}
+    for line, row, query in opened:
+        if "id" not in row:
+            raise InputError(f"{path}, line {line}: no column 'id'. {near('id', row)}")
+        grades, name = found.setdefault(query, {}), str(row["id"])
+        if name in grades:
+            raise InputError(
+                f"{path}, line {line}: the text {name!r:.80} is relevant to this query already, expected once"
+            )
+        grades[name] = _grade(row.get("score", 1), f"{path}, line {line}")
+    return found
+
+
+def _grade(value: Any, where: str) -> float:
+    try:
+        grade = float(value)
+    except (TypeError, ValueError):
+        grade = float("nan")
+    if not 0 <= grade < np.inf:
+        raise InputError(f"{where}: score is {value!r:.40}, expected a number of at least 0")
+    return grade
+
+
+def check(relevant: Relevant, ids: Sequence[str]) -> None:
+    """Refuse what cannot be judged by: no query, a query without a relevant text, or one that the index does not hold."""
+    if not relevant:
+        raise InputError("there is no query to judge by, expected at least one with the ids of its texts")
+    known = set(ids)
+    for query, grades in relevant.items():
+        if not any(grade > 0 for grade in grades.values()):
+            raise InputError(
+                f"no text is relevant to the query {query!r:.60}, expected at least one with a score above 0"
+            )
+        if strange := next((name for name in grades if name not in known), None):
+            raise InputError(f"the index holds no text {strange!r:.80}, which is to be relevant to {query!r:.60}")
+
+
+def metrics(found: Sequence[Sequence[str]], relevant: Sequence[Mapping[str, float]], top: int = 10) -> dict[str, float]:
+    """Means over the queries, as trec_eval computes them of the first texts (`-m ndcg_cut`, `recip_rank`, `map_cut`, `recall`).
+
+    NDCG (Järvelin and Kekäläinen, 2002) takes the grades as gains; for the others a text with a grade above 0 is relevant.
+
+    Args:
+        found: ids of the texts of each query, best first. relevant: the grades of its texts.
+        top: int k, how many texts NDCG, MRR and recall look at; MAP and a second recall at the first 100.
+
+    >>> metrics([["a", "b", "c"]], [{"b": 1, "d": 1}], top=2)
+    {'ndcg@2': 0.38685280723454163, 'mrr@2': 0.5, 'recall@2': 0.5, 'map@100': 0.25, 'recall@100': 0.5}
+    """
+    sums: dict[str, list[float]] = {}
+    for names, grades in zip(found, relevant, strict=True):
+        gains = np.array([grades.get(name, 0.0) for name in names], "float64")
+        best = np.sort(np.array(list(grades.values()), "float64"))[::-1]
+        hits, count = gains > 0, float((best > 0).sum())
+        ranks = np.arange(1, len(names) + 1)
+        first = ranks[:top][hits[:top]]
+        precision = np.cumsum(hits) / ranks
+        values = {
+            f"ndcg@{top}": _discounted(gains[:top]) / _discounted(best[:top]),
+            f"mrr@{top}": 1 / first[0] if len(first) else 0.0,
+            f"recall@{top}": hits[:top].sum() / count,
+            f"map@{DEPTH}": (precision * hits)[:DEPTH].sum() / count,
+            f"recall@{DEPTH}": hits[:DEPTH].sum() / count,
+        }
+        for name, value in values.items():
+            sums.setdefault(name, []).append(float(value))
+    return {name: float(np.mean(values)) for name, values in sums.items()}
+
+
+def _discounted(gains: np.ndarray) -> float:
+    return float((gains / np.log2(np.arange(2, len(gains) + 2))).sum())
