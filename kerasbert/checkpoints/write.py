@@ -169,7 +169,7 @@ class Without:
         return [name for name in self.tensors.names() if not name.startswith(self.beginnings)]
 
 
-def _with_lm_head(dialect: Dialect, info: ModelInfo, tensors: Safetensors) -> Any:
+def _with_lm_head(dialect: Dialect, info: ModelInfo, tensors: Any) -> Any:
     """The tensors with the head of their class that writes (BartForConditionalGeneration) where the task is to write."""
     writes = generation_config.writes(info.task) and dialect.heads.get("lm") == {"bias": "V"}
     if not writes or head_names(tensors):

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -50,7 +51,7 @@ def _fingerprint(path: Path) -> None:
     """TensorFlow's hashes of the parts, and a number of theirs in the place of a random one."""
     from tensorflow.core.protobuf import fingerprint_pb2
 
-    found = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())
+    found: Any = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())  # its types lack the uuid
     found.uuid = ""
     digest = hashlib.sha256(found.SerializeToString(deterministic=True)).digest()
     found.uuid = str(int.from_bytes(digest[:8], "little"))

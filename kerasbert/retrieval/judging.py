@@ -1,7 +1,7 @@
 """How good a search is: what it found for each query beside the texts that are relevant to it."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ def _grade(value: Any, where: str) -> float:
     return grade
 
 
-def check(relevant: Relevant, ids: Sequence[str]) -> None:
+def check(relevant: Relevant, ids: Iterable[str]) -> None:
     """Refuse what cannot be judged by: no query, a query without a relevant text, or one that the index does not hold."""
     if not relevant:
         raise InputError("there is no query to judge by, expected at least one with the ids of its texts")

@@ -85,7 +85,7 @@ def _classes() -> _Classes:
         tokenize = preprocess  # its name in release 5, which puts prompts before the texts itself
 
         def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-            vectors = predict.encode(self.model, features["texts"], **self.settings, **self.prompted)
+            vectors = predict.encode(self.model, features["texts"], **{**self.settings, **self.prompted})
             return features | {"sentence_embedding": torch.from_numpy(vectors)}
 
         def get_embedding_dimension(self) -> int:

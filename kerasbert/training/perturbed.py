@@ -72,9 +72,10 @@ class Perturbed(Nearby):
 
     def __init__(self, encoder: Encoder, task: Task, way: Any) -> None:
         super().__init__(encoder, task, way)
-        self.words = getattr(getattr(encoder, "embeddings", None), "tokens", None)
-        if not isinstance(self.words, Table):
+        words = getattr(getattr(encoder, "embeddings", None), "tokens", None)
+        if not isinstance(words, Table):
             raise InputError(f"adversarial changes word embeddings, and {type(encoder).__name__} has none: take r_drop")
+        self.words = words
 
     def read(self, batch, training=True) -> tuple[dict[str, Tensor], Tensor]:
         with adding(self.words, batch.get(CHANGE)):
@@ -221,7 +222,8 @@ class RDropObjective(Nearby):
 
     def __init__(self, encoder: Encoder, task: Task, way: Any) -> None:
         super().__init__(encoder, task, way)
-        self.scales |= {name: 2.0 * scale for name, scale in self.scales.items() if name != self.penalty}
+        doubled = {name: 2.0 * scale for name, scale in self.scales.items() if name != self.penalty}
+        self.scales = {**self.scales, **doubled}
         layers = self.model._flatten_layers()
         if not any(isinstance(layer, random.Dropout) and layer.rate for layer in layers):
             raise InputError("r_drop compares passes with other dropout, and the model has none: --set dropout=0.1")
