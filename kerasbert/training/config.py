@@ -190,7 +190,7 @@ class PretrainConfig(RunConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.on_task is None and self.steps is None:
-            raise InputError("pretrain needs steps")
+            raise TypeError("missing a required argument: 'steps'")  # as Python says it of one without a default
         if self.on_task is None and self.length is not None:
             raise InputError(
                 "the records have their length: kerasbert data FILES --length N ... makes them; leave --length out"
@@ -322,6 +322,9 @@ class FinetuneConfig(LabelledConfig):
     auxiliary_lm: float | None = option(
         None, "learn the next token of the texts too, with this weight: GPT's 0.5", least=0, metavar="WEIGHT"
     )
+    reinit: int | None = option(
+        None, "start the pooler and the N last layers as new ones, not as they were pretrained", least=1, metavar="N"
+    )
     adversarial: str | None = option(
         None,
         "answer alike nearby: smart, freelb or vat change the word embeddings, r_drop the dropout; further: "
@@ -344,6 +347,10 @@ class FinetuneConfig(LabelledConfig):
         super().__post_init__()
         check_layers(self.layers or "last", layers=math.inf)
         self.way  # noqa: B018 (it checks them)
+        for name in ("keep_head", "lora", "adapters"):
+            if self.reinit and getattr(self, name):
+                what = "goes on with what was trained" if name == "keep_head" else "freezes the layers as they are"
+                raise InputError(f"reinit starts layers as new ones, and {name} {what}: leave one out")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

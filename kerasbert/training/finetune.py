@@ -148,6 +148,8 @@ class FineTuning(Job):
         )
         if self.new_pooler:
             self.encoder = initial_encoder.changed(self.encoder, {"pooler": True}, self.name, config)
+        if config.reinit:
+            self.encoder = initial_encoder.renewed(self.encoder, config.reinit, self.name, config)
         reads_tree, tokenizer = registry.family_of(self.encoder).reads_tree, self.encoder.tokenizer
         if self.graph is None and reads_tree and tokenizer is not None and tokenizer.knowledge is None:
             self.graph = knowledge.KnowledgeGraph()
@@ -222,6 +224,7 @@ class FineTuning(Job):
         if origin := self.origin:
             about["source"] = dict(origin)
         about |= {} if self.graph is None else {"graph": self.graph.digest}
+        about |= {"reinit": config.reinit} if config.reinit else {}
         if config.way is not None:
             about["adversarial"] = {"name": config.adversarial, **specs.to_dict(config.way)}
         return about | ({"keep_head": True} if config.keep_head else {})

@@ -1,7 +1,8 @@
 """The encoder that fine-tuning begins from: of a directory or a model, with the parts that start as new."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import keras
@@ -72,8 +73,10 @@ def lacks_pooler(encoder: Encoder, name: str) -> bool:
     return specs.maybe(had, "pooler", False) and not specs.maybe(encoder.spec, "pooler")
 
 
-def changed(encoder: Encoder, changes: Mapping[str, Any], name: str, config: FinetuneConfig) -> Any:
-    """The same encoder with parts that start as new: an adaptation, or a pooler.
+def changed(
+    encoder: Encoder, changes: Mapping[str, Any], name: str, config: FinetuneConfig, new: Collection[str] = ()
+) -> Any:
+    """The same encoder with parts that start as new: an adaptation, a pooler, or weights of these names.
 
     Others' classifiers have a pooler, without it none is exported.
     """
@@ -82,10 +85,25 @@ def changed(encoder: Encoder, changes: Mapping[str, Any], name: str, config: Fin
         made = built(registry.family(name.partition("/")[0]), specs.derive(encoder.spec, changes), name)
     had = names(encoder)
     for weight, variable in names(made).items():
-        if weight in had:
+        if weight in had and weight not in new:
             variable.assign(had[weight])
     made.tokenizer, made.labels = encoder.tokenizer, encoder.labels
     return made
+
+
+def renewed(encoder: Encoder, layers: int, name: str, config: FinetuneConfig) -> Any:
+    """The encoder whose pooler and last layers start as new (Zhang et al., 2021, section 5: 1 to 6 of 24).
+
+    Raises:
+        InputError: it has no so many layers of their own.
+    """
+    found = {weight: re.match(r"block_(\d+)/", weight) for weight in names(encoder)}
+    blocks = sorted({int(block[1]) for block in found.values() if block})
+    if layers > len(blocks):
+        held = f"{len(blocks)} layers" if blocks else "no layers"
+        raise InputError(f"reinit is {layers}, and {name} has {held} with weights of their own: take fewer")
+    new = {weight for weight, block in found.items() if block and int(block[1]) in blocks[-layers:]}
+    return changed(encoder, {}, name, config, new | {weight for weight in found if weight.startswith("pooler/")})
 
 
 def with_graph(encoder: "Encoder", graph: KnowledgeGraph, name: str, config: FinetuneConfig) -> tuple[Any, str]:

@@ -54,7 +54,6 @@ def test_one_command_goes_on_with_a_model_for_epochs_of_the_rows(pretrained, tmp
 
 
 REFUSED = [
-    ({}, "pretrain needs steps"),
     ({"steps": 2, "length": 64}, "the records have their length: kerasbert data FILES --length N"),
     (
         {"on_task": "glue/sst2", "held_out": "records"},
