@@ -77,9 +77,9 @@ def test_a_recipe_is_the_arguments_of_the_functions(recipe):
     ("text", "message"),
     [
         ("model: bert/tiny\nstep: 3", "r.yaml:2: no field 'step'. Nearest: 'steps'"),
-        ("steps: many", "r.yaml:1: steps must be a whole number. Received: 'many'"),
+        ("steps: many", "r.yaml:1: steps must be a whole number or null. Received: 'many'"),
         ("steps: 3\nclip: true", "r.yaml:2: clip must be a number. Received: True"),
-        ("steps: 3.5", "r.yaml:1: steps must be a whole number. Received: 3.5"),
+        ("steps: 3.5", "r.yaml:1: steps must be a whole number or null. Received: 3.5"),
         ("\nbatch: 8\nbatch: 9", "r.yaml:3: batch is there twice"),
         ("model: bert/tiny\n  steps: 3", "r.yaml:2: not YAML: mapping values are not allowed here"),
         ("model: [bert", "r.yaml:1: not YAML: "),
