@@ -71,12 +71,14 @@ HF = BartDialect(
         ("heads/lm/bias", "final_logits_bias"),
         ("heads/classifier/inner", "classification_head.dense"),
         ("heads/classifier", "classification_head.out_proj"),
+        ("heads/span", "qa_outputs"),
     ),
     leaves=TORCH_LEAVES,
     forms={"final_logits_bias": Leading()},
     heads={
         "lm": {"bias": "V"},
         "classifier": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"},
+        "span": {"kernel": "H 2", "bias": "2"},
     },
     config=(
         ("embeddings.vocabulary", "vocab_size"),
@@ -113,6 +115,8 @@ HF = BartDialect(
         "BartForConditionalGeneration": Class(("lm",)),
         "BartModel": Class(),
         "BartForSequenceClassification": Class(("classifier",)),
+        "BartForQuestionAnswering": Class(("span",)),
+        "BartForCausalLM": Class(refused="is a decoder without the encoder"),
     },
     prefix="model.",
     unread={

@@ -207,6 +207,20 @@ def test_barts_classifier_reads_the_decoders_last_real_token(tmp_path):
     close(run(again, inputs).logits, run(their, inputs).logits)
 
 
+@parity
+def test_barts_answers_are_read_by_the_decoder(tmp_path):
+    their = make("BartForQuestionAnswering", bart(**BART_SIZES[0]) | {"eos_token_id": 2})
+    inputs = batch(BART_SIZES[0]["vocab_size"], two=False)
+    ids, mask = inputs["token_ids"], inputs["padding_mask"]
+    ids[np.arange(len(ids)), mask.sum(axis=1) - 1] = 2  # which starts the decoder
+    same_after_export(their, inputs, tmp_path)
+    model, read = kb.load(tmp_path / "ours"), {name: inputs[name] for name in ("token_ids", "padding_mask")}
+    assert model.task.kind == "span"
+    got, expected = task_logits(model, read | {"decoder_token_ids": SHIFTED.graph(read)}), run(their, inputs)
+    for i, logits in enumerate((expected.start_logits, expected.end_logits)):
+        close(np.asarray(got)[mask.astype(bool)][:, i], logits[mask.astype(bool)])
+
+
 def test_an_activation_that_is_none_is_refused(tmp_path):
     config = {"model_type": "t5", **T5_SIZES[0], "relative_attention_num_buckets": 6, "layer_norm_epsilon": 1e-6}
     (tmp_path / "config.json").write_text(json.dumps(config | {"feed_forward_proj": "gated-mish"}))
