@@ -31,10 +31,10 @@ class VectorKind(Kind):
     Options: `pooling`, one of `poolings` or some with + between them; `dense`, the layers behind it, each {"width",
     "activation" ("" for none), "bias"}; `normalize`, to length 1; `dimensions`, how many of the first numbers a vector has, 0 for
     all (sentence-transformers' truncate_dim); `prompts`, texts by name, and `prompt_name`, of the one that is put before each
-    text, or "" for none; `include_prompt`, whether its tokens are pooled, which is all that is
-    computed; `loss`, what it is fine-tuned by on rows of two or more texts, "cosine" or "ranking" (see tasks.vector), with
-    `scale`, `negatives` and `highest` of these losses. Where it has a loss each text is a row; without one the two of a pair
-    are one row, as an encoder reads them.
+    text, or "" for none; `include_prompt`, whether its tokens are pooled; `prompt_tokens`, of prompts that are not, how many
+    tokens of a row they are, by name; `loss`, what it is fine-tuned by on rows of two or more texts, "cosine" or "ranking"
+    (see tasks.vector), with `scale`, `negatives` and `highest` of these losses. Where it has a loss each text is a row; without
+    one the two of a pair are one row, as an encoder reads them.
     """
 
     name = "vector"
@@ -52,6 +52,7 @@ class VectorKind(Kind):
             "prompts": {},
             "prompt_name": "",
             "include_prompt": True,
+            "prompt_tokens": {},
             "loss": "",
             "scale": 20.0,
             "negatives": 0,
@@ -71,10 +72,10 @@ class VectorKind(Kind):
             raise unknown(
                 "prompt", name, list(prompts), f"{known}; without one (prompt_name empty) texts are read as they are"
             )
-        if name and not kind.options["include_prompt"]:
+        if name and not kind.options["include_prompt"] and name not in kind.options["prompt_tokens"]:
             raise InputError(
-                f"the prompt {name!r} is to be left out of the pooling (include_prompt false), which is not computed here: "
-                "leave prompt_name out"
+                f"the prompt {name!r} is to be left out of the pooling (include_prompt false), and prompt_tokens does not say "
+                "how many tokens it is: leave prompt_name out"
             )
         readouts_of(kind.options["pooling"])
         for layer in kind.options["dense"]:
@@ -87,6 +88,12 @@ class VectorKind(Kind):
     def prompt(self) -> str:
         """The text that is put before each text."""
         return self.options["prompts"].get(self.options["prompt_name"], "")
+
+    @property
+    def begin(self) -> int:
+        """Where pooling begins: how many tokens of a row, the first ones, are left out."""
+        options = self.options
+        return 0 if options["include_prompt"] else options["prompt_tokens"].get(options["prompt_name"], 0)
 
     @property
     def carried(self) -> dict[str, Any]:
@@ -123,6 +130,15 @@ class VectorKind(Kind):
 
     def line(self, answer, text) -> str:
         return "\t".join(f"{value:.6g}" for value in answer["values"])
+
+
+def prompt_tokens(tokenizer: Any, prompts: Mapping[str, str]) -> dict[str, int]:
+    """How many tokens of a row the prompts are, by name, with what a row begins with: the option `prompt_tokens`."""
+    found = {}
+    for name, text in prompts.items():
+        ids, specials = tokenizer.pack(text)[0], tokenizer.specials.values()
+        found[name] = len(ids) - (ids[-1] in {tokenizer._ids.get(piece) for piece in specials})
+    return found
 
 
 def dense_names(options: Mapping[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import answers, registry
+from kerasbert.answers.vector import prompt_tokens
 from kerasbert.checkpoints import config as configs
 from kerasbert.checkpoints import (
     cross_encoders,
@@ -91,21 +92,27 @@ class OpenedSentenceTransformers(OpenedHf):
     """A folder of transformers with modules.json around it.
 
     Args:
-        theirs: the directory.
+        theirs: the directory. vector: json of the task of its vectors, once it is known.
     """
 
     theirs: sentence_transformers.Theirs
+    vector: dict[str, Any] | None = None
 
     def answers(self, task: dict[str, Any] | None, classes: int, spec: Spec, asked: ImportOptions) -> Answers:
         """What its modules answer."""
         found = Answers(*self.theirs.tasks(spec, task, classes))
+        self.vector = found.vector
         if found.vector:
             found.heads = self.theirs.heads(found.vector["options"], spec.hidden, asked.allow_pickle)
         return found
 
     def tokenizer(self, spec: Spec, asked: ImportOptions) -> Any:
         """The folder's tokenizer, with lower-cased texts where its settings ask for that."""
-        return self.theirs.tokenizer(super().tokenizer(spec, asked))
+        pieces = self.theirs.tokenizer(super().tokenizer(spec, asked))
+        options = (self.vector or {}).get("options", {})
+        if pieces is not None and options.get("include_prompt") is False:
+            options["prompt_tokens"] = prompt_tokens(pieces, options["prompts"])
+        return pieces
 
     def leave(self) -> None:
         """Note what nobody read of its own files."""

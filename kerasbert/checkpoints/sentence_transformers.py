@@ -235,11 +235,6 @@ class Theirs:
         if not prompts:
             return {}
         if default in prompts:
-            if not included:
-                raise InputError(
-                    f"{self.places['pooling']} leaves the prompt {prompts[default]!r} out of the pooling (include_prompt "
-                    "false): no such model here"
-                )
             self.told.append(f"each text gets the prompt {prompts[default]!r} ({default!r}, {MODEL}'s default)")
         else:
             self.told.append(f"prompts that encode takes by --prompt-name: {', '.join(prompts)}; none by default")

@@ -193,7 +193,7 @@ class _Graph:
         self.taken = signatures.counted(self.reads)
         settings = (each for each in self.reads if each.filled_by == "setting")
         self.choices = [signatures.Choices(each, model.tokenizer) for each in settings]
-        self.prompts = signatures.Prompts(self.kind.options.get("prompts", {}))
+        self.prompts = signatures.Prompts(_prompts(self.kind))
         self.one_row = type(self.kind).served is TaskKind.served
         if self.one_row:
             _check_filled(self.kind, self.reads)
@@ -245,10 +245,15 @@ class _Graph:
             "serving_default": signatures.traced(self.serving_default, texts),
             "ids": signatures.traced(self.ids, ids),
         }
-        if self.kind.options.get("prompts"):
+        if _prompts(self.kind):
             named = {**texts, "prompt_name": tf.TensorSpec([None], tf.string)}
             found["prompted"] = signatures.traced(self.prompted, named)
         return found
+
+
+def _prompts(kind: TaskKind) -> Mapping[str, str]:
+    """The prompts of which a call may choose; none where they are left out of the pooling, each with another length."""
+    return kind.options.get("prompts", {}) if kind.options.get("include_prompt", True) else {}
 
 
 def _write(model: Any, folder: Path, longest: int) -> None:
@@ -306,7 +311,7 @@ def _compare(model: Any, signed: Any, longest: int) -> None:
     received, expected = [*served[name].numpy(), *alone[name].numpy()], [*expected, expected[0]]
     if kind.per_token:
         received = [row[: len(wanted)] for row, wanted in zip(received, expected)]
-    for prompt in kind.options.get("prompts", ()):
+    for prompt in _prompts(kind):
         said = {"prompt_name": tf.fill([len(texts)], prompt)}
         received += [*signed["prompted"](**strings, **said)[name].numpy()]
         expected += [*predict.encode(model, texts, length=longest, prompt_name=prompt)]

@@ -11,7 +11,7 @@ from kerasbert.poolings import readouts_of
 Queries = Any  # None for all, "first", int [B, P], or int [B] for one a row
 
 
-def readout(outputs: Tensor, mask: Tensor, kind: str) -> Tensor:
+def readout(outputs: Tensor, mask: Tensor, kind: str, begin: int = 0) -> Tensor:
     """The vector of a row: [B, S, H] -> [B, H].
 
     Args:
@@ -22,12 +22,19 @@ def readout(outputs: Tensor, mask: Tensor, kind: str) -> Tensor:
             from 1: Muennighoff, 2022, section 3.1), some of these with + between them (side by side in that order: [B, nH]),
             "concat" (last+max+mean) or "none" (a row has one vector already). The first six are the poolings of
             sentence-transformers (Reimers and Gurevych, 2019, section 3).
+        begin: int, how many tokens of a row, the first ones, are not read: those of a prompt. Weights are by place still.
 
     >>> readout(ops.reshape(ops.arange(6.0), (1, 3, 2)), ops.array([[1, 1, 0]]), "last").numpy().tolist()
     [[2.0, 3.0]]
     """
     names = readouts_of(kind)
-    found = [_one(outputs, mask, name) for name in names]
+    if begin and outputs.shape[1] != 1:
+        mask = ops.ones(ops.shape(outputs)[:2]) if mask is None else mask
+        start = None if "first" not in names else pick(outputs, _start(mask, begin))[:, 0]
+        mask = ops.cast(mask, "float32") * ops.cast(ops.arange(ops.shape(outputs)[1]) >= begin, "float32")
+        found = [start if name == "first" else _one(outputs, mask, name) for name in names]
+    else:
+        found = [_one(outputs, mask, name) for name in names]
     return found[0] if len(found) == 1 else ops.concatenate(found, axis=-1)
 
 
@@ -50,9 +57,16 @@ def _one(outputs: Tensor, mask: Tensor, kind: str) -> Tensor:
     return ops.cast(total / (ops.sqrt(count) if kind == "mean_sqrt_len" else count), outputs.dtype)
 
 
-def queries_of(kind: str, mask: Tensor) -> Queries:
+def _start(mask: Tensor, begin: int) -> Tensor:
+    """Places of the first tokens that are read, of shorter rows of their last: int32 [B, 1]."""
+    return ops.minimum(begin, last(mask))
+
+
+def queries_of(kind: str, mask: Tensor, begin: int = 0) -> Queries:
     """What the last layer must compute for `readout`: the encoder's `queries`."""
     names = readouts_of(kind)
+    if names == ("first",) and begin:
+        return None if mask is None else _start(mask, begin)
     if names == ("last",):
         return None if mask is None else last(mask)
     return "first" if names == ("first",) else None

@@ -194,6 +194,11 @@ class TaskKind(Judging):
         """The task with what the model that it begins from says of itself; `held` is the json of that model's task."""
         return task
 
+    @property
+    def begin(self) -> int:
+        """How many tokens of a row, the first ones, its readout leaves out."""
+        return 0
+
     def keeps_heads(self, held: Mapping[str, Any]) -> bool:
         """Whether its heads go on as those of the model that it begins from; `held` as of `started`."""
         return False

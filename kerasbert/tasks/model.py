@@ -67,7 +67,7 @@ class TaskModel(HeadedModel):
 
     def queries(self, inputs) -> Queries:
         """The tokens that the last layer is computed for: those that the head reads."""
-        return None if self.readout is None else queries_of(self.readout, inputs.get("padding_mask"))
+        return None if self.readout is None else queries_of(self.readout, inputs.get("padding_mask"), self.kind.begin)
 
     def answer(self, outputs, inputs=None, training=False) -> dict[str, Tensor]:
         """What the model returns, of the encoder's outputs."""
@@ -86,7 +86,7 @@ class TaskModel(HeadedModel):
         read = [outputs["sequence"]] if last else outputs["hidden"][LAYERS[self.declaration.layers]]
         if self.readout is not None:
             mask = None if inputs is None else inputs.get("padding_mask")
-            read = [readout(each, mask, self.readout) for each in read]
+            read = [readout(each, mask, self.readout, self.kind.begin) for each in read]
         return self.kind.logits(
             self, mix.joined(read, self.declaration.layers, self.heads.get("mix")), inputs, training=training
         )

@@ -24,7 +24,7 @@ from kerasbert.tasks.ensemble import Ensemble
 from kerasbert.tasks.given import Texts, check_texts, listed
 from kerasbert.tasks.load import load
 from kerasbert.tasks.own_model import answering
-from kerasbert.tasks.prompts import vector_kind
+from kerasbert.tasks.prompts import prefixed, vector_kind
 
 BATCH = 64  # texts at once
 UNBOUNDED = 512  # tokens of a text where neither the family nor the task knows a bound
@@ -355,12 +355,6 @@ def vectors_and_rows(
     return found[:, :dims], encoded
 
 
-def _after(prompt: str, text: Any, number: int) -> str:
-    if not isinstance(text, str):
-        raise InputError(f"a prompt goes before a text, and text {number} is a {type(text).__name__}")
-    return prompt + text
-
-
 def _vectors(
     model: Any,
     texts: Texts,
@@ -374,12 +368,13 @@ def _vectors(
     check_ours(model)
     kind, texts = vector_kind(model, prompt_name, prompt), listed(texts)
     if kind is None and prompt is not None:
-        texts = [_after(prompt, text, number) for number, text in enumerate(texts)]
+        texts = prefixed(prompt, texts)
     if kind is not None and pooling is None:
         encoded = encoded_for(model, texts, length, {"language": language}, kind)
-        found = outputs_of(model, encoded, longest(model, length))
+        with _as_asked(model, kind.options if kind.begin != kind_of(model).begin else None):
+            found = outputs_of(model, encoded, longest(model, length))
         return found.reshape(len(texts), found.shape[-1] if len(texts) else 0), encoded
-    length = longest(model, length) if kind is not None else length
+    begin, length = (0, length) if kind is None else (kind.begin, longest(model, length))
     model = getattr(model, "encoder", model)
     if pooling == "pooled" and not specs.maybe(model.spec, "pooler"):
         raise InputError("pooling='pooled' needs a model with a pooler; use 'mean' or 'first'")
@@ -390,9 +385,10 @@ def _vectors(
         if pooling == "pooled":
             return model(inputs, queries="first")["pooled"]
         mask = inputs["padding_mask"]
-        return readout(model(inputs, queries=queries_of(pooling, mask))["sequence"], mask, pooling)
+        return readout(model(inputs, queries=queries_of(pooling, mask, begin))["sequence"], mask, pooling, begin)
 
     encoded = encoded_for(model, texts, length, {"language": language}, kind)
-    found = run(graph(model, pooling or "vector", function, encoded.settings), encoded, longest(model, length))
-    numbers = width(None if pooling in (None, "pooled") else pooling, model.spec.hidden)
-    return found.reshape(len(texts), numbers), encoded
+    program = graph(model, f"{pooling or 'vector'} {begin}", function, encoded.settings)
+    found = run(program, encoded, longest(model, length))
+    side = None if pooling in (None, "pooled") else pooling
+    return found.reshape(len(texts), width(side, model.spec.hidden)), encoded

@@ -1,7 +1,9 @@
 """The prompts of a model whose task is vectors: which one is put before each text, and what a user is told of it."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from kerasbert.answers.vector import prompt_tokens
 from kerasbert.checkpoints import source
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task, TaskKind, find, kind_of
@@ -29,9 +31,24 @@ def vector_kind(model: Any, prompt_name: str | None = None, prompt: str | None =
     if not vectors:
         return None
     asked = {} if prompt_name is None else {"prompt_name": prompt_name}
+    options = model.task.how.options
     if prompt is not None:
-        asked = {"prompts": {**model.task.how.options["prompts"], "prompt": prompt}, "prompt_name": "prompt"}
+        asked = {"prompts": {**options["prompts"], "prompt": prompt}, "prompt_name": "prompt"}
+    if asked and not options["include_prompt"]:
+        asked["prompt_tokens"] = prompt_tokens(model.tokenizer, {**options["prompts"], **asked.get("prompts", {})})
     return model.task.optioned(asked).how
+
+
+def prefixed(prompt: str, texts: Sequence[Any]) -> list[str]:
+    """Texts with a prompt before each.
+
+    Raises:
+        InputError: what is no text.
+    """
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"a prompt goes before a text, and text {number} is a {type(text).__name__}")
+    return [prompt + text for text in texts]
 
 
 def prompt_names(model: Any, prompt_name: str | None = None) -> tuple[str | None, str | None]:

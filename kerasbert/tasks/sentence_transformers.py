@@ -38,7 +38,7 @@ def sentence_transformer(model: Any, *, pooling: str | None = None, length: int 
     options = {} if kind is None else kind.options
     kinds = _classes()
     made = kinds.model(
-        modules=[kinds.texts(model, settings, width, bool(options.get("include_prompt", True)))],
+        modules=[kinds.texts(model, settings, width)],
         device="cpu",
         prompts=dict(options.get("prompts", {})),
         default_prompt_name=options.get("prompt_name") or None,
@@ -65,27 +65,24 @@ def _classes() -> _Classes:
         """Texts -> their vectors.
 
         Args:
-            model: of ours. settings: of `kb.encode`. width: int H. include_prompt: bool, whether prompts are pooled.
+            model: of ours. settings: of `kb.encode`. width: int H.
         """
 
-        def __init__(self, model: Any, settings: dict[str, Any], width: int, include_prompt: bool) -> None:
+        def __init__(self, model: Any, settings: dict[str, Any], width: int) -> None:
             super().__init__()
-            self.model, self.settings, self.width, self.include_prompt = model, settings, width, include_prompt
+            self.model, self.settings, self.width = model, settings, width
             self.max_seq_length = predict.longest(model, settings["length"])
-            self.prompted = {"prompt_name": ""} if vector_kind(model) is not None else {}  # theirs come with the texts
+            self.bare = {"prompt_name": ""} if vector_kind(model) is not None else {}
 
         def preprocess(self, inputs: Any, prompt: str | None = None, **_: Any) -> dict[str, Any]:
-            if prompt and not self.include_prompt:
-                raise InputError(
-                    f"the prompt {prompt!r:.60} is to be left out of the pooling (include_prompt false), which is not "
-                    "computed here"
-                )
-            return {"texts": [prompt + text for text in inputs] if prompt else list(inputs)}
+            return {"texts": list(inputs), "prompt": prompt}
 
         tokenize = preprocess  # its name in release 5, which puts prompts before the texts itself
 
         def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-            vectors = predict.encode(self.model, features["texts"], **{**self.settings, **self.prompted})
+            prompt = features.get("prompt")
+            asked = {"prompt": prompt} if prompt else self.bare
+            vectors = predict.encode(self.model, features["texts"], **{**self.settings, **asked})
             return features | {"sentence_embedding": torch.from_numpy(vectors)}
 
         def get_embedding_dimension(self) -> int:

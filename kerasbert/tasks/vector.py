@@ -23,7 +23,7 @@ contrastive = Module("kerasbert.objectives.contrastive")
 reading = Module("kerasbert.layers.readout")
 feedforward = Module("kerasbert.layers.feedforward")
 
-KEPT = ("pooling", "dense", "normalize", "dimensions", "prompts", "prompt_name", "include_prompt")
+KEPT = ("pooling", "dense", "normalize", "dimensions", "prompts", "prompt_name", "include_prompt", "prompt_tokens")
 METRICS = {"cosine": ("spearman", "pearson"), "ranking": ("recall",)}
 
 
@@ -48,7 +48,12 @@ class Vector(TaskKind):
 
     @property
     def program(self) -> str:
-        return " ".join(str(self.options[name]) for name in ("pooling", "normalize", "dimensions"))
+        said = " ".join(str(self.options[name]) for name in ("pooling", "normalize", "dimensions"))
+        return f"{said} {self.begin}"
+
+    @property
+    def begin(self) -> int:
+        return self.answers.begin
 
     def check_metric(self, task) -> None:
         loss = self.options["loss"]
@@ -236,7 +241,7 @@ class Vector(TaskKind):
         told += f"{', of length 1' * normalize}{f', its first {first} numbers' if first else ''}"
         prompt = self.answers.prompt
         told = f"`vector` [B, H] float32: {told}" + (f"; {prompt!r} is put before each text" if prompt else "")
-        known = ", ".join(self.options["prompts"])
+        known = ", ".join(self.options["prompts"]) if self.options["include_prompt"] else ""
         return told + (f". The signature `prompted` takes `prompt_name` too, of {known}, or empty" if known else "")
 
     def prompted(self, texts) -> list[Any]:

@@ -96,6 +96,20 @@ def test_every_pooling_is_theirs_there_and_back(library, base, tmp_path, pooling
     np.testing.assert_allclose(kb.encode(run, TEXTS, dims=5), model.encode(TEXTS, truncate_dim=5), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("pooling", ["mean", ("cls", "weightedmean", "max")])
+def test_prompts_that_are_not_pooled_are_theirs_there_and_back(library, base, tmp_path, pooling):
+    modules = library.models
+    model = library.SentenceTransformer(
+        modules=[modules.Transformer(base), modules.Pooling(16, pooling, include_prompt=False)],
+        device="cpu",
+        prompts={"query": "the query : ", "other": "a dog : "},
+        default_prompt_name="query",
+    )
+    run = there_and_back(library, model, tmp_path, 1e-6)
+    expected = model.encode(TEXTS, prompt_name="other")
+    np.testing.assert_allclose(kb.encode(run, TEXTS, prompt_name="other"), expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["LaBSE", "distiluse", "sentence-t5", "two layers"])
 def test_dense_layers_are_theirs_there_and_back(library, base, tmp_path, kind):
     """The modules of three well-known models, at random, and more of them."""

@@ -52,10 +52,39 @@ def test_a_prompt_stands_before_each_text(encoder, capsys):
         kb.encode(model, texts, prompt_name="q", prompt="old ")
     with pytest.raises(InputError, match="a prompt goes before a text, and text 1 is a tuple"):
         kb.encode(encoder, ["a", ("b", "c")], prompt="old ")
-    with pytest.raises(InputError, match="the prompt 'q' is to be left out of the pooling"):
+    with pytest.raises(
+        InputError, match="the prompt 'q' is to be left out of the pooling .* prompt_tokens does not say"
+    ):
         model.task.optioned({"include_prompt": False})
     with pytest.raises(InputError, match="puts the prompt 'the cat ' before each text, which MediaPipe does not"):
         kind.check_target("mediapipe")
+
+
+def test_a_prompt_may_be_left_out_of_the_pooling(encoder):
+    texts, prompts = ["the cat", "river", ""], {"q": "the film ", "d": "old "}
+    for pooling in ("mean", "first", "last+max", "weighted_mean"):
+        options = {"pooling": pooling, "prompts": prompts, "include_prompt": False}
+        model = TaskModel(encoder, Task("v", "vector", options=options))
+        for asked, before in (({"prompt_name": "q"}, "the film "), ({"prompt": "a "}, "a "), ({}, "")):
+            found = kb.encode(model, texts, **asked)
+            for text, vector in zip(texts, found):
+                ids = encoder.tokenizer.pack(before + text)[0]
+                rows = encoder({"token_ids": np.array([ids], "int32")})["sequence"].numpy()[0]
+                begin = 1 + len(before.split()) if before else 0
+                places, read = np.arange(1, len(ids) + 1)[begin:, None], rows[begin:]
+                wanted = {
+                    "mean": read.mean(0),
+                    "first": read[0],
+                    "last+max": np.concatenate([read[-1], read.max(0)]),
+                    "weighted_mean": (read * places).sum(0) / places.sum(),
+                }[pooling]
+                np.testing.assert_allclose(vector, wanted, atol=1e-5)
+    fixed = TaskModel(encoder, Task("v", "vector", options=options | {"prompt_name": "q", "prompt_tokens": {"q": 3}}))
+    np.testing.assert_allclose(kb.encode(fixed, texts), kb.encode(model, texts, prompt_name="q"), atol=1e-6)
+    (one,) = kb.encode(model, ["the cat"], prompt_name="q", pooling="mean")
+    ids = encoder.tokenizer.pack("the film the cat")[0]
+    rows = encoder({"token_ids": np.array([ids], "int32")})["sequence"].numpy()[0]
+    np.testing.assert_allclose(one, rows[3:].mean(0), atol=1e-5)
 
 
 def test_search_puts_its_prompts_before_texts_and_query(encoder):
