@@ -110,6 +110,10 @@ class Kind:
         """The names of the columns that a task's `label` names: none, or one."""
         return (label,) if label else ()
 
+    def joined(self, names: Sequence[str], row: dict[str, Any]) -> dict[str, Any]:
+        """A row of a table, with what other columns hold of the parts of those names put into them."""
+        return row
+
     def parts(self, value: Any, names: Sequence[str], where: str) -> Parts:
         """One input as a caller gives it -> its parts.
 

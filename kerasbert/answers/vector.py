@@ -1,6 +1,7 @@
 """A text as a vector, and the nearest of some texts by their vectors."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
@@ -11,6 +12,9 @@ from kerasbert.answers.base import Answer, Kind, truncated_json
 from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Row, listed
 from kerasbert.poolings import readouts_of
+
+RANKED = ("ranking", "triplet", "margin_mse")  # losses of rows that have negatives
+NEGATIVE = re.compile(r"negatives?(_?\d+)?")  # columns of them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +36,9 @@ class VectorKind(Kind):
     "activation" ("" for none), "bias"}; `normalize`, to length 1; `dimensions`, how many of the first numbers a vector has, 0 for
     all (sentence-transformers' truncate_dim); `prompts`, texts by name, and `prompt_name`, of the one that is put before each
     text, or "" for none; `include_prompt`, whether its tokens are pooled; `prompt_tokens`, of prompts that are not, how many
-    tokens of a row they are, by name; `loss`, what it is fine-tuned by on rows of two or more texts, "cosine" or "ranking"
-    (see tasks.vector), with `scale`, `negatives` and `highest` of these losses. Where it has a loss each text is a row; without
-    one the two of a pair are one row, as an encoder reads them.
+    tokens of a row they are, by name; `loss`, what it is fine-tuned by on rows of two or more texts (see
+    tasks.vector_losses), with `scale`, `margin`, `dims` and `highest` of these losses. Where it has a loss each text is a row;
+    without one the two of a pair are one row, as an encoder reads them.
     """
 
     name = "vector"
@@ -54,8 +58,9 @@ class VectorKind(Kind):
             "include_prompt": True,
             "prompt_tokens": {},
             "loss": "",
-            "scale": 20.0,
-            "negatives": 0,
+            "scale": 0.0,
+            "margin": 0.0,
+            "dims": (),
             "highest": 1.0,
         }
     )
@@ -82,6 +87,12 @@ class VectorKind(Kind):
             check_dense(layer)
         if kind.options["dimensions"] < 0:
             raise InputError(f"dimensions must be at least 0. Received: {kind.options['dimensions']}")
+        for name in ("scale", "margin"):
+            if not kind.options[name] >= 0:
+                raise InputError(f"{name} must be more than 0. Received: {kind.options[name]}")
+        dims = list(kind.options["dims"])
+        if not all(type(each) is int and each > 0 for each in dims) or len(set(dims)) < len(dims):
+            raise InputError(f"dims must be different whole numbers above 0, such as 384,128,64. Received: {dims}")
         return kind
 
     @property
@@ -107,6 +118,14 @@ class VectorKind(Kind):
     @property
     def asked(self):
         return 1 if self.options["loss"] else None
+
+    def joined(self, names, row) -> dict[str, Any]:
+        """A row whose second part is the positive and what the columns `negative`, `negatives`, `negative_1`, ... hold."""
+        if self.options["loss"] not in RANKED:
+            return row
+        columns = sorted((name for name in row if NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
+        texts = [text for name in columns for text in _texts(row[name])]
+        return {**row, names[1]: [*_texts(row[names[1]]), *texts]} if texts else row
 
     def rows(self, tokenizer, parts, length) -> list[Row]:
         if not self.options["loss"] or len(parts) == 1:
@@ -158,6 +177,11 @@ def check_dense(layer: Any) -> None:
         raise InputError(
             f"dense has {layer!r:.80}, expected such as {{'width': 512, 'activation': 'tanh', 'bias': True}}"
         )
+
+
+def _texts(value: Any) -> list[Any]:
+    """A text or several as a list, without empty ones."""
+    return [each for each in (value if isinstance(value, list | tuple) else [value]) if each]
 
 
 def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -158,6 +158,8 @@ class TaskKind(Judging):
         per_token: bool, whether its head reads every token; else the family's readout.
         pooler: bool, whether it reads the output of an encoder's pooler in the place of the first token.
         together: bool, whether the loss of an input needs all of its rows at once: a batch then has all of them.
+        whole: names of the targets of a batch that its losses compare with those of other inputs, as in-batch negatives; empty
+            where losses are sums over inputs.
         taught: losses by which a student may learn its answers (`mobile.distill`): of numbers without "soft", which compares
             classes.
     """
@@ -166,6 +168,7 @@ class TaskKind(Judging):
     head = "classifier"
     pooler = True
     together = False
+    whole: tuple[str, ...] = ()
     taught: tuple[str, ...] = ("labels", "soft", "logits")
 
     def with_labels(self, task: Task, source: "Source", lines: Sequence[int], values: Sequence[Any]) -> Task:
@@ -234,13 +237,6 @@ class TaskKind(Judging):
                 input is repeated.
         """
         raise NotImplementedError
-
-    def check_batch(self, batch: int, parts: int) -> None:
-        """Refuse a batch that the loss cannot be computed on in parts.
-
-        Args:
-            batch: int, as of `batch`'s count. parts: int, replicas x micro-batches, which divide it.
-        """
 
     def scaled(self, task: Task, targets: Any) -> Any:
         """Targets in the unit of the head."""

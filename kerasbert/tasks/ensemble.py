@@ -13,7 +13,7 @@ from kerasbert.inputs import Tensor
 
 CHOSEN = ("thresholds", "null_threshold")  # options that the dev rows of each model have chosen
 # of a model's training and its own head
-OWN = ("class_weights", "label_smoothing", "lstm", "lstm_layers", "loss", "scale", "negatives", "highest")
+OWN = ("class_weights", "label_smoothing", "lstm", "lstm_layers", "loss", "scale", "margin", "dims", "highest")
 
 
 class Ensemble:

@@ -158,6 +158,15 @@ class TaskObjective(Objective):
         counts = self.kind.counts(batch)
         return counts | {"lm": ops.sum(followed(batch))} if "lm" in self.scales else counts
 
+    def whole(self, batch) -> tuple[str, ...]:
+        return self.kind.whole
+
+    def vectors(self, batch, training=True) -> Tensor:
+        return self.read(batch, training)[1]
+
+    def losses_of(self, vectors, batch) -> dict[str, Tensor]:
+        return self.kind.losses_of(self.model, vectors, batch)
+
     def losses(self, batch, training=True) -> dict[str, Tensor]:
         return self.sums(batch, *self.read(batch, training))
 

@@ -1,15 +1,16 @@
-"""Pairs of texts that vectors learn from: STS scores (Cer et al., 2017), anchors with their positives, NLI."""
+"""Texts that vectors learn from: STS scores (Cer et al., 2017), anchors with their positives, NLI, texts alone (SimCSE)."""
 
 from pathlib import Path
 from typing import Any
 
-from kerasbert.data.sources import numbered_table
+from kerasbert.data.reading import numbered_lines
+from kerasbert.data.sources import file_format, numbered_table
 from kerasbert.errors import InputError
 from kerasbert.registry import register_reader, register_task
 from kerasbert.tasks.base import Task
 
 Numbered = list[tuple[int, dict[str, Any]]]
-NEGATIVE = "negative"
+TEXT = "text"
 ENTAILMENT, CONTRADICTION = ("entailment", "0"), ("contradiction", "2")
 
 
@@ -21,17 +22,6 @@ def read_sts(source: Path, task: Task) -> Numbered:
         rows = numbered_table(source, names=task.columns)
     else:
         rows = numbered_table(source, columns=task.parts)
-    return rows
-
-
-def read_pairs(source: Path, task: Task) -> Numbered:
-    """Rows of a table with anchors and positives; a column `negative` holds a text that is not to be near the anchor."""
-    rows: Numbered = []
-    anchor, other = task.parts
-    for line, row in numbered_table(source, columns=task.parts):
-        negative = row.get(NEGATIVE)
-        positive = [row[other], negative] if negative else row[other]
-        rows.append((line, {anchor: row[anchor], other: positive}))
     return rows
 
 
@@ -61,8 +51,32 @@ def read_nli(source: Path, task: Task) -> Numbered:
     return rows
 
 
+def read_simcse(source: Path, task: Task) -> Numbered:
+    """Each line of a text, or each `text` (or `sentence`) of a table, beside itself; of a table as of `sts`, its pairs.
+
+    Raises:
+        InputError: a table with neither, or no text.
+    """
+    if file_format(source) == "text":
+        texts: Numbered = [(line, {TEXT: text.strip()}) for line, text in numbered_lines(source)]
+    else:
+        texts = numbered_table(source)
+        if set(task.columns) <= set(texts[0][1]):
+            return texts
+    column = next((name for name in (TEXT, "sentence") if name in texts[0][1]), None) if texts else TEXT
+    if column is None:
+        raise InputError(
+            f"{source} has no column {TEXT!r}, nor {', '.join(task.columns)}. It has: {', '.join(texts[0][1])}"
+        )
+    return [
+        (line, {task.text: row[column], task.text_b: row[column], task.label: "1"})
+        for line, row in texts
+        if row[column]
+    ]
+
+
+register_reader("simcse", read_simcse)
 register_reader("sts", read_sts)
-register_reader("pairs", read_pairs)
 register_reader("nli_pairs", read_nli)
 _SCORES = {"train": ("stsb-en-train.csv",), "dev": ("stsb-en-dev.csv",)}
 _SENTENCES: dict[str, Any] = {"text": "sentence1", "text_b": "sentence2", "label": "score", "metric": "spearman"}
@@ -75,5 +89,6 @@ _ANCHORS: dict[str, Any] = {
 }
 _SLICES = {"train": ("train_slice.csv",), "dev": ("dev_slice.csv",)}
 register_task("sts", Task("sts", "vector", **_SENTENCES, reader="sts", files=_SCORES, options={"loss": "cosine"}))
-register_task("pairs", Task("pairs", "vector", **_ANCHORS, reader="pairs"))
+register_task("simcse", Task("simcse", "vector", **_SENTENCES, reader="simcse", options={"loss": "simcse"}))
+register_task("pairs", Task("pairs", "vector", **_ANCHORS))
 register_task("nli_pairs", Task("nli_pairs", "vector", **_ANCHORS, reader="nli_pairs", files=_SLICES))

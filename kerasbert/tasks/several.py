@@ -70,9 +70,22 @@ class TasksObjective(Objective):
         counts = self.programs[task].counts(batch)
         return {name: counts["label"] if name == task else ops.zeros(()) for name in self.programs}
 
-    def losses(self, batch, training=True) -> dict[str, Tensor]:
+    def whole(self, batch) -> tuple[str, ...]:
         task = task_of(batch)
-        sums = self.programs[task].losses(batch, training)
+        names = self.programs[task].whole(batch)
+        return (*names, MARK + task) if names else ()
+
+    def vectors(self, batch, training=True) -> Tensor:
+        return self.programs[task_of(batch)].vectors(batch, training)
+
+    def losses_of(self, vectors, batch) -> dict[str, Tensor]:
+        return self._named(batch, self.programs[task_of(batch)].losses_of(vectors, batch))
+
+    def losses(self, batch, training=True) -> dict[str, Tensor]:
+        return self._named(batch, self.programs[task_of(batch)].losses(batch, training))
+
+    def _named(self, batch, sums) -> dict[str, Tensor]:
+        task = task_of(batch)
         others = {name: ops.zeros(()) for name in self.programs if name != task}
         return others | {task + name.removeprefix("label"): value for name, value in sums.items()}
 

@@ -144,7 +144,9 @@ def table(task: Task, source: Source, columns: Sequence[str]) -> list[tuple[int,
         rows = annotations.tagged(task, source, rows)
     if set(task.label_columns) & set(columns):
         rows = labels.joined(task, source, labelled(task, source, rows))
-    lists = [task.parts[i] for i in task.answer_kind.lists]
+    kind = task.answer_kind
+    rows = [(line, kind.joined(task.parts, row)) for line, row in rows]
+    lists = [task.parts[i] for i in kind.lists]
     for line, row in rows:
         for column in task.parts:
             if isinstance(row.get(column), list) and column in lists:

@@ -1,5 +1,6 @@
 """A text as a vector: what an encoder alone answers, and what it is fine-tuned to on pairs (Reimers and Gurevych, 2019)."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,30 +11,26 @@ from kerasbert.errors import InputError, unknown
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
 from kerasbert.poolings import readouts_of
-from kerasbert.tasks import metrics, tables
+from kerasbert.tasks import metrics, tables, vector_losses
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.exported_kind import READERS
 from kerasbert.tasks.judging import Judged, scatter
 from kerasbert.tasks.regression import number
+from kerasbert.tasks.vector_losses import unit
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
-objectives = Module("kerasbert.objectives.base")
-contrastive = Module("kerasbert.objectives.contrastive")
 reading = Module("kerasbert.layers.readout")
 feedforward = Module("kerasbert.layers.feedforward")
 
 KEPT = ("pooling", "dense", "normalize", "dimensions", "prompts", "prompt_name", "include_prompt", "prompt_tokens")
-METRICS = {"cosine": ("spearman", "pearson"), "ranking": ("recall",)}
 
 
 class Vector(TaskKind):
-    """Vectors [B, H]. Of pairs with a score, or of anchors with their positives, the loss is of the cosines.
+    """Vectors [B, H], which learn from pairs with a score or from texts that belong together by a loss of `vector_losses`.
 
-    "cosine": squared error of the cosine and the score, the scores divided by the largest of the training rows where that is
-    above 1 (`highest`). "ranking" (Henderson et al., 2017, section 4; sentence-transformers' MultipleNegativesRanking):
-    cross-entropy of an anchor's own positive among all positives and further texts of its group, of cosines times `scale`.
-    A group is the whole batch, or `negatives` inputs of it: then the loss is the same for any replicas and micro-batches.
+    "cosine" learns scores divided by the largest of the training rows where that is above 1 (`highest`). A loss that compares
+    the inputs of a batch is the same for any replicas and micro-batches (`training.whole_batch`).
     Metrics: correlations of cosine and score; "recall", the share of anchors that are nearest to their own positive, of all
     the texts that are no anchors.
     """
@@ -55,13 +52,17 @@ class Vector(TaskKind):
     def begin(self) -> int:
         return self.answers.begin
 
+    @property
+    def loss(self) -> vector_losses.Loss:
+        """What it learns by."""
+        return vector_losses.find(self.options["loss"] or "cosine")
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        return ("label", "label_weight", "label_texts") if self.loss.whole else ()
+
     def check_metric(self, task) -> None:
-        loss = self.options["loss"]
-        if loss not in METRICS:
-            raise InputError(f"vectors have no loss {loss!r}, expected one of {', '.join(METRICS)} (option loss)")
-        if task.metric not in METRICS[loss]:
-            known = ", ".join(METRICS[loss])
-            raise InputError(f"no metric {task.metric!r} for a {self.name} with the loss {loss!r}. All: {known}")
+        vector_losses.check(task, self.options)
 
     def started(self, task, held) -> Task:
         """With the pooling, the norm and the prompts that the model has, where the task names none."""
@@ -78,19 +79,48 @@ class Vector(TaskKind):
     # Rows of a file
 
     def targets(self, task, source, lines, values, texts) -> Any:
-        if self.options["loss"] == "ranking":
+        if not self.loss.ranked:
+            return self._scores(source, lines, values, texts)
+        if self.loss.wants != vector_losses.TEXTS:
+            for line, text in zip(lines, texts):
+                if isinstance(text[1], str) or len(text[1]) < 2:
+                    raise InputError(
+                        f"{tables.where(source, line)}: no negative; the loss {self.options['loss']} learns from "
+                        f"{self.loss.wants}"
+                    )
+        if not self.loss.scores:
             return np.ones(len(lines), "float32")
+        return [margins(value, len(text[1]) - 1, source, line) for value, line, text in zip(values, lines, texts)]
+
+    def _scores(self, source, lines, values, texts) -> np.ndarray:
+        """A number for each pair."""
         for line, text in zip(lines, texts):
             if not isinstance(text, tuple) or not isinstance(text[1], str):
                 raise InputError(f"{tables.where(source, line)}: a score is of two texts, received {text!r:.60}")
-        return np.array([number(value, source, line) for value, line in zip(values, lines)], "float32")
+        found = np.array([number(value, source, line) for value, line in zip(values, lines)], "float32")
+        if self.loss.wants == vector_losses.LABELLED:
+            for line, value in zip(lines, found):
+                if value not in (0, 1):
+                    raise InputError(
+                        f"{tables.where(source, line)}: label {value:g}; the loss {self.options['loss']} learns from "
+                        f"{self.loss.wants}"
+                    )
+        return found
 
     def fitted(self, task, source, targets) -> Task:
         highest = float(targets.max(initial=1.0)) if self.options["loss"] == "cosine" else 1.0
         return task if highest == self.options["highest"] else task.optioned({"highest": highest})
 
     def scaled(self, task, targets) -> Any:
-        return targets / np.float32(self.options["highest"])
+        return targets / np.float32(self.options["highest"]) if self.options["loss"] == "cosine" else targets
+
+    def absent(self, task, train, dev) -> list[str]:
+        if self.loss.wants == vector_losses.ALONE and all(one == other for one, other in dev.texts):
+            raise InputError(
+                "texts alone do not say which epoch is best: pass --dev FILE with pairs and their scores "
+                f"({', '.join(task.columns)})"
+            )
+        return []
 
     def group(self, target) -> Any:
         return 0.0  # every text has its share of the held-out rows, whatever its score
@@ -101,29 +131,18 @@ class Vector(TaskKind):
         inputs = sum(row.about == 0 for row in rows)
         width = len(rows) // inputs
         weight = (np.arange(count) < inputs).astype("float32")
-        if self.options["loss"] == "cosine":
-            label = np.zeros(count, "float32")
+        shape = (count, width - 2) if self.loss.ranked else (count,)
+        label, texts = np.zeros(shape, "float32"), np.full((count, width), -1, "int32")
+        numbers: dict[tuple, int] = {}  # of what is read of a text: equal texts have equal vectors
+        for i, row in enumerate(rows):
+            if row.about == i % width:  # fewer texts repeat their last, which is none again
+                texts[divmod(i, width)] = numbers.setdefault(tuple(row.token_ids), len(numbers))
+        if not self.loss.ranked:
             label[:inputs] = targets[::width]
-            return {"label": label, "label_weight": weight}
-        group = self.options["negatives"] or count
-        self.check_batch(count, 1)
-        candidates = np.zeros((count, width - 1), "bool")  # fewer texts repeat their last, which is none again
-        numbers = np.reshape([row.about == i % width for i, row in enumerate(rows)], (inputs, width))
-        candidates[:inputs] = numbers[:, 1:]
-        own = np.tile(np.eye(group, dtype="float32"), (count // group, 1))
-        return {"label": own, "label_weight": weight, "candidates": candidates}
-
-    def check_batch(self, batch, parts) -> None:
-        if self.options["loss"] == "ranking":
-            self._check_group(batch // parts, self.options["negatives"] or batch)
-
-    @staticmethod
-    def _check_group(inputs, group) -> None:
-        if inputs % group:
-            raise InputError(
-                f"a replica's micro-batch has {inputs} inputs, and the negatives of an anchor are of {group}: expected a "
-                f"multiple. Pass --set task.negatives={inputs} or a divisor of it, or change --batch"
-            )
+        elif self.loss.scores:
+            for i, known in enumerate(targets[::width]):
+                label[i, : len(known)] = known
+        return {"label": label, "label_weight": weight, "label_texts": texts}
 
     def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         layers, shapes = {}, {}
@@ -135,6 +154,7 @@ class Vector(TaskKind):
             policy = {"name": name, "dtype": encoder.dtype_policy}
             layers[name] = feedforward.Linear(about["width"], use_bias=about["bias"], **policy)
             shapes[name], width = (None, width), about["width"]
+        vector_losses.check_width(self.options, width)
         return layers, shapes
 
     def readout(self, task, encoder) -> str | None:
@@ -151,40 +171,20 @@ class Vector(TaskKind):
         return {"vector": vectors[:, : self.options["dimensions"]] if self.options["dimensions"] else vectors}
 
     def losses(self, task, logits, batch) -> dict[str, Tensor]:
-        vectors, weight = unit(ops.cast(logits, "float32")), batch["label_weight"]
-        inputs = weight.shape[0]
+        vectors, inputs = ops.cast(logits, "float32"), batch["label_weight"].shape[0]
+        vectors = unit(vectors) if self.options["normalize"] else vectors
         vectors = ops.reshape(vectors, (inputs, vectors.shape[0] // inputs, vectors.shape[1]))
-        if self.options["loss"] == "cosine":
-            cosine = ops.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
-            return {"label": ops.sum(ops.square(cosine - batch["label"]) * weight)}
-        return self._ranking(vectors, batch["candidates"], batch["label"].shape[1], weight)
-
-    def _ranking(self, vectors, candidates, group, weight) -> dict[str, Tensor]:
-        """The sums of a batch's part: vectors [B, k, H], candidates bool [B, k - 1], weight [B]."""
-        inputs, texts, hidden = vectors.shape
-        self._check_group(inputs, group)
-        groups, others = inputs // group, texts - 1
-        anchors = ops.reshape(vectors[:, 0], (groups, group, hidden))
-        # the positives of the group come first, then the second text of each, ...
-        rest = ops.transpose(ops.reshape(vectors[:, 1:], (groups, group, others, hidden)), (0, 2, 1, 3))
-        rest = ops.reshape(rest, (groups, others * group, hidden))
-        there = ops.logical_and(candidates, ops.expand_dims(weight > 0, -1))
-        there = ops.reshape(ops.transpose(ops.reshape(there, (groups, group, others)), (0, 2, 1)), (groups, 1, -1))
-        scores = ops.matmul(anchors, ops.transpose(rest, (0, 2, 1))) * self.options["scale"]
-        scores = ops.reshape(contrastive.candidate_logs(scores, there), (inputs, others * group))
-        own = ops.tile(ops.arange(group, dtype="int32"), [groups])
-        logs = ops.take_along_axis(scores, ops.expand_dims(own, -1), axis=-1)[:, 0]
-        return {"label": -ops.sum(logs * weight), "label/accuracy": ops.sum(objectives.correct(scores, own) * weight)}
+        return vector_losses.sums(self.options, vectors, batch)
 
     # Evaluation
 
     def metrics(self, task, outputs, targets, encoded=None) -> dict[str, float]:
-        if self.options["loss"] == "cosine":
+        if not self.loss.ranked:
             return _correlations(_cosines(outputs, encoded), targets.astype("float64"))
         return {"recall": float(np.mean(_above(outputs, encoded) == 0))}
 
     def judged(self, task, outputs, targets, encoded) -> Judged:
-        if self.options["loss"] == "cosine":
+        if not self.loss.ranked:
             cosine, scores = _cosines(outputs, encoded), targets.astype("float64")
             wanted = scores / self.options["highest"]
             answer = [round(float(value), 4) for value in cosine]
@@ -206,12 +206,12 @@ class Vector(TaskKind):
 
     def baseline(self, task, targets, encoded) -> dict[str, float]:
         """Of cosines that tell nothing, and of a guess among all texts that are no anchors."""
-        if self.options["loss"] == "cosine":
+        if not self.loss.ranked:
             return {"spearman": 0.0, "pearson": 0.0}
         return {"recall": 1 / max(1, len(encoded.rows) - encoded.texts)}
 
     def shown(self, task, text, target, label, answer) -> tuple[str, str]:
-        if self.options["loss"] == "cosine":
+        if not self.loss.ranked:
             return f"{float(target) / self.options['highest']:.4g}", f"{answer:.4g}"
         return "its positive is the nearest", f"{answer} other text{'s are' if answer > 1 else ' is'} nearer"
 
@@ -296,9 +296,28 @@ TOLD = {
 }
 
 
-def unit(vectors) -> Tensor:
-    """Vectors of length 1 (torch's `normalize`): float32 [B, H] -> [B, H]."""
-    return vectors / ops.sqrt(ops.maximum(ops.sum(ops.square(vectors), axis=-1, keepdims=True), 1e-24))
+def margins(value: Any, negatives: int, source: Any, line: int) -> list[float]:
+    """What a column of scores holds of an input: the margin of each of its negatives, of one or of a list in json.
+
+    One number more than there are negatives are the scores of the positive and of each negative.
+
+    Raises:
+        InputError: no numbers, or another number of them; with file and line.
+    """
+    text, found = isinstance(value, str), value
+    if text and value.lstrip().startswith("["):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = value
+    found = found if isinstance(found, list | tuple) else [found]
+    if len(found) not in (negatives, negatives + 1):
+        raise InputError(
+            f"{tables.where(source, line)}: {len(found)} scores beside {negatives} negative(s), expected {negatives} margins or "
+            f"{negatives + 1} scores, the positive's first"
+        )
+    known = [number(each, source, line) for each in found]
+    return known if len(known) == negatives else [known[0] - each for each in known[1:]]
 
 
 KIND = Vector()

@@ -313,6 +313,19 @@ class FinetuneConfig(LabelledConfig):
         "in front of every source, of a task that writes: 'translate English to German: '",
         python="The option `prefix` of the task's kind",
     )
+    loss: str | None = option(
+        None,
+        "of vectors: cosine, cosent, angle or contrastive (task sts), ranking, triplet or margin_mse (task pairs)",
+        metavar="NAME",
+        python="The option `loss` of a task of vectors; see `tasks.vector_losses`",
+    )
+    dims: Sequence[int] | None = option(
+        None,
+        "of vectors: their first numbers are to be vectors too, 384,256,128,64 (Matryoshka)",
+        metavar="N,N",
+        read=lambda text: [int(each) for each in text.split(",")],
+        python="The option `dims` of a task of vectors; its model answers with the first 64 by `task.dimensions`=64",
+    )
     layers: str | None = option(
         None,
         "what the head reads: the last layer, embeddings, sum4 or concat4 of the last four, or a learnt mix of all",

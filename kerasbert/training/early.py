@@ -49,7 +49,8 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     fields |= {"layers": config.layers, "auxiliary_lm": config.auxiliary_lm, "labels": labels_of(config.label_names)}
     found = find_task(task, **fields, metric=registry.metric_name(config.metric))
     changes, options = parted(adversarial.parted(config.changes)[0])
-    options |= {} if config.prefix is None else {"prefix": config.prefix}
+    said = {"prefix": config.prefix, "loss": config.loss, "dims": config.dims and list(config.dims)}
+    options |= {name: value for name, value in said.items() if value is not None}
     changes |= {"lora.rank": config.lora} if config.lora else {}
     changes |= {"adapters.width": config.adapters} if config.adapters else {}
     found = found.called_with(language=config.language).optioned(options)

@@ -170,7 +170,6 @@ class FineTuning(Job):
             encode_texts(self.encoder.tokenizer, rows.texts, what=None if config.quiet else name, **reads)
             for name, rows in (("train", self.train_rows), ("dev", self.dev_rows))
         )
-        self.task.how.check_batch(config.batch, self.devices.num_replicas_in_sync * config.accumulate)
         # an epoch is of rows: a text may be several, which stay together for some kinds
         epoch = len(self.train.units(self.task.how.together))
         check_rows(config, epoch)

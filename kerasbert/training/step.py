@@ -5,9 +5,10 @@ Keras' own loop divides by the replica's count, clips before the all-reduce and 
 here one replica equals N replicas equals any accumulation.
 """
 
+import contextlib
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +18,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers import random
 from kerasbert.layers.backend import fusion
 from kerasbert.objectives.base import Objective
+from kerasbert.training import whole_batch
 
 SUM = tf.distribute.ReduceOp.SUM
 ABSENT = float("nan")  # what a loss that nothing counted for logs: `progress.Means` leaves it out
@@ -159,7 +161,11 @@ class StepCore:
     def _gradients(self, batch) -> tuple[list[Tensor], dict[str, Tensor]]:
         """In a replica: the gradients of the global batch, and logs."""
         counts = self._sum(self.program.counts(batch))
-        gradients, sums = self._accumulated(batch, counts)
+        parts = self.strategy.num_replicas_in_sync * self.accumulate
+        if parts > 1 and self.program.whole(batch):
+            gradients, sums = whole_batch.gradients(self, batch, counts)
+        else:
+            gradients, sums = self._accumulated(batch, counts)
         gradients = self._sum(gradients)
         if self.scale is not None:
             gradients = [gradient / self.scale for gradient in gradients]
@@ -183,10 +189,7 @@ class StepCore:
         """Sums of gradients and of losses over the replica's micro-batches."""
         if self.accumulate == 1:
             return self._micro(batch, counts)
-        micros = {
-            name: tf.reshape(x, (self.accumulate, x.shape[0] // self.accumulate, *x.shape[1:]))
-            for name, x in batch.items()
-        }
+        micros = self.parted(batch)
 
         def micro(index):
             return self._micro({name: x[index] for name, x in micros.items()}, counts)
@@ -198,24 +201,40 @@ class StepCore:
         loop = tf.while_loop(lambda index, *_: index < self.accumulate, body, (1, *micro(0)), parallel_iterations=1)
         return loop[1:]
 
+    def parted(self, batch) -> dict[str, Tensor]:
+        """The replica's micro-batches: name -> [micro-batches, rows, ...]."""
+        count = self.accumulate
+        return {name: tf.reshape(x, (count, x.shape[0] // count, *x.shape[1:])) for name, x in batch.items()}
+
+    @contextlib.contextmanager
+    def scope(self, rows) -> Iterator[None]:
+        """Where the losses of these rows are computed: with the update's random numbers, fused where that is asked for."""
+        words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
+        with fusion(self.fused), random.scope(words, rows):
+            yield
+
+    def weighed(self, sums, counts) -> Tensor:
+        """What is differentiated: the sum of scale * loss / count, times the loss scale."""
+        loss = tf.add_n([scale * mean(sums[name], counts[name]) for name, scale in self.program.scales.items()])
+        return loss if self.scale is None else loss * self.scale
+
+    def dense(self, gradients) -> list[Tensor]:
+        """Gradients of the variables as float32 tensors."""
+        return [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
+
     def _micro(self, batch, counts) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Gradients (dense, float32) of sum(scale * loss / count), and the sums, of one micro-batch."""
-        words = random.key(self.seed, "dropout", tf.cast(self.optimizer.iterations.value, tf.int32))
 
         def differentiate(batch, watched=()):
-            with fusion(self.fused), random.scope(words, batch["row"]), tf.GradientTape() as tape:
+            with self.scope(batch["row"]), tf.GradientTape() as tape:
                 tape.watch(watched)
                 sums = self.program.losses(batch)
-                scales = self.program.scales.items()
-                loss = tf.add_n([scale * mean(sums[name], counts[name]) for name, scale in scales])
-                if self.scale is not None:
-                    loss = loss * self.scale
+                loss = self.weighed(sums, counts)
             every = [*self.variables, *watched]
-            gradients = tape.gradient(loss, every, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            gradients = [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
+            gradients = self.dense(tape.gradient(loss, every, unconnected_gradients=tf.UnconnectedGradients.ZERO))
             return gradients[: len(self.variables)], gradients[len(self.variables) :], sums
 
-        with fusion(self.fused), random.scope(words, batch["row"]):
+        with self.scope(batch["row"]):
             batch = self.program.perturbed(batch)
         return self.program.passes(batch, differentiate)
 

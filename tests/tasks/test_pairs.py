@@ -1,12 +1,16 @@
-"""Readers of pairs: STS with and without a header, anchors with negatives, NLI. By hand."""
+"""Readers of pairs: STS with and without a header, anchors with negatives and scores, NLI, texts alone. By hand."""
 
 import dataclasses
+import json
 
 import pytest
 
 from kerasbert import registry
 from kerasbert.errors import InputError
-from kerasbert.tasks.pairs import read_nli, read_pairs, read_sts
+from kerasbert.tasks.pairs import read_nli, read_sts
+from kerasbert.tasks.tables import in_memory
+from kerasbert.tasks.task import find_task, read_rows
+from kerasbert.training.splits import split
 
 STS, PAIRS, NLI = (registry.task(name) for name in ("sts", "pairs", "nli_pairs"))
 
@@ -31,13 +35,77 @@ def test_sts_without_a_header_begins_with_its_first_line(tmp_path):
             read_sts(file(tmp_path, content), STS)
 
 
-def test_a_negative_stands_behind_its_positive(tmp_path):
-    content = "anchor,positive,negative\na,b,c\nd,e,\n"
-    assert read_pairs(file(tmp_path, content), PAIRS) == [
-        (2, {"anchor": "a", "positive": ["b", "c"]}),
-        (3, {"anchor": "d", "positive": "e"}),
+def rows_of(task, path):
+    return read_rows(task, path).texts
+
+
+@pytest.mark.parametrize("loss", ["ranking", "triplet"])
+def test_negatives_stand_behind_their_positive_in_every_form_of_table(tmp_path, loss):
+    """One a column, numbered columns in their order, a list in json; rows in memory, other names of the columns."""
+    task, wanted = PAIRS.optioned({"loss": loss}), [("a", ("b", "c", "d")), ("e", ("f", "g"))]
+    numbered = "negative_10,anchor,negative_2,positive\nd,a,c,b\n,e,g,f\n"
+    assert rows_of(task, file(tmp_path, numbered)) == wanted
+    assert rows_of(task, file(tmp_path, "anchor\tpositive\tnegative\ne\tf\tg\n", "x.tsv")) == wanted[1:]
+    listed = [
+        {"anchor": "a", "positive": "b", "negatives": ["c", "d"]},
+        {"anchor": "e", "positive": "f", "negative": "g"},
     ]
-    assert read_pairs(file(tmp_path, "anchor,positive\na,b\n"), PAIRS) == [(2, {"anchor": "a", "positive": "b"})]
+    assert rows_of(task, file(tmp_path, "\n".join(map(json.dumps, listed)), "x.jsonl")) == wanted
+    assert rows_of(task, in_memory(listed)) == wanted
+    assert rows_of(task, in_memory({"anchor": ["e"], "positive": ["f"], "negative": ["g"]})) == wanted[1:]
+    other = find_task(task, text="query", text_b="answer")
+    assert rows_of(other, file(tmp_path, "query,answer,negative\ne,f,g\n")) == wanted[1:]
+
+
+def test_a_row_without_negatives_is_a_pair_where_the_loss_takes_it(tmp_path):
+    path = file(tmp_path, "anchor,positive,negative\na,b,c\nd,e,\n")
+    assert rows_of(PAIRS, path) == [("a", ("b", "c")), ("d", "e")]
+    with pytest.raises(
+        InputError, match="x.csv, line 3: no negative; the loss triplet learns from .*positive and negative"
+    ):
+        read_rows(PAIRS.optioned({"loss": "triplet"}), path)
+
+
+def test_scores_of_a_cross_encoder_are_margins(tmp_path):
+    """A margin, a list of margins, a list of scores with the positive's first (MarginMSE)."""
+    task = dataclasses.replace(PAIRS, label="score").optioned({"loss": "margin_mse"})
+    row = {"anchor": "a", "positive": "b", "negatives": ["c", "d"]}
+    rows = [row | {"score": [2.0, 1.0]}, row | {"score": [9.0, 7.0, 8.0]}, row | {"negatives": ["c"], "score": 1.5}]
+    lines = "\n".join(map(json.dumps, rows))
+    assert read_rows(task, file(tmp_path, lines, "x.jsonl")).targets == [[2, 1], [2, 1], [1.5]]
+    table = 'anchor,positive,negative,score\na,b,c,"[3, 1]"\na,b,c,-2\n'
+    assert read_rows(task, file(tmp_path, table)).targets == [[2], [-2]]
+    for score, message in (
+        ("[1, 2, 3]", r"line 2: 3 scores beside 1 negative\(s\), expected 1 margins or 2 scores, the positive's first"),
+        ("high", "line 2: 'high' is not a number"),
+        ("[1", r"line 2: '\[1' is not a number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_rows(task, file(tmp_path, f'anchor,positive,negative,score\na,b,c,"{score}"\n'))
+
+
+def test_labels_of_the_contrastive_loss_are_0_and_1(tmp_path):
+    task = dataclasses.replace(STS, label="label", reader="").optioned({"loss": "contrastive"})
+    path = file(tmp_path, "sentence1,sentence2,label\na,b,1\nc,d,0\ne,f,0.5\n")
+    with pytest.raises(
+        InputError, match="line 4: label 0.5; the loss contrastive learns from two texts and a label, 1"
+    ):
+        read_rows(task, path)
+    assert read_rows(task, file(tmp_path, "sentence1,sentence2,label\na,b,1\nc,d,0\n")).targets.tolist() == [1, 0]
+
+
+def test_simcse_reads_texts_alone_and_is_judged_by_scored_pairs(tmp_path):
+    task = find_task("simcse")
+    texts = file(tmp_path, "a b\n\n c, d\n", "x.txt")
+    assert read_rows(task, texts).texts == [("a b", "a b"), ("c, d", "c, d")]
+    assert read_rows(task, file(tmp_path, "id,text\n1,a b\n2,\n")).texts == [("a b", "a b")]
+    scored = file(tmp_path, "sentence1,sentence2,score\na,b,2\n", "dev.csv")
+    assert read_rows(task, scored).texts == [("a", "b")]
+    assert split(task, {"train": texts, "dev": scored}).dev.targets.tolist() == [2]
+    with pytest.raises(InputError, match="texts alone do not say which epoch is best: pass --dev FILE with pairs"):
+        split(task, file(tmp_path, "".join(f"text {i}\n" for i in range(20)), "y.txt"))
+    with pytest.raises(InputError, match="has no column 'text', nor sentence1, sentence2, score. It has: id, words"):
+        read_rows(task, file(tmp_path, "id,words\n1,a b\n"))
 
 
 def test_nli_takes_contradictions_in_turn(tmp_path):

@@ -1,0 +1,119 @@
+"""Twenty updates lose what sentence-transformers' losses lose: the same weights, the same batches, no dropout, AdamW."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.tasks.batches import encode_texts, training_batches
+from kerasbert.tasks.task import find_task
+from tests import tiny
+from tests.checkpoints import theirs
+from tests.checkpoints.theirs import parity
+from tests.support import often
+
+SIZES = {
+    "vocab_size": tiny.tokenizer().size,
+    "hidden_size": 24,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "num_hidden_layers": 1,
+    "max_position_embeddings": 32,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+DIMS = [24, 12, 6]
+SCORES = np.random.default_rng(0).integers(0, 5, 60).astype("float32")
+LABELS = np.random.default_rng(1).integers(0, 2, 60).astype("float32")
+MARGINS = np.random.default_rng(2).normal(size=60).astype("float32")
+# name -> (our loss, its options, texts of an input, targets, their class, Matryoshka)
+CASES = {
+    "ranking": ("ranking", {}, 3, None, "MultipleNegativesRankingLoss", False),
+    "cached": ("ranking", {}, 3, None, "CachedMultipleNegativesRankingLoss", False),
+    "cosine": ("cosine", {}, 2, SCORES, "CosineSimilarityLoss", False),
+    "cosent": ("cosent", {}, 2, SCORES, "CoSENTLoss", False),
+    "angle": ("angle", {}, 2, SCORES, "AnglELoss", False),
+    "contrastive": ("contrastive", {}, 2, LABELS, "ContrastiveLoss", False),
+    "triplet": ("triplet", {}, 3, None, "TripletLoss", False),
+    "margin_mse": ("margin_mse", {}, 3, MARGINS, "MarginMSELoss", False),
+    "matryoshka ranking": ("ranking", {"dims": DIMS}, 3, None, "MultipleNegativesRankingLoss", True),
+    "matryoshka cosent": ("cosent", {"dims": DIMS}, 2, SCORES, "CoSENTLoss", True),
+}
+
+
+def setting(name):
+    """Our task, texts and targets."""
+    loss, options, width, targets, *_ = CASES[name]
+    texts = tiny.sentences(60 * width, 3)
+    texts = [
+        f"{text} {text[:3]} {i}" for i, text in enumerate(texts)
+    ]  # no two are equal: theirs masks no false negatives
+    task = find_task("sts" if width == 2 else "pairs").optioned({"loss": loss, **options})
+    inputs = [(texts[i], texts[60 + i] if width == 2 else (texts[60 + i], texts[120 + i])) for i in range(60)]
+    if loss == "margin_mse":
+        return dataclasses.replace(task, label="score"), inputs, [[x] for x in targets]
+    return task, inputs, np.ones(60, "float32") if targets is None else targets
+
+
+def their_loss(name, folder):
+    """Their model of the folder's encoder and the mean, and their loss over it."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import losses, modules
+
+    model = SentenceTransformer(
+        modules=[modules.Transformer(str(folder)), modules.Pooling(SIZES["hidden_size"], "mean")], device="cpu"
+    ).train()
+    *_, kind, matryoshka = CASES[name]
+    loss = getattr(losses, kind)(model)
+    return model, losses.MatryoshkaLoss(model, loss, DIMS) if matryoshka else loss
+
+
+@parity
+@pytest.mark.parametrize("name", often(CASES, "ranking", "matryoshka cosent"))
+def test_20_updates_lose_what_sentence_transformers_loses(name, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    import tensorflow as tf
+    import torch
+
+    from kerasbert.tasks.model import TaskObjective
+    from kerasbert.training.optimizers import AdamW
+
+    theirs.make("BertModel", SIZES).save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.tokenizer().vocabulary) + "\n")
+    theirs.transformers().BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
+    task, inputs, targets = setting(name)
+    ours = TaskObjective(kb.import_checkpoint(tmp_path), task)
+    model, loss_of = their_loss(name, tmp_path)
+    groups = {True: [], False: []}
+    for weight, parameter in model.named_parameters():
+        groups["bias" not in weight and "LayerNorm" not in weight].append(parameter)
+    groups = [{"params": each, "weight_decay": 0.1 * decayed} for decayed, each in groups.items()]
+    optimizers = AdamW(1e-3, weight_decay=0.1, epsilon=1e-5), torch.optim.AdamW(groups, lr=1e-3, eps=1e-5)
+    encoded, losses = encode_texts(tiny.tokenizer(), inputs, 24, kind=task.how), []
+    task = task.how.fitted(task, "rows", targets)
+    targets = task.how.scaled(task, targets)
+    ours.model.task = task
+    for _, batch in zip(range(20), training_batches(encoded, targets, batch=12, longest=24, seed=0, task=task)):
+        with tf.GradientTape() as tape:
+            loss = ours.losses(batch)["label"] / ours.counts(batch)["label"]
+        variables = ours.model.trainable_variables
+        gradients = tape.gradient(
+            loss, [v.value for v in variables], unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        optimizers[0].apply(list(map(tf.convert_to_tensor, gradients)), variables)
+        optimizers[1].zero_grad()
+        width = CASES[name][2]
+        features = [
+            {
+                theirs_: torch.tensor(batch[own].reshape(12, width, -1)[:, k]).long()
+                for theirs_, own in (("input_ids", "token_ids"), ("attention_mask", "padding_mask"))
+            }
+            for k in range(width)
+        ]
+        expected = loss_of(features, torch.tensor(batch["label"]))
+        expected.backward()
+        optimizers[1].step()
+        losses.append((float(loss), float(expected.detach())))
+    assert max(abs(one - two) for one, two in losses) < 1e-4, losses
+    assert abs(losses[-1][0] - losses[0][0]) > 1e-3
