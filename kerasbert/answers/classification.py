@@ -31,6 +31,7 @@ class ClassificationKind(Kind):
     Options:
         class_weights: what a row of a label counts in training: {label: number}, 1 where a label is not among them, or
             "balanced", by how rare a label is among the training rows; None for 1.
+        pooling: what of a row the head reads, of `layers.readout`; empty for what the family reads.
         label_smoothing: float, share of a target that all labels have alike (Szegedy et al., 2016, section 7).
     """
 
@@ -40,7 +41,7 @@ class ClassificationKind(Kind):
     labelled = True
     agrees_by = "labels"
     columns = ("label", "score")
-    defaults = MappingProxyType({"class_weights": None, "label_smoothing": 0.0})
+    defaults = MappingProxyType({"class_weights": None, "label_smoothing": 0.0, "pooling": ""})
     named = False
 
     def decode(self, parts, rows, outputs, labels) -> Any:

@@ -181,9 +181,15 @@ def read_model(run: Path) -> tuple[ModelInfo, Safetensors]:
     """What a model directory holds.
 
     Raises:
-        InputError: its head reads other layers than the last.
+        InputError: its head reads other layers than the last, or reads a row otherwise than the family does.
     """
     info = read_model_json(run)
+    pooling = (info.task or {}).get("options", {}).get("pooling")
+    if info.labels and pooling:
+        own = registry.family(info.family).readout
+        raise InputError(
+            f"their classes read the {own} token, the head of {run} the pooling {pooling!r}: export a SavedModel or a .tflite"
+        )
     if layers := (info.task or {}).get("layers"):
         raise InputError(
             f"their classes read the last layer, the head of {run} reads layers {layers!r}: export a SavedModel or a .tflite"

@@ -158,6 +158,7 @@ class TaskKind(Judging):
         per_token: bool, whether its head reads every token; else the family's readout.
         pooler: bool, whether it reads the output of an encoder's pooler in the place of the first token.
         together: bool, whether the loss of an input needs all of its rows at once: a batch then has all of them.
+        few_shot: bool, whether its head may be trained on vectors that pairs of its labels taught (`training.few_shot`).
         whole: names of the targets of a batch that its losses compare with those of other inputs, as in-batch negatives; empty
             where losses are sums over inputs.
         taught: losses by which a student may learn its answers (`mobile.distill`): of numbers without "soft", which compares
@@ -168,6 +169,7 @@ class TaskKind(Judging):
     head = "classifier"
     pooler = True
     together = False
+    few_shot = False
     whole: tuple[str, ...] = ()
     taught: tuple[str, ...] = ("labels", "soft", "logits")
 

@@ -11,6 +11,7 @@ from kerasbert.answers.base import softmax
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
+from kerasbert.poolings import readouts_of
 from kerasbert.tasks import labels, metrics
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.judging import Judged
@@ -43,6 +44,7 @@ class Classification(TaskKind):
     """Cross-entropy of the label; accuracy, F1 (macro, and of the second of two labels), Matthews, ROC AUC and loss."""
 
     name = "classification"
+    few_shot = True
     metrics_known = ("accuracy", "f1_macro", POSITIVE, "matthews", "roc_auc", "loss")
 
     def with_labels(self, task, source, lines, values) -> Task:
@@ -98,6 +100,16 @@ class Classification(TaskKind):
             each = [weights.get(name, weights.get(value, 1.0)) for value, name in task.labels.items()]
             arrays["label_weight"] *= np.asarray(each, "float32")[arrays["label"]]
         return arrays
+
+    @property
+    def pooler(self) -> bool:
+        return not self.options.get("pooling")
+
+    def readout(self, task, encoder) -> str | None:
+        if not (pooling := self.options.get("pooling")):
+            return super().readout(task, encoder)
+        readouts_of(pooling)
+        return pooling
 
     def heads(self, encoder, task) -> tuple[dict[str, Any], dict[str, tuple]]:
         return label_head(encoder, task)

@@ -21,6 +21,20 @@ from kerasbert.training.constraints import Constraint
 from kerasbert.training.weight_rules import check_patterns
 
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16", "auto")
+# options that a training by few_shot does not take
+NOT_FEW = (
+    "keep_head",
+    "lora",
+    "adapters",
+    "layers",
+    "auxiliary_lm",
+    "patience",
+    "unfreeze",
+    "graph",
+    "language",
+    "adversarial",
+    "reinit",
+)
 EPOCHS = 3  # of a fine-tuning without epochs or steps
 STRATEGIES = "auto (the GPUs, else the CPU), cpu, cpu:N, gpu, gpu:N, tpu:local{} tpu:NAME[@ZONE]{}"
 
@@ -275,6 +289,11 @@ class FinetuneConfig(LabelledConfig):
         None, "train bottlenecks behind frozen sublayers, and the norms", least=1, metavar="WIDTH"
     )
     keep_head: bool = option(False, "go on with the head of a fine-tuned RUN (after pruning or trimming it)")
+    few_shot: bool = option(
+        False,
+        "from few rows of each label: train vectors on pairs of them first, then a head on the vectors (SetFit)",
+        python="See `training.few_shot`; learning rate, batch, epochs (1) and steps are of the vectors",
+    )
     text_column: str | None = option(None, "column of the text in your files", metavar="NAME")
     text_b_column: str | None = option(None, "column of the text b in your files", metavar="NAME")
     label_column: str | Sequence[str] | None = option(
@@ -364,6 +383,8 @@ class FinetuneConfig(LabelledConfig):
             if self.reinit and getattr(self, name):
                 what = "goes on with what was trained" if name == "keep_head" else "freezes the layers as they are"
                 raise InputError(f"reinit starts layers as new ones, and {name} {what}: leave one out")
+        if self.few_shot and (given := [name for name in NOT_FEW if getattr(self, name) not in (None, False)]):
+            raise InputError(f"few_shot trains vectors, then a head of its own: leave {', '.join(given)} out")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

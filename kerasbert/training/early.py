@@ -55,6 +55,9 @@ def declared(task: str | Task, config: FinetuneConfig) -> tuple[Task, dict[str, 
     changes |= {"adapters.width": config.adapters} if config.adapters else {}
     found = found.called_with(language=config.language).optioned(options)
     found.how.check_metric(found)
+    if config.few_shot and (not found.how.few_shot or found.pair or changes):
+        what = f"received {', '.join(changes)}" if changes else f"received the task {found.name} of kind {found.kind}"
+        raise InputError(f"few_shot is of a classification of single texts, without changes of the model: {what}")
     if config.label_names and not found.answer_kind.labelled:
         raise InputError(f"label_names are given, and a {found.kind} has no labels of numbers: leave them out")
     return found, changes
@@ -94,7 +97,8 @@ def check_rows(task: Task, data: Any, config: LabelledConfig | None = None, mode
         return
     begun = None if config is None or config.overwrite or is_remote(config.out) else runs.run_in(config.out)
     with default_reading(config.reading if isinstance(config, FinetuneConfig) else {}):
-        check_train(splits.split(task, data, begun=begun, start=model), data)
+        few = isinstance(config, FinetuneConfig) and config.few_shot  # which holds nothing out
+        check_train(splits.split(task, data, begun=begun, start=model, dev=not few), data)
 
 
 def check_further(model: str | os.PathLike, data: Any) -> None:

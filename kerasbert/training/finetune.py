@@ -20,6 +20,7 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import numbers
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import values
+from kerasbert.lazy import Module
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
 from kerasbert.storage import files
@@ -46,6 +47,8 @@ from kerasbert.training.step import distribute
 from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
 
+few_shot = Module("kerasbert.training.few_shot")  # which calls `finetune`
+
 
 @configured(FinetuneConfig)
 def finetune(
@@ -67,7 +70,9 @@ def finetune(
     Raises:
         InputError: before anything is written: files, columns, labels, settings, another run at out.
     """
-    return run(FineTuning(model, task, data, config))
+    return (
+        few_shot.few_shot(model, task, data, config) if config.few_shot else run(FineTuning(model, task, data, config))
+    )
 
 
 class FineTuning(Job):

@@ -72,7 +72,7 @@ class SeveralTasks(Job):
 
     def __init__(self, model: str | os.PathLike | keras.Model, tasks: Any, config: TasksConfig) -> None:
         sampling.check(config.sampling)
-        for option in ("keep_head", "constraint", "reinit", "adversarial"):
+        for option in ("keep_head", "few_shot", "constraint", "reinit", "adversarial"):
             if getattr(config, option):
                 raise InputError(
                     f"{option} is of one task, received several: leave it out, or fine-tune them one by one"

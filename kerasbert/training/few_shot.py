@@ -1,0 +1,98 @@
+"""A classifier from few rows: SetFit (Tunstall et al., 2022, section 3)."""
+
+import dataclasses
+import os
+import tempfile
+from typing import Any
+
+import keras
+import numpy as np
+
+from kerasbert.data.dialects import default_reading
+from kerasbert.tasks.base import Task
+from kerasbert.tasks.task import Rows, find_labels, read_rows, split_files
+from kerasbert.training import finetune, model_files
+from kerasbert.training.config import FinetuneConfig
+from kerasbert.training.early import declared
+from kerasbert.training.runs import check_place
+
+ROUNDS = 20  # R of the paper: pairs of each text with one of its label, and with one of another
+HEAD_UPDATES = 100
+JUDGED = 256  # pairs that the vectors are judged by
+
+
+def few_shot(
+    model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig
+) -> keras.Model:
+    """Train vectors on pairs of the rows, whose cosine is to be 1 of one label and 0 of two; then a linear head on them alone.
+
+    The options of the training are those of the vectors; the head learns by HEAD_UPDATES of its own, with the encoder frozen.
+    It reads a text as the vectors do. Without dev rows the metrics are of the training rows.
+
+    Differs: the head is trained by AdamW, not by scikit-learn's logistic regression, so that it is a model's head as any.
+
+    Args:
+        model, task, data, config: as of `finetune`.
+    """
+    found, _ = declared(task, config)
+    check_place(config.out, config.overwrite, inputs=[model, data])
+    sources = split_files(data, task=found)
+    with default_reading(config.reading):
+        found = find_labels(found, sources["train"])
+        rows = read_rows(found, sources["train"])
+    pairs = contrasted(rows, config.seed)
+    told = "" if "dev" in sources else "; no dev rows: the metrics are of the training rows"
+    model_files.say(f"few shot: {len(rows.texts)} rows make {len(pairs)} pairs{told}", config.quiet)
+    alone = {"text": "text", "text_b": "other", "label": "score", "metric": "spearman"}
+    vectors = Task("few_shot", "vector", **alone, options={"loss": "cosine"})
+    with tempfile.TemporaryDirectory() as folder:
+        body = finetune.finetune(
+            model,
+            vectors,
+            {"train": pairs, "dev": pairs[:JUDGED]},
+            **_of_vectors(config),
+            out=os.path.join(folder, "run"),
+        )
+    pooling = body.task.options.get("pooling", "mean")  # layers of `dense` behind it are of the vectors alone
+    found = dataclasses.replace(found.optioned({"pooling": pooling}), hidden_layer=False)
+    sources = {"train": sources["train"], "dev": sources.get("dev", sources["train"])}
+    return finetune.finetune(body.encoder, found, sources, **_of_head(config, len(rows.texts)))
+
+
+def contrasted(rows: Rows, seed: int) -> list[tuple[str, str, int]]:
+    """Pairs of texts with 1 where they have one label, else 0: as many of each, of each text ROUNDS, shuffled (section 3.1).
+
+    A text that is alone with its label is paired with itself.
+    """
+    draw, labels = np.random.default_rng(seed), np.asarray(rows.targets)
+    pairs = []
+    for number, text in enumerate(rows.texts):
+        same = np.flatnonzero(labels == labels[number])
+        same = same[same != number] if len(same) > 1 else same
+        other = np.flatnonzero(labels != labels[number])
+        for score, among in ((1, same), (0, other)):
+            pairs += [(text, rows.texts[i], score) for i in draw.choice(among, ROUNDS)]
+    return [pairs[i] for i in draw.permutation(len(pairs))]
+
+
+def _of_vectors(config: FinetuneConfig) -> dict[str, Any]:
+    """What the training of the vectors takes of the options."""
+    kept = {"learning_rate", "batch", "accumulate", "warmup", "weight_decay", "clip", "precision", "seed", "optimizer"}
+    kept |= {"optimizer_options", "schedule", "schedule_options", "freeze", "steps", "epochs", "length", "strategy"}
+    settings = {name: getattr(config, name) for name in kept | {"quiet", "log_every"}}
+    once = {"epochs": 1} if config.steps is None and config.epochs is None else {}
+    return settings | once | {"evaluate_every": 0}
+
+
+def _of_head(config: FinetuneConfig, rows: int) -> dict[str, Any]:
+    """What the training of the head takes of them, and what it has of its own."""
+    kept = {"out", "overwrite", "seed", "length", "strategy", "quiet", "log_every", "metric", "cache", "callbacks"}
+    settings = {name: getattr(config, name) for name in kept | set(config.reading)}
+    own = {
+        "steps": HEAD_UPDATES,
+        "learning_rate": 1e-2,
+        "weight_decay": 0.0,
+        "evaluate_every": 0,
+        "freeze": ["encoder"],
+    }
+    return settings | own | {"batch": min(32, rows)}

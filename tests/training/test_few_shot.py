@@ -1,0 +1,107 @@
+"""SetFit: pairs of few rows, vectors and then a head, and what does not go with it."""
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert.errors import InputError
+from kerasbert.tasks.base import Rows
+from kerasbert.training.config import FinetuneConfig, TasksConfig
+from kerasbert.training.early import declared
+from tests import tiny
+
+
+def test_each_text_is_paired_with_its_label_and_with_another():
+    from kerasbert.training.few_shot import ROUNDS, contrasted
+
+    labels = {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1, "alone": 2}
+    rows = Rows(list(labels), np.array(list(labels.values())))
+    pairs = contrasted(rows, seed=0)
+    assert len(pairs) == 2 * ROUNDS * len(labels)
+    assert sum(score for *_, score in pairs) == ROUNDS * len(labels)
+    for one, other, score in pairs:
+        assert (labels[one] == labels[other]) == score
+        assert one != other or one == "alone"
+    for text in labels:
+        partners = {other for one, other, score in pairs if one == text and not score}
+        assert partners == {other for other in labels if labels[other] != labels[text]}  # 20 draws reach all
+    assert contrasted(rows, seed=0) == pairs != contrasted(rows, seed=1)
+    assert [score for *_, score in pairs[:20]] != [1] * 20  # shuffled
+
+
+def test_what_does_not_go_with_few_rows_is_refused():
+    for given, message in (
+        ({"keep_head": True}, "few_shot trains vectors, then a head of its own: leave keep_head out"),
+        ({"lora": 4, "patience": 2}, "leave lora, patience out"),
+        ({"layers": "mix"}, "leave layers out"),
+    ):
+        with pytest.raises(InputError, match=message):
+            FinetuneConfig(out="x", few_shot=True, **given)
+    for task, given, message in (
+        (
+            "regression",
+            {},
+            "few_shot is of a classification of single texts.*received the task regression of kind regression",
+        ),
+        ("glue/mrpc", {}, "received the task glue/mrpc"),
+        ("sts", {}, "received the task sts of kind vector"),
+        ("classification", {"changes": {"dropout": 0.0}}, "without changes of the model: received dropout"),
+    ):
+        with pytest.raises(InputError, match=message):
+            declared(task, FinetuneConfig(out="x", few_shot=True, **given))
+    with pytest.raises(InputError, match="few_shot is of one task, received several"):
+        kb.finetune_tasks("x", {"classification": "y"}, **{"out": "x", "few_shot": True, "quiet": True})
+    assert TasksConfig(out="x").few_shot is False
+
+
+def test_a_head_reads_the_pooling_that_its_task_names():
+    from kerasbert.layers.readout import readout
+    from kerasbert.tasks.model import TaskModel
+    from kerasbert.tasks.task import find_task
+
+    encoder = kb.build("bert/tiny", **tiny.SPEC | {"blocks.layers": 1, "pooler": True})
+    inputs = tiny.tokenizer()(["the cat sees the old house .", "a dog"])
+    task = find_task("classification", labels={"0": "no", "1": "yes"})
+    for pooling, name in (("mean", "mean"), ("max", "max"), ("cls", "first")):
+        model = TaskModel(encoder, task.optioned({"pooling": pooling}))
+        model.build()
+        vectors = readout(encoder(inputs)["sequence"], inputs["padding_mask"], name)
+        np.testing.assert_allclose(model(inputs)["logits"], model.heads["classifier"](vectors), atol=1e-6)
+    with pytest.raises(InputError, match="readout must be one of first, last, mean"):
+        TaskModel(encoder, task.optioned({"pooling": "middle"}))
+
+
+@pytest.mark.slow
+def test_few_rows_make_a_classifier_for_server_and_phone(tmp_path):
+    """rows -> --few-shot -> evaluate, SavedModel, .tflite; theirs cannot say the pooling and refuse it."""
+    import tensorflow as tf
+
+    from kerasbert import mobile
+    from kerasbert.cli import main
+    from kerasbert.mobile.runtime import load
+
+    encoder = kb.build("bert/tiny", **tiny.SPEC | {"blocks.layers": 1})
+    encoder.tokenizer = tiny.tokenizer()
+    kb.save(encoder, tmp_path / "model")
+    tiny.labelled(tmp_path / "few.tsv", 16, 0)
+    tiny.labelled(tmp_path / "dev.tsv", 60, 1)
+    run, words = (
+        tmp_path / "run",
+        ["--task", "classification", "--few-shot", "--epochs", "3", "--learning-rate", "3e-3", "--length", "24"],
+    )
+    few = str(tmp_path / "few.tsv")
+    assert main(["finetune", str(tmp_path / "model"), *words, "--data", few, "--quiet", "--out", str(run)]) == 0
+    model = kb.load(run)
+    assert (model.task.options["pooling"], model.task.hidden_layer) == ("mean", False)
+    assert kb.evaluate(model, tmp_path / "dev.tsv")["metrics"]["accuracy"] > 0.7
+    texts = tiny.sentences(8, 2)
+    wanted = [answer.scores for answer in kb.predict(model, texts)]
+    kb.export(model, tmp_path / "serving")
+    served = tf.saved_model.load(str(tmp_path / "serving")).signatures["serving_default"](text=tf.constant(texts))
+    found = served["probabilities"].numpy()
+    np.testing.assert_allclose(found, [list(each.values()) for each in wanted], atol=1e-5)
+    mobile.compress(model, out=tmp_path / "x.tflite", quantize="none", data=tmp_path / "dev.tsv")
+    phone = [answer.scores for answer in load(tmp_path / "x.tflite", cache=False)(texts)]
+    np.testing.assert_allclose([list(x.values()) for x in phone], [list(x.values()) for x in wanted], atol=1e-5)
+    with pytest.raises(InputError, match="their classes read the first token, the head of .* the pooling 'mean'"):
+        kb.export_checkpoint(run, tmp_path / "theirs")
