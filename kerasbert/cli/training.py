@@ -27,7 +27,8 @@ from kerasbert.cli.parser import (
 )
 from kerasbert.errors import InputError
 from kerasbert.training import interruption
-from kerasbert.training.config import FinetuneConfig, PretrainConfig, TasksConfig
+from kerasbert.training.config import FinetuneConfig, TasksConfig
+from kerasbert.training.pretrain_config import PretrainConfig
 
 RECIPES = Path(__file__).resolve().parents[2] / "tpu_scripts" / "recipes"  # in a checkout
 SHOWN = 20  # labels of which a terminal has room

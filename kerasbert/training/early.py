@@ -20,7 +20,8 @@ from kerasbert.storage.remote import is_remote
 from kerasbert.tasks.early_checks import LARGEST, check_positions
 from kerasbert.tasks.task import Task, find_task, split_files
 from kerasbert.training import adversarial, on_task, runs, splits
-from kerasbert.training.config import FinetuneConfig, LabelledConfig, PretrainConfig
+from kerasbert.training.config import FinetuneConfig, LabelledConfig
+from kerasbert.training.pretrain_config import PretrainConfig
 from kerasbert.training.strategy import check_strategy, parse
 
 TASK = "task."  # before the names of options of the task's kind, among the changes

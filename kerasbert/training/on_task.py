@@ -16,7 +16,7 @@ from kerasbert.lazy import later
 from kerasbert.table import shipped
 from kerasbert.tasks.task import Task, find_task, read_rows, split_files
 from kerasbert.text.base import Tokenizer
-from kerasbert.training.config import PretrainConfig
+from kerasbert.training.pretrain_config import PretrainConfig
 from kerasbert.training.runs import check_place
 
 EPOCHS = 100  # of the rows, in table 14 of the paper

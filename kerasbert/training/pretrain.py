@@ -18,13 +18,14 @@ from kerasbert.options import configured
 from kerasbert.tasks.task import find_task
 from kerasbert.text.base import Tokenizer
 from kerasbert.training import flops, model_files, on_task
-from kerasbert.training.config import PretrainConfig, check_rows
+from kerasbert.training.config import check_rows
 from kerasbert.training.feed import Feed, RecordsFeed, verify
 from kerasbert.training.held_out import HeldOut, hold_out
 from kerasbert.training.job import Job, run
 from kerasbert.training.phases import Phase, check_phases, make_phases
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.preflight import kept_by, preflight, warn_of_memory
+from kerasbert.training.pretrain_config import PretrainConfig
 from kerasbert.training.runs import check_place, run_in
 from kerasbert.training.strategy import resolve
 from kerasbert.training.strategy import strategy as find_strategy

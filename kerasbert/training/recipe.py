@@ -27,7 +27,8 @@ from kerasbert import spec as specs
 from kerasbert.errors import InputError, near
 from kerasbert.family import Family
 from kerasbert.options import options
-from kerasbert.training.config import FinetuneConfig, PretrainConfig
+from kerasbert.training.config import FinetuneConfig
+from kerasbert.training.pretrain_config import PretrainConfig
 
 if TYPE_CHECKING:
     pass

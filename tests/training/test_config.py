@@ -13,7 +13,8 @@ from kerasbert.cli.options import add_options, given
 from kerasbert.cli.parser import Parser
 from kerasbert.errors import InputError
 from kerasbert.options import option, options
-from kerasbert.training.config import FinetuneConfig, PretrainConfig, TrainConfig
+from kerasbert.training.config import FinetuneConfig, TrainConfig
+from kerasbert.training.pretrain_config import PretrainConfig
 from tests.support import ROOT, python
 
 LINE = '    noise: float = option(0.0, "of the gradient", least=0)\n'

@@ -11,7 +11,7 @@ from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
 from kerasbert.training import on_task
-from kerasbert.training.config import PretrainConfig
+from kerasbert.training.pretrain_config import PretrainConfig
 from tests import tiny
 
 PAIRS = {"text": ["the happy cat", "a  bad\nfilm"], "text_b": ["a good river", "the stone"]}
