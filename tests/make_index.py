@@ -10,6 +10,7 @@ import keras
 from kerasbert import models, registry
 from kerasbert import spec as specs
 from kerasbert.keras_objects import Later
+from kerasbert.layers.masked_writer import writes_at_masks
 from kerasbert.registry import FORMATS, OPTIMIZERS, SCHEDULES, SELECTIONS
 from kerasbert.tasks import base
 from kerasbert.training.config import PRECISIONS
@@ -34,7 +35,7 @@ ARXIV = {
     **{"t5": "1910.10683", "tinybert": "1909.10351", "transformer-xl": "1901.02860", "ulmfit": "1801.06146"},
     **{"xlm": "1901.07291", "xlnet": "1906.08237", "taglm": "1705.00108", "quick-thoughts": "1803.02893"},
     **{"skip-thought": "1506.06726", "cove": "1708.00107", "modernbert": "2412.13663", "mpnet": "2004.09297"},
-    **{"nezha": "1909.00204", "roformer": "2104.09864", "nomic-bert": "2402.01613"},
+    **{"unilm": "1905.03197", "nezha": "1909.00204", "roformer": "2104.09864", "nomic-bert": "2402.01613"},
     **{"macbert": "2004.13922"},
     **{"mt5": "2010.11934", "umt5": "2304.09151"},
     **{"funnel": "2006.03236"},
@@ -96,6 +97,7 @@ def models_table() -> str:
         if not _ours(family.encoder):
             continue
         kind = "decoder" if family.kind == "seq2seq" and family.of_text else family.kind
+        kind = "decoder" if writes_at_masks(family.encoder) else kind
         tasks = TASKS["encoder" if family.name == "transformer-xl" else kind]  # its generation was never tried
         formats = ", ".join(FORMAT_NAMES[name] for name in family.names) or OTHER_FORMATS.get(family.name, "-")
         name = (

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 WRITTEN = Input("decoder_token_ids", "BT", pad=PAD, filled_by="kind")
 """What the decoder has written before each token of a target: its start token, then the target without its end."""
 
+PLACE = Input("target_place", "B", filled_by="kind")
+"""Where the target begins in a row of source and target, of an encoder that writes at [MASK]s."""
+
 NUMBER = Input("seed", "B", filled_by="kind")
 """Which text of a call a row is of: drawn tokens depend on it."""
 
@@ -69,8 +72,10 @@ class GenerationKind(Kind):
         prefix: str, in front of every source (Raffel et al., 2020, section 2.4), as "translate English to German: ".
         separator: str, between source and target in one row, of a decoder alone; "" where it goes on from the source.
         target_length: int T, tokens of a target with its end; longer ones are cut, and no more are written.
-        start: str, the special token that the decoder starts with, of `text.base.PARTS`; "" of a decoder alone, which reads
-            source and target as one row. The family says it.
+        masked: bool, whether each token is written at a [MASK], as an encoder alone does (`layers.masked_writer`). The family
+            says it.
+        start: str, the special token that the decoder starts with, of `text.base.PARTS`; "" of one stack, which reads source
+            and target as one row. The family says it.
         smoothing: float, of the labels in training (Szegedy et al., 2016; 0.1 in Vaswani et al., 2017, section 5.4).
         beams, temperature and all others of `decoding.Decoding`, whose `max_new_tokens` is target_length.
     """
@@ -82,7 +87,10 @@ class GenerationKind(Kind):
     columns = ("text", "score")
     asked = 1
     defaults = MappingProxyType(
-        {"prefix": "", "separator": "\n", "target_length": 64, "start": "pad", "smoothing": 0.0, **DECODING}
+        {
+            **{"prefix": "", "separator": "\n", "target_length": 64, "masked": False, "start": "pad", "smoothing": 0.0},
+            **DECODING,
+        }
     )
 
     def configured(self, options) -> Self:
@@ -102,8 +110,13 @@ class GenerationKind(Kind):
 
     @property
     def one_row(self) -> bool:
-        """Whether source and target stand in one row, as a decoder alone reads them."""
-        return not self.options["start"]
+        """Whether source and target stand in one row, as one stack reads them."""
+        return self.masked or not self.options["start"]
+
+    @property
+    def masked(self) -> bool:
+        """Whether each token is written at a [MASK]."""
+        return self.options["masked"]
 
     @property
     def reader(self) -> str:
@@ -117,7 +130,7 @@ class GenerationKind(Kind):
         source, *target = (tokenizer.to_text(part) for part in cast(tuple[Text, ...], parts))
         if not source.strip():
             raise InputError("a source is empty, expected a text to write from")
-        prompt = self._joined if self.one_row else self._packed
+        prompt = self._behind if self.masked else self._joined if self.one_row else self._packed
         return [prompt(tokenizer, self.options["prefix"] + source, target[0] if target else None, length)]
 
     def _packed(self, tokenizer: "Tokenizer", source: str, target: str | None, length: int) -> Row:
@@ -141,15 +154,39 @@ class GenerationKind(Kind):
                 f"the separator {self.options['separator']!r} has no token, expected a text that the tokenizer reads "
                 "(option separator), or nothing, where a source is gone on from"
             )
-        room, ids = length - self.target_length - len(separator), tokenizer.encode(source)
-        if room < 1:
+        ids, room = tokenizer.encode(source), self._room(length, len(separator))
+        prompt, truncated = [*ids[:room], *separator], len(ids) > room
+        if not prompt:
+            raise InputError(f"a source has no tokens, expected a text to write from. Received: {source!r:.60}")
+        return self._continued(tokenizer, prompt, target, truncated)
+
+    def _behind(self, tokenizer: "Tokenizer", source: str, target: str | None, length: int) -> Row:
+        """The row of an encoder alone: a source with its special tokens, target, end."""
+        if tokenizer.mask_id is None:
+            raise InputError(
+                "the tokenizer has no mask token, at which an encoder writes: expected one, such as BERT's"
+            )
+        special = len(tokenizer.pack("")[0])
+        room = special + self._room(length, special)
+        prompt = tokenizer.pack(source, length=room)[0]
+        truncated = len(prompt) == room and len(tokenizer.pack(source)[0]) > room
+        row = self._continued(tokenizer, prompt, target, truncated)
+        if target is not None:
+            masks = [tokenizer.mask_id] * len(row.about.target)
+            row.values = {**row.values, WRITTEN.name: masks, PLACE.name: len(prompt)}
+        return row
+
+    def _room(self, length: int, taken: int) -> int:
+        """Tokens of a source in a row, beside those of the target and some more."""
+        if (room := length - self.target_length - taken) < 1:
             raise InputError(
                 f"{length} tokens have no room for a source beside {self.target_length} of a target: raise --length or lower "
                 "target_length (--set task.target_length=N)"
             )
-        prompt, truncated = [*ids[:room], *separator], len(ids) > room
-        if not prompt:
-            raise InputError(f"a source has no tokens, expected a text to write from. Received: {source!r:.60}")
+        return room
+
+    def _continued(self, tokenizer: "Tokenizer", prompt: list[int], target: str | None, truncated: bool) -> Row:
+        """The row of a prompt, and of what is written behind it."""
         if target is None:
             return inputs.row(prompt, [0] * len(prompt), truncated, About(tokenizer, None, len(prompt)))
         written = [*tokenizer.encode(target), tokenizer.sep_id]
@@ -171,7 +208,7 @@ class GenerationKind(Kind):
             number: int, of its text in the call.
         """
         about, length = row.about, row.about.prompt or row.length
-        names = (name for name in row.values if name != WRITTEN.name)
+        names = (name for name in row.values if name not in (WRITTEN.name, PLACE.name))
         values = {name: row.values[name] if name == "padding_mask" else row.values[name][:length] for name in names}
         return Row({**values, NUMBER.name: number}, length, row.truncated, About(about.tokenizer, None, about.prompt))
 

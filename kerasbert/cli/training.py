@@ -276,7 +276,9 @@ def _pretrain_options(add: argparse.ArgumentParser) -> None:
         "--static-masks", type=int, metavar="N", help="N fixed sets of masks per example, not new ones each step"
     )
     add.add_argument(
-        "--select", metavar="NAME", help="what is masked: tokens, words, entities, ngrams, fourgrams or spans"
+        "--select",
+        metavar="NAME",
+        help="what is masked: tokens, token_ngrams, words, entities, ngrams, fourgrams or spans",
     )
     add.add_argument("--graph", metavar="FILE", help=argparse.SUPPRESS)  # refused, with what to do
     set_option(add)

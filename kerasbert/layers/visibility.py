@@ -51,6 +51,27 @@ def causal(length: Tensor, memory: int = 0) -> Tensor:
     return ops.expand_dims(ops.less_equal(ops.expand_dims(column, 0), ops.expand_dims(row, 1)), 0)
 
 
+def within(first: Tensor, last: Tensor) -> Tensor:
+    """A token sees those between two places, both among them: int [B, S] twice -> [B, S, S] bool.
+
+    >>> within([[0, 0, 0]], [[1, 1, 2]]).numpy().astype(int).tolist()
+    [[[1, 1, 0], [1, 1, 0], [1, 1, 1]]]
+    """
+    column = ops.arange(ops.shape(first)[1], dtype="int32")
+    return ops.logical_and(column >= ops.expand_dims(first, 2), column <= ops.expand_dims(last, 2))
+
+
+def last_seen(place: Tensor, begin: Tensor) -> Tensor:
+    """The last place that each token sees where a source is read and a target written (Dong et al., 2019, section 2.3).
+
+    Of the source the source's last, of the target its own.
+
+    Args:
+        place: int [1, S]. begin: int [B, 1], where the target begins.
+    """
+    return ops.maximum(place, begin - 1)
+
+
 def earlier(order: Tensor, keys: Tensor) -> Tensor:
     """Who comes before whom in an order of factorisation (Yang et al., 2019, section 2.2): -> bool [B, Q, K].
 

@@ -117,8 +117,12 @@ class BertPretraining(Objective):
     def counts(self, batch) -> dict[str, Tensor]:
         counts = {loss: ops.sum(batch[weights]) for loss, (_, weights) in self.predicted.items()}
         for feature, (head, _) in self.sentences.items():
-            counts[head] = ops.cast(ops.shape(batch[feature])[0], "float32")
+            counts[head] = ops.sum(self.pair_weights(batch, feature))
         return counts
+
+    def pair_weights(self, batch: Mapping[str, Tensor], feature: str) -> Tensor:
+        """Which rows are asked about their pair: float32 [B] of 0 or 1."""
+        return ops.ones(ops.shape(batch[feature]), "float32")
 
     def losses(self, batch, training=True) -> dict[str, Tensor]:
         return self.sums(self.model(batch, training=training), batch)
@@ -130,9 +134,8 @@ class BertPretraining(Objective):
             found = label_sums(outputs[f"{loss}_logits"], batch[labels], batch[weights])
             sums[loss], sums[f"{loss}/accuracy"] = found
         for feature, (head, _) in self.sentences.items():
-            labels = batch[feature]
-            ones = ops.ones(ops.shape(labels), "float32")
-            sums[head], sums[f"{head}/accuracy"] = label_sums(outputs[f"{head}_logits"], labels, ones)
+            weights = self.pair_weights(batch, feature)
+            sums[head], sums[f"{head}/accuracy"] = label_sums(outputs[f"{head}_logits"], batch[feature], weights)
         return sums
 
 

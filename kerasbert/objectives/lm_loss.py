@@ -16,7 +16,7 @@ from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import differentiated, fused
 from kerasbert.layers.backend_fused import ByHand, row_sums
-from kerasbert.objectives.base import correct, cross_entropy, log_gradient, log_sums
+from kerasbert.objectives.base import correct, cross_entropy, label_sums, log_gradient, log_sums
 
 PIECE = 2**26  # logits at once, 256 MB
 TILE = 128  # positions of a piece are a multiple of it
@@ -133,6 +133,12 @@ def token_sums(body: Any, x: Tensor, labels: Tensor, weights: Tensor, smoothing:
             f"smoothing {smoothing} needs the probabilities of all tokens, which an adaptive softmax saves: set smoothing to 0"
         )
     return cluster_sums(clusters, labels, weights)
+
+
+def logit_sums(logits: Tensor, labels: Tensor, weights: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """As `lm_sums`, of logits [..., V] that a head of its own gives."""
+    nats, right = label_sums(logits, labels, weights)
+    return _smoothed(nats, logits, weights, smoothing), right
 
 
 def _sums(

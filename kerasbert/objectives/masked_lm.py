@@ -34,8 +34,8 @@ class MaskedLM:
             epoch in turn: BERT's dupe_factor, with nothing stored.
         predictions: P, the most predictions in a sequence, by default ceil(rate * S).
         select: what is selected: "tokens", "words" (whole words, or the phrases of the records' lexicon), "entities" (of
-            the records' lexicon, and words beside them), "ngrams" (of up to 3 words), "fourgrams" (of up to 4) or "spans" (of
-            words).
+            the records' lexicon, and words beside them), "ngrams" (of up to 3 words), "fourgrams" (of up to 4), "spans" (of
+            words) or "token_ngrams" (of up to 3 tokens).
         render: "token" draws for each token what the model sees of it, "span" once for all tokens of a unit (Joshi et
             al., 2020, section 3.1); random tokens are drawn one by one either way.
     """

@@ -6,7 +6,7 @@ The other side, what the phone needs of it, is `answers.Kind`. A kind of ours is
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -204,9 +204,9 @@ class TaskKind(Judging):
         """How many tokens of a row, the first ones, its readout leaves out."""
         return 0
 
-    def keeps_heads(self, held: Mapping[str, Any]) -> bool:
-        """Whether its heads go on as those of the model that it begins from; `held` as of `started`."""
-        return False
+    def goes_on(self, held: Mapping[str, Any]) -> Collection[str]:
+        """Names of the heads that do not begin as new where the model that it begins from has them; `held` as of `started`."""
+        return ()
 
     def imported(self, task: Task, generation: Mapping[str, Any] | None) -> Task:
         """The task with how the checkpoint that the model was imported from writes (`generation_config.read`)."""
@@ -247,6 +247,10 @@ class TaskKind(Judging):
     def heads(self, encoder: "Encoder", task: Task) -> tuple[dict[str, Any], dict[str, tuple]]:
         """Name -> layer, and name -> the shape that it is built with. The first is called on what the kind reads."""
         raise NotImplementedError
+
+    def network(self, encoder: "Encoder", heads: Mapping[str, Any]) -> Any:
+        """What a TaskModel calls: the encoder, or what is called, and writes, in its place."""
+        return encoder
 
     def readout(self, task: Task, encoder: "Encoder") -> str | None:
         """What its head reads of a row, of `layers.readout.READOUTS`; None for every token."""

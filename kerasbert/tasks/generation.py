@@ -3,13 +3,13 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasbert import registry
-from kerasbert.answers.generation import NUMBER, WRITTEN, GenerationKind, text_of
+from kerasbert.answers.generation import NUMBER, PLACE, WRITTEN, GenerationKind, text_of
 from kerasbert.answers.generation import Generation as Written
 from kerasbert.checkpoints import generation_config, source
 from kerasbert.errors import InputError
@@ -24,13 +24,16 @@ ops = Module("keras.ops")
 tf = Module("tensorflow")
 beam_search = Module("kerasbert.layers.beam_search")
 lm_loss = Module("kerasbert.objectives.lm_loss")
+heads = Module("kerasbert.layers.heads")
+masked_writer = Module("kerasbert.layers.masked_writer")
 
 
 class Generation(TaskKind):
     """Each token of a target from the source and the tokens before it: cross-entropy, with `smoothing` where it is asked for.
 
     An encoder-decoder reads the target by its decoder; a decoder alone reads source, separator and target as one row, and
-    learns the target. Metrics are of the texts that the model writes, see `text_metrics`.
+    learns the target; an encoder alone does too, and predicts each token at a [MASK] (`layers.masked_writer`). Metrics are of
+    the texts that the model writes, see `text_metrics`.
     """
 
     name = "generation"
@@ -64,22 +67,35 @@ class Generation(TaskKind):
             source.say(f"writes as the imported checkpoint says: {said} (others: --set task.NAME=VALUE)")
         return task.optioned(found)
 
+    def goes_on(self, held) -> Collection[str]:
+        return ("mlm",)  # of an encoder alone
+
     def of_family(self, task, family) -> Task:
         self.reads(family)
         start = task.options.get("start", family.encoder.first_token) if family.kind == "seq2seq" else ""
         smoothing = task.options.get("smoothing", getattr(family.encoder, "label_smoothing", 0.0))
-        return task.optioned({"start": start, "smoothing": smoothing})
+        masked = family.kind == "encoder"
+        if task.options.get("masked", masked) != masked:
+            raise InputError(f"masked is {not masked} and {family.name} is of kind {family.kind!r}: leave it out")
+        if masked and "separator" in task.options:
+            raise InputError(
+                f"separator is given and {family.name} is an encoder, which has its special tokens between source and target: "
+                "leave it out"
+            )
+        return task.optioned({"start": start, "smoothing": smoothing} | ({"masked": True} if masked else {}))
 
     def reads(self, family) -> tuple[Input, ...]:
-        if family.kind == "encoder":
+        if family.kind == "encoder" and not masked_writer.writes_at_masks(family.encoder):
             raise InputError(
-                f"{family.name} is an encoder, which writes no text: expected an encoder-decoder or a decoder, such as t5, "
-                "bart or gpt2"
+                f"{family.name} is an encoder that writes no text, for its tokens are more than their vectors and a mask: "
+                "expected one such as bert, roberta or unilm, an encoder-decoder or a decoder, such as t5, bart or gpt2"
             )
         return family.inputs
 
     @property
     def targets_read(self) -> tuple[Input, ...]:
+        if self.answers.masked:
+            return (WRITTEN, PLACE)
         return () if self.answers.one_row else (WRITTEN,)
 
     def targets(self, task, source, lines, values, texts) -> Any:
@@ -94,11 +110,12 @@ class Generation(TaskKind):
     # Batches and network
 
     def batch(self, task, rows, targets, count, length) -> dict:
-        if not self.answers.one_row:
+        apart = self.answers.masked or not self.answers.one_row  # whether the targets' places are an axis of their own
+        if apart:
             length = target_places(max(len(row.about.target) for row in rows), self.answers.target_length)
         label, weight = np.zeros((count, length), "int32"), np.zeros((count, length), "float32")
         for i, row in enumerate(rows):
-            first = max(0, row.about.prompt - 1)  # what follows a token is learnt at its place
+            first = 0 if apart else max(0, row.about.prompt - 1)  # what follows a token is learnt at its place
             at = slice(first, first + len(row.about.target))
             label[i, at], weight[i, at] = row.about.target, 1
         return {"label": label, "label_weight": weight}
@@ -111,7 +128,16 @@ class Generation(TaskKind):
                 f"target_length is {decoding.max_new_tokens}, expected at most the model's {longest} positions"
             )
         decoding.check(encoder.spec.embeddings.vocabulary)
-        return {}, {}
+        if not self.answers.masked:
+            return {}, {}
+        head = heads.token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)
+        return {"mlm": head}, {"mlm": (None, None, encoder.spec.hidden)}
+
+    def network(self, encoder, heads) -> Any:
+        return masked_writer.MaskedWriter(encoder, heads["mlm"]) if self.answers.masked else encoder
+
+    def logits(self, model, read, inputs, training=False) -> Any:
+        return model.network.logits(read) if self.answers.masked else read
 
     def readout(self, task, encoder) -> str | None:
         return None
@@ -121,6 +147,9 @@ class Generation(TaskKind):
 
     def losses_of(self, model, logits, batch) -> dict[str, Tensor]:
         body, about = model.body, {"smoothing": self.options["smoothing"]}
+        if self.answers.masked:  # a head of its own, with more than a product
+            nats, right = lm_loss.logit_sums(logits, batch["label"], batch["label_weight"], **about)
+            return {"label": nats, "label/accuracy": right}
         nats, right = lm_loss.token_sums(body, logits, batch["label"], batch["label_weight"], **about)
         return {"label": nats, "label/accuracy": right}
 
@@ -143,11 +172,15 @@ class Generation(TaskKind):
 
     def written(self, model, inputs):
         """What the model writes of sources, as `generate` gives it."""
-        body, tokenizer, answers = model.body, model.tokenizer, self.answers
-        read = {each.name: inputs[each.name] for each in self.reads(registry.family_of(body)) if each.name in inputs}
+        network, tokenizer, answers = model.network, model.tokenizer, self.answers
+        read = {
+            each.name: inputs[each.name]
+            for each in self.reads(registry.family_of(model.encoder))
+            if each.name in inputs
+        }
         start = None if answers.one_row else answers.start_of(tokenizer)
         ids = {"start_id": start, "end_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
-        return beam_search.generate(body, read, answers.decoding, **ids, rows=inputs.get(NUMBER.name))
+        return beam_search.generate(network, read, answers.decoding, **ids, rows=inputs.get(NUMBER.name))
 
     # Export, in the graph
 
@@ -157,7 +190,8 @@ class Generation(TaskKind):
     def pipeline_tag(self, task) -> str:
         if task.name in ("translation", "summarization"):
             return task.name
-        return "text-generation" if self.answers.one_row else "text2text-generation"
+        two = self.answers.masked or not self.answers.one_row
+        return "text2text-generation" if two else "text-generation"
 
     def described(self) -> str:
         return (
@@ -200,6 +234,8 @@ class Generation(TaskKind):
         """`answers.rows` of sources without targets, in the graph: inputs [B, W], and whether tokens are missing [B]."""
         if not self.answers.one_row:
             return tokenizer.cut_to(texts, length=length)
+        if self.answers.masked:
+            return tokenizer.cut_to(texts, length=length - self.answers.target_length)
         separator, ids = tokenizer.source.encode(self.options["separator"]), tokenizer.encode(texts)
         room = length - self.answers.target_length - len(separator)
         kept = ids[:, :room]

@@ -42,6 +42,11 @@ class TaskModel(HeadedModel):
         self.readout = of_row
 
     @property
+    def network(self) -> Any:
+        """What is called: the encoder, or what the kind makes of it and of the heads."""
+        return self.kind.network(self.encoder, self.heads)
+
+    @property
     def tokenizer(self) -> Any:
         """The encoder's, which a `.keras` file gives it after its model is made."""
         return self.encoder.tokenizer
@@ -62,7 +67,7 @@ class TaskModel(HeadedModel):
 
     def call(self, inputs, training=False, queries=True) -> dict[str, Tensor]:
         """With `queries=None` the last layer is computed for every token."""
-        outputs = self.body(inputs, training=training, queries=None if queries is None else self.queries(inputs))
+        outputs = self.network(inputs, training=training, queries=None if queries is None else self.queries(inputs))
         return self.answer(outputs, inputs, training=training)
 
     def queries(self, inputs) -> Queries:
@@ -173,7 +178,7 @@ class TaskObjective(Objective):
     def read(self, batch: Mapping[str, Tensor], training: bool = True) -> tuple[dict[str, Tensor], Tensor]:
         """One pass: the encoder's outputs, and the head's logits."""
         queries = None if "lm" in self.scales else self.model.queries(batch)
-        outputs = self.model.body(batch, training=training, queries=queries)
+        outputs = self.model.network(batch, training=training, queries=queries)
         return outputs, self.model.logits(outputs, batch, training=training)
 
     def sums(self, batch: Mapping[str, Tensor], outputs: Mapping[str, Tensor], logits: Tensor) -> dict[str, Tensor]:
@@ -182,7 +187,7 @@ class TaskObjective(Objective):
         if "lm" not in self.scales:
             return sums
         x, labels = outputs["sequence"][:, :-1], batch["token_ids"][:, 1:]
-        nats, right = token_sums(self.model.body, x, labels, followed(batch))
+        nats, right = token_sums(self.model.network, x, labels, followed(batch))
         return sums | {"lm": nats, "lm/accuracy": right}
 
 

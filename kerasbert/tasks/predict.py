@@ -209,7 +209,7 @@ def _counted(encoded: Encoded, longest: int, batch: int) -> Iterator[tuple[np.nd
 
 def task_logits(model: Any, batch: dict[str, Tensor]) -> Tensor:
     """What the head says of a batch: logits, or standardised numbers [B, 1]."""
-    return model.logits(model.body(batch, queries=model.queries(batch)), batch)
+    return model.logits(model.network(batch, queries=model.queries(batch)), batch)
 
 
 def check_task(model: Any) -> None:

@@ -1,7 +1,7 @@
 """A text as a vector: what an encoder alone answers, and what it is fine-tuned to on pairs (Reimers and Gurevych, 2019)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -71,10 +71,10 @@ class Vector(TaskKind):
         options = {name: held.get("options", {}).get(name) for name in KEPT if name not in task.options}
         return task.optioned({name: value for name, value in options.items() if value is not None})
 
-    def keeps_heads(self, held) -> bool:
-        """Whether the layers behind the pooling are the model's own."""
+    def goes_on(self, held) -> Collection[str]:
+        """The layers behind the pooling, where they are the model's own."""
         own = held.get("options", {}).get("dense", ()) if held.get("kind") == self.name else ()
-        return bool(own) and list(own) == list(self.options["dense"])
+        return dense_names(self.options) if list(own) == list(self.options["dense"]) else ()
 
     # Rows of a file
 

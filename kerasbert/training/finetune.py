@@ -4,12 +4,11 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from kerasbert import checkpoints, registry, report
 from kerasbert import spec as specs
@@ -19,17 +18,16 @@ from kerasbert.data.dialects import current, default_reading
 from kerasbert.errors import InputError
 from kerasbert.inputs import numbers
 from kerasbert.layers.encoder import Encoder
-from kerasbert.layers.naming import values
+from kerasbert.layers.naming import names, values
 from kerasbert.lazy import Module
 from kerasbert.objectives.base import Objective
 from kerasbert.options import configured
 from kerasbert.storage import files
 from kerasbert.tasks import predict
-from kerasbert.tasks.batches import Encoded, encode_texts, epoch_order, training_batches
+from kerasbert.tasks.batches import encode_texts
 from kerasbert.tasks.length_buckets import chosen
 from kerasbert.tasks.load import held_task, task_of
 from kerasbert.tasks.model import TaskObjective
-from kerasbert.tasks.tables import Source
 from kerasbert.tasks.task import Task
 from kerasbert.tasks.token_cache import TokenCache
 from kerasbert.text import knowledge
@@ -38,14 +36,13 @@ from kerasbert.training.best_weights import BestWeights
 from kerasbert.training.config import FinetuneConfig, LabelledConfig, check_rows
 from kerasbert.training.constraints import Constraint
 from kerasbert.training.early import check_train, declared
-from kerasbert.training.feed import Feed, Part
 from kerasbert.training.job import Job, check_local, run
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.runs import TOKEN_LENGTHS, check_place, run_in
 from kerasbert.training.splits import split
-from kerasbert.training.step import distribute
 from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
+from kerasbert.training.text_feed import Texts
 
 few_shot = Module("kerasbert.training.few_shot")  # which calls `finetune`
 
@@ -200,11 +197,33 @@ class FineTuning(Job):
         """The task's losses, with a new head or the one that is kept."""
         with precision(self.config.precision):
             program = perturbed.objective(self.encoder, self.task, self.config.way)
-        if self.config.keep_head or self.task.how.keeps_heads(self.before):
-            for head, layer in program.model.heads.items():
-                checkpoints.load_weights(self.source, layer, f"heads/{head}/")
         self.heads = program.model.heads
+        self.brought = set(self.heads) if self.config.keep_head else self._brought()
+        for head in sorted(self.brought):
+            if isinstance(self.source, Path):
+                checkpoints.load_weights(self.source, self.heads[head], f"heads/{head}/")
+                continue
+            given, own = self.given.heads[head], names(program.model)
+            if not isinstance(given, Mapping):  # of an imported encoder arrays by name
+                given = {weight.path.partition(f"{head}/")[2]: weight for weight in given.weights}
+            for name, value in given.items():
+                own[f"heads/{head}/{name}"].assign(value)
         return program
+
+    @property
+    def wanted(self) -> set[str]:
+        """Names of the heads that the kind goes on with."""
+        return set(self.task.how.goes_on(self.before)) & set(self.heads)
+
+    def _brought(self) -> set[str]:
+        """Names of the heads that the kind goes on with and the model has, of pretraining or of a task."""
+        wanted = self.wanted
+        if not isinstance(self.source, Path):
+            return wanted & set(getattr(self.given, "heads", ()))
+        held = {
+            name.split("/")[1] for name in checkpoints.read_tensors(self.source).names() if name.startswith("heads/")
+        }
+        return wanted & held
 
     def frozen(self) -> Sequence[str]:
         about = {"freeze": self.config.freeze, "constraint": self.constraint}
@@ -255,7 +274,12 @@ class FineTuning(Job):
         lines = lines if self.graph is None else [*lines, *self.graph.told()]
         if self.graph is not None and not len(self.graph):
             lines.append("graph: without a triple a K-BERT is a BERT (--graph FILE gives it triples)")
-        if self.before.get("kind") and not self.config.keep_head:
+        if missing := sorted(self.wanted - self.brought):
+            lines = [
+                f"the model has no head {', '.join(missing)}, which pretraining learns: a new one starts at random",
+                *lines,
+            ]
+        if self.before.get("kind") and not (self.brought or self.config.keep_head):
             name = self.before.get("name", self.before["kind"])
             lines = [f"starts from the encoder of {self.given}; its head, of {name}, is left out", *lines]
         return lines
@@ -359,42 +383,3 @@ def _with_head_of(model: str | os.PathLike | keras.Model, task: Task) -> Task:
     same = {name: getattr(kept, name) for name in ("mean", "std", "length", "hidden_layer", "layers")}
     same |= {name: {**getattr(kept, name), **getattr(task, name)} for name in ("settings", "options")}
     return dataclasses.replace(task, **same)
-
-
-class Texts(Feed):
-    """Batches of encoded texts."""
-
-    def __init__(
-        self,
-        encoded: Encoded,
-        task: Task,
-        targets: Any,
-        config: FinetuneConfig,
-        longest: int,
-        devices: Any,
-        path: Source,
-        lengths: Sequence[int] = (),
-    ) -> None:
-        self.encoded, self.devices, self.path = encoded, devices, path
-        self.targets, self.shapes = task.how.scaled(task, targets), len(lengths) or encoded.shapes()
-        self.arguments: dict[str, Any] = {"batch": config.batch, "longest": longest, "seed": config.seed}
-        self.arguments |= {"task": task, "lengths": lengths}
-        self.together = task.how.together
-        mean = sum(row.length for row in encoded.rows) / len(encoded.units(self.together))
-        self.parts = [Part(config.updates, config.batch, config.accumulate, tokens=config.batch * mean)]
-
-    def arrays(self, step: int) -> Iterator[dict[str, np.ndarray]]:
-        """The global batches from update `step` on."""
-        return training_batches(self.encoded, self.targets, start=step, **self.arguments)
-
-    def batches(self, step) -> Iterator[Any]:
-        return (distribute(arrays, self.devices) for arrays in self.arrays(step))
-
-    def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
-        arrays = next(self.arrays(step))
-        owners = self.encoded.owners[self.encoded.units(self.together)[:, 0]]
-        epoch, place = divmod(step, -(-len(owners) // self.arguments["batch"]))
-        order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch, self.together)
-        # rows that fill up the batch come from nowhere and weigh nothing
-        origins = [(str(self.path), int(owners[index])) for index in order[place]]
-        return arrays, origins + [(str(self.path), -1)] * (self.arguments["batch"] - len(origins))

@@ -22,11 +22,12 @@ from kerasbert.training import runs, sampling
 from kerasbert.training.best_weights import BestOfTasks
 from kerasbert.training.config import TasksConfig
 from kerasbert.training.feed import Feed
-from kerasbert.training.finetune import FineTuning, Texts
+from kerasbert.training.finetune import FineTuning
 from kerasbert.training.job import Job, run
 from kerasbert.training.precision import precision, resolved
 from kerasbert.training.sampling import earlier, task_order
 from kerasbert.training.step import WHOLE, distribute
+from kerasbert.training.text_feed import Texts
 
 FOLDER = "tasks"  # of a run: a model directory for each task
 OWN = "pals."  # before the fields of the Spec that are of each task

@@ -9,6 +9,7 @@ from kerasbert import inputs
 from kerasbert.answers import nearness
 from kerasbert.answers.base import softmax
 from kerasbert.answers.decoding import Decoding
+from kerasbert.answers.generation import PLACE, WRITTEN
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import kind_of
@@ -67,7 +68,7 @@ def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, 
     from kerasbert.layers.beam_search import generate
 
     kind: Any = kind_of(model).answers
-    tokenizer, body = model.tokenizer, model.body
+    tokenizer, network = model.tokenizer, model.network
     end, most, alone = tokenizer.sep_id, kind.target_length, kind.one_row
     start = end if alone else kind.start_of(tokenizer)
     decoding = Decoding(max_new_tokens=most)
@@ -75,11 +76,11 @@ def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, 
 
     @tf.function
     def write(batch):
-        return generate(body, batch, decoding, start_id=start, end_id=end)["token_ids"]
+        return generate(network, batch, decoding, start_id=start, end_id=end)["token_ids"]
 
     @tf.function
     def read(batch, places):
-        return body.logits(tf.gather(body(batch)["sequence"], places, batch_dims=1))
+        return network.logits(tf.gather(network(batch)["sequence"], places, batch_dims=1))
 
     for first in range(0, len(rows), BATCH):
         some = rows[first : first + BATCH]
@@ -91,7 +92,11 @@ def greedy(model: Any, rows: Sequence[Any], length: int) -> Iterator[tuple[Any, 
         for i, (prompt, new) in enumerate(zip(prompts, written)):
             ids[i, : len(prompt) + len(new) - 1] = [*prompt, *new[:-1]]
             places[i] = np.minimum(len(prompt) - 1 + np.arange(most), ids.shape[1] - 1)
-        told = {"token_ids": ids, "padding_mask": np.ones_like(ids)} if alone else {**batch, "decoder_token_ids": ids}
+        told = {"token_ids": ids, "padding_mask": np.ones_like(ids)} if alone else {**batch, WRITTEN.name: ids}
+        if kind.masked:
+            begins = np.array([len(prompt) for prompt in prompts] + [1] * (BATCH - len(prompts)), "int32")
+            told |= {WRITTEN.name: np.full_like(places, tokenizer.mask_id), PLACE.name: begins}
+            places = np.tile(np.arange(most, dtype="int32"), (BATCH, 1))
         for row, new, logits in zip(some, written, read(told, places).numpy()):
             yield row, new, logits[: len(new)]
 

@@ -42,7 +42,7 @@ def compress(model: Any, name: str, quantize: str, out: Path, config: CompressCo
     _check(kind, quantize, config)
     lengths: Any = config.lengths  # numbers, or None
     sources, places = _sizes(kind, _row(model, config.length, lengths), lengths)
-    found = programs.programs(model.body, kind.reader, read_of_texts(model), sources, places)
+    found = programs.programs(model.network, kind.reader, read_of_texts(model), sources, places)
     run = getattr(model, "directory", None)
     cases, _, source = cases_of(model, False, config.texts, config.data, sources[-1], COMPARED, run)
     blob = _file(model, name, quantize, found, config)

@@ -40,7 +40,7 @@ def importance(model: Any, rows: Rows, groups: Mapping[str, int], length: int) -
     @tf.function(reduce_retracing=True, autograph=False)
     def measure(batch):
         with tf.GradientTape() as tape:
-            logits = model.logits(model.body(batch, queries=model.queries(batch)), batch)
+            logits = model.logits(model.network(batch, queries=model.queries(batch)), batch)
             loss = kind.losses(task, logits, batch)["label"]
         gradients = tape.gradient(loss, list(kernels.values()), unconnected_gradients=tf.UnconnectedGradients.ZERO)
         found = []

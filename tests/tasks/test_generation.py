@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert import answers, inputs
-from kerasbert.answers.generation import WRITTEN, Generation
-from kerasbert.checkpoints import save_model
+from kerasbert import answers, inputs, registry
+from kerasbert.answers.generation import NUMBER, PLACE, WRITTEN, Generation
+from kerasbert.checkpoints import read_tensors, save_model
 from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.mobile.pipeline.compression import compress
@@ -15,6 +15,7 @@ from kerasbert.tasks.base import find
 from kerasbert.tasks.batches import encode_texts, training_batches
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task, read_rows
+from kerasbert.testing import battery
 from tests import tiny
 
 TINY = {name: value for name, value in tiny.SPEC.items() if name != "embeddings.positions"}
@@ -60,6 +61,47 @@ def test_rows_of_a_decoder_alone_by_hand():
         how.rows(tokenizer, ("the cat",), 4)
     with pytest.raises(InputError, match=r"the separator '\\n' has no token"):
         kind(start="").rows(tokenizer, ("the cat",), 100)
+
+
+def test_rows_of_an_encoder_alone_by_hand():
+    tokenizer = tiny.tokenizer()
+    how = kind(start="", masked=True, target_length=3, prefix="very ")
+    (row,) = how.rows(tokenizer, ROWS[1], 9)
+    cls, sep, mask = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id
+    assert row.token_ids == [cls, *ids("very sad"), sep, *ids("happy dog"), sep]
+    assert row.about.target == [*ids("happy dog"), sep]
+    assert (row.values[WRITTEN.name], row.values[PLACE.name]) == ([mask] * 3, 4)
+    assert row.about.cut
+    (asked,) = how.rows(tokenizer, ROWS[1][:1], 9)
+    assert asked.token_ids == [cls, *ids("very sad"), sep]
+    prompt = how.prompt(row, 5)
+    assert prompt.values == {**how.prompt(asked, 5).values}
+    assert set(prompt.values) == {*inputs.NAMES, NUMBER.name}
+    (long,) = how.rows(tokenizer, ("the cat runs",), 8)
+    assert long.truncated
+    assert long.token_ids == [cls, *ids("very the cat"), sep]
+    with pytest.raises(InputError, match="5 tokens have no room for a source beside 3 of a target: raise --length"):
+        how.rows(tokenizer, ("the cat",), 5)
+    tokenizer.mask_id = None
+    with pytest.raises(InputError, match="the tokenizer has no mask token, at which an encoder writes"):
+        how.rows(tokenizer, ("the cat",), 9)
+
+
+def test_batches_of_an_encoder_by_hand():
+    """What is learnt at a [MASK] is the token of its place."""
+    task = find_task("generation").optioned({"start": "", "masked": True, "target_length": 8})
+    how, tokenizer = task.how, tiny.tokenizer()
+    encoded = encode_texts(tokenizer, ROWS, 32, kind=how, declared=(*inputs.TEXT, *how.targets_read))
+    (batch,) = [next(training_batches(encoded, [b for _, b in ROWS], batch=3, longest=32, seed=0, task=task))]
+    assert batch["label"].shape == batch["label_weight"].shape == batch[WRITTEN.name].shape == (3, 8)
+    for i, row in enumerate(sorted(encoded.rows, key=lambda row: row.length)):
+        count = len(row.about.target)
+        assert batch["label"][i, :count].tolist() == row.about.target
+        assert batch["label_weight"][i].tolist() == [1.0] * count + [0.0] * (8 - count)
+        begin = batch[PLACE.name][i]
+        assert batch["token_ids"][i, begin : begin + count].tolist() == row.about.target
+        assert set(batch[WRITTEN.name][i, :count]) == {tokenizer.mask_id}
+    assert not batch["label_weight"][2].any()
 
 
 @pytest.mark.parametrize("start", ["pad", ""])
@@ -116,9 +158,11 @@ def test_a_metric_without_its_package_names_the_extra(monkeypatch):
 
 
 def test_what_cannot_write_is_refused(tmp_path):
-    encoder = kb.build("bert/tiny", **tiny.SPEC)
+    encoder = kb.build("nezha/base", **tiny.SPEC)
     encoder.tokenizer = tiny.tokenizer()
-    with pytest.raises(InputError, match="bert is an encoder, which writes no text: expected an encoder-decoder"):
+    with pytest.raises(
+        InputError, match="nezha is an encoder that writes no text, .* expected one such as bert, roberta"
+    ):
         kb.finetune(encoder, "generation", ROWS * 20, out=tmp_path / "run")
     model = kb.build("t5/small", **TINY)
     model.tokenizer = tiny.tokenizer()
@@ -129,6 +173,39 @@ def test_what_cannot_write_is_refused(tmp_path):
     ):
         kb.finetune(model, "classification", ROWS * 20, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "message"),
+    [
+        ("t5", {"masked": True}, "masked is True and t5 is of kind 'seq2seq': leave it out"),
+        ("bert", {"masked": False}, "masked is False and bert is of kind 'encoder': leave it out"),
+        ("bert", {"separator": "."}, "separator is given and bert is an encoder, which has its special tokens between"),
+    ],
+)
+def test_options_of_another_kind_of_model_are_refused(family, options, message):
+    task = find_task("generation").optioned(options)
+    with pytest.raises(InputError, match=message):
+        task.how.of_family(task, registry.family(family))
+
+
+def test_an_encoder_goes_on_with_the_head_of_pretraining(tmp_path, capsys):
+    """Without one it says that a new one starts at random; a second task goes on with the first one's."""
+    encoder = kb.build("bert/tiny", **tiny.SPEC | {"embeddings.vocabulary": tiny.tokenizer().size})
+    encoder.tokenizer = tiny.tokenizer()
+    changes, about = {"task.target_length": 8}, {"steps": 1, "learning_rate": 1e-30, "length": 24}
+    rows = {"train": ROWS * 4, "dev": ROWS}
+    with battery.eagerly():
+        kb.finetune(encoder, "generation", rows, out=tmp_path / "first", changes=changes, **about)
+    assert "the model has no head mlm, which pretraining learns: a new one starts at random" in capsys.readouterr().err
+    with battery.eagerly():
+        kb.finetune(tmp_path / "first", "generation", rows, out=tmp_path / "second", changes=changes, seed=7, **about)
+    assert "starts at random" not in capsys.readouterr().err
+    first, second = (read_tensors(tmp_path / name) for name in ("first", "second"))
+    heads = [name for name in first.names() if name.startswith("heads/mlm/")]
+    assert len(heads) == 5
+    for name in heads:
+        np.testing.assert_allclose(first.read(name), second.read(name), rtol=0, atol=1e-25)  # the updates are smaller
 
 
 def test_a_number_that_is_added_to_each_logit_is_not_left_out_in_silence(tmp_path):
@@ -189,7 +266,11 @@ def test_options_of_a_call_are_checked(tmp_path, capsys):
     (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"cat {i}\tchat {i}\n" for i in range(20)))
     for task, wrong, message in (
         ("classification", ["--prefix", "x: "], "no option of a classification 'prefix'"),
-        ("translation", ["--prefix", "x: "], "bert is an encoder, which writes no text"),
+        (
+            "translation",
+            ["--set", "task.separator=x"],
+            "separator is given and bert is an encoder, which has its special",
+        ),
         ("translation", ["--set", "task.beams=0"], "beams must be a whole number of at least 1. Received: 0"),
     ):
         rows = tmp_path / ("pairs.tsv" if task == "translation" else "rows.tsv")

@@ -1,0 +1,52 @@
+"""Batches of the texts of a task's rows."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.tasks.batches import Encoded, epoch_order, training_batches
+from kerasbert.tasks.tables import Source
+from kerasbert.tasks.task import Task
+from kerasbert.training.config import FinetuneConfig
+from kerasbert.training.feed import Feed, Part
+from kerasbert.training.step import distribute
+
+
+class Texts(Feed):
+    """Batches of encoded texts."""
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        task: Task,
+        targets: Any,
+        config: FinetuneConfig,
+        longest: int,
+        devices: Any,
+        path: Source,
+        lengths: Sequence[int] = (),
+    ) -> None:
+        self.encoded, self.devices, self.path = encoded, devices, path
+        self.targets, self.shapes = task.how.scaled(task, targets), len(lengths) or encoded.shapes()
+        self.arguments: dict[str, Any] = {"batch": config.batch, "longest": longest, "seed": config.seed}
+        self.arguments |= {"task": task, "lengths": lengths}
+        self.together = task.how.together
+        mean = sum(row.length for row in encoded.rows) / len(encoded.units(self.together))
+        self.parts = [Part(config.updates, config.batch, config.accumulate, tokens=config.batch * mean)]
+
+    def arrays(self, step: int) -> Iterator[dict[str, np.ndarray]]:
+        """The global batches from update `step` on."""
+        return training_batches(self.encoded, self.targets, start=step, **self.arguments)
+
+    def batches(self, step) -> Iterator[Any]:
+        return (distribute(arrays, self.devices) for arrays in self.arrays(step))
+
+    def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
+        arrays = next(self.arrays(step))
+        owners = self.encoded.owners[self.encoded.units(self.together)[:, 0]]
+        epoch, place = divmod(step, -(-len(owners) // self.arguments["batch"]))
+        order = epoch_order(self.encoded, self.arguments["batch"], self.arguments["seed"], epoch, self.together)
+        # rows that fill up the batch come from nowhere and weigh nothing
+        origins = [(str(self.path), int(owners[index])) for index in order[place]]
+        return arrays, origins + [(str(self.path), -1)] * (self.arguments["batch"] - len(origins))
