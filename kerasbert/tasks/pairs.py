@@ -68,11 +68,8 @@ def read_simcse(source: Path, task: Task) -> Numbered:
         raise InputError(
             f"{source} has no column {TEXT!r}, nor {', '.join(task.columns)}. It has: {', '.join(texts[0][1])}"
         )
-    return [
-        (line, {task.text: row[column], task.text_b: row[column], task.label: "1"})
-        for line, row in texts
-        if row[column]
-    ]
+    found = ((line, row[column]) for line, row in texts if row[column])
+    return [(line, dict(zip(task.columns, (text, text, "1")))) for line, text in found]
 
 
 register_reader("simcse", read_simcse)

@@ -30,7 +30,7 @@ def vector_kind(model: Any, prompt_name: str | None = None, prompt: str | None =
         )
     if not vectors:
         return None
-    asked = {} if prompt_name is None else {"prompt_name": prompt_name}
+    asked: dict[str, Any] = {} if prompt_name is None else {"prompt_name": prompt_name}
     options = model.task.how.options
     if prompt is not None:
         asked = {"prompts": {**options["prompts"], "prompt": prompt}, "prompt_name": "prompt"}

@@ -43,8 +43,8 @@ def few_shot(
     pairs = contrasted(rows, config.seed)
     told = "" if "dev" in sources else "; no dev rows: the metrics are of the training rows"
     model_files.say(f"few shot: {len(rows.texts)} rows make {len(pairs)} pairs{told}", config.quiet)
-    alone = {"text": "text", "text_b": "other", "label": "score", "metric": "spearman"}
-    vectors = Task("few_shot", "vector", **alone, options={"loss": "cosine"})
+    options = {"loss": "cosine"}
+    vectors = Task("few_shot", "vector", "text", "other", "score", metric="spearman", options=options)
     with tempfile.TemporaryDirectory() as folder:
         body = finetune.finetune(
             model,
@@ -53,7 +53,11 @@ def few_shot(
             **_of_vectors(config),
             out=os.path.join(folder, "run"),
         )
-    pooling = body.task.options.get("pooling", "mean")  # layers of `dense` behind it are of the vectors alone
+    pooling = body.task.options.get("pooling", "mean")
+    if body.task.options.get("dense"):
+        model_files.say(
+            "few shot: the head reads the pooled vector, without the layers behind it (Dense)", config.quiet
+        )
     found = dataclasses.replace(found.optioned({"pooling": pooling}), hidden_layer=False)
     sources = {"train": sources["train"], "dev": sources.get("dev", sources["train"])}
     return finetune.finetune(body.encoder, found, sources, **_of_head(config, len(rows.texts)))

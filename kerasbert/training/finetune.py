@@ -203,7 +203,7 @@ class FineTuning(Job):
             if isinstance(self.source, Path):
                 checkpoints.load_weights(self.source, self.heads[head], f"heads/{head}/")
                 continue
-            given, own = self.given.heads[head], names(program.model)
+            given, own = getattr(self.given, "heads")[head], names(program.model)  # noqa: B009 (of a model)
             if not isinstance(given, Mapping):  # of an imported encoder arrays by name
                 given = {weight.path.partition(f"{head}/")[2]: weight for weight in given.weights}
             for name, value in given.items():
