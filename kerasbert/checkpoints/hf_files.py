@@ -38,7 +38,7 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool) -> None:
         files.write_json(folder / "config.json", dict(sorted(config.items())))
         # transformers refuses a file that does not say which framework's layout it has
         write_safetensors(folder / "model.safetensors", *found.whole(), metadata={"format": "pt"})
-        if info.task and "pooling" in answers.find(info.task["kind"]).defaults:
+        if info.task and "normalize" in answers.find(info.task["kind"]).defaults:  # vectors
             sentence_transformers.write(folder, info.task, info.spec, read_tensors(found.run))
         if (decoding := _decoding(info, found.family)) is not None:
             files.write_json(folder / generation_config.FILE, generation_config.written(decoding, config, tokenizer))
