@@ -225,7 +225,9 @@ def _passing(kind: outputs.Kind, overwrite: bool, line: list[str]) -> set[str]:
     """Places that the command itself refuses or goes on with, by what they hold."""
     if kind == "within":
         return set(hostile(Path.cwd()))  # any folder: the file within it is asked for
-    if kind == "folder" or (callable(kind) and line[0] == "prune"):  # what is ours, holds nothing else and is not read
+    if kind == "folder" or (
+        callable(kind) and line[0] in ("prune", "export")
+    ):  # what is ours, holds nothing else and is not read
         ours = {
             "model": ("model", "model/", str(Path.cwd() / "model"), "to-input", "model/../model"),
             "input": ("input",),

@@ -37,6 +37,8 @@ OTHERWISE = {
     "kerasbert/data/job.py": {"tokens"},
     "kerasbert/data/shards.py": {"tokens"},
     "kerasbert/models/albert.py": {"span"},  # the name of a head, as in the other families
+    "kerasbert/models/bart.py": {"span"},
+    "kerasbert/models/gpt2.py": {"span"},
     "kerasbert/models/bert.py": {"span"},
     "kerasbert/models/deberta.py": {"span"},
     "kerasbert/models/distilbert.py": {"span"},

@@ -22,6 +22,7 @@ TEXT = {
     "kerasbert/checkpoints/keras_hub_tokenizers.py": FORMAT,
     "kerasbert/cli/guides.py": OURS,
     "kerasbert/cli/tables.py": "it writes the table of answers",
+    "kerasbert/export/beside.py": OURS,
     "kerasbert/export/saved_model.py": OURS,
     "kerasbert/provenance.py": "the kernel's /proc/cpuinfo",
     "kerasbert/quickstart/books.py": OURS,
@@ -32,6 +33,7 @@ TEXT = {
     "kerasbert/storage/places.py": OURS,
     "kerasbert/text/lexicon.py": "UTF-8 alone, and refused otherwise: `text` lies below `data`",
     "kerasbert/training/checkpoints.py": OURS,
+    "kerasbert/training/on_task.py": OURS,
     "kerasbert/training/precision.py": "the kernel's /proc/cpuinfo",
     "kerasbert/training/recipe.py": "YAML, which is UTF-8",
     "kerasbert/training/runs.py": OURS,
@@ -52,6 +54,7 @@ REPLACED = {
     "kerasbert/blanks.py": GIVEN,
     "kerasbert/checkpoints/vector_text.py": "a line in an error message",
     "kerasbert/data/reading.py": "a line of the standard input, which is counted and told",
+    "kerasbert/tasks/choice.py": GIVEN,
     "kerasbert/tasks/task.py": "a hash",
     "kerasbert/tasks/tokens.py": GIVEN,
     "kerasbert/text/base.py": GIVEN,
@@ -203,7 +206,7 @@ OTHER = {  # lists of something else, or where one str means another thing
     *(
         f"{name}.{names}"
         for name in ("finetune", "finetune_tasks")
-        for names in ("columns", "label_column", "label_names")
+        for names in ("columns", "dims", "label_column", "label_names")
     ),
     "zero_shot.labels",  # one label has nothing to be compared with, and is refused
 }

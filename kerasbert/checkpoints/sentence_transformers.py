@@ -7,7 +7,7 @@ What is read is what the loader of release 6.2 reads, in its order (base/modules
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +317,12 @@ def opened(folder: Path) -> Theirs | None:
     }
     kept = [path for name, path in zip(names, paths) if name != "Dropout"]
     theirs = Theirs(folder, settled, kept, {MODULES: rows, **views}, places)
+    _check_kind(theirs, folder, names)
+    return theirs
+
+
+def _check_kind(theirs: Theirs, folder: Path, names: Sequence[str]) -> None:
+    """Refuse a folder whose modules are not those of the class that it says."""
     wanted = "CrossEncoder" if theirs.crosses else "SentenceTransformer"
     asked = theirs.view("settings").get("transformer_task") == "sequence-classification"
     kind = theirs.view(MODEL).get("model_type") or ("CrossEncoder" if asked else "SentenceTransformer")
@@ -325,7 +331,6 @@ def opened(folder: Path) -> Theirs | None:
             f"{folder} is a {kind} with the modules {', '.join(names)}, expected Transformer and Pooling of a "
             "SentenceTransformer, or the Transformer of a CrossEncoder: no other is computed here"
         )
-    return theirs
 
 
 def write(folder: Path, task: Mapping[str, Any], spec: Spec, tensors: Any = None) -> None:

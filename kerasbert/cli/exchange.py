@@ -78,6 +78,11 @@ def _export(options: argparse.Namespace) -> None:
     model_files.say(f"to load it: {NEEDS}. README.md there has the lines")
 
 
+def _exported(options: argparse.Namespace) -> str:
+    """What `export` writes: its DIR, or a folder within it."""
+    return "place" if options.next else "folder"
+
+
 def add(command: Declare) -> None:
     """Declare the commands."""
     add = command("import", _import, "a checkpoint of others, or what a model begins with -> a model directory")
@@ -111,8 +116,7 @@ def add(command: Declare) -> None:
 
     add = command("export", _export, "a SavedModel that takes text, for TF Serving")
     add.add_argument("model", metavar="RUN")
-    out = add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1")
-    writes(out, lambda options: "place" if options.next else "folder")
+    writes(add.add_argument("out", metavar="DIR", help="for TF Serving NAME/1"), _exported)
     add.add_argument(
         "--next", action="store_true", help="DIR is NAME: write its next version, beside those that are there"
     )

@@ -136,6 +136,13 @@ def _plain(value: Any, most: int = 120) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def _of_ids(model: Any) -> str:
+    """What the signature `ids` takes beside the lengths."""
+    taken = signatures.counted(used(predict.declared(model), predict.settings_of(model)))
+    listed = ", ".join(f"`{each.name}`" for each in taken)
+    return f"{listed}, {'int32 [B, S]' if {each.axes for each in taken} == {'BS'} else 'by their axes'}"
+
+
 def card(model: Any, longest: int, example: Mapping[str, list], outputs: str = "") -> str:
     """The text of the card; it holds no paths and no dates.
 
@@ -149,10 +156,6 @@ def card(model: Any, longest: int, example: Mapping[str, list], outputs: str = "
     call = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in example.items())
     request = json.dumps({"instances": [{name: value[0] for name, value in example.items()}]})
     labels = f"\nLabels: {', '.join(model.labels)}.\n" if task is not None and model.labels else ""
-    reads = used(predict.declared(model), predict.settings_of(model))
-    taken = signatures.counted(reads)
-    listed = ", ".join(f"`{each.name}`" for each in taken)
-    axes = "int32 [B, S]" if {each.axes for each in taken} == {"BS"} else "by their axes"
     gives = outputs or kind_of(model).described()
     if task is None and isinstance(model, SentenceEncoder):
         gives = "`vector` [B, H] float32: the sentence's, as it was learned"
@@ -173,7 +176,7 @@ model.signatures["serving_default"]({call})
 ```
 
 `serving_default` returns {gives}.
-The signature `ids` takes {listed}, {axes}, and `lengths`, int32 [B], how many of each row count, instead of text.
+The signature `ids` takes {_of_ids(model)}, and `lengths`, int32 [B], how many of each row count, instead of text.
 {kind_of(model).longer(longest)}
 
 Under TF Serving, with the folder at NAME/1:

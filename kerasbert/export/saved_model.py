@@ -279,6 +279,17 @@ def _check_filled(kind: TaskKind, reads: Sequence[Input]) -> None:
         )
 
 
+def _expected(model: Any, texts: Sequence[Any], served: Mapping[str, Any], longest: int) -> tuple[str, Any]:
+    """The output that is compared, and what it is to be of each text."""
+    if isinstance(model, OwnModel):
+        name = next(name for name in served if name != "truncated")
+        return name, predict.forward(model, texts, "own", lambda model, inputs: model(inputs)[name], length=longest)
+    if getattr(model, "task", None) is None:
+        return "vector", predict.encode(model, texts, length=longest)
+    kind, encoded = kind_of(model).answers, predict.encoded_for(model, texts, longest)
+    return kind.output, [kind.probabilities(row) for row in predict.outputs_of(model, encoded, longest)]
+
+
 def _compare(model: Any, signed: Any, longest: int) -> None:
     """Refuse a SavedModel that answers differently from the model it was made of; `signed`: its signatures."""
     serve, names, kind = signed["serving_default"], text_names(model), kind_of(model)
@@ -297,16 +308,7 @@ def _compare(model: Any, signed: Any, longest: int) -> None:
                 f"the SavedModel answers differently from the model ({found}): nothing was written; please report it"
             )
         return
-    if isinstance(model, OwnModel):
-        name = next(name for name in served if name != "truncated")
-        expected = predict.forward(model, texts, "own", lambda model, inputs: model(inputs)[name], length=longest)
-    elif getattr(model, "task", None) is None:
-        name, expected = "vector", predict.encode(model, texts, length=longest)
-    else:
-        name = kind.answers.output
-        encoded = predict.encoded_for(model, texts, longest)
-        expected = predict.outputs_of(model, encoded, longest)
-        expected = [kind.answers.probabilities(row) for row in expected]
+    name, expected = _expected(model, texts, served, longest)
     alone = serve(**{name: value[:1] for name, value in strings.items()})  # a graph of its own, see `_of_one_row`
     received, expected = [*served[name].numpy(), *alone[name].numpy()], [*expected, expected[0]]
     if kind.per_token:

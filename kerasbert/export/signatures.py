@@ -78,8 +78,11 @@ def _kind(value: tf.Tensor) -> str:
 
 
 def counted(reads: Sequence[Input]) -> list[Input]:
-    """What signature `ids` takes beside `lengths`: what packing, settings and kinds fill; the graph makes the others."""
-    return [each for each in reads if each.name != "padding_mask" and each.filled_by != "maker"]
+    """What signature `ids` takes beside `lengths`: what packing, settings and kinds fill, and characters of words.
+
+    The graph makes the others of the ids, which do not tell how a word that is not known is written.
+    """
+    return [each for each in reads if each.name != "padding_mask" and (each.filled_by != "maker" or "W" in each.axes)]
 
 
 def masked(taken: Sequence[Input], inputs: dict[str, tf.Tensor], pad_id: int) -> dict[str, tf.Tensor]:

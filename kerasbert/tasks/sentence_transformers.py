@@ -5,7 +5,7 @@ The library's own class does what its `encode` promises (prompts, batches, norms
 
 import functools
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from kerasbert.errors import InputError
 from kerasbert.tasks import predict
@@ -36,9 +36,8 @@ def sentence_transformer(model: Any, *, pooling: str | None = None, length: int 
     width = predict.encode(model, ["a"], **settings).shape[-1]
     kind = vector_kind(model)
     options = {} if kind is None else kind.options
-    kinds = _classes()
-    made = kinds.model(
-        modules=[kinds.texts(model, settings, width)],
+    made = _vectors()(
+        modules=[_texts()(model, settings, width)],
         device="cpu",
         prompts=dict(options.get("prompts", {})),
         default_prompt_name=options.get("prompt_name") or None,
@@ -48,18 +47,10 @@ def sentence_transformer(model: Any, *, pooling: str | None = None, length: int 
     return made
 
 
-class _Classes(NamedTuple):
-    """`texts`: of the module. `model`: of the SentenceTransformer."""
-
-    texts: Any
-    model: Any
-
-
 @functools.cache
-def _classes() -> _Classes:
-    """Classes of theirs; torch is there where sentence-transformers is."""
+def _texts() -> Any:
+    """The class of the one module; torch is there where sentence-transformers is."""
     import torch
-    from sentence_transformers import SentenceTransformer
 
     class Texts(torch.nn.Module):
         """Texts -> their vectors.
@@ -96,6 +87,14 @@ def _classes() -> _Classes:
                 "kerasbert export-checkpoint RUN FOLDER --to sentence_transformers writes its folder"
             )
 
+    return Texts
+
+
+@functools.cache
+def _vectors() -> Any:
+    """The class of the whole."""
+    from sentence_transformers import SentenceTransformer
+
     class Vectors(SentenceTransformer):
         """A SentenceTransformer with the two methods of LangChain's Embeddings."""
 
@@ -105,4 +104,4 @@ def _classes() -> _Classes:
         def embed_query(self, text: str) -> list[float]:
             return self.encode_query(text).tolist()
 
-    return _Classes(Texts, Vectors)
+    return Vectors

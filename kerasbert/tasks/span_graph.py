@@ -49,12 +49,10 @@ def served(
         question lost its end, or the context what stands behind its first MOST_ROWS.
     """
     question, context = parts
-    (ids, starts, ends), whole = tokenizer.carried(context), tokenizer.carried(question, offsets=False)[0]
-    asked = whole[:, : min(kind.options["question"], kind.room(tokenizer, length) // 2)]
-    room = kind.room(tokenizer, length) - _int(asked.row_lengths())
-    most = room + (MOST_ROWS - 1) * _step(kind, room)
-    truncated = (whole.row_lengths() > asked.row_lengths()) | (_int(ids.row_lengths()) > most)
-    ids, starts, ends = (first_of(each, most) for each in (ids, starts, ends))
+    asked, room, truncated = _asked(kind, tokenizer, question, length)
+    carried, most = tokenizer.carried(context), room + (MOST_ROWS - 1) * _step(kind, room)
+    truncated |= _int(carried[0].row_lengths()) > most
+    ids, starts, ends = (first_of(each, most) for each in carried)
     counts = _int(ids.row_lengths())
     windows = _windows(kind, tokenizer, asked, ids, counts, room)
     logits = run({**windows.packed, "owners": windows.owner})[kind.output]
@@ -74,14 +72,7 @@ def served(
     null = tf.reduce_sum(tf.gather(logits, windows.null, axis=1, batch_dims=1), axis=-1)
     null = tf.math.unsorted_segment_min(null, windows.owner, inputs)
     best = tf.where(found, best, 0.0)  # an infinite one would make numbers that are none
-    # in float64: a long context has a million spans
-    share = tf.reduce_sum(tf.exp(tf.cast(scores - tf.gather(best, owner)[:, None], tf.float64)), axis=1)
-    total = tf.cast(tf.math.unsorted_segment_sum(share, owner, inputs), scores.dtype)
-    wins, top = tf.zeros_like(found), best
-    if kind.options["unanswerable"]:
-        wins, top = null - best > kind.options["null_threshold"], tf.maximum(best, null)
-        total = total * tf.exp(best - top) + tf.exp(null - top)
-    score = tf.where(found, tf.exp(tf.where(wins, null, best) - top) / total, 0.0)
+    score, wins = _weighed(kind, scores, owner, (best, found), null)
     # a token more, of no characters, is that of an empty answer
     tokens = tf.shape(owner)[0]
     numbers = tf.where(of_token == tf.gather(best, owner), tf.range(tokens), tokens)
@@ -93,6 +84,35 @@ def served(
     high = tf.where(chosen, tf.gather(tf.pad(lasts, [[0, 1]]), first + more * _int(chosen)) - offsets, 0)
     text = cut(codes, offsets + low, offsets + high)
     return {"text": text, "start": low, "end": high, "score": score, "truncated": truncated}
+
+
+def _weighed(
+    kind: SpanKind, scores: tf.Tensor, owner: tf.Tensor, top: tuple[tf.Tensor, tf.Tensor], null: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The probability of each input's answer, float32 [B], and whether no answer is it, bool [B].
+
+    Args:
+        scores: [T, A], of spans. owner: int32 [T]. top: the best of an input, [B], and whether it has one. null: [B].
+    """
+    (best, found), inputs = top, tf.shape(null)[0]
+    # in float64: a long context has a million spans
+    share = tf.reduce_sum(tf.exp(tf.cast(scores - tf.gather(best, owner)[:, None], tf.float64)), axis=1)
+    total = tf.cast(tf.math.unsorted_segment_sum(share, owner, inputs), scores.dtype)
+    wins, most = tf.zeros_like(found), best
+    if kind.options["unanswerable"]:
+        wins, most = null - best > kind.options["null_threshold"], tf.maximum(best, null)
+        total = total * tf.exp(best - most) + tf.exp(null - most)
+    score = tf.where(found, tf.exp(tf.where(wins, null, best) - most) / total, 0.0)
+    return score, wins
+
+
+def _asked(
+    kind: SpanKind, tokenizer: "GraphTokenizer", question: tf.Tensor, length: int
+) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+    """The tokens of questions [B] that are read, the tokens of a window beside each, and whether a question lost some."""
+    whole, room = tokenizer.carried(question, offsets=False)[0], kind.room(tokenizer, length)
+    asked = whole[:, : min(kind.options["question"], room // 2)]
+    return asked, room - _int(asked.row_lengths()), whole.row_lengths() > asked.row_lengths()
 
 
 def _step(kind: SpanKind, room: tf.Tensor) -> tf.Tensor:

@@ -82,7 +82,8 @@ def test_each_token_has_the_window_of_most_context():
     graph = graph_tokenizer(words())
     ids, asked = graph.encode(["a b c d e f g h", "", "a b c d e f g"]), graph.encode(["where ?"] * 3)
     counts = tf.cast(ids.row_lengths(), tf.int32)
-    windows = span_graph._windows(kind, graph, asked, ids, counts, 11)
+    room = kind.room(graph, 11) - tf.cast(asked.row_lengths(), tf.int32)
+    windows = span_graph._windows(kind, graph, asked, ids, counts, room)
     assert windows.owner.numpy().tolist() == [0, 0, 1, 2, 2]
     assert windows.begin.numpy().tolist() == [0, 3, 0, 0, 3]
     assert windows.size.numpy().tolist() == [6, 5, 0, 6, 4]

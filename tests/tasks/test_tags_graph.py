@@ -68,7 +68,7 @@ def test_labels_that_are_no_spans_have_no_entities():
         return {"probabilities": tf.gather(tf.constant([[0.25, 0.75], [0.6, 0.4]]), packed["token_ids"] % 2)}
 
     served = tags_graph.served(run, graph_tokenizer(tiny.tokenizer()), tf.constant(["the cat", ""]), 8, labels, kind)
-    assert sorted(served) == ["ends", "labels", "lengths", "scores", "starts", "words"]
+    assert sorted(served) == ["ends", "labels", "lengths", "scores", "starts", "truncated", "words"]
     (one, none) = tags_graph.unserved({name: value.numpy() for name, value in served.items()})
     wanted = ["NOUN" if i % 2 else "VERB" for i in tiny.tokenizer().encode("the cat")[:1]]
     assert one["labels"][:1] == wanted

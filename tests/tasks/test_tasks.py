@@ -183,8 +183,10 @@ def test_vectors(pretrained):
     alone = np.asarray(model({"token_ids": np.array([ids])})["sequence"]).mean(1)
     np.testing.assert_allclose(vectors[:1], alone, atol=1e-5)
     assert not np.allclose(vectors, kb.encode(model, ["the cat", "the cat sees a dog"], pooling="first"))
-    with pytest.raises(InputError, match="no pooling 'max'. Expected one of: mean, first, last, pooled"):
-        kb.encode(model, ["x"], pooling="max")
+    with pytest.raises(
+        InputError, match="no pooling 'maxi'. Nearest: 'max'. Expected one of: mean, first, last, max, "
+    ):
+        kb.encode(model, ["x"], pooling="maxi")
 
 
 @pytest.mark.slow

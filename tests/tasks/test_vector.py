@@ -205,9 +205,9 @@ def test_layers_behind_the_pooling_and_the_first_numbers(encoder, tmp_path):
     assert told in task.how.described()
     started = find_task("pairs").how.started(find_task("pairs"), task.to_json())
     assert started.options["dense"] == dense
-    assert started.how.keeps_heads(task.to_json())
-    assert not started.optioned({"dense": dense[:1]}).how.keeps_heads(task.to_json())
-    assert not find_task("pairs").how.keeps_heads({})
+    assert started.how.goes_on(task.to_json()) == ["dense_1", "dense_2"]
+    assert not started.optioned({"dense": dense[:1]}).how.goes_on(task.to_json())
+    assert not find_task("pairs").how.goes_on({})
 
 
 @pytest.mark.parametrize(
