@@ -169,7 +169,7 @@ class Objective:
     def updated(self, strategy: tf.distribute.Strategy, step: Tensor) -> None:
         """After update number `step`, from 1 on: in its graph, in the cross-replica context."""
 
-    def whole(self, batch: Mapping[str, Tensor]) -> tuple[str, ...]:
+    def gathered(self, batch: Mapping[str, Tensor]) -> tuple[str, ...]:
         """The names of a batch's targets that a loss compares over the whole global batch; empty where losses are sums over rows.
 
         Where it names any, `losses` is `losses_of(vectors(batch, training), batch)`, and the step core gathers the vectors of
@@ -182,7 +182,7 @@ class Objective:
         raise NotImplementedError
 
     def losses_of(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """`losses` of what `vectors` gives of all rows; `batch` has the targets of `whole`."""
+        """`losses` of what `vectors` gives of all rows; `batch` has the targets of `gathered`."""
         raise NotImplementedError
 
     def empty_state(self, rows: int) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class TaskObjective(Objective):
         counts = self.kind.counts(batch)
         return counts | {"lm": ops.sum(followed(batch))} if "lm" in self.scales else counts
 
-    def whole(self, batch) -> tuple[str, ...]:
+    def gathered(self, batch) -> tuple[str, ...]:
         return self.kind.whole
 
     def vectors(self, batch, training=True) -> Tensor:

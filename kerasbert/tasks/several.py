@@ -70,9 +70,9 @@ class TasksObjective(Objective):
         counts = self.programs[task].counts(batch)
         return {name: counts["label"] if name == task else ops.zeros(()) for name in self.programs}
 
-    def whole(self, batch) -> tuple[str, ...]:
+    def gathered(self, batch) -> tuple[str, ...]:
         task = task_of(batch)
-        names = self.programs[task].whole(batch)
+        names = self.programs[task].gathered(batch)
         return (*names, MARK + task) if names else ()
 
     def vectors(self, batch, training=True) -> Tensor:

@@ -162,7 +162,7 @@ class StepCore:
         """In a replica: the gradients of the global batch, and logs."""
         counts = self._sum(self.program.counts(batch))
         parts = self.strategy.num_replicas_in_sync * self.accumulate
-        if parts > 1 and self.program.whole(batch):
+        if parts > 1 and self.program.gathered(batch):
             gradients, sums = whole_batch.gradients(self, batch, counts)
         else:
             gradients, sums = self._accumulated(batch, counts)

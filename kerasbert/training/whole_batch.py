@@ -24,7 +24,7 @@ def gradients(
     """In a replica: its part of the gradients (dense, float32), and its share of the sums of losses.
 
     Args:
-        core: whose program names what `whole` compares. batch: of the replica. counts: of the global batch.
+        core: whose program names what `gathered` says are compared. batch: of the replica. counts: of the global batch.
     """
     if core.accumulate == 1:
         with core.scope(batch["row"]), tf.GradientTape() as tape:
@@ -70,7 +70,7 @@ def _read(core: "StepCore", micros: Mapping[str, Tensor]) -> Tensor:
 def _compared(core: "StepCore", vectors: Tensor, batch, counts) -> tuple[Tensor, dict[str, Tensor]]:
     """Of the replica's vectors: the gradient of the global batch's loss by each, and a replica's share of its sums."""
     replicas = core.strategy.num_replicas_in_sync
-    every, targets = vectors, {name: batch[name] for name in core.program.whole(batch)}
+    every, targets = vectors, {name: batch[name] for name in core.program.gathered(batch)}
     if replicas > 1:
         every, targets = tf.distribute.get_replica_context().all_gather((vectors, targets), axis=0)
     with tf.GradientTape() as tape:
