@@ -1,6 +1,7 @@
 """The texts that share words with a query, by BM25 (Robertson and Zaragoza, 2009) of bm25s, and their fusion with the nearest."""
 
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,19 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\W_]+")
 
 
 def library() -> Any:
-    """bm25s, or None."""
+    """bm25s, or None; without JAX, which it imports where it finds it: seconds, and a process that is not to be forked then."""
+    unknown = object()
+    jax = sys.modules.get("jax", unknown)
+    sys.modules["jax"] = None  # pyright: ignore[reportArgumentType]  # an import of it is an ImportError
     try:
         import bm25s  # pyright: ignore[reportMissingImports]
     except ImportError:
         return None
+    finally:
+        if jax is unknown:
+            del sys.modules["jax"]
+        else:
+            sys.modules["jax"] = jax  # pyright: ignore[reportArgumentType]
     return bm25s
 
 
