@@ -54,7 +54,7 @@ def test_ndcg_is_scikit_learns():
         )
 
 
-@pytest.mark.slow
+@pytest.mark.full  # by hand: pip install pytrec_eval
 def test_all_are_trec_evals():
     library = pytest.importorskip("pytrec_eval")
     _, found, relevant = drawn(1)

@@ -28,7 +28,7 @@ from kerasbert import cli
 from kerasbert.mobile import cli as mobile_cli, prune, quantize
 from kerasbert.mobile.pipeline import plan
 from kerasbert.mobile.distill import distill
-from kerasbert.training import config, recipe
+from kerasbert.training import pretrain_config, recipe
 
 assert kb.__path__[0] == str(Path(__file__).parent / 'kerasbert')
 functions = kb.pretrain, kb.finetune, distill, prune.magnitude, quantize.aware
@@ -43,7 +43,7 @@ for parser, names in ((cli.parser(), ("pretrain", "finetune")), (mobile_cli.pars
     for name in names:
         (action,) = [action for action in commands[name]._actions if "--noise" in action.option_strings]
         seen["--noise " + name] = action.type.__name__
-seen["run.json"] = config.PretrainConfig(steps=9, out="x", noise=0.5).to_json()["noise"]
+seen["run.json"] = pretrain_config.PretrainConfig(steps=9, out="x", noise=0.5).to_json()["noise"]
 try:
     kb.finetune("run", "classification", "rows", out="x", noise=-1)
 except kb.InputError as error:
