@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from kerasbert.storage.files import sha256
+
 WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
 BATCHING = "batching_params.pbtxt"
 SUMS = "SHA256SUMS"
@@ -38,13 +40,8 @@ def write(folder: Path, requests: Sequence[Request]) -> None:
 def sums(folder: Path) -> None:
     """`sha256sum --check` reads it: of every file below the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
+    lines = [f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
     (folder / SUMS).write_text("".join(lines), "utf-8")
-
-
-def _sum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fingerprint(path: Path) -> None:

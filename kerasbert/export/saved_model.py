@@ -158,15 +158,24 @@ def _example(model: Any) -> dict[str, list]:
     return found | {name: [value] for name, value in (task.settings if task is not None else {}).items()}
 
 
+def _probes(model: Any) -> list[Any]:
+    """Inputs that a SavedModel is compared on and warmed up with."""
+    return kind_of(model).probes(PROBES, len(text_names(model)))
+
+
+def _given(model: Any, texts: Sequence[Any]) -> dict[str, tf.Tensor]:
+    """What `serving_default` takes of inputs as `kb.predict` takes them, with the settings that the model was trained with."""
+    trained = getattr(getattr(model, "task", None), "settings", {})
+    settings = {name: tf.fill([len(texts)], value) for name, value in trained.items()}
+    return signatures.given(kind_of(model), text_names(model), texts) | settings
+
+
 def _warm_up(model: Any, served: Any) -> list[beside.Request]:
     """Requests of every signature, of one text and of several, which are two graphs; they were answered here."""
-    kind, task = kind_of(model), getattr(model, "task", None)
-    texts = kind.probes(PROBES, len(text_names(model)))
+    texts, specs = _probes(model), served["ids"].structured_input_signature[1]
     requests: list[beside.Request] = []
     for count in (1, 4):
-        some = signatures.given(kind, text_names(model), texts[:count])
-        some |= {name: tf.fill([len(texts[:count])], value) for name, value in (task.settings if task else {}).items()}
-        specs = served["ids"].structured_input_signature[1]
+        some = _given(model, texts[:count])
         sizes = {
             name: [count, *(WARM if size is None else size for size in spec.shape[1:])] for name, spec in specs.items()
         }
@@ -193,7 +202,7 @@ class _Graph:
         self.taken = signatures.counted(self.reads)
         settings = (each for each in self.reads if each.filled_by == "setting")
         self.choices = [signatures.Choices(each, model.tokenizer) for each in settings]
-        self.prompts = signatures.Prompts(_prompts(self.kind))
+        self.prompts = [signatures.Prompts(known)] if (known := _prompts(self.kind)) else []
         self.one_row = type(self.kind).served is TaskKind.served
         if self.one_row:
             _check_filled(self.kind, self.reads)
@@ -218,9 +227,12 @@ class _Graph:
         every = signatures.one_or_more if self.one_row else signatures.in_chunks
         return {name: value[:count] for name, value in every(self.answers, packed).items()}
 
-    def serving_default(self, given: dict[str, tf.Tensor], kind: TaskKind | None = None) -> dict[str, tf.Tensor]:
+    def serving_default(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of texts."""
-        given, kind = signatures.checked(given), kind or self.kind
+        return self.served(signatures.checked(given), self.kind)
+
+    def served(self, given: dict[str, tf.Tensor], kind: TaskKind) -> dict[str, tf.Tensor]:
+        """What the kind answers of texts that were checked."""
         texts = {name: given[name] for name in (*self.names, *kind.numbers(()))}
         labels = tuple(getattr(self.model, "labels", None) or ())
         return kind.served(lambda packed: self.run(given, packed), self.tokenizer, texts, self.longest, labels)
@@ -228,9 +240,9 @@ class _Graph:
     def prompted(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of texts, each with the prompt of its name before it."""
         given, first = signatures.checked(given), self.names[0]
-        text = self.prompts(given.pop("prompt_name"), given[first])
+        text = self.prompts[0](given.pop("prompt_name"), given[first])
         bare = self.kind.configured({**self.kind.options, "prompt_name": ""})
-        return self.serving_default({**given, first: text}, bare)
+        return self.served({**given, first: text}, bare)
 
     def ids(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of tokens."""
@@ -245,7 +257,7 @@ class _Graph:
             "serving_default": signatures.traced(self.serving_default, texts),
             "ids": signatures.traced(self.ids, ids),
         }
-        if _prompts(self.kind):
+        if self.prompts:
             named = {**texts, "prompt_name": tf.TensorSpec([None], tf.string)}
             found["prompted"] = signatures.traced(self.prompted, named)
         return found
@@ -266,7 +278,7 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     read = {id(each) for function in functions.values() for each in function.graph.variables}
     saved = tf.Module()
     saved.weights = [each.value for each in model.weights if id(each.value) in read]
-    saved.tables = [graph.tokenizer, *graph.choices, graph.prompts]
+    saved.tables = [graph.tokenizer, *graph.choices, *graph.prompts]
     tf.saved_model.save(saved, str(folder), functions)
 
 
@@ -292,11 +304,8 @@ def _expected(model: Any, texts: Sequence[Any], served: Mapping[str, Any], longe
 
 def _compare(model: Any, signed: Any, longest: int) -> None:
     """Refuse a SavedModel that answers differently from the model it was made of; `signed`: its signatures."""
-    serve, names, kind = signed["serving_default"], text_names(model), kind_of(model)
-    texts = kind.probes(PROBES, len(names))
-    strings = signatures.given(kind, names, texts)
-    trained = getattr(getattr(model, "task", None), "settings", {})
-    strings |= {name: tf.fill([len(texts)], value) for name, value in trained.items()}
+    serve, kind, texts = signed["serving_default"], kind_of(model), _probes(model)
+    strings = _given(model, texts)
     served = serve(**strings)
     answered = kind.unserved(
         {name: value.numpy() for name, value in served.items()}, list(getattr(model, "labels", None) or ())
