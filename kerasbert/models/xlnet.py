@@ -349,17 +349,14 @@ HF = Dialect(
     tied={"lm_loss.weight": "transformer.word_embedding.weight"},
 )
 
-_INSIDE = "layers/xl_net_encoder_{i}"
+_INSIDE, _RELATIVE = "layers/xl_net_encoder_{i}", "layers/xl_net_encoder_{i}/relative_attention"
 _HUB_ATTENTION = {"query": "query", "key": "key", "value": "value", "position": "_encoding"}
 KERAS_HUB = keras_hub.dialect(
     "XLNetBackbone",
     ("embeddings/tokens/table", "layers/content_and_query_embedding/word_embed/vars/0"),
     ("mask/table", "layers/xl_net_attention_mask_layer/vars/0"),
-    *(
-        (f"block_{{i}}/attention/{ours}", f"{_INSIDE}/relative_attention/{theirs}_dense")
-        for ours, theirs in _HUB_ATTENTION.items()
-    ),
-    ("block_{i}/attention/output/kernel", f"{_INSIDE}/relative_attention/output_dense/vars/0", "T"),
+    *((f"block_{{i}}/attention/{ours}", f"{_RELATIVE}/{theirs}_dense") for ours, theirs in _HUB_ATTENTION.items()),
+    ("block_{i}/attention/output/kernel", f"{_RELATIVE}/output_dense/vars/0", "T"),
     *((f"block_{{i}}/attention/{ours}", f"{_INSIDE}/vars/{n}") for n, ours in enumerate(_BIASES)),
     ("block_{i}/attention_norm", f"{_INSIDE}/layer_norm"),
     ("block_{i}/feedforward/inner", f"{_INSIDE}/feedforward_intermediate_dense"),

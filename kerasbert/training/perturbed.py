@@ -139,7 +139,7 @@ class SmartObjective(Perturbed):
         return {**batch, CHANGE: ops.stop_gradient(change)}
 
     def losses(self, batch, training=True) -> dict[str, Tensor]:
-        plain = {name: value for name, value in batch.items() if name != CHANGE}
+        plain = unchanged(batch)
         outputs, logits = self.read(plain, training)
         sums = self.sums(batch, outputs, logits)
         sums |= {"smoothness": self.apart(batch, logits, self.read(batch, training)[1])}
@@ -200,7 +200,7 @@ class VatObjective(Perturbed):
         return {**batch, CHANGE: ops.stop_gradient(way.radius * scale * divided(change, length(change)))}
 
     def losses(self, batch, training=True) -> dict[str, Tensor]:
-        plain = {name: value for name, value in batch.items() if name != CHANGE}
+        plain = unchanged(batch)
         with random.recorded() as draws:
             outputs, logits = self.read(plain, training)
         with random.replayed(draws):
@@ -233,6 +233,11 @@ class RDropObjective(Nearby):
         sums = tf.nest.map_structure(lambda *each: sum(each) / 2, self.sums(batch, *first), self.sums(batch, *second))
         halved = 0.5 if "soft" in self.kind.taught else 1.0
         return sums | {"consistency": halved * self.apart(batch, first[1], second[1])}
+
+
+def unchanged(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The batch without what is added to its word embeddings."""
+    return {name: value for name, value in batch.items() if name != CHANGE}
 
 
 def length(x: Tensor) -> Tensor:

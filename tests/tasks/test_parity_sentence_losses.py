@@ -12,17 +12,8 @@ from tests import tiny
 from tests.checkpoints import theirs
 from tests.checkpoints.theirs import parity
 from tests.support import often
+from tests.training.test_loss_parity import SIZES
 
-SIZES = {
-    "vocab_size": tiny.tokenizer().size,
-    "hidden_size": 24,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "num_hidden_layers": 1,
-    "max_position_embeddings": 32,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 DIMS = [24, 12, 6]
 SCORES = np.random.default_rng(0).integers(0, 5, 60).astype("float32")
 LABELS = np.random.default_rng(1).integers(0, 2, 60).astype("float32")
