@@ -90,6 +90,11 @@ def dense(content: Mapping[str, Any], where: Path, width: int) -> dict[str, Any]
     return {"width": size, "activation": ACTIVATIONS[name], "bias": bias}
 
 
+def _shapes(layer: Mapping[str, Any], width: int) -> dict[str, tuple[int, ...]]:
+    """Their tensors of a layer that reads so many numbers."""
+    return {"linear.weight": (layer["width"], width)} | ({"linear.bias": (layer["width"],)} if layer["bias"] else {})
+
+
 def read_dense(folder: Path, layer: Mapping[str, Any], width: int, allow_pickle: bool) -> dict[str, np.ndarray]:
     """The weights of a Dense: kernel [width, layer's width] and perhaps bias.
 
@@ -97,7 +102,7 @@ def read_dense(folder: Path, layer: Mapping[str, Any], width: int, allow_pickle:
         InputError: other tensors, shapes, numbers that are not finite, or a pickle without consent.
     """
     tensors, _ = readers.open_hf(folder, allow_pickle)
-    wanted = {"linear.weight": (layer["width"], width)} | ({"linear.bias": (layer["width"],)} if layer["bias"] else {})
+    wanted = _shapes(layer, width)
     held = {name: tuple(tensors.shape(name)) for name in tensors.names()}
     if held != wanted:
         raise InputError(f"{folder} holds the tensors {held}, expected {wanted}")
@@ -117,9 +122,8 @@ def write_dense(folder: Path, layer: Mapping[str, Any], width: int, read: Callab
         )
     about = {"in_features": width, "out_features": layer["width"], "bias": layer["bias"]}
     files.write_json(folder / "config.json", about | {"activation_function": TORCH + names[layer["activation"]]})
-    shapes = {"linear.weight": (layer["width"], width)} | ({"linear.bias": (layer["width"],)} if layer["bias"] else {})
 
     def theirs(name: str) -> np.ndarray:
         return read("kernel").T if name == "linear.weight" else read("bias")
 
-    write_safetensors(folder / "model.safetensors", shapes, theirs, metadata={"format": "pt"})
+    write_safetensors(folder / "model.safetensors", _shapes(layer, width), theirs, metadata={"format": "pt"})
