@@ -205,8 +205,10 @@ class Generation(TaskKind):
     def longer(self, longest) -> str:
         if not self.answers.one_row:
             return super().longer(longest)
-        most = self.answers.target_length
-        return f"A source, the separator and the {most} tokens that are written have {longest} tokens: the source is truncated."
+        most, beside = self.answers.target_length, "its special tokens" if self.answers.masked else "the separator"
+        return (
+            f"A source, {beside} and the {most} tokens that are written have {longest} tokens: the source is truncated."
+        )
 
     def probes(self, texts, parts) -> list[Any]:
         return [text for text in texts if text.strip()]  # an empty source is refused
