@@ -28,7 +28,7 @@ _HOMES = {
     "predict": "tasks.predict",
     "encode": "tasks.predict",
     "explain": "tasks.explain",
-    "sentence_transformer": "tasks.sentence_transformers",
+    "sentence_transformer": "tasks.sentence_encoder",
     "similarity": "tasks.similarity",
     "search": "tasks.similarity",
     "Index": "retrieval.index",

@@ -24,7 +24,7 @@ def sentence_transformer(model: Any, *, pooling: str | None = None, length: int 
         InputError: sentence-transformers is not installed, or no such pooling.
     """
     try:
-        import sentence_transformers  # noqa: F401
+        import sentence_transformers  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise InputError(
             "a SentenceTransformer needs sentence-transformers (5 or later): pip install sentence-transformers; "
@@ -50,7 +50,7 @@ def sentence_transformer(model: Any, *, pooling: str | None = None, length: int 
 @functools.cache
 def _texts() -> Any:
     """The class of the one module; torch is there where sentence-transformers is."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     class Texts(torch.nn.Module):
         """Texts -> their vectors.
@@ -93,7 +93,7 @@ def _texts() -> Any:
 @functools.cache
 def _vectors() -> Any:
     """The class of the whole."""
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
     class Vectors(SentenceTransformer):
         """A SentenceTransformer with the two methods of LangChain's Embeddings."""
