@@ -22,6 +22,15 @@ def blank(text: Any) -> bool:
     return not text.strip() or all(unicodedata.category(each)[0] in "ZC" for each in text)
 
 
+def one_line(text: str) -> str:
+    r"""A text or an answer as one line of a command's output, whatever line breaks it holds.
+
+    >>> one_line("first\r\nsecond\n")
+    'first second'
+    """
+    return " ".join(text.splitlines())
+
+
 def nothing_to_read(numbers: Sequence[int], count: int) -> str:
     """What a command says of blank texts.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerasbert import __version__
-from kerasbert.blanks import blank, nothing_to_read
+from kerasbert.blanks import blank, nothing_to_read, one_line
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import standard_input
@@ -291,7 +291,7 @@ def _show(options: argparse.Namespace, model: "Runner", said: _Said) -> None:
             answer["triples"] = model.triples(text)
         flat = (each for part in ((text,) if isinstance(text, str) else text) for each in _several(part))
         shown = "\t".join(flat)
-        line = json.dumps(answer, ensure_ascii=False) if options.json else model.kind.line(answer, shown)
+        line = json.dumps(answer, ensure_ascii=False) if options.json else one_line(model.kind.line(answer, shown))
         print(line, flush=True)  # who writes line by line waits for it
     tables.tell(stream.told() if stream else ())
 

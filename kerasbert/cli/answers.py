@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasbert import __version__
-from kerasbert.blanks import blank, nothing_to_read
+from kerasbert.blanks import blank, nothing_to_read, one_line
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import arriving, standard_input
@@ -268,7 +268,7 @@ class _Answers:
             found = {"error": wrong[at]} if at in wrong else value
             if self.lines + at and kind.blocks and not self.options.json:
                 print()
-            show(found, self.options.json, "" if value is None else "\n".join(kind.lines(value)))
+            show(found, self.options.json, "" if value is None else "\n".join(map(one_line, kind.lines(value))))
         sys.stdout.flush()
         for at in sorted(wrong):
             print(f"error: {wrong[at]}", file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from kerasbert.blanks import one_line
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.lines import given_texts
@@ -117,7 +118,7 @@ def _search(options: argparse.Namespace) -> None:
             print(json.dumps({"query": query, "hits": [hit.to_json() for hit in hits]}, ensure_ascii=False))
             continue
         for hit in hits:
-            print(f"{hit.score:.4f}\t{hit.text}")
+            print(f"{hit.score:.4f}\t{one_line(hit.text)}")
 
 
 def _judge(options: argparse.Namespace) -> None:

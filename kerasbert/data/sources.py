@@ -365,4 +365,5 @@ def _no_column(where: str, column: str, names: Iterable[str]) -> str:
         return f"{where} no column {column!r}. It has none"
     best = nearest(column, names)
     hint = f" Nearest: {best!r}." if best else ""
-    return f"{where} no column {column!r}.{hint} It has: {', '.join(names) or 'none'}. Name the right one"
+    held = ", ".join(names)
+    return f"{where} no column {column!r}.{hint} It has: {held}. Name the right one (--text-column, --label-column)"

@@ -81,10 +81,12 @@ def test_run_answers_a_line_before_the_next_one_comes(float_file):
 
 
 def test_options_stand_between_texts(float_file, tmp_path, capsys):
-    """`run FILE --threads 2 TEXT` was "unrecognized arguments: TEXT"."""
+    """`run FILE --threads 2 TEXT` was "unrecognized arguments: TEXT"; the n-th line is the n-th text's, of two lines too."""
     for options in (["--threads", "2"], ["--cache", str(tmp_path)]):
         assert main(["run", str(float_file[0]), *options, "a good film", "--json", "bad"]) == 0
         assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["run", str(float_file[0]), "a good\nfilm", "bad"]) == 0
+    assert [line.split("\t")[-1] for line in capsys.readouterr().out.splitlines()] == ["a good film", "bad"]
     asked = cli.parser().parse_args(["run", "FILE", "--pair", "A", "B"])
     assert (asked.pair, asked.texts) == (True, ["A", "B"])
 

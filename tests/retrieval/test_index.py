@@ -60,7 +60,7 @@ def test_what_it_finds_is_what_search_finds(model, index):
 
 def test_a_table_with_ids_and_blank_rows(model, tmp_path, capsys):
     table = tmp_path / "rows.csv"
-    table.write_text('key,title\nx,the cat runs\ny,""\nz,"a dog, happy"\n')
+    table.write_text('key,title\nx,the cat runs\ny,""\nz,"a dog,\nhappy"\n')
     out = tmp_path / "index"
     assert (
         main(["index", str(model), str(table), "--text-column", "title", "--id-column", "key", "--out", str(out)]) == 0
@@ -72,6 +72,8 @@ def test_a_table_with_ids_and_blank_rows(model, tmp_path, capsys):
     one, other = map(json.loads, capsys.readouterr().out.splitlines())
     assert {hit["id"] for hit in one["hits"]} == {"x", "z"}
     assert other["hits"][0] == {"index": 0, "text": "the cat runs", "score": pytest.approx(1, abs=1e-5), "id": "x"}
+    assert main(["search", str(out), "the cat runs"]) == 0
+    assert [line[7:] for line in capsys.readouterr().out.splitlines()] == ["the cat runs", "a dog, happy"]
 
 
 @pytest.mark.parametrize(

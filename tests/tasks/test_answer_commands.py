@@ -115,6 +115,15 @@ def test_a_blank_line_keeps_its_place_and_has_no_answer(run, classifier):
     assert [json.loads(line) is None for line in out.splitlines()] == [True, False]
 
 
+def test_what_is_written_on_several_lines_is_printed_on_one(run, classifier, monkeypatch):
+    """The n-th line of the output is the n-th text's."""
+    from kerasbert.answers.classification import ClassificationKind
+
+    monkeypatch.setattr(ClassificationKind, "text", lambda self, answer: "Dear\r\nSir\u2028or Madam")
+    out, _ = run("predict", classifier, "the good cat", "a bad dog")
+    assert out == "Dear Sir or Madam\n" * 2
+
+
 def test_what_a_user_cannot_see_in_the_answers_is_said(run, classifier):
     _, err = run("predict", classifier, stdin="the cat\tthe dog\n" + "the good cat " * 9 + "\n")
     assert "1 of 2 texts (50.0%) have more than 16 tokens and were truncated (--length)" in err
