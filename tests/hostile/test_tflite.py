@@ -79,7 +79,7 @@ def check(files, worker: fuzz.Worker, count: int) -> None:
 
 @pytest.mark.slow
 def test_a_slice_of_hostile_files(files, worker):
-    check(files, worker, 300)
+    check(files, worker, 150)
 
 
 @pytest.mark.full

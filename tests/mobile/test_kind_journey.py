@@ -10,12 +10,9 @@ from tests.support import forgotten
 from tests.testing.grades import GradeKind, Grading
 from tests.testing.test_kinds import OURS
 
-CI = ("choice",)  # several rows an input; each kind's own tests go to the phone, with more texts
 
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=getattr(pytest.mark, "slow" if name in CI else "full")) for name in OURS]
-)
+@pytest.mark.full  # each kind's own tests go to the phone in CI, with more texts; a third party's, below, takes this way
+@pytest.mark.parametrize("name", OURS)
 def test_a_kind_of_ours(name, tmp_path):
     check_kind_journey(name, tmp_path, **OURS[name])
 

@@ -30,7 +30,7 @@ def trained(folder, task, rows, graph, length=LENGTH):
     )
 
 
-@pytest.mark.parametrize("count", [pytest.param(60, marks=pytest.mark.slow), pytest.param(500, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [pytest.param(32, marks=pytest.mark.slow), pytest.param(500, marks=pytest.mark.full)])
 def test_texts_have_one_tree_and_one_answer(count, tmp_path, capsys):
     import tensorflow as tf
 

@@ -21,9 +21,20 @@ def folder(tmp_path_factory):
 
 
 DEFAULT = ("bert", "electra", "t5")  # a network and a loss, two, two stacks
-CHILDREN = {"ernie", "gpt", "kbert", "mass", "mt5", "transformer"}  # of bert, gpt2, bart and umt5, which CI tries
+CHILDREN = {"ernie", "gpt", "kbert", "mass", "mt5", "transformer"}  # of bert, gpt2, bart and t5, which CI tries
 # parts that others of the list have
-ALIKE = {"deberta", "distilbert", "ib-bert", "nomic-bert", "roberta", "sa-lstm", "taglm", "ulmfit", "unilm", "xlm"}
+ALIKE = {
+    "deberta",
+    "distilbert",
+    "ib-bert",
+    "megatron-bert",
+    "nomic-bert",
+    "roberta",
+    "sa-lstm",
+    "skip-thought",
+    "taglm",
+}
+ALIKE |= {"ulmfit", "umt5", "unilm", "xlm"}
 CI = set(battery.different()) - CHILDREN - ALIKE  # no family whose tiny model is another's, by its Spec and classes
 
 

@@ -181,10 +181,13 @@ def test_an_input_of_ones_own_is_what_the_network_sees(visible):
 BUCKETS = [8, 12, 24]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "scheme", "lengths"),
-    [("gru", "float32", "any"), ("gru", "dynamic_int8", BUCKETS), ("visible", "dynamic_int8", BUCKETS)],
+    [
+        pytest.param("gru", "float32", "any", marks=pytest.mark.slow),
+        pytest.param("gru", "dynamic_int8", BUCKETS, marks=pytest.mark.full),
+        pytest.param("visible", "dynamic_int8", BUCKETS, marks=pytest.mark.slow),
+    ],
 )
 def test_they_go_to_the_phone(family, scheme, lengths, request, tmp_path):
     from kerasbert import mobile

@@ -12,6 +12,7 @@ from kerasbert.layers.heads import token_head
 from kerasbert.text.graph import graph_tokenizer
 from tests import tiny
 from tests.checkpoints.theirs import parity, transformers
+from tests.support import often
 from tests.text import kinds
 
 TEXTS = [
@@ -102,8 +103,7 @@ def test_the_saved_model_fills_masks_alike(tmp_path):
     assert {value.shape[0] for value in serve(text=tf.constant([], tf.string)).values()} == {0}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", often(MODELS, "albert/base"))
 def test_the_phone_fills_masks_alike(tmp_path, name, capsys):
     from kerasbert.mobile import cli
     from kerasbert.mobile.runtime import load

@@ -303,7 +303,7 @@ def converted(tmp_path_factory):
     return model, runner
 
 
-@pytest.mark.parametrize("name", often(TOKENIZERS, "bpe", "wordpiece"))
+@pytest.mark.parametrize("name", often(TOKENIZERS, "bpe"))
 def test_the_graph_and_the_phone_answer_as_python_does(name, converted, tmp_path):
     """Texts of several windows, entities by every rule of repair, words without a token, what is no UTF-8."""
     model, runner = converted

@@ -290,7 +290,7 @@ def test_unigram_without_whitespace_split_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param("bpe with prefix", marks=pytest.mark.slow),
+        pytest.param("bpe with prefix", marks=pytest.mark.full),
         pytest.param("uncased", marks=pytest.mark.full),
         pytest.param("uncased unigram", marks=pytest.mark.full),
     ],

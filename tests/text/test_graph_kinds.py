@@ -11,7 +11,7 @@ from kerasbert.text import BytePairEncoding, load_tokenizer
 from kerasbert.text.bpe import ALPHABET
 from kerasbert.text.graph import graph_tokenizer
 from tests import tiny
-from tests.support import python
+from tests.support import often, python
 from tests.text.kinds import small_bpe, small_unigram, small_word_bpe
 from tests.text.saved import assert_it_loads_without_kerasbert
 from tests.text.strings import generate
@@ -106,7 +106,7 @@ def test_merges_out_of_order_and_a_piece_made_twice():
     assert graph_tokenizer(tokenizer).encode(texts).to_list() == [tokenizer.encode(text) for text in texts]
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("pair", often(KINDS, "bpe", "unigram"), indirect=True)
 def test_a_saved_model_loads_without_kerasbert(pair, tmp_path):
     assert_it_loads_without_kerasbert(*pair, ["the unaffable, Café", "中 e.g.", ""], tmp_path)
 

@@ -61,7 +61,7 @@ def test_branches_are_bounded():
 def test_a_damaged_file_is_refused_or_finds_something_else():
     """Never another error than InputError or a wrong letter, never an endless search."""
     content, draw, refused = KnowledgeGraph(TRIPLES).to_bytes(), random.Random(0), 0
-    for _ in range(500):
+    for _ in range(200):
         damaged = bytearray(content)
         for _ in range(draw.randint(1, 3)):
             damaged[draw.randrange(len(damaged))] = draw.randrange(256)
@@ -71,7 +71,7 @@ def test_a_damaged_file_is_refused_or_finds_something_else():
             made(["甲乙丙 in New York", "甲乙"], length=16)
         except (InputError, UnicodeDecodeError):
             refused += 1
-    assert refused > 250
+    assert refused > 100
     for wrong in (
         b"",
         b"kerasbert knowledge 2 2 0 0\n",

@@ -90,7 +90,7 @@ def test_code_points_on_which_tensorflow_text_and_hugging_face_differ():
 @pytest.mark.parametrize(
     ("lowercase", "step"),
     [
-        pytest.param(True, 5, marks=pytest.mark.slow),
+        pytest.param(True, 25, marks=pytest.mark.slow),
         pytest.param(True, 1, marks=pytest.mark.full),
         pytest.param(False, 1, marks=pytest.mark.full),
     ],

@@ -8,7 +8,7 @@ from kerasbert.tpu_check import chips, compiler
 from kerasbert.tpu_check.check import check_tpu
 from kerasbert.tpu_check.lower import lower
 from kerasbert.training.chips import GB
-from tests.tpu_check.test_lower import TINY, specs
+from tests.tpu_check.test_lower import TINY
 
 pytestmark = pytest.mark.slow
 
@@ -48,9 +48,9 @@ def test_a_topology_that_cannot_be_wired():
         compiler.compile_for(chips.topology("v5e:3x3"), b"")
 
 
-@pytest.mark.parametrize("name", list(specs())[:3])
+@pytest.mark.parametrize("name", ["albert/base", "bert/base"])
 def test_train_steps_compile(name):
-    """Three architectures at toy size, on two chips."""
+    """At toy size, on two chips."""
     found = check_tpu(name, "v5e:2x2", batch=8, length=24, changes=TINY)
     at = found.compiled
     # the state is updated in place: it is there once, beside the batch

@@ -14,7 +14,7 @@ from kerasbert.training import interruption
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.runs import Run
 from tests import tiny
-from tests.support import ROOT
+from tests.support import ROOT, often
 from tests.training.test_pretrain import ARGUMENTS, same
 
 
@@ -52,8 +52,10 @@ def interrupt_at(monkeypatch, step: int, *numbers: int) -> None:
     monkeypatch.setattr(Run, "log", noting)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+@pytest.mark.parametrize(
+    ("number", "error"),
+    often([(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)], (signal.SIGTERM, SystemExit)),
+)
 def test_a_signal_saves_and_the_next_run_goes_on(folder, data, monkeypatch, capfd, number, error):
     out, arguments = folder / f"run-{number}", ARGUMENTS | {"log_every": 1, "quiet": False, "keep_every": 5}
     interrupt_at(monkeypatch, 7, number)

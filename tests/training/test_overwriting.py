@@ -12,6 +12,7 @@ import kerasbert as kb
 from kerasbert import cli
 from kerasbert.errors import InputError, NonFinite
 from kerasbert.storage import places
+from kerasbert.testing.battery import eagerly
 from kerasbert.training import runs
 from kerasbert.training.checkpoints import Checkpoints
 from kerasbert.training.runs import Run, open_run
@@ -20,7 +21,10 @@ from tests.storage.test_replacing import killed
 from tests.support import often
 from tests.training.test_pretrain import ARGUMENTS
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of processes with threads
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),  # of processes with threads
+    pytest.mark.filterwarnings("ignore:Even though the `tf.config"),
+]
 
 
 def state(folder: Path) -> dict[str, bytes]:
@@ -107,7 +111,8 @@ def records(tmp_path_factory):
 
 def train(records, out, **more):
     arguments = ARGUMENTS | {"steps": 4, "save_every": 2, "quiet": True, "overwrite": True}
-    return kb.pretrain("bert/tiny", records, out=out, **arguments | more)
+    with eagerly():
+        return kb.pretrain("bert/tiny", records, out=out, **arguments | more)
 
 
 @pytest.fixture(scope="module")

@@ -283,7 +283,7 @@ def hard(tmp_path_factory, files):
     return folder / "hard"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_training_with_rounding_beats_rounding_afterwards(hard, files, tmp_path):
     """In agreement with the float model, on the same graph and the same texts."""
     texts = world.sentences(200, 9)

@@ -87,7 +87,7 @@ def texts(count: int, seed: int) -> list[str]:
     ("codes", "lengths"),
     [
         (4, [8, 24]),
-        pytest.param(5, [8, 12, 24], marks=pytest.mark.slow),
+        pytest.param(5, [8, 12, 24], marks=pytest.mark.full),
         pytest.param(5, "any", marks=pytest.mark.slow),
     ],
 )
