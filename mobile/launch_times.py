@@ -14,6 +14,7 @@ from typing import Any
 
 from kerasbert import children
 from kerasbert.text import load_tokenizer
+from . import golden, samples
 from .runtime import Runner
 from .runtime.system.quiet import unheard
 
@@ -29,6 +30,17 @@ model([tuple(text) if isinstance(text, list) else text])
 answered = time.perf_counter()
 from kerasbert.mobile.launch_times import peak
 print(json.dumps([(loaded - begin) * 1e3, (answered - begin) * 1e3, peak()]))
+"""
+MEMORY = """
+import json, sys
+path, threads, plugin, plain = json.loads(sys.argv[1])
+if plain:  # as of a litert that has no CompiledModel
+    sys.modules["ai_edge_litert.compiled_model"] = None
+from kerasbert.mobile.runtime import load
+from kerasbert.mobile.launch_times import peak, use_every_length
+model = load(path, cache=False, threads=threads, plugin=plugin)
+use_every_length(model)
+print(json.dumps([model.model.name, peak()]))
 """
 
 
@@ -54,6 +66,34 @@ def launches(path: Path, text: Any, threads: int, plugin: Sequence[Any]) -> dict
             columns = zip(("load_ms", "first_answer_ms", "peak_memory_mb"), zip(*rows))
             found[name] = {key: round(statistics.median(v), 1) if None not in v else None for key, v in columns}
     return found
+
+
+def memory(path: Path, threads: int, plugin: Sequence[Any], plain: bool = True) -> dict[str, float]:
+    """Interpreter -> peak MB of a fresh process that used every length of a file, nothing packed before.
+
+    Args:
+        plain: bool, whether the plain Interpreter is asked too, which is all that tflite-runtime has.
+    """
+    environment, found = children.environment(sys.path), {}
+    with contextlib.suppress(OSError, ValueError):
+        for other in (False, True) if plain else (False,):
+            told = json.dumps([str(path), threads, [str(each) for each in plugin], other])
+            done = subprocess.run(children.command(MEMORY, told), env=environment, capture_output=True, text=True)
+            if not done.returncode:
+                name, most = json.loads(done.stdout.splitlines()[-1])
+                found[name] = most
+    return {name: most for name, most in found.items() if most is not None}
+
+
+def use_every_length(runner: Runner) -> None:
+    """Run a file at each of its lengths, one of any length at several; one that writes at all places too."""
+    parted = runner.bundle.pair or len(runner.bundle.parts) > 1
+    filling = list(golden.filling(runner))
+    for text in [*filling, *map(runner.kind.example, samples.generated(runner.tokenizer, 4, parted))]:
+        runner.timed(text)
+    if not runner.bundle.answering:
+        longest = runner.rows(filling[-1])[0]
+        runner.follow(longest, [runner.tokenizer.sep_id] * (runner.kind.target_length - 1))
 
 
 def buckets(runner: Runner, texts: Sequence[Any], rounds: int) -> dict[int, float]:

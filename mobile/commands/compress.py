@@ -108,6 +108,9 @@ def _stages(options: argparse.Namespace) -> list[tuple[str, dict[str, Any]]]:
 def _compress(options: argparse.Namespace) -> None:
     stages = _stages(options)
     report = _planned(options, stages) if _planned_by(options) else _alone(options, stages[-1][1])
+    from .. import launch_times
+
+    report["memory_of_all_lengths_mb"] = launch_times.memory(Path(report["out"]), 1, options.plugin, plain=False)
     if options.json:
         print(json.dumps(report))
     else:
@@ -144,6 +147,8 @@ def _show(report: dict[str, Any]) -> None:
         chosen = f" (chosen for {report['lengths_from']})" if report["lengths_from"] else ""
         lengths = f"lengths {', '.join(map(str, report['lengths']))}{chosen}"
     print(f"{report['out']}: {report['bytes'] / 1e6:.2f} MB, {report['quantize']}, for {report['target']}, {lengths}")
+    for name, most in report["memory_of_all_lengths_mb"].items():
+        print(f"memory after every length was used: {most:.0f} MB ({name}; its process included)")
     from ..judging import comparison, verdict
 
     for line in (*verdict.told(report), *comparison.remarks(report)):

@@ -34,8 +34,9 @@ def benchmark(
 
     Returns:
         {"file", "bytes", "interpreter", "texts", "load_ms", "first_answer_ms", "p50_ms", "p90_ms", "peak_memory_mb"}; of a
-        .tflite also "buckets" (length -> ms of a row), "launch" (fresh processes, `launch.launches`), "tokens_per_second" and
-        "operators" (`launch.delegated`). Energy is not measured.
+        .tflite also "buckets" (length -> ms of a row), "launch" (fresh processes, `launch_times.launches`),
+        "memory_of_all_lengths_mb" (interpreter -> peak of one that used them all), "tokens_per_second" and "operators"
+        (`launch_times.delegated`). Energy is not measured.
     """
     from .. import launch_times
     from ..runtime import load
@@ -83,6 +84,7 @@ def _of_a_file(
     return {
         "buckets": launch_times.buckets(runner, [*texts[:50], *golden.filling(runner)], rounds),
         "launch": launch_times.launches(path, texts[0], threads, plugin),
+        "memory_of_all_lengths_mb": launch_times.memory(path, threads, plugin),
         "tokens_per_second": launch_times.tokens_per_second(runner, texts),
         "operators": launch_times.delegated(path),
     }

@@ -245,15 +245,18 @@ class Runner:
 
     def trace(self, text: Any, *, language: str | None = None) -> Trace:
         """One text and all that becomes of it, for a comparison of devices (`mobile.golden`)."""
-        settings = self._settings(language)
-        (rows,) = self._pack(self._parts([text]))
+        settings, rows = self._settings(language), self.rows(text)
         outputs = [] if type(self.kind).answer is not answers.Kind.answer else self._rows(rows, settings)
         return Trace([list(map(int, row.token_ids)) for row in rows], outputs, self([text], language=language)[0])
+
+    def rows(self, text: Any) -> list[Row]:
+        """What the network reads of one text."""
+        return self._pack(self._parts([text]))[0]
 
     def timed(self, text: Any) -> list[tuple[int, float]]:
         """The bucket of each row of a text, and the ms that the network took for it."""
         times = []
-        for row in (row for rows in self._pack(self._parts([text])) for row in rows):
+        for row in self.rows(text):
             begin = time.perf_counter()
             self._row(row)
             times.append((self._bucket(row.length), (time.perf_counter() - begin) * 1e3))
@@ -275,7 +278,7 @@ class Runner:
 
     def triples(self, text: Any) -> list[tuple[str, str, str]]:
         """What the file's knowledge graph adds to a text (or a pair), each triple once; none without a graph."""
-        return inputs.triples_of(row for rows in self._pack(self._parts([text])) for row in rows)
+        return inputs.triples_of(self.rows(text))
 
     def run(self, token_ids: Sequence[int], segment_ids: Sequence[int]) -> np.ndarray:
         """Ids of one packed text, at most `lengths[-1]` -> float32 [C], or [S, C] of its tokens."""

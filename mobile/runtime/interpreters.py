@@ -30,7 +30,7 @@ from .system import forks
 from .system.quiet import unheard, unheard_from_now_on
 from .writing.programs import Arrays, Buffers, check_programs
 
-CHECKS = 2  # number of what `operators.check` and `check` look for: one more where they look for more
+CHECKS = 3  # number of what `operators.check` and `check` look for: one more where they look for more
 IN_MEMORY = ":memory"  # XNNPACK's name for a weight cache in an anonymous file
 
 _OPEN: weakref.WeakSet = weakref.WeakSet()

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -186,6 +187,9 @@ def test_benchmark_measures(float_file, capsys):
     assert min(found["buckets"].values()) > 0
     assert all(each["load_ms"] < each["first_answer_ms"] for each in found["launch"].values())
     assert set(found["launch"]) == {"cold", "cached"}
+    most = found["memory_of_all_lengths_mb"]
+    assert set(most) == {"ai-edge-litert CompiledModel", "ai-edge-litert Interpreter"}
+    assert min(most.values()) > 20  # numpy and the interpreter alone
     assert set(found["tokens_per_second"]) == {"ids_first", "ids_again", "offsets_first", "offsets_again"}
     operators = found["operators"]
     assert 0 < operators["xnnpack"] <= operators["operators"]
@@ -245,6 +249,7 @@ def test_compress_by_command(run, tmp_path, capsys):
     assert "judged on 10 rows of dev.tsv in " in printed
     assert ": agreement 1.0000" in printed
     assert "lengths 16\n" in printed
+    assert re.search(r"memory after every length was used: \d+ MB \(ai-edge-litert CompiledModel; its", printed)
     assert "texts of more than 16 tokens lose their end, the model reads 40 (--length)" in printed
     assert out.exists()
 

@@ -111,6 +111,25 @@ def test_labels_of_data_give_accuracies(run, tmp_path):
     assert report["texts"] == 5
 
 
+def test_no_length_of_a_half_precision_file_has_tables_or_matrices_in_float32(run, tmp_path):
+    """Each was 46 MB of MiniLM's; every piece of a graph begins with what it can compute, which went to the next as tensors."""
+    from kerasbert.mobile import compress
+    from kerasbert.mobile.tflite import repack
+
+    compress(run, "fp16", tmp_path / "x.tflite", lengths=[8, 24], texts=TEXTS)
+    model, s = repack.read((tmp_path / "x.tflite").read_bytes()), repack.schema()
+    for graph in model.subgraphs:
+        length = int(graph.tensors[graph.inputs[0]].shape[1])
+        codes = [model.operatorCodes[operator.opcodeIndex].builtinCode for operator in graph.operators]
+        assert s.BuiltinOperator.BITCAST in codes
+        unpacked = [operator for operator, code in zip(graph.operators, codes) if code == s.BuiltinOperator.DEQUANTIZE]
+        for operator in unpacked:
+            source, readers = graph.tensors[operator.inputs[0]], graph.operators[graph.operators.index(operator) + 1]
+            constant = model.buffers[source.buffer].data is not None
+            assert constant or source.shape.tolist() == [1, length, 16]  # rows that were looked up
+            assert not constant or operator.outputs[0] in readers.inputs or readers in unpacked
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

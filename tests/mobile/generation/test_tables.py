@@ -95,5 +95,6 @@ def test_a_tied_table_is_stored_once_in_int8(scaled):
 def test_half_precision_keeps_one_table():
     made = repack.slim(repack.write(tables.half(repack.read(tied(TABLE, TABLE)))))
     assert sizes(made)[0] == 2 * TABLE.size
+    assert repack.operators(made) == {"DEQUANTIZE": 2, "BITCAST": 1, "FULLY_CONNECTED": 1, "GATHER": 1}
     rounded = TABLE.astype("float16").astype("float32")
     np.testing.assert_allclose(run(made), rounded[IDS] @ rounded.T, rtol=1e-4, atol=1e-4)
