@@ -222,7 +222,7 @@ ROOMS = (
         "launch_times",
         "native",
     },
-    {"tflite", "mediapipe"},
+    {"tflite", "mediapipe", "tensor_names"},
     {"model_and_texts", "targets", "distill"},
     {"prune", "quantize"},
     {"judging"},

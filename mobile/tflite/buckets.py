@@ -19,8 +19,8 @@ from .repack import ModelT, OperatorT, SubGraphT, TensorT
 # Denser where sentences are. Multiples of 4: XNNPACK's int8 kernels take 4 rows at a time on AVX2 and ARM (5 with AVX512-VNNI).
 # From 64 on multiples of 16, which softmax and attention's products like (80 tokens cost what 75 do), and of each of them the
 # first multiple of 4 behind it: else a text of 65 to 68 tokens costs what 80 do, .63 of ONNX Runtime's time instead of .59.
-# A bucket of a 6-layer model costs 20 kB of file, about 1 ms of launch and 1 MB of memory, whether it is used or not.
-BUDGET = 15  # lengths up to 128: 300 kB of file, 13 MB of memory
+# A bucket of a 6-layer model costs 36 kB of file, about 1 ms of launch and 1 MB of memory, whether it is used or not.
+BUDGET = 15  # lengths up to 128: 540 kB of file, 13 MB of memory
 _LONG = (64, 68, 80, 84, 96, 100, 112, 116, 128)
 LENGTHS = (8, 16, 24, 32, 40, 48, *_LONG)
 LONGER = (160, 192, 224, 256, 320, 384, 448, 512)  # for models asked to read more than LENGTHS
