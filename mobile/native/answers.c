@@ -12,6 +12,10 @@ void kb_put(kb_bytes *json, const char *text) { kb_push_bytes(json, text, strlen
 void kb_put_number(kb_bytes *json, double value) {
   char text[40];
   size_t i;
+  if (!(value - value == 0)) { /* JSON has no NaN and no infinity */
+    json->failed = KB_NOT_FINITE;
+    return;
+  }
   snprintf(text, sizeof text, "%.17g", value);
   for (i = 0; text[i]; i++)
     if (strchr("+-0123456789e", text[i]) == NULL) text[i] = '.'; /* the locale's decimal point */
@@ -63,10 +67,11 @@ int kb_is_blank(uint32_t c) {
 
 /* ---- rows ---- */
 
-/* A new row from the end of rows->ids on. */
+/* A new row from the end of rows->ids on; NULL where there is no memory, or where rows->full says that there are too many. */
 static kb_packed *new_row(kb_rows *rows) {
   kb_packed *row;
-  if (!kb_reserve((void **)&rows->rows, &rows->room, rows->count + 1, sizeof *row)) return NULL;
+  rows->full = rows->count >= KB_MOST_ROWS;
+  if (rows->full || !kb_reserve((void **)&rows->rows, &rows->room, rows->count + 1, sizeof *row)) return NULL;
   row = rows->rows + rows->count++;
   memset(row, 0, sizeof *row);
   row->from = rows->ids.count, row->position = -1;
@@ -274,6 +279,9 @@ KB_API kb_status kb_rows_make(const kb_model *model, const kb_text *texts, size_
   if (status == KB_OK && (made->starts.failed || made->ends.failed || made->words.failed || made->tokens.failed || made->masks.failed ||
                           made->ids.failed || made->segments.failed || made->text.failed))
     status = kb_no_memory(message);
+  if (made->full)
+    status = kb_fail(message, KB_ARGUMENT, "an input takes more than %lu rows of %lu tokens: split it", (unsigned long)KB_MOST_ROWS,
+                     (unsigned long)model->longest);
   if (status == KB_OK) *rows = made;
   else kb_rows_free(made);
   return status;
@@ -321,7 +329,9 @@ KB_API kb_status kb_answer(const kb_model *model, kb_rows *rows, const float *co
   }
   rows->json.count = 0, rows->json.failed = 0;
   status = model->kind->answer(rows, outputs, sizes, message);
-  if (status == KB_OK && rows->json.failed) status = kb_no_memory(message);
+  if (status == KB_OK && rows->json.failed == KB_NOT_FINITE)
+    status = kb_fail(message, KB_ARGUMENT, "the outputs are finite, and the scores that are made of them are not");
+  else if (status == KB_OK && rows->json.failed) status = kb_no_memory(message);
   json->data = (const char *)rows->json.data, json->size = status == KB_OK ? rows->json.count : 0;
   return status;
 }

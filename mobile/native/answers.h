@@ -4,6 +4,9 @@
 
 #include "internal.h"
 
+#define KB_MOST_ROWS 1024 /* of an input, as in the Python runtime; each is a run of the network */
+#define KB_NOT_FINITE 2   /* `failed` of an answer's json that would hold such a number */
+
 struct kb_kind;
 
 struct kb_model {
@@ -43,6 +46,7 @@ struct kb_rows {
   kb_ints starts, ends; /* span: of each token; tags: of each word */
   kb_ints words, tokens; /* tags: the words that each row answers for, and their tokens in it */
   kb_ints masks; /* fill-mask: where a mask begins and ends in `text` */
+  int full;  /* whether the input wanted more than KB_MOST_ROWS */
   int asked; /* span: whether there is a question */
   kb_bytes json;
 };

@@ -111,7 +111,7 @@ KB_API size_t kb_model_labels(const kb_model *model);
    long as the model. */
 KB_API kb_text kb_model_settings(const kb_model *model);
 
-/* The rows of one input. They are freed by kb_rows_free.
+/* The rows of one input, at most 1,024: more are refused with KB_ARGUMENT. They are freed by kb_rows_free.
 
    texts: a text or the two of a pair; a question and its context (span); a text and its choices (choice); a raw text, or the
    words of one where `words` is not 0 (tags). */
@@ -123,6 +123,7 @@ KB_API void kb_rows_free(kb_rows *rows);
 
 /* The answer of an input as json: what `to_json` of the Python object gives. The text lives until the next answer of these rows.
 
+   Numbers that are not finite, of the outputs or of what is made of them, are refused with KB_ARGUMENT.
    outputs: of each row float32 [C], or [row's length, C] where tokens are answered (tags, span). sizes: numbers of each. */
 KB_API kb_status kb_answer(const kb_model *model, kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_text *json,
                            kb_message *message);

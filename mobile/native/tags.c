@@ -90,25 +90,25 @@ static size_t window_of(long token, long count, long room, long step) {
   return found;
 }
 
-/* One window's row: its tokens, and the words that it answers for. */
+/* One window's row: its tokens, and the words that it answers for, which begin at *word: later words have later windows. */
 static kb_status window(kb_rows *rows, const int32_t *first, const size_t *answering, size_t number, size_t begin, size_t end, size_t lead,
-                        kb_message *message) {
+                        size_t *word, kb_message *message) {
   kb_packed *row = kb_row_add(rows, rows->work->view.ids + begin, end - begin, NULL, 0, 0, NULL);
   size_t i;
   if (row == NULL) return kb_no_memory(message);
   row->own_begin = rows->words.count;
-  for (i = 0; i < rows->starts.count; i++) {
-    if (first[i] < 0 || answering[i] != number) continue;
+  for (i = *word; i < rows->starts.count && (first[i] < 0 || answering[i] == number); i++) {
+    if (first[i] < 0) continue;
     kb_push_int(&rows->words, (int32_t)i);
     kb_push_int(&rows->tokens, first[i] - (int32_t)begin + (int32_t)lead);
   }
-  row->own_end = rows->words.count;
+  row->own_end = rows->words.count, *word = i;
   return KB_OK;
 }
 
 kb_status kb_tags_rows(kb_rows *rows, const kb_text *texts, size_t count, int words, kb_message *message) {
   const kb_tokenizer *t = rows->model->tokenizer;
-  size_t i, lead = 0, specials = t->single_count - 1, room, step, tokens, windows;
+  size_t i, lead = 0, specials = t->single_count - 1, room, step, tokens, windows, word = 0;
   size_t *answering = NULL;
   int32_t *first = NULL;
   joined j;
@@ -139,7 +139,7 @@ kb_status kb_tags_rows(kb_rows *rows, const kb_text *texts, size_t count, int wo
       answering[i] = first[i] < 0 ? 0 : window_of(first[i], (long)tokens, (long)room, (long)step);
     windows = tokens > room ? 1 + (tokens - room + step - 1) / step : 1;
     for (i = 0; i < windows && status == KB_OK; i++)
-      status = window(rows, first, answering, i, i * step, i * step + room < tokens ? i * step + room : tokens, lead, message);
+      status = window(rows, first, answering, i, i * step, i * step + room < tokens ? i * step + room : tokens, lead, &word, message);
   }
   free(first);
   free(answering);

@@ -168,3 +168,33 @@ def test_what_is_refused():
         rows.answer([np.zeros(2, "float32")])
     with pytest.raises(InputError, match="output 0 has numbers that are not finite"):
         rows.answer([np.array([0, np.nan, 1], "float32")])
+
+
+@pytest.mark.parametrize("case", ["tags", "tags stride", "span"])
+def test_a_document_of_many_windows_and_one_of_too_many(case):
+    """Python refuses what takes more than 1,024 rows too."""
+    tokenizer_files = files(SMALL["wordpiece"]())
+    tokenizer, said = load_tokenizer(tokenizer_files), made(case, tokenizer_files)
+    kind, model = answers.find(said.kind).configured(said.options), NativeModel(said.to_zip())
+    for words, most in ((300, 1024), (40_000, 0)):
+        parts = ("who", "a b " * words) if case == "span" else ("a b " * words,)
+        if not most:
+            with pytest.raises(InputError, match="an input takes more than 1024 rows of 24 tokens: split it"):
+                model.rows(parts)
+            continue
+        rows, ours = kind.rows(tokenizer, parts, said.longest), model.rows(parts)
+        assert 20 < len(rows) == len(ours) < most
+        outputs = [outputs_of(kind, row, len(said.labels), tokenizer.size) for row in rows]
+        close(kind.decode(parts, rows, outputs, said.labels).to_json(), ours.answer(outputs), case)
+
+
+def test_scores_that_overflow_are_refused_and_not_written():
+    """Logits that are finite, of which a span's score is none: it was `-nan` in what claimed to be JSON."""
+    tokenizer_files = files(SMALL["wordpiece"]())
+    said = made("span", tokenizer_files)
+    kind, tokenizer = answers.find(said.kind).configured(said.options), load_tokenizer(tokenizer_files)
+    rows, ours = (kind.rows(tokenizer, ("who", "a b"), 24), NativeModel(said.to_zip()).rows(("who", "a b")))
+    huge = [np.zeros((row.length, 2), "float32") for row in rows]
+    huge[0][0] = 3e38  # of no answer, start and end
+    with pytest.raises(InputError, match="the scores that are made of them are not"):
+        ours.answer(huge)
