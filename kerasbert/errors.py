@@ -19,6 +19,8 @@ EXTRAS = {  # library -> the extra of setup.cfg that brings it
     "zstandard": "formats",
     "sacrebleu": "generation",
     "rouge_score": "generation",
+    "grpc": "serving",
+    "h11": "serving",
     "jax": "tpu-check",
     "libtpu": "tpu-check",
 }

@@ -32,6 +32,7 @@ EXAMPLES = {
     "import": "kerasbert import bert-base-uncased --from hf --out runs/bert-base",
     "export-checkpoint": "kerasbert export-checkpoint runs/reviews reviews-hf --to hf",
     "export": "kerasbert export runs/reviews serving/reviews/1",
+    "serve": "kerasbert serve serving/reviews",
 }
 
 OPENS = (
@@ -64,12 +65,24 @@ def _check_names(options: argparse.Namespace) -> None:
 
 def parser() -> Parser:
     """The command line."""
-    from kerasbert.cli import answers, exchange, guides, look, searching, similarity, text, training, untrained, vectors
+    from kerasbert.cli import (
+        answers,
+        exchange,
+        guides,
+        look,
+        searching,
+        serving,
+        similarity,
+        text,
+        training,
+        untrained,
+        vectors,
+    )
 
     description = "The BERT family from raw text to a phone."
     return command_line(
         "kerasbert",
         description,
         EXAMPLES,
-        (look, guides, text, vectors, training, answers, similarity, searching, untrained, exchange),
+        (look, guides, text, vectors, training, answers, similarity, searching, untrained, exchange, serving),
     )

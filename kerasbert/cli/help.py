@@ -9,7 +9,7 @@ JOURNEY: Mapping[str, str] = {  # title -> commands, of either program
     "models of others": "import export-checkpoint",
     "train and judge": "finetune evaluate report",
     "ask a model": "predict encode similarity index search fill-mask zero-shot",
-    "serve": "export",
+    "serve": "export serve",
     "pretrain on text of your own": "vocab data pretrain replay check-tpu vectors nearest",
     "make a file for a phone (TensorFlow)": "compress ledger",
     "make the model smaller first (TensorFlow)": "distill prune trim quantize-aware",
@@ -140,6 +140,10 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
     "export": (
         "kerasbert export runs/sts serving/sts/1 --length 64",
         "kerasbert export runs/summaries serving/summaries/1 --set task.beams=4",
+    ),
+    "serve": (
+        "kerasbert serve serving/reviews --name films --port 8080",
+        "kerasbert serve films=serving/reviews books=serving/books/3 --host 0.0.0.0",
     ),
     "compress": (
         "kerasbert-mobile compress runs/reviews --quantize static_int8 --calibration texts.txt --out reviews.tflite",

@@ -1,0 +1,70 @@
+"""`kerasbert serve`: SavedModels behind TF Serving's REST and gRPC API."""
+
+import argparse
+import importlib.util
+from typing import Any
+
+from kerasbert.cli.parser import Declare
+from kerasbert.errors import InputError
+
+NEEDED = ("grpc", "h11", "tensorflow", "tensorflow_text")
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from kerasbert.export.server import folders
+
+    changes: dict[str, Any] = {}
+    if options.max_batch is not None:
+        changes["rows"] = _least("--max-batch", options.max_batch, 1)
+    if options.batch_wait is not None:
+        changes["wait"] = _least("--batch-wait", options.batch_wait, 0) / 1000
+    settings = {
+        "host": options.host,
+        "port": _port("--port", options.port),
+        "grpc_port": _port("--grpc-port", options.grpc_port),
+        "versions": _least("--versions", options.versions, 1),
+        "poll": _least("--poll", options.poll, 0.1),
+        "max_body": _least("--max-body", options.max_body, 1) << 20,
+        "timeout": _least("--timeout", options.timeout, 1),
+        "grace": _least("--grace", options.grace, 0),
+    }
+    models = folders.named(options.models, options.name)
+    for library in NEEDED:  # before TensorFlow is imported, which takes seconds
+        if importlib.util.find_spec(library) is None:
+            raise ModuleNotFoundError(name=library)
+    from kerasbert.export.server.run import Settings, run
+
+    return run(Settings(models, changes=changes, **settings))
+
+
+def _least(option: str, value: Any, least: float) -> Any:
+    if not least <= value < float("inf"):
+        raise InputError(f"{option} is at least {least}. Received: {value}")
+    return value
+
+
+def _port(option: str, value: int) -> int:
+    if not 0 <= value <= 65535:
+        raise InputError(f"{option} is 1 to 65535, or 0 for a free one. Received: {value}")
+    return value
+
+
+def add(command: Declare) -> None:
+    """Declare the commands."""
+    add = command("serve", _serve, "answer requests as TF Serving does, from SavedModels of export")
+    text = "a folder of versions 1, 2, ..., or one version; NAME=DIR names it, and several may stand here"
+    add.add_argument("models", nargs="+", metavar="DIR", help=text)
+    add.add_argument("--name", help="the model's name in addresses; default: its folder's")
+    add.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen; 0.0.0.0: every network")
+    add.add_argument("--port", type=int, default=8501, metavar="N", help="of REST and /metrics; 0: a free one")
+    add.add_argument("--grpc-port", type=int, default=8500, metavar="N", help="of gRPC; 0: a free one")
+    add.add_argument("--versions", type=int, default=1, metavar="N", help="how many of the newest are served")
+    add.add_argument("--poll", type=float, default=2.0, metavar="SECONDS", help="between looks for new versions")
+    text = "rows of a batch; default: what batching_params.pbtxt beside the model says"
+    add.add_argument("--max-batch", type=int, metavar="ROWS", help=text)
+    add.add_argument(
+        "--batch-wait", type=float, metavar="MS", help="how long a call waits for others; default: likewise"
+    )
+    add.add_argument("--max-body", type=int, default=16, metavar="MB", help="largest request")
+    add.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for a request to arrive")
+    add.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="a stop waits for begun requests")

@@ -1,0 +1,197 @@
+"""HTTP/1.1 on asyncio by h11: limits of time and size, and a stop that loses no request."""
+
+import asyncio
+import contextlib
+import dataclasses
+import http.client
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import h11
+
+from kerasbert.export.server.rest import JSON, Answer, problem
+
+CHUNK = 1 << 16
+HEAD = 1 << 14  # most bytes of a request's line and headers
+TOO_LONG = f"the line and headers of a request have at most {HEAD} bytes"
+LINGER = 5.0  # seconds in which what a refused client still sends is thrown away: it would not read the refusal
+Handle = Callable[[str, str, bytes], Awaitable[Answer]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a client may take.
+
+    Args:
+        body: int, bytes of a request. seconds: float, for a request to arrive, or an answer to be read; also how long a
+            connection may stand idle.
+        connections: int, open at once.
+    """
+
+    body: int = 16 << 20
+    seconds: float = 60.0
+    connections: int = 1000
+
+
+class _Refused(Exception):
+    """A request that is answered before it is read, and ends its connection."""
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(line)
+        self.status = status
+
+
+class HttpServer:
+    """Connections and what answers their requests.
+
+    Args:
+        handle: (method, target, body) -> status, type and body. limits: Limits.
+    """
+
+    def __init__(self, handle: Handle, limits: Limits) -> None:
+        self.handle, self.limits = handle, limits
+        self.connections: dict[asyncio.Task, bool] = {}  # whether it has a request
+        self.stopping = False
+        self.server: asyncio.Server | None = None
+
+    async def start(self, listener: socket.socket) -> None:
+        """Answer what comes to a bound socket."""
+        self.server = await asyncio.start_server(self._serve, sock=listener, limit=CHUNK, backlog=512)
+
+    async def stop(self, grace: float) -> None:
+        """Take no more connections, close idle ones, and wait for requests that have begun."""
+        self.stopping = True
+        if self.server:
+            self.server.close()
+        for task, busy in list(self.connections.items()):
+            if not busy:
+                task.cancel()
+        if self.connections:
+            await asyncio.wait(list(self.connections), timeout=grace)
+        for task in list(self.connections):
+            task.cancel()
+        await asyncio.gather(*self.connections, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task: Any = asyncio.current_task()
+        self.connections[task] = False
+        try:
+            with contextlib.suppress(ConnectionError, TimeoutError, h11.LocalProtocolError, asyncio.CancelledError):
+                await _Connection(self, task, reader, writer).run()
+        finally:
+            del self.connections[task]
+            writer.close()
+            with contextlib.suppress(ConnectionError, OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+
+class _Connection:
+    """The requests of a client, one after the other."""
+
+    def __init__(
+        self, server: HttpServer, task: asyncio.Task, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.server, self.task, self.reader, self.writer = server, task, reader, writer
+        self.limits = server.limits
+        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD)
+
+    async def run(self) -> None:
+        while not self.server.stopping:
+            try:
+                if len(self.server.connections) > self.limits.connections:
+                    raise _Refused(
+                        503, f"{self.limits.connections} connections are open, the most that may: try again later"
+                    )
+                request = await self._event()
+                if not isinstance(request, h11.Request):
+                    return
+                self.server.connections[self.task] = True
+                method, target = request.method.decode("ascii"), request.target.decode("latin-1")
+                self._check(request)
+                answer = await self.server.handle(method, target, await self._body())
+            except _Refused as error:
+                await self._send(error.status, JSON, problem(str(error)), b"")
+                return await self._linger()
+            except h11.RemoteProtocolError as error:
+                said = {431: TOO_LONG}
+                status = error.error_status_hint
+                await self._send(status, JSON, problem(said.get(status, f"no request of HTTP/1.1: {error}")), b"")
+                return await self._linger()
+            await self._send(*answer, request.method)
+            if self.http.our_state is not h11.DONE or self.http.their_state is not h11.DONE:
+                return await self._linger()
+            self.http.start_next_cycle()
+            self.server.connections[self.task] = False
+
+    async def _event(self) -> Any:
+        """The next of h11's events; a client that takes too long is refused, one that sent nothing is left."""
+        begun = self.http.trailing_data[0] != b""
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                while (event := self.http.next_event()) is h11.NEED_DATA:
+                    if self.http.they_are_waiting_for_100_continue:
+                        await self._write(self.http.send(h11.InformationalResponse(status_code=100, headers=[])))
+                    data = await self.reader.read(CHUNK)
+                    begun = begun or bool(data)
+                    self.http.receive_data(data)
+                return event
+        except TimeoutError:
+            if not begun:
+                raise
+            raise self._late() from None
+
+    def _late(self) -> _Refused:
+        return _Refused(408, f"the request did not arrive within {self.limits.seconds:g} s")
+
+    def _check(self, request: h11.Request) -> None:
+        if sum(len(name) + len(value) for name, value in request.headers) + len(request.target) > HEAD:
+            raise _Refused(431, TOO_LONG)
+        headers = dict(request.headers)
+        length = int(headers.get(b"content-length", b"0"))
+        if length > self.limits.body:
+            raise self._large(f"has {length} bytes")
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise _Refused(415, "the body is compressed: send it as it is")
+
+    def _large(self, what: str) -> _Refused:
+        return _Refused(413, f"the body {what}, more than {self.limits.body} (--max-body): send fewer texts at once")
+
+    async def _body(self) -> bytes:
+        found = bytearray()
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                while isinstance(event := await self._event(), h11.Data):
+                    found += event.data
+                    if len(found) > self.limits.body:
+                        raise self._large("goes on")
+        except TimeoutError:
+            raise self._late() from None
+        return bytes(found)
+
+    async def _send(self, status: int, kind: str, body: bytes, method: bytes) -> None:
+        if self.http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        headers = [("Content-Type", kind), ("Content-Length", str(len(body))), ("Server", "kerasbert-serve")]
+        if self.server.stopping or not method:
+            headers.append(("Connection", "close"))
+        reason = http.client.responses.get(status, "")
+        parts = [self.http.send(h11.Response(status_code=status, headers=headers, reason=reason))]
+        if method != b"HEAD":
+            parts.append(self.http.send(h11.Data(data=body)))
+        parts.append(self.http.send(h11.EndOfMessage()))
+        await self._write(b"".join(part or b"" for part in parts))
+
+    async def _write(self, data: bytes | None) -> None:
+        self.writer.write(data or b"")
+        async with asyncio.timeout(self.limits.seconds):
+            await self.writer.drain()
+
+    async def _linger(self) -> None:
+        """Read what the client still sends, for a while: closing with data unread would take the answer from it."""
+        with contextlib.suppress(ConnectionError, TimeoutError, OSError):
+            if self.writer.can_write_eof():
+                self.writer.write_eof()
+            async with asyncio.timeout(LINGER):
+                while await self.reader.read(CHUNK):
+                    pass

@@ -1,0 +1,171 @@
+"""The versions of a model that are served: new ones are loaded beside the old ones, which go when they are answered."""
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert.export.server import batching, folders
+from kerasbert.export.server.metrics import Metrics
+from kerasbert.export.server.status import CallError
+
+
+class Version:
+    """A loaded version and the queues of its signatures.
+
+    Args:
+        number: int. loaded: a `loaded.Loaded`. queue: makes a Queue of a function.
+    """
+
+    def __init__(self, number: int, loaded: Any, queue: Callable[[batching.Run], batching.Queue]) -> None:
+        self.number, self.loaded, self._queue = number, loaded, queue
+        self.queues: dict[str, batching.Queue] = {}
+
+    async def answer(self, signature: str, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """The outputs of a call.
+
+        Raises:
+            CallError: it is wrong, or too many wait.
+        """
+        given = self.loaded.checked(signature, inputs)
+        if signature not in self.queues:
+            self.queues[signature] = self._queue(lambda inputs: self.loaded.run(signature, inputs))
+        return await self.queues[signature].answer(given)
+
+
+class Model:
+    """What a name stands for.
+
+    Args:
+        name: str. folder: Path, of versions. keep: int, how many of the newest are served.
+        rows, wait: of `batching.Parameters`, in place of those beside a version.
+        slots: batches that run at once, of all models. pool: their threads. metrics: counts.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        keep: int,
+        changes: Mapping[str, Any],
+        slots: asyncio.Semaphore,
+        pool: Executor,
+        metrics: Metrics,
+    ) -> None:
+        self.name, self.folder, self.keep, self.changes = name, folder, keep, changes
+        self.slots, self.pool, self.metrics = slots, pool, metrics
+        self.versions: dict[int, Version] = {}
+        self.refused: dict[int, tuple[folders.Stamp, str]] = {}
+        self.loading: int | None = None
+        self.loader = ThreadPoolExecutor(1, "load")
+
+    async def refresh(self) -> None:
+        """Load what is new among the newest versions and let go what is not among them; refused ones leave the old ones."""
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self.loader, folders.versions, self.folder)
+        wanted: list[int] = []
+        for number in sorted(found, reverse=True):
+            if len(wanted) < self.keep and (number in self.versions or await self._load(number, found[number])):
+                wanted.append(number)
+        self.refused = {number: said for number, said in self.refused.items() if number in found}
+        for number in [number for number in self.versions if number not in wanted and wanted]:
+            del self.versions[number]
+            self._say(f"version {number} is no longer served")
+            gc.collect()
+
+    async def _load(self, number: int, folder: Path) -> bool:
+        """Whether a version was loaded."""
+        loop, start = asyncio.get_running_loop(), time.monotonic()
+        stamp = await loop.run_in_executor(self.loader, folders.stamp, folder)
+        if self.refused.get(number, ((), ""))[0] == stamp:
+            return False
+        self.loading = number
+        try:
+            version = await loop.run_in_executor(self.loader, self._open, number, folder)
+        except Exception as error:  # whatever a damaged file makes TensorFlow raise
+            line = " ".join(str(error).split())[:300] or type(error).__name__
+            self.refused[number] = stamp, line
+            goes_on = f". Version {max(self.versions)} goes on" if self.versions else ""
+            self._say(f"version {number} is refused: {line}{goes_on}")
+            return False
+        finally:
+            self.loading = None
+        self.versions[number] = version
+        self.refused.pop(number, None)
+        joined = "joins calls" if batching.parameters(folder) else f"has no {batching.FILE}: answers calls one by one"
+        self._say(f"version {number} is served after {time.monotonic() - start:.1f} s; it {joined}")
+        return True
+
+    def _open(self, number: int, folder: Path) -> Version:
+        from kerasbert.export.server.loaded import Loaded
+
+        how = batching.parameters(folder)
+        how = replace(how, **self.changes) if how else None
+        told = self.metrics.batch(self.name)
+        return Version(number, Loaded(folder), lambda run: batching.Queue(run, how, self.slots, self.pool, told))
+
+    def _say(self, line: str) -> None:
+        print(f"{self.name}: {line}", file=sys.stderr, flush=True)
+
+    def find(self, number: int | None = None) -> Version:
+        """The version of a number, or the newest.
+
+        Raises:
+            CallError: it is not served.
+        """
+        if number is None and self.versions:
+            return self.versions[max(self.versions)]
+        if number in self.versions:
+            return self.versions[number]
+        asked = f"Latest({self.name})" if number is None else f"Specific({self.name}, {number})"
+        raise CallError("NOT_FOUND", f"Servable not found for request: {asked}")
+
+    def status(self, number: int | None = None) -> list[tuple[int, str, str]]:
+        """(number, state, what is wrong) of the versions, newest first; those of TF Serving's ModelService.
+
+        Raises:
+            CallError: no such version.
+        """
+        states = dict.fromkeys(self.versions, ("AVAILABLE", ""))
+        states |= {each: ("END", line) for each, (_, line) in self.refused.items() if each not in self.versions}
+        states |= {} if self.loading is None else {self.loading: ("LOADING", "")}
+        found = [(each, *states[each]) for each in sorted(states, reverse=True) if number in (None, each)]
+        if not found:
+            which = "any versions" if number is None else f"version {number}"
+            raise CallError("NOT_FOUND", f"Could not find {which} of model {self.name}")
+        return found
+
+
+class Models(dict[str, Model]):
+    """Name -> Model."""
+
+    def named(self, name: str, missing: str = "Servable not found for request: Latest({})") -> Model:
+        """
+        Raises:
+            CallError: no such model.
+        """
+        if name not in self:
+            raise CallError("NOT_FOUND", missing.format(name))
+        return self[name]
+
+    async def refresh(self) -> None:
+        """Look for new versions of all models."""
+        for model in self.values():
+            await model.refresh()
+
+    async def poll(self, seconds: float) -> None:
+        """`refresh` for ever."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self.refresh()
+            except OSError as error:  # a disk that is away for a while
+                print(f"looking for versions: {error}", file=sys.stderr, flush=True)

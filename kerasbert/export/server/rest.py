@@ -1,0 +1,124 @@
+"""TF Serving's REST API over the models of a server."""
+
+import asyncio
+import json
+import re
+import time
+import urllib.parse
+from typing import Any
+
+from kerasbert.export.server import json_arrays
+from kerasbert.export.server.metrics import Metrics
+from kerasbert.export.server.models import Models
+from kerasbert.export.server.status import CallError, invalid
+
+JSON, TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
+PREDICTION = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d{1,18}))?:(classify|regress|predict)", re.I)
+STATUS = re.compile(r"/v1/models(?:/([^/:]+))?(?:/versions/(\d{1,18}))?(/metadata)?", re.I)
+LARGE = 100_000  # bytes of a body that is read in a thread: the event loop has others to answer
+
+Answer = tuple[int, str, bytes]
+"""Status, type and body."""
+
+
+class Rest:
+    """Answers requests.
+
+    Args:
+        models: Models. metrics: Metrics.
+    """
+
+    def __init__(self, models: Models, metrics: Metrics) -> None:
+        self.models, self.metrics = models, metrics
+
+    async def __call__(self, method: str, target: str, body: bytes) -> Answer:
+        """The answer to a request, whatever it is."""
+        try:
+            return await self._answer(method, urllib.parse.unquote(target.partition("?")[0]), body)
+        except CallError as error:
+            return error.http, JSON, problem(str(error))
+
+    async def _answer(self, method: str, path: str, body: bytes) -> Answer:
+        if method == "POST" and (found := PREDICTION.fullmatch(path)):
+            name, version, verb = found.groups()
+            if verb.lower() != "predict":
+                raise CallError("UNIMPLEMENTED", f"{verb}: the signatures of this server are called by predict")
+            return 200, JSON, await self._predict(name, int(version) if version else None, body)
+        if method == "GET" and path == "/metrics":
+            return 200, TEXT, self._metrics().encode()
+        if method == "GET" and (found := STATUS.fullmatch(path)):
+            name, version, metadata = found.groups()
+            if not name:
+                raise invalid("Missing model name in request.")
+            told = self._metadata if metadata else self._status
+            return 200, JSON, json.dumps(told(name, int(version) if version else None), indent=1).encode()
+        if not path.lower().startswith("/v1/"):
+            known = "GET /v1/models/NAME, GET /metrics, POST /v1/models/NAME:predict"
+            raise CallError("NOT_FOUND", f"nothing is at {method} {path[:100]}. There are: {known}")
+        raise invalid(f"Malformed request: {method} {path[:200]}")
+
+    async def _predict(self, name: str, version: int | None, body: bytes) -> bytes:
+        start, code = time.monotonic(), "INTERNAL"
+        try:
+            found = await self._predicted(name, version, body)
+            code = "OK"
+            return found
+        except CallError as error:
+            code = error.code
+            raise
+        finally:
+            self.metrics.request(name if name in self.models else "", "rest", code, time.monotonic() - start)
+
+    async def _predicted(self, name: str, version: int | None, body: bytes) -> bytes:
+        chosen = self.models.named(name).find(version)
+
+        def read() -> tuple[str, Any, bool]:
+            request = json_arrays.parsed(body)
+            signature = request.get("signature_name") or "serving_default"
+            if signature not in chosen.loaded.definitions:
+                raise invalid(f'Serving signature name: "{signature[:100]}" not found in signature def')
+            definition = chosen.loaded.definitions[signature]
+            return signature, json_arrays.arrays(request, definition), "instances" in request
+
+        signature, inputs, rows = await asyncio.to_thread(read) if len(body) > LARGE else read()
+        outputs = await chosen.answer(signature, inputs)
+        if sum(value.size for value in outputs.values()) > LARGE:
+            return await asyncio.to_thread(json_arrays.answered, outputs, rows)
+        return json_arrays.answered(outputs, rows)
+
+    def _status(self, name: str, version: int | None) -> dict[str, Any]:
+        found = self.models.named(name, "Could not find any versions of model {}").status(version)
+        return {
+            "model_version_status": [
+                {
+                    "version": str(number),
+                    "state": state,
+                    "status": {"error_code": "UNKNOWN" if wrong else "OK", "error_message": wrong},
+                }
+                for number, state, wrong in found
+            ]
+        }
+
+    def _metadata(self, name: str, version: int | None) -> dict[str, Any]:
+        chosen = self.models.named(name).find(version)
+        return {
+            "model_spec": {"name": name, "signature_name": "", "version": str(chosen.number)},
+            "metadata": {"signature_def": {"signature_def": chosen.loaded.described}},
+        }
+
+    def _metrics(self) -> str:
+        waiting = {
+            name: sum(queue.rows for version in model.versions.values() for queue in version.queues.values())
+            for name, model in self.models.items()
+        }
+        served = [(name, number) for name, model in self.models.items() for number in sorted(model.versions)]
+        return self.metrics.text(waiting, served)
+
+
+def problem(line: str) -> bytes:
+    """The body of a refusal.
+
+    >>> problem("no model")
+    b'{"error": "no model"}'
+    """
+    return json.dumps({"error": line}).encode()

@@ -1,0 +1,117 @@
+"""TF Serving's gRPC API over the models of a server: PredictionService.Predict, GetModelMetadata, ModelService.GetModelStatus."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from kerasbert.export.messages import CODES, PACKAGE, STATES, array, fill, message
+from kerasbert.export.server.metrics import Metrics
+from kerasbert.export.server.models import Models, Version
+from kerasbert.export.server.status import CallError, invalid
+
+Method = Callable[[Any], Awaitable[Any]]
+
+
+class Rpc:
+    """Answers calls.
+
+    Args:
+        models: Models. metrics: Metrics.
+    """
+
+    def __init__(self, models: Models, metrics: Metrics) -> None:
+        self.models, self.metrics = models, metrics
+
+    def register(self, server: grpc.aio.Server) -> None:
+        """Add the services to a server."""
+        services = {
+            "PredictionService": {"Predict": self._predict, "GetModelMetadata": self._metadata},
+            "ModelService": {"GetModelStatus": self._status},
+        }
+        for service, methods in services.items():
+            handlers = {name: _handler(name, method) for name, method in methods.items()}
+            server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(f"{PACKAGE}.{service}", handlers)])
+
+    def _version(self, spec: Any) -> Version:
+        if spec.version_label:
+            raise CallError("FAILED_PRECONDITION", f"no label {spec.version_label[:100]}: versions have numbers alone")
+        number = spec.version.value if spec.HasField("version") else None
+        return self.models.named(spec.name).find(number)
+
+    async def _predict(self, request: Any) -> Any:
+        start, code, name = time.monotonic(), "INTERNAL", request.model_spec.name
+        try:
+            found = await self._predicted(request)
+            code = "OK"
+            return found
+        except CallError as error:
+            code = error.code
+            raise
+        finally:
+            self.metrics.request(name if name in self.models else "", "grpc", code, time.monotonic() - start)
+
+    async def _predicted(self, request: Any) -> Any:
+        chosen = self._version(request.model_spec)
+        signature = request.model_spec.signature_name or "serving_default"
+        known = chosen.loaded.definition(signature).outputs
+        if unknown := [name for name in request.output_filter if name not in known]:
+            raise invalid(
+                f"output tensor alias not found in signature: {unknown[0][:100]}. All: {', '.join(sorted(known))}"
+            )
+        inputs = {}
+        for name, tensor in request.inputs.items():
+            try:
+                inputs[name] = array(tensor)
+            except (ValueError, OverflowError) as error:
+                raise invalid(f"the input {name[:100]}: {error}") from error
+        outputs = await chosen.answer(signature, inputs)
+        response = message("PredictResponse")()
+        for name in request.output_filter or outputs:
+            fill(response.outputs[name], outputs[name])
+        _spec(response.model_spec, request.model_spec.name, chosen.number, signature)
+        return response
+
+    async def _metadata(self, request: Any) -> Any:
+        if list(request.metadata_field) != ["signature_def"]:
+            raise invalid("metadata_field must be ['signature_def']")
+        chosen = self._version(request.model_spec)
+        response, found = message("GetModelMetadataResponse")(), message("SignatureDefMap")()
+        for name, definition in chosen.loaded.definitions.items():
+            found.signature_def[name].CopyFrom(definition)
+        response.metadata["signature_def"].type_url = f"type.googleapis.com/{PACKAGE}.SignatureDefMap"
+        response.metadata["signature_def"].value = found.SerializeToString(deterministic=True)
+        _spec(response.model_spec, request.model_spec.name, chosen.number)
+        return response
+
+    async def _status(self, request: Any) -> Any:
+        spec = request.model_spec
+        model = self.models.named(spec.name, "Could not find any versions of model {}")
+        response = message("GetModelStatusResponse")()
+        for number, state, wrong in model.status(spec.version.value if spec.HasField("version") else None):
+            one = response.model_version_status.add(version=number, state=STATES[state])
+            one.status.error_code, one.status.error_message = CODES["UNKNOWN" if wrong else "OK"], wrong
+        return response
+
+
+def _spec(spec: Any, name: str, number: int, signature: str = "") -> None:
+    spec.name, spec.signature_name, spec.version.value = name, signature, number
+
+
+def _handler(name: str, method: Method) -> grpc.RpcMethodHandler:
+    """What gRPC calls: a wrong message and a refusal become a status with a sentence."""
+
+    async def call(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        try:
+            try:
+                request = message(f"{name}Request").FromString(data)
+            except DecodeError as error:
+                raise invalid(f"the message is no {name}Request: {error}") from error
+            return (await method(request)).SerializeToString()
+        except CallError as error:
+            return await context.abort(getattr(grpc.StatusCode, error.code), str(error))
+
+    return grpc.unary_unary_rpc_method_handler(call)

@@ -1,0 +1,108 @@
+"""A server in a thread over SavedModels of a few operations, for the tests of `kerasbert.export.server` and of its client."""
+
+import asyncio
+import contextlib
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import tensorflow as tf
+
+from kerasbert.export.server.run import Server, Settings
+
+PARAMETERS = """\
+max_batch_size { value: 8 }
+batch_timeout_micros { value: 2000 }  # as export writes it
+max_enqueued_batches { value: 4 }
+pad_variable_length_inputs: true
+"""
+
+
+class Tiny(tf.Module):
+    """Rows that do not depend on each other, under any padding: `n` is refused where negative."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__()
+        self.version = tf.Variable(version)
+
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.string), tf.TensorSpec(None, tf.int32)])
+    def call(self, text, n):
+        fits = tf.reduce_all(tf.equal(tf.rank(text), 1))
+        with tf.control_dependencies(
+            [
+                tf.debugging.Assert(
+                    fits, ["the input text is a list of strings [B]. Received the shape", tf.shape(text)]
+                ),
+                tf.debugging.assert_non_negative(n, "n is at least 0"),
+                tf.debugging.assert_equal(tf.size(text), tf.size(n), "as many rows of text as of n"),
+            ]
+        ):
+            scores = tf.cast(tf.stack([n, 2 * n], axis=1), tf.float32) / 3
+        raw = tf.strings.join([text, tf.constant(b"\xff")])
+        numbers = tf.fill(tf.shape(n), self.version)
+        return {"shout": tf.strings.upper(text), "scores": scores, "raw_bytes": raw, "version": numbers}
+
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.string), tf.TensorSpec(None, tf.int32)])
+    def lists(self, choices, counts):
+        there = tf.sequence_mask(counts, tf.shape(choices)[1])
+        return {"picked": tf.where(there, choices, ""), "count": counts}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def one(self, text):
+        return {"length": tf.strings.length(text, "UTF8_CHAR")}
+
+
+def write(folder: Path, version: int = 1, parameters: str | None = PARAMETERS) -> Path:
+    """A SavedModel."""
+    tiny = Tiny(version)
+    signatures = {"serving_default": tiny.call, "lists": tiny.lists, "one": tiny.one}
+    tf.saved_model.save(tiny, str(folder), signatures=signatures)
+    if parameters is not None:
+        (folder / "batching_params.pbtxt").write_text(parameters)
+    return folder
+
+
+@contextlib.contextmanager
+def server(models: dict[str, Path], **settings) -> Iterator[Server]:
+    """One that answers; it is stopped as by a SIGTERM."""
+    made: list[tuple[Server, asyncio.AbstractEventLoop]] = []
+    failed: list[BaseException] = []
+
+    async def main():
+        one = Server(Settings(models, port=0, grpc_port=0, **settings), signals=False)
+        made.append((one, asyncio.get_running_loop()))
+        await one.run()
+
+    def run():
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not (made and made[0][0].ready.wait(0.05)):
+        if not thread.is_alive():
+            raise failed[0]
+    made[0][0].halt = lambda: made[0][1].call_soon_threadsafe(made[0][0].stopped.set)
+    try:
+        yield made[0][0]
+    finally:
+        with contextlib.suppress(RuntimeError):  # it has ended
+            made[0][1].call_soon_threadsafe(made[0][0].stopped.set)
+        thread.join()
+    assert not failed
+
+
+def ask(port: int, path: str, body: object = None) -> tuple[int, dict]:
+    """Status and json of a request: a GET, or a POST of json or bytes."""
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, timeout=30) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
