@@ -33,6 +33,7 @@ EXAMPLES = {
     "export-checkpoint": "kerasbert export-checkpoint runs/reviews reviews-hf --to hf",
     "export": "kerasbert export runs/reviews serving/reviews/1",
     "serve": "kerasbert serve serving/reviews",
+    "serve-benchmark": "kerasbert serve-benchmark http://127.0.0.1:8501 --model reviews",
 }
 
 OPENS = (

@@ -1,10 +1,10 @@
-"""`kerasbert serve`: SavedModels behind TF Serving's REST and gRPC API."""
+"""`kerasbert serve | serve-benchmark`: SavedModels behind TF Serving's REST and gRPC API, and what such a server stands."""
 
 import argparse
 import importlib.util
 from typing import Any
 
-from kerasbert.cli.parser import Declare
+from kerasbert.cli.parser import Declare, show
 from kerasbert.errors import InputError
 
 NEEDED = ("grpc", "h11", "tensorflow", "tensorflow_text")
@@ -35,6 +35,26 @@ def _serve(options: argparse.Namespace) -> int:
     from kerasbert.export.server.run import Settings, run
 
     return run(Settings(models, changes=changes, **settings))
+
+
+def _benchmark(options: argparse.Namespace) -> None:
+    from kerasbert.export import load
+    from kerasbert.export.client import CallError, Client
+
+    settings = {
+        "requests": _least("--requests", options.requests, 1),
+        "concurrency": _least("--concurrency", options.concurrency, 1),
+        "batch": _least("--batch", options.batch, 1),
+        "signature": options.signature,
+    }
+    rows = load.read(options.data) if options.data else []
+    how = {"timeout": options.timeout, "retries": 0, "rows": options.batch, "certificate": options.certificate}
+    try:
+        with Client(options.url, options.model, **how) as client:
+            found = load.measure(client, rows or load.sample(client.inputs(options.signature)), **settings)
+    except CallError as error:
+        raise InputError(f"{options.url}, model {options.model}: {error}") from error
+    show(found, options.json, load.table(found))
 
 
 def _least(option: str, value: Any, least: float) -> Any:
@@ -68,3 +88,21 @@ def add(command: Declare) -> None:
     add.add_argument("--max-body", type=int, default=16, metavar="MB", help="largest request")
     add.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for a request to arrive")
     add.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="a stop waits for begun requests")
+
+    add = command(
+        "serve-benchmark", _benchmark, "requests of many callers at once: how many a second, and how long they take"
+    )
+    add.add_argument(
+        "url", metavar="URL", help="of TF Serving or kerasbert serve: http://HOST:8501 or grpc://HOST:8500"
+    )
+    add.add_argument("--model", required=True, metavar="NAME", help="the model's name on the server")
+    add.add_argument("--signature", default="serving_default", metavar="NAME", help="what is called")
+    add.add_argument("--data", metavar="FILE", help="rows: a json object of inputs on each line; default: sample texts")
+    add.add_argument("--requests", type=int, default=1000, metavar="N", help="how many in all")
+    add.add_argument("--concurrency", type=int, default=8, metavar="N", help="how many at once")
+    add.add_argument("--batch", type=int, default=1, metavar="ROWS", help="rows of a request")
+    add.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="of a request")
+    add.add_argument(
+        "--certificate", metavar="FILE", help="PEM, of the authority that signed the server's (https, grpcs)"
+    )
+    add.add_argument("--json", action="store_true")

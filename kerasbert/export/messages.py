@@ -55,25 +55,6 @@ MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "PredictionLog": {"predict_log": (6, "PredictLog")},
 }
 STATES = {"UNKNOWN": 0, "START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50}
-CODES = {  # of google.rpc.Code, TensorFlow's and gRPC's
-    "OK": 0,
-    "CANCELLED": 1,
-    "UNKNOWN": 2,
-    "INVALID_ARGUMENT": 3,
-    "DEADLINE_EXCEEDED": 4,
-    "NOT_FOUND": 5,
-    "ALREADY_EXISTS": 6,
-    "PERMISSION_DENIED": 7,
-    "RESOURCE_EXHAUSTED": 8,
-    "FAILED_PRECONDITION": 9,
-    "ABORTED": 10,
-    "OUT_OF_RANGE": 11,
-    "UNIMPLEMENTED": 12,
-    "INTERNAL": 13,
-    "UNAVAILABLE": 14,
-    "DATA_LOSS": 15,
-    "UNAUTHENTICATED": 16,
-}
 TYPES: Mapping[int, tuple[str, str]] = {  # DataType -> numpy's name, the field of single values
     1: ("float32", "float_val"),
     2: ("float64", "double_val"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.export.server.status import CallError
+from kerasbert.export.status import CallError
 
 FILE = "batching_params.pbtxt"
 Arrays = Mapping[str, np.ndarray]

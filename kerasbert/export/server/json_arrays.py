@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.export.messages import TYPES
-from kerasbert.export.server.status import invalid
+from kerasbert.export.status import invalid
 
 DEEPEST = 8  # lists in a list
 KEYS = {"signature_name", "instances", "inputs"}

@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from kerasbert.export import messages
 from kerasbert.export.server.folders import check_sums
-from kerasbert.export.server.status import NAMES, CallError, invalid
+from kerasbert.export.status import NAMES, CallError, invalid
 
 DEFAULT = "serving_default"
 WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
@@ -42,7 +42,7 @@ class Loaded:
             raise ValueError("it has no signature to call")
         of = messages.message("SignatureDef").FromString
         self.definitions = {name: of(each.SerializeToString()) for name, each in served.items()}
-        json = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
+        json: Any = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
         self.described = {name: json_format.MessageToDict(each, **json) for name, each in served.items()}
         self._warm_up(folder / WARM_UP)
 

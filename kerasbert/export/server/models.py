@@ -14,7 +14,7 @@ import numpy as np
 
 from kerasbert.export.server import batching, folders
 from kerasbert.export.server.metrics import Metrics
-from kerasbert.export.server.status import CallError
+from kerasbert.export.status import CallError
 
 
 class Version:
@@ -134,7 +134,7 @@ class Model:
         Raises:
             CallError: no such version.
         """
-        states = dict.fromkeys(self.versions, ("AVAILABLE", ""))
+        states: dict[int, tuple[str, str]] = dict.fromkeys(self.versions, ("AVAILABLE", ""))
         states |= {each: ("END", line) for each, (_, line) in self.refused.items() if each not in self.versions}
         states |= {} if self.loading is None else {self.loading: ("LOADING", "")}
         found = [(each, *states[each]) for each in sorted(states, reverse=True) if number in (None, each)]

@@ -10,7 +10,7 @@ from typing import Any
 from kerasbert.export.server import json_arrays
 from kerasbert.export.server.metrics import Metrics
 from kerasbert.export.server.models import Models
-from kerasbert.export.server.status import CallError, invalid
+from kerasbert.export.status import CallError, invalid
 
 JSON, TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
 PREDICTION = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d{1,18}))?:(classify|regress|predict)", re.I)

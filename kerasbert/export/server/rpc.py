@@ -8,10 +8,10 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from kerasbert.export.messages import CODES, PACKAGE, STATES, array, fill, message
+from kerasbert.export.messages import PACKAGE, STATES, array, fill, message
 from kerasbert.export.server.metrics import Metrics
 from kerasbert.export.server.models import Models, Version
-from kerasbert.export.server.status import CallError, invalid
+from kerasbert.export.status import CODES, CallError, invalid
 
 Method = Callable[[Any], Awaitable[Any]]
 

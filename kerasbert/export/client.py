@@ -1,0 +1,212 @@
+"""A client of TF Serving and of `kerasbert serve`: REST by the standard library, gRPC with the extra `serving`.
+
+Importing it imports nothing heavy; a client needs no TensorFlow.
+"""
+
+import os
+import random
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerasbert.errors import InputError, missing
+from kerasbert.export.client_rest import SCHEMES, Call, Rest, Spec
+from kerasbert.export.status import Again, CallError
+
+__all__ = ["CallError", "Client"]
+
+FIRST, LONGEST = 0.1, 5.0  # seconds before another try: the first, the longest
+
+
+class Client:
+    """Predictions of a served model, from as many threads as like to.
+
+    A prediction changes nothing on the server, so what did not reach it, or what it had no room for, is tried again with growing
+    pauses; what it refused, or did not answer in time, is not.
+
+    Args:
+        url: str, http://HOST:8501, https://HOST, grpc://HOST:8500 or grpcs://HOST.
+        model: str, its name on the server.
+        version: int, of the model; by default the newest.
+        timeout: float, seconds for a call, its tries together.
+        retries: int, how often a call is tried again.
+        rows: int, most rows of a call: of more, several calls are made, each with `timeout`.
+        certificate: path, PEM, of the authority that signed the server's; by default those of the system.
+        headers: for every call, such as {"authorization": "Bearer ..."}.
+
+    Raises:
+        InputError: an address or number that cannot be.
+        ModuleNotFoundError: gRPC, and the extra `serving` is not installed.
+
+    >>> Client("localhost", "author")
+    Traceback (most recent call last):
+    kerasbert.errors.InputError: the address of a server is such as http://HOST:8501 or grpc://HOST:8500. Received: 'localhost'
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        version: int | None = None,
+        timeout: float = 30.0,
+        retries: int = 3,
+        rows: int = 32,
+        certificate: str | os.PathLike | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        parts = _address(url)
+        for name, value, least in (("timeout", timeout, 1e-3), ("retries", retries, 0), ("rows", rows, 1)):
+            if not least <= value < float("inf"):
+                raise InputError(f"{name} of a client is at least {least:g}. Received: {value!r}")
+        if certificate is not None and parts.scheme not in ("https", "grpcs"):
+            raise InputError(f"certificate is for https:// and grpcs://. Received: {url}")
+        if certificate is not None and not os.path.isfile(certificate):
+            raise InputError(f"no file {certificate}: a certificate of an authority, in PEM")
+        self.model, self.version, self.timeout, self.retries, self.rows = model, version, timeout, retries, rows
+        if parts.scheme.startswith("http"):
+            self._transport: Any = Rest(parts, certificate, dict(headers or {}))
+        else:
+            try:
+                from kerasbert.export.client_grpc import Grpc
+            except ModuleNotFoundError as error:
+                raise ModuleNotFoundError(f"{parts.scheme}:// needs {missing('grpc')}", name="grpc") from error
+            self._transport = Grpc(parts, certificate, dict(headers or {}))
+        self._signatures: dict[str, dict[str, dict[str, str]]] | None = None
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def predict(
+        self, inputs: Mapping[str, Sequence[Any]] | Sequence[Any], signature: str = "serving_default"
+    ) -> dict[str, list]:
+        """The outputs of a signature.
+
+        Args:
+            inputs: name -> a value for each row: str, bytes, numbers, or lists of them; or of a signature with one input its
+                values alone.
+            signature: str.
+
+        Returns:
+            name -> a value for each row; strings are str, those of an output whose name ends in _bytes are bytes. Where
+            rows were sent in several calls, lists in rows are filled with "" or 0 to one length.
+
+        Raises:
+            CallError: the server refuses it, cannot be reached, or does not answer in time.
+            InputError: inputs of unlike counts, or none.
+        """
+        if not isinstance(inputs, Mapping):
+            names = list(self._of(signature)["inputs"])
+            if len(names) > 1:
+                raise InputError(f"{signature} has the inputs {', '.join(names)}: give a value for each row by name")
+            inputs = {names[0]: inputs}
+        given = {name: _listed(name, value) for name, value in inputs.items()}
+        counts = {name: len(value) for name, value in given.items()}
+        if len(set(counts.values())) != 1:
+            said = ", ".join(f"{name} {count}" for name, count in counts.items())
+            raise InputError(f"the inputs of a call have as many rows as each other. Received: {said or 'no input'}")
+        total = next(iter(counts.values()))
+        parts = []
+        for first in range(0, total, self.rows) if total else (0,):
+            part = {name: value[first : first + self.rows] for name, value in given.items()}
+            call = self._transport.predict(self._spec(signature), part, self._of)
+            parts.append(self._tried(call))
+        return _joined(parts)
+
+    def status(self) -> dict[int, str]:
+        """Version -> its state, such as AVAILABLE.
+
+        Raises:
+            CallError: as `predict`.
+        """
+        return self._tried(self._transport.status(self._spec("")))
+
+    def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Signature -> {"inputs": {name: type}, "outputs": {name: type}}, types as DT_STRING, with axes, -1 for any size.
+
+        Raises:
+            CallError: as `predict`.
+        """
+        return self._tried(self._transport.signatures(self._spec("")))
+
+    def inputs(self, signature: str = "serving_default") -> dict[str, str]:
+        """Inputs of a signature -> their types, as `signatures` gives them.
+
+        Raises:
+            CallError: as `predict`; no such signature.
+        """
+        return self._of(signature)["inputs"]
+
+    def _of(self, signature: str) -> dict[str, dict[str, str]]:
+        """A signature, asked for once."""
+        if self._signatures is None or signature not in self._signatures:
+            self._signatures = self.signatures()
+        if signature not in self._signatures:
+            raise CallError("NOT_FOUND", f"no signature {signature}. All: {', '.join(sorted(self._signatures))}")
+        return self._signatures[signature]
+
+    def _spec(self, signature: str) -> Spec:
+        return self.model, self.version, signature
+
+    def _tried(self, call: Call) -> Any:
+        """What a call gives, tried again where that may help, within the client's time."""
+        end, pause = time.monotonic() + self.timeout, FIRST
+        for left in range(self.retries, -1, -1):
+            try:
+                return call(max(1e-3, end - time.monotonic()))
+            except Again as error:
+                wait = max(error.after, pause * random.uniform(0.5, 1))
+                if not left or time.monotonic() + wait >= end:
+                    raise CallError(error.code, str(error)) from error
+                time.sleep(wait)
+                pause = min(LONGEST, 2 * pause)
+        raise AssertionError("a loop that ends by return or raise")
+
+
+def _address(url: str) -> urllib.parse.SplitResult:
+    parts = urllib.parse.urlsplit(url)
+    try:
+        right = parts.scheme in SCHEMES and parts.hostname and (parts.port or 1) and not parts.query
+    except ValueError:  # a port that is none
+        right = False
+    if not right or (parts.scheme.startswith("grpc") and parts.path.strip("/")):
+        raise InputError(f"the address of a server is such as http://HOST:8501 or grpc://HOST:8500. Received: {url!r}")
+    return parts
+
+
+def _listed(name: str, value: Any) -> list:
+    """The rows of an input."""
+    rows = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(rows, str | bytes) or not isinstance(rows, Sequence):
+        raise InputError(f"the input {name} is a list with a value for each row. Received: {type(value).__name__}")
+    return list(rows)
+
+
+def _joined(parts: Sequence[Mapping[str, list]]) -> dict[str, list]:
+    """The rows of several calls."""
+    found = {}
+    for name in parts[0]:
+        rows = [row for part in parts for row in part[name]]
+        if len(parts) > 1 and any(isinstance(row, list) for row in rows):
+            width = max(map(len, rows))
+            blank = _blank(next((row[0] for row in rows if row), 0))
+            rows = [row + [blank] * (width - len(row)) for row in rows]
+        found[name] = rows
+    return found
+
+
+def _blank(value: Any) -> Any:
+    """What fills a row up: nothing of the value's type.
+
+    >>> _blank(["a", 1.5])
+    ['', 0.0]
+    """
+    return [*map(_blank, value)] if isinstance(value, list) else type(value)()
