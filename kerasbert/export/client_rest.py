@@ -76,7 +76,9 @@ class Rest:
         def call(seconds: float) -> dict[str, Any]:
             found = self._asked("GET", self._path(spec, "/metadata"), None, seconds)["metadata"]
             return {
-                name: {way: {key: typed(info) for key, info in each[way].items()} for way in ("inputs", "outputs")}
+                name: {
+                    way: {key: typed(info) for key, info in sorted(each[way].items())} for way in ("inputs", "outputs")
+                }
                 for name, each in found["signature_def"]["signature_def"].items()
                 if not name.startswith("__")
             }

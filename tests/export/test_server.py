@@ -111,6 +111,7 @@ def test_the_same_over_grpc(tiny):
     assert read["one"].inputs["text"].dtype == tf.string.as_datatype_enum
     asked = message("GetModelStatusRequest")()
     asked.model_spec.name = "tiny"
+    asked.model_spec.version.value = 0  # ovmsclient's word for the newest
     (status,) = call(tiny.ports[1], "GetModelStatus", asked).model_version_status
     assert (status.version, status.state, status.status.error_code) == (3, 30, 0)
 
@@ -215,6 +216,19 @@ def test_wrong_calls_over_grpc(tiny):
             call(tiny.ports[1], "Predict", request)
         assert (error.value.code().name, said in error.value.details()) == (code, True), error.value.details()
     assert call(tiny.ports[1], "Predict", predict_request(text=text, n=number)).model_spec.version.value == 3
+
+
+def test_a_fault_of_the_model_is_told_to_the_caller_and_on_stderr(tiny, monkeypatch, capsys):
+    def breaks(*_):
+        raise RuntimeError("out of\norder")
+
+    monkeypatch.setattr(tiny.models["tiny"].versions[3].loaded, "checked", breaks)
+    said = ask(tiny.ports[0], PREDICT, {"instances": [row("a", 0)]})
+    assert said == (500, {"error": f"POST {PREDICT}: unexpected RuntimeError: out of order"})
+    with pytest.raises(grpc.RpcError, match="Predict: unexpected RuntimeError: out of order") as error:
+        call(tiny.ports[1], "Predict", predict_request(text=[b"a"], n=np.array([1], "int32")))
+    assert error.value.code() == grpc.StatusCode.INTERNAL
+    assert capsys.readouterr().err.count("Traceback") == 2
 
 
 def raw(port, data, end=False):

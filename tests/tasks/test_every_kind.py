@@ -55,16 +55,8 @@ def made(family: str, kind: str, pieces: Tokenizer, folder):
     return model
 
 
-def agrees(family: str, kind: str, pieces: Tokenizer, folder, inputs: list) -> None:
-    model = made(family, kind, pieces, folder)
-    if KINDS[kind][0] is None:
-        wanted = [{"values": row.tolist()} for row in kb.encode(model, inputs)]
-    else:
-        wanted = [answer.to_json() for answer in kb.predict(model, inputs)]
-    serve = tf.saved_model.load(str(kb.export(model, folder / "serving"))).signatures["serving_default"]
-    names = saved_model.text_names(model)
-    served = serve(**signatures.given(kind_of(model), names, inputs))
-    served = {name: value.numpy() for name, value in served.items()}
+def check_served(model, wanted: list[dict], served: dict[str, np.ndarray], inputs: list) -> None:
+    """The outputs of a server for inputs are what the model answers."""
     how = kind_of(model)
     answered = how.unserved(served, list(getattr(model, "labels", None) or ()))
     if answered is None:
@@ -78,6 +70,18 @@ def agrees(family: str, kind: str, pieces: Tokenizer, folder, inputs: list) -> N
     else:
         assert len(answered) == len(wanted)
         assert saved_model.difference(wanted, _trimmed(answered, wanted)) == ""
+
+
+def agrees(family: str, kind: str, pieces: Tokenizer, folder, inputs: list) -> None:
+    model = made(family, kind, pieces, folder)
+    if KINDS[kind][0] is None:
+        wanted = [{"values": row.tolist()} for row in kb.encode(model, inputs)]
+    else:
+        wanted = [answer.to_json() for answer in kb.predict(model, inputs)]
+    serve = tf.saved_model.load(str(kb.export(model, folder / "serving"))).signatures["serving_default"]
+    names = saved_model.text_names(model)
+    served = serve(**signatures.given(kind_of(model), names, inputs))
+    check_served(model, wanted, {name: value.numpy() for name, value in served.items()}, inputs)
     file = folder / "model.tflite"
     report = compress(
         model,

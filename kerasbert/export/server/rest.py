@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import time
+import traceback
 import urllib.parse
 from typing import Any
 
@@ -37,6 +38,8 @@ class Rest:
             return await self._answer(method, urllib.parse.unquote(target.partition("?")[0]), body)
         except CallError as error:
             return error.http, JSON, problem(str(error))
+        except Exception as error:  # a fault of ours, or of the model
+            return 500, JSON, problem(fault(f"{method} {target[:100]}", error))
 
     async def _answer(self, method: str, path: str, body: bytes) -> Answer:
         if method == "POST" and (found := PREDICTION.fullmatch(path)):
@@ -65,6 +68,9 @@ class Rest:
             return found
         except CallError as error:
             code = error.code
+            raise
+        except asyncio.CancelledError:
+            code = "CANCELLED"
             raise
         finally:
             self.metrics.request(name if name in self.models else "", "rest", code, time.monotonic() - start)
@@ -113,6 +119,12 @@ class Rest:
         }
         served = [(name, number) for name, model in self.models.items() for number in sorted(model.versions)]
         return self.metrics.text(waiting, served)
+
+
+def fault(what: str, error: Exception) -> str:
+    """What a caller is told of an error that is none of his; whoever runs the server is told where it happened."""
+    traceback.print_exception(error)
+    return f"{what}: unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def problem(line: str) -> bytes:

@@ -1,5 +1,6 @@
 """TF Serving's gRPC API over the models of a server: PredictionService.Predict, GetModelMetadata, ModelService.GetModelStatus."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,7 +11,8 @@ from google.protobuf.message import DecodeError
 
 from kerasbert.export.messages import PACKAGE, STATES, array, fill, message
 from kerasbert.export.server.metrics import Metrics
-from kerasbert.export.server.models import Models, Version
+from kerasbert.export.server.models import Model, Models, Version
+from kerasbert.export.server.rest import fault
 from kerasbert.export.status import CODES, CallError, invalid
 
 Method = Callable[[Any], Awaitable[Any]]
@@ -39,8 +41,8 @@ class Rpc:
     def _version(self, spec: Any) -> Version:
         if spec.version_label:
             raise CallError("FAILED_PRECONDITION", f"no label {spec.version_label[:100]}: versions have numbers alone")
-        number = spec.version.value if spec.HasField("version") else None
-        return self.models.named(spec.name).find(number)
+        model = self.models.named(spec.name)
+        return model.find(_number(spec, model))
 
     async def _predict(self, request: Any) -> Any:
         start, code, name = time.monotonic(), "INTERNAL", request.model_spec.name
@@ -50,6 +52,9 @@ class Rpc:
             return found
         except CallError as error:
             code = error.code
+            raise
+        except asyncio.CancelledError:  # its caller waits no longer
+            code = "CANCELLED"
             raise
         finally:
             self.metrics.request(name if name in self.models else "", "grpc", code, time.monotonic() - start)
@@ -91,10 +96,16 @@ class Rpc:
         spec = request.model_spec
         model = self.models.named(spec.name, "Could not find any versions of model {}")
         response = message("GetModelStatusResponse")()
-        for number, state, wrong in model.status(spec.version.value if spec.HasField("version") else None):
+        for number, state, wrong in model.status(_number(spec, model)):
             one = response.model_version_status.add(version=number, state=STATES[state])
             one.status.error_code, one.status.error_message = CODES["UNKNOWN" if wrong else "OK"], wrong
         return response
+
+
+def _number(spec: Any, model: Model) -> int | None:
+    """The version that is asked for, None for the newest: OpenVINO's client says so by a 0."""
+    number = spec.version.value if spec.HasField("version") else 0
+    return number if number or (spec.HasField("version") and 0 in model.versions) else None
 
 
 def _spec(spec: Any, name: str, number: int, signature: str = "") -> None:
@@ -113,5 +124,7 @@ def _handler(name: str, method: Method) -> grpc.RpcMethodHandler:
             return (await method(request)).SerializeToString()
         except CallError as error:
             return await context.abort(getattr(grpc.StatusCode, error.code), str(error))
+        except Exception as error:
+            return await context.abort(grpc.StatusCode.INTERNAL, fault(name, error))
 
     return grpc.unary_unary_rpc_method_handler(call)
