@@ -1,6 +1,7 @@
 """`kerasbert serve` answers as TF Serving does: REST and gRPC, alone and joined, right and wrong calls."""
 
 import base64
+import importlib.util
 import json
 import shutil
 import socket
@@ -490,6 +491,15 @@ def test_names_and_folders_of_a_command(folder, tmp_path, monkeypatch):
     ):
         with pytest.raises(InputError, match=said):
             folders.named(given, name)
+
+
+def test_a_library_that_is_not_installed_is_named_with_its_extra(folder, monkeypatch, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "h11" else find(name, *rest))
+    assert main(["serve", str(folder)]) == 2
+    assert capsys.readouterr().err == (
+        "error: this command needs h11, which is not installed. Do, in a checkout of kerasbert: pip install '.[serving]'\n"
+    )
 
 
 def test_a_port_that_is_taken_and_a_model_that_cannot_be_loaded_are_one_line(folder, tmp_path, capsys):

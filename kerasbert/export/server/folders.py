@@ -26,7 +26,9 @@ def named(folders: Sequence[str], name: str | None) -> Mapping[str, Path]:
         own, folder = _split(given)
         chosen = name or own or default_name(folder)
         if not re.fullmatch(r"[^/:\s]+", chosen):
-            raise InputError(f"a model's name stands in its address: no '/', ':' or blank. Received: {chosen!r}")
+            raise InputError(
+                f"a model's name stands in its address: no '/', ':' or blank. Received: {chosen!r}: --name or NAME=DIR"
+            )
         if chosen in found:
             raise InputError(f"two models are called {chosen!r}: give them names by NAME=DIR")
         check(folder)
