@@ -1,5 +1,6 @@
 """`kerasbert serve` answers as TF Serving does: REST and gRPC, alone and joined, right and wrong calls."""
 
+import asyncio
 import base64
 import importlib.util
 import json
@@ -19,6 +20,7 @@ from kerasbert.errors import InputError
 from kerasbert.export import messages
 from kerasbert.export.messages import message
 from kerasbert.export.server import batching, folders
+from kerasbert.export.server.http import HttpServer, Limits
 from kerasbert.export.server.run import bound
 from tests.export import served
 from tests.export.served import ask
@@ -271,6 +273,32 @@ def test_clients_that_are_no_good_ones_cost_no_other(tiny):
             assert f"HTTP/1.1 {case[2]} " in answer, (case, answer)
             assert case[3] in answer, (case, answer)
     assert ask(tiny.ports[0], PREDICT, {"instances": [row("a", 0)]})[0] == 200
+
+
+def test_more_connections_than_there_may_be_are_told_so():
+    async def handle(method, target, body):
+        return 200, "text/plain", f"{method} {target} {len(body)}".encode()
+
+    async def read(port, sent):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        return (await reader.readuntil(b"}" if not sent else b" 0")).decode(), writer
+
+    async def check():
+        server = HttpServer(handle, Limits(connections=1))
+        with bound("127.0.0.1", 0, "--port") as listener:
+            await server.start(listener)
+            port = listener.getsockname()[1]
+            first, open_ = await read(port, b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
+            second, refused = await read(port, b"")
+            open_.close()
+            refused.close()
+            await server.stop(5)
+        assert first.endswith("GET /x 0")
+        assert second.startswith("HTTP/1.1 503 Service Unavailable\r\n")
+        assert '"error": "1 connections are open, the most that may: try again later"' in second
+
+    asyncio.run(check())
 
 
 def test_calls_that_wait_together_are_joined_and_answered_as_alone(tiny):
