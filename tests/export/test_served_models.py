@@ -19,7 +19,7 @@ from kerasbert.export.client import CallError, Client
 from kerasbert.tasks.base import kind_of
 from tests.export import served
 from tests.export.served import ask
-from tests.support import often, once, start
+from tests.support import by_hand, once, start
 from tests.tasks import real_inputs
 from tests.tasks.test_every_kind import KINDS, check_served, made
 
@@ -35,7 +35,7 @@ def arrays(outputs):
     }
 
 
-@pytest.mark.parametrize("kind", often(KINDS, "choice"))
+@pytest.mark.parametrize("kind", by_hand(KINDS))
 def test_answers_over_rest_and_grpc_are_those_of_predict(kind, tmp_path):
     """200 real inputs, 8 of 16 callers at once, in calls of one to seven rows; then one after the other."""
     model = made("bert", kind, real_inputs.tokenizer("wordpiece"), tmp_path)
