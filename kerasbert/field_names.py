@@ -130,7 +130,18 @@ DESK = (  # the commands of kerasbert that people look for in kerasbert-mobile
         "predict",
         "encode",
     ),
-    *("similarity", "index", "search", "fill-mask", "zero-shot", "import", "export-checkpoint", "export", "serve", "serve-benchmark"),
+    *(
+        "similarity",
+        "index",
+        "search",
+        "fill-mask",
+        "zero-shot",
+        "import",
+        "export-checkpoint",
+        "export",
+        "serve",
+        "serve-benchmark",
+    ),
 )
 MOBILE = (  # the commands of kerasbert-mobile
     "compress",

@@ -26,11 +26,6 @@ print(json.dumps({k: v.numpy().astype(str).tolist() if v.dtype == tf.string else
 """
 
 
-@pytest.fixture(scope="module")
-def served(classifier, tmp_path_factory):
-    return kb.export(classifier, tmp_path_factory.mktemp("serving") / "model" / "1")
-
-
 @pytest.mark.slow
 def test_text_in_answers_out_without_kerasbert(classifier, served, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -17,9 +17,8 @@ import kerasbert as kb
 from kerasbert.export import load, signatures
 from kerasbert.export.client import CallError, Client
 from kerasbert.tasks.base import kind_of
-from tests.export import served
-from tests.export.served import ask
-from tests.support import by_hand, once, start
+from tests.export.served import ask, server
+from tests.support import by_hand, start
 from tests.tasks import real_inputs
 from tests.tasks.test_every_kind import KINDS, check_served, made
 
@@ -37,7 +36,7 @@ def arrays(outputs):
 
 @pytest.mark.parametrize("kind", by_hand(KINDS))
 def test_answers_over_rest_and_grpc_are_those_of_predict(kind, tmp_path):
-    """200 real inputs, 8 of 16 callers at once, in calls of one to seven rows; then one after the other."""
+    """200 real inputs of 16 callers, in calls of one to seven rows; then one after the other."""
     model = made("bert", kind, real_inputs.tokenizer("wordpiece"), tmp_path)
     folder = tmp_path / "serving" / kind / "1"
     kb.export(model, folder)
@@ -58,7 +57,7 @@ def test_answers_over_rest_and_grpc_are_those_of_predict(kind, tmp_path):
         given = signatures.given(kind_of(model), names, part)
         return client.predict({name: value.numpy().tolist() for name, value in given.items()})
 
-    with served.server({kind: folder.parent}) as one:
+    with server({kind: folder.parent}) as one:
         for url in (f"http://127.0.0.1:{one.ports[0]}", f"grpc://127.0.0.1:{one.ports[1]}"):
             with Client(url, kind) as client, ThreadPoolExecutor(16) as pool:
                 before = one.metrics.batches[kind]
@@ -70,17 +69,6 @@ def test_answers_over_rest_and_grpc_are_those_of_predict(kind, tmp_path):
                 for number in range(0, len(inputs), 20):
                     found = answered(client, inputs[number : number + 1])
                     check_served(model, wanted[number : number + 1], arrays(found), inputs[number : number + 1])
-
-
-@pytest.fixture(scope="module")
-def base(classifier, tmp_path_factory):
-    """Two versions of a classifier."""
-
-    def make(folder):
-        kb.export(classifier, folder / "author" / "1")
-        shutil.copytree(folder / "author" / "1", folder / "author" / "2")
-
-    return once(tmp_path_factory, "served", make)[0] / "author"
 
 
 class Process:
@@ -151,33 +139,33 @@ def expected(classifier):
 
 
 @pytest.mark.slow
-def test_load_versions_and_kills(classifier, base, tmp_path):
+def test_load_versions_and_kills(classifier, served, tmp_path):
     """1,000 requests of 32 callers while a version takes over and a damaged one comes: no error, no wrong answer."""
     folder, wanted = tmp_path / "author", expected(classifier)
-    shutil.copytree(base / "1", folder / "1")
-    with process(folder, "--port", 0, "--grpc-port", 0, "--poll", 0.1) as server:
-        port = server.ready()
+    shutil.copytree(served, folder / "1")
+    with process(folder, "--port", 0, "--grpc-port", 0, "--poll", 0.1) as one:
+        port = one.ready()
 
         def switch():
-            shutil.copytree(base / "2", tmp_path / "2")
+            shutil.copytree(served, tmp_path / "2")
             (tmp_path / "2").rename(folder / "2")
-            shutil.copytree(base / "2", tmp_path / "3")
+            shutil.copytree(served, tmp_path / "3")
             with open(tmp_path / "3" / "variables" / "variables.data-00000-of-00001", "r+b") as file:
                 file.truncate(1000)
             (tmp_path / "3").rename(folder / "3")
 
-        with Client(f"http://{server.url}", "author", retries=0) as client:
+        with Client(f"http://{one.url}", "author", retries=0) as client:
             assert under_load(client, wanted, 500, switch) == ([], [])
             end = time.monotonic() + 30
             while client.status() != {3: "END", 2: "AVAILABLE"} and time.monotonic() < end:
                 time.sleep(0.05)
             assert client.status() == {3: "END", 2: "AVAILABLE"}
-        with Client(f"grpc://{server.grpc}", "author", retries=0) as client:
+        with Client(f"grpc://{one.grpc}", "author", retries=0) as client:
             assert under_load(client, wanted, 500) == ([], [])
         huge = socket.create_connection(("127.0.0.1", port))
         huge.sendall(b"POST /v1/models/author:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
-        server.child.send_signal(signal.SIGKILL)
-        server.child.wait()
+        one.child.send_signal(signal.SIGKILL)
+        one.child.wait()
         huge.close()
         again = Process(folder, "--port", port, "--grpc-port", 0)  # of the dead one's port
         try:
@@ -192,22 +180,22 @@ def test_load_versions_and_kills(classifier, base, tmp_path):
 
 
 @pytest.mark.full
-def test_ten_thousand_requests_leave_the_memory_flat(classifier, base):
+def test_ten_thousand_requests_leave_the_memory_flat(classifier, served):
     """By hand: 10,000 requests over each way, then hostile ones of 64 MB and of 10,000 texts."""
     wanted = expected(classifier)
-    with process(base, "--port", 0, "--grpc-port", 0) as server:
-        port = server.ready()
-        with Client(f"http://{server.url}", "author", retries=0, rows=20_000) as rest:
-            with Client(f"grpc://{server.grpc}", "author", retries=0) as grpc:
-                seen = [server.memory()]
+    with process(served, "--port", 0, "--grpc-port", 0) as one:
+        port = one.ready()
+        with Client(f"http://{one.url}", "author", retries=0, rows=20_000) as rest:
+            with Client(f"grpc://{one.grpc}", "author", retries=0) as grpc:
+                seen = [one.memory()]
                 for client in (rest, grpc):
                     for count in (1000, 3000, 3000, 3000):
                         assert under_load(client, wanted, count) == ([], [])
-                        seen.append(server.memory())
+                        seen.append(one.memory())
             print("MB:", seen)
             assert seen[-1] - seen[1] < 0.05 * seen[1]
             assert ask(port, "/v1/models/author:predict", b'{"inputs": ["' + b"x " * (32 << 20) + b'"]}')[0] == 413
             assert len(rest.predict({"text": ["a film"] * 10_000})["labels"]) == 10_000
             assert rest.predict({"text": ["x " * (7 << 20)]})["truncated"] == [True]
-            print("MB:", server.memory())
+            print("MB:", one.memory())
             assert under_load(rest, wanted, 40) == ([], [])
