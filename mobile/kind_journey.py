@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import kerasbert as kb
 from kerasbert import registry
-from kerasbert.export import saved_model, signatures
+from kerasbert.export import graphs, saved_model, signatures
 from kerasbert.testing.battery import Subject
 from kerasbert.testing.case import LENGTH, Case
 from kerasbert.testing.halves import Halves
@@ -50,7 +50,7 @@ def check_kind_journey(task: str, folder: Path, data: Any = None, *, family: str
 
 def _check_saved_model(case: Case, folder: Path) -> None:
     serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
-    strings = signatures.given(case.kind, saved_model.text_names(case.model), case.texts)
+    strings = signatures.given(case.kind, graphs.text_names(case.model), case.texts)
     strings |= {name: tf.fill([len(case.texts)], value) for name, value in case.model.task.settings.items()}
     served = {name: value.numpy() for name, value in serve(**strings).items()}
     answered = case.kind.unserved(served, list(case.model.labels or ()))

@@ -72,6 +72,7 @@ class GenerationKind(Kind):
         prefix: str, in front of every source (Raffel et al., 2020, section 2.4), as "translate English to German: ".
         separator: str, between source and target in one row, of a decoder alone; "" where it goes on from the source.
         target_length: int T, tokens of a target with its end; longer ones are cut, and no more are written.
+        max_tokens: int, tokens that are written at most in a call, 0 for target_length; the room of the source stays as it is.
         masked: bool, whether each token is written at a [MASK], as an encoder alone does (`layers.masked_writer`). The family
             says it.
         start: str, the special token that the decoder starts with, of `text.base.PARTS`; "" of one stack, which reads source
@@ -88,13 +89,18 @@ class GenerationKind(Kind):
     asked = 1
     defaults = MappingProxyType(
         {
-            **{"prefix": "", "separator": "\n", "target_length": 64, "masked": False, "start": "pad", "smoothing": 0.0},
+            **{"prefix": "", "separator": "\n", "target_length": 64, "max_tokens": 0, "masked": False, "start": "pad"},
+            "smoothing": 0.0,
             **DECODING,
         }
     )
 
     def configured(self, options) -> Self:
         kind = super().configured(options)
+        if not 0 <= kind.options["max_tokens"] <= kind.target_length:
+            raise InputError(
+                f"max_tokens is {kind.options['max_tokens']}, expected 1 to target_length, {kind.target_length}, or 0 for as many"
+            )
         kind.decoding  # noqa: B018 (it checks them)
         return kind
 
@@ -102,7 +108,7 @@ class GenerationKind(Kind):
     def decoding(self) -> Decoding:
         """How it writes."""
         options = {name: self.options[name] for name in DECODING}
-        return Decoding(max_new_tokens=self.target_length, **options)
+        return Decoding(max_new_tokens=self.options["max_tokens"] or self.target_length, **options)
 
     @property
     def inputs(self):

@@ -143,6 +143,19 @@ def _of_ids(model: Any) -> str:
     return f"{listed}, {'int32 [B, S]' if {each.axes for each in taken} == {'BS'} else 'by their axes'}"
 
 
+def _of_options(kind: Any) -> str:
+    """What the signature `options` takes, a line; nothing where there is none."""
+    if not kind.call_options:
+        return ""
+    listed = ", ".join(
+        f"`{name}` {'float32' if isinstance(each.own, float) else 'int32'} [B] ({each.own:g})"
+        for name, each in kind.call_options.items()
+    )
+    return (
+        f"\nThe signature `options` takes, beside what `serving_default` takes, {listed}: in brackets the model's own."
+    )
+
+
 def card(model: Any, longest: int, example: Mapping[str, list], outputs: str = "") -> str:
     """The text of the card; it holds no paths and no dates.
 
@@ -176,7 +189,7 @@ model.signatures["serving_default"]({call})
 ```
 
 `serving_default` returns {gives}.
-The signature `ids` takes {_of_ids(model)}, and `lengths`, int32 [B], how many of each row count, instead of text.
+The signature `ids` takes {_of_ids(model)}, and `lengths`, int32 [B], how many of each row count, instead of text.{_of_options(kind_of(model))}
 {kind_of(model).longer(longest)}
 
 Under TF Serving, with the folder at NAME/1:

@@ -58,6 +58,23 @@ def checked(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {name: tf.identity(each) for name, each in inputs.items()}
 
 
+def checked_options(kind: TaskKind, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The same inputs where each option of a call fits: else INVALID_ARGUMENT, a sentence that names it."""
+    checks = [
+        tf.debugging.Assert(
+            tf.reduce_all(option.fits(inputs[name])), [f"the input {name} is {option.expected}. Received", inputs[name]]
+        )
+        for name, option in kind.call_options.items()
+    ]
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(each) for name, each in inputs.items()}
+
+
+def own_options(kind: TaskKind, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The options of a call as the model has them, for so many rows."""
+    return {name: tf.fill([rows], tf.constant(each.own)) for name, each in kind.call_options.items()}
+
+
 def given(kind: TaskKind, names: Sequence[str], texts: Sequence[Any]) -> dict[str, tf.Tensor]:
     """What `serving_default` takes of inputs as `kb.predict` takes them: strings [B] of each part, [B, C] of lists; numbers."""
     texts = [text if isinstance(text, tuple) else (text,) for text in texts]

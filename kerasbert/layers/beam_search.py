@@ -8,6 +8,7 @@ random numbers depend on the batch, and they compute the state of finished rows 
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ def generate(
     end_id: int,
     pad_id: int = 0,
     rows: Tensor | None = None,
+    asked: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> dict[str, Tensor]:
     """What a model writes.
 
@@ -45,6 +47,8 @@ def generate(
         end_id: int.
         pad_id: int, of places after the end.
         rows: int [B], the texts' numbers, which drawn tokens depend on; by default 0, 1, ...
+        asked: for each text, in the place of the decoding's own: max_tokens int32 [B], at most max_new_tokens, and, where
+            tokens are drawn, temperature and top_p float32 [B] and top_k int32 [B], 0 for all, all or none of these three.
 
     Returns:
         dict of token_ids int32 [B, max_new_tokens], the new tokens with their end, and score float32 [B]: the sum of their
@@ -63,7 +67,7 @@ def generate(
     first = ops.take_along_axis(ids, ops.expand_dims(last, 1), axis=1)[:, 0]
     state = model.start(inputs, ops.shape(ids)[1] + decoding.max_new_tokens)
     kind = _Beams if decoding.beams > 1 else _Search
-    at = kind(model.step, decoding, end_id, pad_id, last, rows)
+    at = kind(model.step, decoding, end_id, pad_id, last, rows, dict(asked))
     known = at.occurring(ids, mask, model.spec.embeddings.vocabulary) | at.remembered(ids)
     return at.run(ops.cast(first, "int32"), state, known)
 
@@ -76,6 +80,7 @@ class _Search:
         step, decoding, end_id, pad_id: as of `generate`.
         column: int32 [B], the place of the first token.
         rows: int [B] or None.
+        asked: as of `generate`.
     """
 
     step: Step
@@ -84,6 +89,16 @@ class _Search:
     pad_id: int
     column: Any
     rows: Any
+    asked: dict[str, Any]
+
+    @property
+    def most(self) -> Any:
+        """Tokens of each row at most: int, or int32 [B]."""
+        return self.asked.get("max_tokens", self.decoding.max_new_tokens)
+
+    def last(self, step: Tensor) -> Tensor:
+        """Whether a step is a row's last, of the rows that a step reads: bool [B]."""
+        return ops.equal(step, self.most - 1)
 
     def occurring(self, ids: Tensor, mask: Tensor, vocabulary: int) -> dict[str, Tensor]:
         """Which tokens stand in the prompts: `seen` bool [B, V]; nothing where nobody asks."""
@@ -117,6 +132,7 @@ class _Search:
         numbers = ops.arange(ops.shape(first)[0], dtype="int32") if self.rows is None else ops.cast(self.rows, "int32")
         each = ops.tile(ops.arange(count, dtype="int32"), [ops.shape(first)[0]])
         self.rows, self.column = spread(numbers) * count + each, spread(self.column)
+        self.asked = {name: spread(value) for name, value in self.asked.items()}
         state, known = ({name: spread(value) for name, value in some.items()} for some in (state, known))
         out = self.written(spread(first), state, known)
         ids, scores = (ops.reshape(x, (-1, count, *x.shape[1:])) for x in (out["token_ids"], out["score"]))
@@ -149,10 +165,11 @@ class _Search:
         gained = ops.sum(ops.where(hit, ops.log_softmax(logits), 0.0), axis=-1)
         place = ops.equal(ops.arange(self.decoding.max_new_tokens, dtype="int32"), at["step"])
         written = ops.logical_and(place, ops.expand_dims(at["open"], 1))
+        over = ops.logical_or(ops.equal(token, self.end_id), self.last(at["step"]))
         after = {
             "step": at["step"] + 1,
             "token": token,
-            "open": ops.logical_and(at["open"], ops.not_equal(token, self.end_id)),
+            "open": ops.logical_and(at["open"], ops.logical_not(over)),
             "score": at["score"] + ops.where(at["open"], gained, 0.0),
             "ids": ops.where(written, ops.expand_dims(token, 1), at["ids"]),
         }
@@ -176,9 +193,12 @@ class _Search:
             x = ops.where(ops.logical_and(_listed(first, x.shape[-1]), begins), float("-inf"), x)
         if "history" in at:
             x = ops.where(self.repeated(at["history"], at["step"], words, x.shape[-1]), float("-inf"), x)
-        for step, token in self.decoding.forced.items():
-            taken = ops.where(ops.equal(ops.arange(x.shape[-1], dtype="int32"), token), 0.0, float("-inf"))
-            x = ops.where(ops.equal(at["step"], step), taken, x)
+        forced = ((self.last(at["step"]), self.decoding.forced_eos_token_id),)
+        forced += ((ops.equal(at["step"], 0), self.decoding.forced_bos_token_id),)
+        for now, token in forced:
+            if token is not None:
+                taken = ops.where(ops.equal(ops.arange(x.shape[-1], dtype="int32"), token), 0.0, float("-inf"))
+                x = ops.where(ops.reshape(now, (-1, 1)), taken, x)
         return x
 
     def repeated(self, history: Tensor, step: Tensor, words: Sequence[Sequence[int]], vocabulary: int) -> Tensor:
@@ -215,8 +235,13 @@ class _Search:
         decoding = self.decoding
         if not decoding.draws:
             return argmax(x)
-        x = x / (decoding.temperature or 1.0)
-        x = ops.where(x >= self.least(x), x, float("-inf"))
+        if "temperature" in self.asked:
+            x = x / ops.expand_dims(self.asked["temperature"], 1)
+            least = self.least_of_each(x)
+        else:
+            x = x / (decoding.temperature or 1.0)
+            least = self.least(x)
+        x = ops.where(x >= least, x, float("-inf"))
         rows = ops.arange(ops.shape(x)[0], dtype="int32") if self.rows is None else self.rows
         return random.sample(x, random.key(decoding.seed, rows, step))
 
@@ -233,6 +258,21 @@ class _Search:
         before = ops.cumsum(probabilities, axis=-1) - probabilities
         return ops.min(ops.where(before < top_p, best, float("inf")), axis=-1, keepdims=True)
 
+    def least_of_each(self, x: Tensor) -> Tensor:
+        """`least` by the `top_k` and `top_p` of each row; nothing is sorted where no row limits anything."""
+        top_k, top_p = (ops.expand_dims(self.asked[name], 1) for name in ("top_k", "top_p"))
+
+        def limited() -> Tensor:
+            best = ops.top_k(x, x.shape[-1])[0]
+            among = ops.logical_or(ops.arange(x.shape[-1], dtype="int32") < top_k, ops.equal(top_k, 0))
+            probabilities = ops.softmax(ops.where(among, best, float("-inf")))
+            before = ops.cumsum(probabilities, axis=-1) - probabilities
+            among = ops.logical_and(among, ops.logical_or(before < top_p, top_p >= 1))
+            return ops.min(ops.where(among, best, float("inf")), axis=-1, keepdims=True)
+
+        some = ops.logical_or(ops.any(top_k > 0), ops.any(top_p < 1))
+        return ops.cond(some, limited, lambda: ops.min(x, axis=-1, keepdims=True))
+
 
 class _Beams(_Search):
     """The `beams` best texts of each row at each step (Sutskever et al., 2014, section 3.2), as transformers' generate has them.
@@ -241,6 +281,10 @@ class _Beams(_Search):
     best of the others go on. A row is closed when its worst finished text scores more than its best unfinished one would if it
     ended here (transformers' early_stopping=False).
     """
+
+    def last(self, step) -> Tensor:
+        now = super().last(step)
+        return ops.repeat(now, self.decoding.beams, axis=0) if "max_tokens" in self.asked else now
 
     def run(self, first: Tensor, state: Mapping[str, Tensor], known: Mapping[str, Any]) -> dict[str, Tensor]:
         rows, count, length = ops.shape(first)[0], self.decoding.beams, self.decoding.max_new_tokens
@@ -288,7 +332,8 @@ class _Beams(_Search):
         origin, token = ops.floor_divide(index, vocabulary), ops.cast(index % vocabulary, "int32")
         place = ops.equal(ops.arange(length, dtype="int32"), at["step"])
         ids = ops.where(place, ops.expand_dims(token, -1), choose(at["running_ids"], origin))
-        ended = ops.logical_or(ops.equal(token, self.end_id), ops.equal(at["step"], length - 1))
+        most = ops.reshape(self.most, (-1, 1))
+        ended = ops.logical_or(ops.equal(token, self.end_id), ops.equal(at["step"], most - 1))
         after = self.finished(at, ended, best, ids, self.covered(state, origin)) | {"step": at["step"] + 1}
         running, kept = ops.top_k(ops.where(ended, best + NEVER, best), count)  # [B, K]
         # rows of the flat arrays that go on
@@ -296,9 +341,10 @@ class _Beams(_Search):
         flat = ops.reshape(choose(ops.cast(origin, "int32"), kept) + row, (-1,))
         token = ops.reshape(choose(token, kept), (-1,))
         longest = self.decoding.early_stopping == "never" and self.decoding.length_penalty > 0
-        possible = running[:, :1] / self.longer(length - 1 if longest else at["step"])
+        possible = running[:, :1] / self.longer(most - 1 if longest else at["step"])
         worst = ops.where(after["done"], ops.min(after["score"], axis=1, keepdims=True), NEVER)
         open_ = ops.logical_and(at["open"], ops.any(possible > worst, axis=1))
+        open_ = ops.logical_and(open_, at["step"] < ops.reshape(self.most, (-1,)) - 1)
         if self.decoding.early_stopping is True:
             open_ = ops.logical_and(open_, ops.logical_not(ops.all(after["done"], axis=1)))
         after |= {

@@ -5,7 +5,7 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,20 @@ READERS = {
 MOST_ROWS = (
     1 << 12
 )  # that a SavedModel reads of one text: a document of megabytes does not fail the calls that it is joined with
+
+
+class CallOption(NamedTuple):
+    """An option of a call that the signature `options` of a SavedModel takes as an input [B].
+
+    Args:
+        own: what the model answers with where nothing is said; a float's input is float32, an int's int32.
+        expected: str, for an error, "a number above 0". fits: values [B] -> bool [B].
+    """
+
+    own: int | float
+    expected: str
+    fits: Callable[[Tensor], Tensor]
+
 
 T = TypeVar("T")  # a Task, whose file imports this one
 
@@ -149,6 +163,11 @@ class Exported:
         """Numbers that a SavedModel takes beside the texts, int32 [B]: by name, those of inputs as `kb.predict` takes them."""
         return {}
 
+    @property
+    def call_options(self) -> Mapping[str, CallOption]:
+        """Options of a call by name, as `kb.predict` has them, for each text of its own: signature `options`; none here."""
+        return {}
+
     def served(
         self,
         run: Callable[[dict[str, Any]], dict[str, Any]],
@@ -164,7 +183,8 @@ class Exported:
         Args:
             run: token_ids, padding_mask, segment_ids, int32 [R, W], and `owners`, int32 [R], where R is not B -> what
                 `exported` gives, [R, ...]; also for R = 0. It runs the model on a limited number of rows at once.
-            tokenizer: of the graph (`text.graph`). strings: part name -> string [B], of a list [B, C]; and `numbers`.
+            tokenizer: of the graph (`text.graph`). strings: part name -> string [B], of a list [B, C]; and `numbers`, and all
+                `call_options` or none.
             length: int, most tokens of a row. labels: their names.
         """
         texts = [each for name, each in strings.items() if name not in self.numbers(())]

@@ -17,6 +17,7 @@ from kerasbert.inputs import NAMES, Input, Row, Tensor, target_places
 from kerasbert.lazy import Module
 from kerasbert.tasks import span_metrics, tables, text_metrics
 from kerasbert.tasks.base import Task, TaskKind
+from kerasbert.tasks.exported_kind import CallOption
 from kerasbert.tasks.judging import Judged
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
@@ -180,7 +181,8 @@ class Generation(TaskKind):
         }
         start = None if answers.one_row else answers.start_of(tokenizer)
         ids = {"start_id": start, "end_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
-        return beam_search.generate(network, read, answers.decoding, **ids, rows=inputs.get(NUMBER.name))
+        asked = {name: inputs[name] for name in self.call_options if name in inputs}
+        return beam_search.generate(network, read, answers.decoding, **ids, rows=inputs.get(NUMBER.name), asked=asked)
 
     # Export, in the graph
 
@@ -200,6 +202,7 @@ class Generation(TaskKind):
             "and padding close, and `score`"
             + ("; of all texts `texts` and `scores` [B, N]" if self.answers.decoding.num_return_sequences > 1 else "")
             + ("; it draws tokens by `seed` [B] int32, text i of a `kb.predict` as by i" if self.numbers(()) else "")
+            + "; the `text` of a blank source is empty"
         )
 
     def longer(self, longest) -> str:
@@ -216,20 +219,52 @@ class Generation(TaskKind):
     def numbers(self, texts) -> dict[str, list[int]]:
         return {NUMBER.name: list(range(len(texts)))} if self.answers.decoding.draws else {}
 
+    @property
+    def call_options(self) -> dict[str, CallOption]:
+        decoding, least = self.answers.decoding, self.answers.decoding.min_new_tokens + 1
+        most = decoding.max_new_tokens
+        found = {
+            "max_tokens": CallOption(
+                most, f"a whole number of {least} to {most}", lambda x: tf.logical_and(x >= least, x <= most)
+            )
+        }
+        if decoding.draws:
+            temperature, above = decoding.temperature or 1.0, "a number above 0"
+            finite = tf.math.is_finite
+            found |= {
+                "temperature": CallOption(float(temperature), above, lambda x: tf.logical_and(finite(x), x > 0)),
+                "top_k": CallOption(
+                    decoding.top_k or 0, "a whole number of at least 0, which is all", lambda x: x >= 0
+                ),
+                "top_p": CallOption(
+                    float(decoding.top_p or 1.0), f"{above} and at most 1", lambda x: tf.logical_and(x > 0, x <= 1)
+                ),
+            }
+        return found
+
     def served(self, run, tokenizer, strings, length, labels=()) -> dict[str, Tensor]:
         texts = strings["text"]
         packed, truncated = self._prompts(tokenizer, tf.strings.join([self.options["prefix"], texts]), length)
-        written = run(packed | {name: strings[name] for name in self.numbers(())})
+        written = run(
+            packed | {name: strings[name] for name in (*self.numbers(()), *self.call_options) if name in strings}
+        )
+        blank = tf.strings.regex_full_match(
+            texts, r"[\s\p{Z}]*"
+        )  # refused in Python, where no other text waits for an answer
 
         def text(ids):
             over = tf.cumsum(tf.cast(ids == tokenizer.source.sep_id, tf.int32), axis=1) > 0
             return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ~over))
 
-        served = {"text": text(written["token_ids"]), "score": written["score"], "truncated": truncated}
+        def filled(values, none):
+            return tf.where(tf.reshape(blank, [-1, *[1] * (len(values.shape) - 1)]), none, values)
+
+        served = {"text": filled(text(written["token_ids"]), ""), "score": filled(written["score"], 0.0)}
+        served["truncated"] = truncated
         if "sequences" in written:
             ids = written["sequences"]
             texts = tf.reshape(text(tf.reshape(ids, [-1, ids.shape[-1]])), tf.shape(ids)[:2])
-            served |= {"texts": texts, "scores": written["scores"]}
+            served |= {"texts": filled(texts, ""), "scores": filled(written["scores"], 0.0)}
         return served
 
     def _prompts(self, tokenizer, texts, length):

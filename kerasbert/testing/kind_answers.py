@@ -11,7 +11,7 @@ import tensorflow as tf
 import kerasbert as kb
 from kerasbert.answers.base import Kind, Parts
 from kerasbert.errors import InputError
-from kerasbert.export import saved_model, signatures
+from kerasbert.export import graphs, saved_model, signatures
 from kerasbert.inputs import Row, used, with_makers
 from kerasbert.tasks import predict
 from kerasbert.testing.case import LENGTH, NEAR, Case
@@ -186,7 +186,7 @@ def check_device(case: Case) -> None:
 
 def check_served(case: Case) -> None:
     """`served` answers texts in the graph as `kb.predict` does, also those that an exported SavedModel is compared on."""
-    kind, names = case.kind, saved_model.text_names(case.model)
+    kind, names = case.kind, graphs.text_names(case.model)
     with case.blamed("making the texts that a SavedModel is compared on"):
         probes = kind.probes(saved_model.PROBES, len(names))
     with case.blamed(f"packing what {case.training}.probes gives (override it where not every text is an input)"):
@@ -261,4 +261,4 @@ def _run(case: Case, packed: dict[str, Any]) -> dict[str, Any]:
     numbers = tf.range(tf.shape(packed["token_ids"])[0])
     packed = {each.name: numbers for each in reads if each.axes == "B"} | packed
     batch = with_makers(reads, packed, case.model.tokenizer)
-    return {name: value[:count] for name, value in saved_model.answers(case.model, batch).items()}
+    return {name: value[:count] for name, value in graphs.answers(case.model, batch).items()}

@@ -161,7 +161,8 @@ def document(model, given, serve, kind):
 
 def test_what_is_drawn_depends_on_its_seed_alone(tmp_path):
     model = writer("gpt2", {"temperature": 0.9, "separator": " :"}, tmp_path, "bpe")
-    serve = tf.saved_model.load(str(kb.export(model, tmp_path / "serving", length=28))).signatures["serving_default"]
+    served = tf.saved_model.load(str(kb.export(model, tmp_path / "serving", length=28))).signatures
+    serve = served["serving_default"]
 
     def written(texts, seeds):
         found = serve(text=tf.constant(texts), seed=tf.constant(seeds))["text"].numpy()
@@ -174,3 +175,42 @@ def test_what_is_drawn_depends_on_its_seed_alone(tmp_path):
     assert written(["the cat", "a dog"], [2, 1]) == [wanted[2], wanted[1]]
     assert len({*written(["the cat"] * 6, list(range(6)))}) > 3
     assert len({*written(["the cat"] * 3, [7, 7, 7])}) == 1
+    assert written(["the cat", " \t", ""], [0, 1, 2]) == [
+        wanted[0],
+        "",
+        "",
+    ]  # refused in Python: no other text waits there
+    check_options(model, served["options"], texts)
+
+
+OPTIONS = [  # temperature, top_k, top_p, max_tokens
+    {"temperature": 0.9, "top_k": 0, "top_p": 1.0, "max_tokens": 10},
+    {"temperature": 2.0, "top_k": 9, "top_p": 0.9, "max_tokens": 3},
+    {"temperature": 0.3, "top_k": 0, "top_p": 0.5, "max_tokens": 7},
+]
+
+
+def check_options(model, serve, texts):
+    """What each text is written by, as of a call with these options; strangers in the batch have others."""
+
+    def call(at):
+        columns = {name: [OPTIONS[i][name] for i in at] for name in OPTIONS[0]} | {"seed": at}
+        columns = {name: tf.constant(values) for name, values in columns.items()}
+        return {"text": tf.constant([texts[i] for i in at]), **columns}
+
+    check(serve, [call([0, 1, 2]), call([2]), call([1, 0])])
+    whole = call([0, 1, 2])
+    found = [text.decode() for text in serve(**whole)["text"].numpy()]
+    for i, options in enumerate(OPTIONS):
+        asked = options | {"top_k": options["top_k"] or None}
+        assert found[i] == kb.predict(model, texts, length=28, options=asked)[i].text
+    for name, value, message in (
+        ("max_tokens", 11, "a whole number of 1 to 10"),
+        ("max_tokens", 0, "a whole number of 1 to 10"),
+        ("temperature", 0.0, "a number above 0"),
+        ("temperature", float("nan"), "a number above 0"),
+        ("top_p", 1.1, "a number above 0 and at most 1"),
+        ("top_k", -1, "a whole number of at least 0, which is all"),
+    ):
+        wrong = whole | {name: tf.constant([*whole[name].numpy()[:2], value], whole[name].dtype)}
+        assert f"the input {name} is {message}. Received" in refusal(serve, **wrong)

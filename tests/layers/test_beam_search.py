@@ -1,5 +1,6 @@
 """Decoding in the graph and in numpy, around a model that is a table. Against transformers: test_parity_decoding.py."""
 
+import dataclasses
 import itertools
 import types
 
@@ -116,6 +117,32 @@ CASES = {
     "several": {"beams": 4, "num_return_sequences": 3},
     "several drawn": {"temperature": 1.2, "num_return_sequences": 3, "no_repeat_ngram_size": 2},
 }
+
+
+@pytest.mark.parametrize("name", ["greedy with penalties", "beams", "long", "short", "forced", "forced beams"])
+def test_each_row_has_a_most_of_its_own(name):
+    """As the numpy form with that many: the rows beside it, which write longer, change nothing."""
+    decoding = Decoding(max_new_tokens=9, **CASES[name])
+    toy, most = Toy(end=-3.0), [9, 4, 5, 7]
+    ids, scores = toy.batch(decoding, asked={"max_tokens": tf.constant(most)})
+    for row, count in enumerate(most):
+        wanted, score = toy.alone(row, dataclasses.replace(decoding, max_new_tokens=count))
+        assert ids[row].tolist() == [*wanted, *[0] * (9 - len(wanted))]
+        assert scores[row] == pytest.approx(score, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["drawn", "forced and drawn"])
+def test_each_row_is_drawn_by_its_own_options(name):
+    asked = [(0.8, 0, 1.0, 9), (2.5, 3, 1.0, 6), (0.4, 0, 0.6, 9), (1.3, 5, 0.8, 2)]
+    names, dtypes = ("temperature", "top_k", "top_p", "max_tokens"), ("float32", "int32", "float32", "int32")
+    toy = Toy(end=-3.0)
+    columns = {key: tf.constant(values, kind) for key, values, kind in zip(names, zip(*asked), dtypes)}
+    ids, scores = toy.batch(Decoding(max_new_tokens=9, **CASES[name]), asked=columns)
+    for row, (temperature, top_k, top_p, most) in enumerate(asked):
+        options = {**CASES[name], "temperature": temperature, "top_k": top_k or None, "top_p": top_p}
+        wanted, score = toy.alone(row, Decoding(max_new_tokens=most, **options))
+        assert ids[row].tolist() == [*wanted, *[0] * (9 - len(wanted))]
+        assert scores[row] == pytest.approx(score, abs=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)

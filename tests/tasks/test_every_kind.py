@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import kerasbert as kb
 from kerasbert import registry
-from kerasbert.export import saved_model, signatures
+from kerasbert.export import graphs, saved_model, signatures
 from kerasbert.mobile import compress
 from kerasbert.mobile.golden import verify
 from kerasbert.mobile.runtime import load
@@ -79,7 +79,7 @@ def agrees(family: str, kind: str, pieces: Tokenizer, folder, inputs: list) -> N
     else:
         wanted = [answer.to_json() for answer in kb.predict(model, inputs)]
     serve = tf.saved_model.load(str(kb.export(model, folder / "serving"))).signatures["serving_default"]
-    names = saved_model.text_names(model)
+    names = graphs.text_names(model)
     served = serve(**signatures.given(kind_of(model), names, inputs))
     check_served(model, wanted, {name: value.numpy() for name, value in served.items()}, inputs)
     file = folder / "model.tflite"
