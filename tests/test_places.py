@@ -37,6 +37,7 @@ READERS = {
     "nearest",
     "serve",
     "serve-benchmark",
+    "serve-check",
 }
 READERS |= {"verify", "benchmark", "inspect", "docs"}  # commands that write nothing but what they print
 NAMES = {"out", "work", "golden", "explain", "submission"}  # options that name what is written

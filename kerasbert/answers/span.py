@@ -334,12 +334,13 @@ def _best(scores: np.ndarray, context: Context, count: int) -> list[tuple[float,
     """(score, start, end) of the best spans of different characters, best first; of equal scores the first in the text."""
     flat, width = scores.ravel(), scores.shape[1]
     most = 8 * count
-    order = np.argpartition(-flat, most - 1)[:most] if len(flat) > most else np.arange(len(flat))
-    if len(flat):
-        order = np.append(order, flat.argmax())  # the first of equals, wherever the partition put it
+    least = flat[np.argpartition(-flat, most - 1)[most - 1]] if len(flat) > most else -np.inf
+    order = np.flatnonzero(
+        (flat >= least) & np.isfinite(flat)
+    )  # all equals of the last, of which a partition keeps any
     spans: dict[tuple[int, int], float] = {}
-    for i in sorted(set(order.tolist()), key=lambda i: (-flat[i], i)):
-        if np.isfinite(flat[i]) and len(spans) < count:
+    for i in order[np.argsort(-flat[order], kind="stable")].tolist():
+        if len(spans) < count:
             first, more = divmod(i, width)
             spans.setdefault((int(context.starts[first]), int(context.ends[first + more])), float(flat[i]))
     return [(score, *place) for place, score in spans.items()]

@@ -34,6 +34,7 @@ EXAMPLES = {
     "export": "kerasbert export runs/reviews serving/reviews/1",
     "serve": "kerasbert serve serving/reviews",
     "serve-benchmark": "kerasbert serve-benchmark http://127.0.0.1:8501 --model reviews",
+    "serve-check": "kerasbert serve-check serving/reviews/1",
 }
 
 OPENS = (
@@ -69,6 +70,7 @@ def parser() -> Parser:
     from kerasbert.cli import (
         answers,
         exchange,
+        exported,
         guides,
         look,
         searching,
@@ -85,5 +87,5 @@ def parser() -> Parser:
         "kerasbert",
         description,
         EXAMPLES,
-        (look, guides, text, vectors, training, answers, similarity, searching, untrained, exchange, serving),
+        (look, guides, text, vectors, training, answers, similarity, searching, untrained, exchange, exported, serving),
     )

@@ -9,7 +9,7 @@ JOURNEY: Mapping[str, str] = {  # title -> commands, of either program
     "models of others": "import export-checkpoint",
     "train and judge": "finetune evaluate report",
     "ask a model": "predict encode similarity index search fill-mask zero-shot",
-    "serve": "export serve serve-benchmark",
+    "serve": "export serve-check serve serve-benchmark",
     "pretrain on text of your own": "vocab data pretrain replay check-tpu vectors nearest",
     "make a file for a phone (TensorFlow)": "compress ledger",
     "make the model smaller first (TensorFlow)": "distill prune trim quantize-aware",
@@ -148,6 +148,10 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
     "serve-benchmark": (
         "kerasbert serve-benchmark grpc://127.0.0.1:8500 --model reviews --concurrency 32 --requests 10000",
         "kerasbert serve-benchmark http://127.0.0.1:8501 --model reviews --data rows.jsonl --batch 8 --json",
+    ),
+    "serve-check": (
+        "kerasbert serve-check serving/reviews/2 --json",
+        "kerasbert serve-check serving/summaries/1",
     ),
     "compress": (
         "kerasbert-mobile compress runs/reviews --quantize static_int8 --calibration texts.txt --out reviews.tflite",

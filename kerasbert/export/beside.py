@@ -23,8 +23,25 @@ num_batch_threads { value: 4 }
 pad_variable_length_inputs: true
 """
 
-Request = tuple[str, Mapping[str, tf.Tensor]]
-"""Name of a signature, and its inputs."""
+Request = tuple[str, Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]
+"""Name of a signature, its inputs, and what it returned."""
+
+
+METHODS = {name: f"tensorflow/serving/{name}" for name in ("classify", "regress")}
+"""Signatures that TF Serving answers by another API than Predict -> its name."""
+
+
+def name_methods(folder: Path, names: Sequence[str]) -> None:
+    """Give signatures of a SavedModel the API of their names: TensorFlow writes Predict for all."""
+    from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
+
+    if not names:
+        return
+    updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(folder))
+    for name in names:
+        updater.replace_method_name(name, METHODS[name])
+    updater.save()
+    (folder / "fingerprint.pb").write_bytes(fingerprinting.CreateFingerprintDef(str(folder)))
 
 
 def write(folder: Path, requests: Sequence[Request]) -> None:
@@ -33,8 +50,8 @@ def write(folder: Path, requests: Sequence[Request]) -> None:
     (folder / BATCHING).write_text(PARAMETERS, "utf-8")
     (folder / WARM_UP).parent.mkdir()
     with tf.io.TFRecordWriter(str(folder / WARM_UP)) as records:
-        for signature, inputs in requests:
-            records.write(prediction_log(signature, inputs))
+        for request in requests:
+            records.write(prediction_log(*request))
 
 
 def sums(folder: Path) -> None:
@@ -55,17 +72,24 @@ def _fingerprint(path: Path) -> None:
     path.write_bytes(found.SerializeToString(deterministic=True))
 
 
-def prediction_log(signature: str, inputs: Mapping[str, tf.Tensor]) -> bytes:
-    """A warm-up record, tensorflow.serving.PredictionLog of a PredictRequest.
+def prediction_log(signature: str, inputs: Mapping[str, tf.Tensor], outputs: Mapping[str, tf.Tensor]) -> bytes:
+    """A warm-up record, tensorflow.serving.PredictionLog of a PredictRequest and the PredictResponse, for `serve-check`.
 
     Written field by field (tensorflow_serving/apis/prediction_log.proto, predict.proto, model.proto): the package of these
     messages is a client's, and not needed here.
     """
     request = _field(1, _field(1, b"model") + _field(3, signature.encode()))
-    for name in sorted(inputs):
-        tensor = tf.make_tensor_proto(inputs[name]).SerializeToString(deterministic=True)
-        request += _field(2, _field(1, name.encode()) + _field(2, tensor))
-    return _field(6, _field(1, request))
+    request += _tensors(2, inputs)
+    return _field(6, _field(1, request) + _field(2, _tensors(1, outputs)))
+
+
+def _tensors(number: int, values: Mapping[str, tf.Tensor]) -> bytes:
+    """A field of a map of tensors."""
+    found = b""
+    for name in sorted(values):
+        tensor = tf.make_tensor_proto(values[name]).SerializeToString(deterministic=True)
+        found += _field(number, _field(1, name.encode()) + _field(2, tensor))
+    return found
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """What the signatures of a SavedModel compute, and a user's own model as the exporter sees it."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from kerasbert.inputs import Input, Tensor, used, with_makers
 from kerasbert.layers.backend import serving
 from kerasbert.tasks import predict
 from kerasbert.tasks.base import TaskKind, kind_of
+from kerasbert.tasks.exported_kind import Signature
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.graph import graph_tokenizer
 
 
@@ -81,8 +84,8 @@ class Graph:
         settings = (each for each in self.reads if each.filled_by == "setting")
         self.choices = [signatures.Choices(each, model.tokenizer) for each in settings]
         self.prompts = [signatures.Prompts(known)] if (known := prompts_of(self.kind)) else []
-        # one function for both signatures, so that the file holds it once
-        self.with_options = tf.function(lambda given: self.served(given, self.kind), autograph=False)
+        # a function for several signatures, so that the file holds it once
+        self.shared = tf.function(lambda given: self.served(given, self.kind), autograph=False)
         self.one_row = type(self.kind).served is TaskKind.served
         if self.one_row:
             _check_filled(self.kind, self.reads)
@@ -110,13 +113,11 @@ class Graph:
     def serving_default(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of texts."""
         given = signatures.checked(given)
-        if not self.kind.call_options:
-            return self.served(given, self.kind)
-        return self.with_options(given | signatures.own_options(self.kind, tf.shape(given[self.names[0]])[0]))
+        return self.shared(given | signatures.own_options(self.kind, tf.shape(given[self.names[0]])[0]))
 
     def options(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of texts, and the options of a call for each."""
-        return self.with_options(signatures.checked_options(self.kind, signatures.checked(given)))
+        return self.shared(signatures.checked_options(self.kind, signatures.checked(given)))
 
     def served(self, given: dict[str, tf.Tensor], kind: TaskKind) -> dict[str, tf.Tensor]:
         """What the kind answers of texts that were checked."""
@@ -124,6 +125,32 @@ class Graph:
         texts = {name: given[name] for name in taken if name in given}
         labels = tuple(getattr(self.model, "labels", None) or ())
         return kind.served(lambda packed: self.run(given, packed), self.tokenizer, texts, self.longest, labels)
+
+    def of_examples(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Of serialized tf.Examples, whose features are named as the inputs of `serving_default`."""
+        serialized = signatures.checked(given)["inputs"]
+        features = {name: tf.io.FixedLenFeature([], tf.string) for name in self.names}
+        for table in self.choices:
+            features[table.setting] = tf.io.FixedLenFeature([], tf.string, self.model.task.settings.get(table.setting))
+        return self.kind.of_examples(self.shared(tf.io.parse_example(serialized, features)), self.model.labels)
+
+    def tokenize(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Of texts, their tokens as `Tokenizer.tokenize` gives them."""
+        ids, starts, ends = self.tokenizer.tokenize(signatures.checked(given)["text"])
+        found = {
+            "starts": starts,
+            "ends": ends,
+            "pieces": tf.gather(tf.constant(list(self.model.tokenizer.vocabulary)), ids),
+        }
+        found = {"token_ids": ids.to_tensor(self.model.tokenizer.pad_id)} | {
+            name: each.to_tensor() for name, each in found.items()
+        }
+        return found | {"lengths": tf.cast(ids.row_lengths(), tf.int32)}
+
+    def of_kind(self, signature: Signature, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Of a signature that the kind alone has."""
+        given, labels = signatures.checked(given), tuple(getattr(self.model, "labels", None) or ())
+        return signature.served(lambda packed: self.run(given, packed), self.tokenizer, given, self.longest, labels)
 
     def prompted(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of texts, each with the prompt of its name before it."""
@@ -151,6 +178,16 @@ class Graph:
                 for name, each in self.kind.call_options.items()
             }
             found["options"] = signatures.traced(self.options, texts | options)
+        if self.kind.examples:
+            found[self.kind.examples] = signatures.traced(
+                self.of_examples, {"inputs": tf.TensorSpec([None], tf.string)}
+            )
+        if type(self.model.tokenizer).of_words is Tokenizer.of_words:  # else its tokens are words and have no pieces
+            found["tokenize"] = signatures.traced(self.tokenize, {"text": tf.TensorSpec([None], tf.string)})
+        settings = {table.setting: tf.TensorSpec([None], tf.string) for table in self.choices}
+        for name, signature in self.kind.signatures(self.model.tokenizer).items():
+            inputs = {each: tf.TensorSpec([None] * axes, dtype) for each, (dtype, axes) in signature.inputs.items()}
+            found[name] = signatures.traced(functools.partial(self.of_kind, signature), inputs | settings)
         if self.prompts:
             named = {**texts, "prompt_name": tf.TensorSpec([None], tf.string)}
             found["prompted"] = signatures.traced(self.prompted, named)

@@ -169,7 +169,7 @@ def card(model: Any, longest: int, example: Mapping[str, list], outputs: str = "
     call = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in example.items())
     request = json.dumps({"instances": [{name: value[0] for name, value in example.items()}]})
     labels = f"\nLabels: {', '.join(model.labels)}.\n" if task is not None and model.labels else ""
-    gives = outputs or kind_of(model).described()
+    gives, options = outputs or kind_of(model).described(), _of_options(kind_of(model))
     if task is None and isinstance(model, SentenceEncoder):
         gives = "`vector` [B, H] float32: the sentence's, as it was learned"
     tag = "" if task is None else task.how.pipeline_tag(task)
@@ -189,7 +189,7 @@ model.signatures["serving_default"]({call})
 ```
 
 `serving_default` returns {gives}.
-The signature `ids` takes {_of_ids(model)}, and `lengths`, int32 [B], how many of each row count, instead of text.{_of_options(kind_of(model))}
+The signature `ids` takes {_of_ids(model)}, and `lengths`, int32 [B], how many of each row count, instead of text.{options}
 {kind_of(model).longer(longest)}
 
 Under TF Serving, with the folder at NAME/1:

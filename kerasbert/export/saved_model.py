@@ -117,22 +117,29 @@ def _given(model: Any, texts: Sequence[Any]) -> dict[str, tf.Tensor]:
 
 def _warm_up(model: Any, served: Any) -> list[beside.Request]:
     """Requests of every signature, of one text and of several, which are two graphs; they were answered here."""
-    texts, specs = _probes(model), served["ids"].structured_input_signature[1]
-    requests: list[beside.Request] = []
+    texts, kind = _probes(model), kind_of(model)
+    requests: list[tuple[str, dict[str, tf.Tensor]]] = []
     for count in (1, 4):
         some = _given(model, texts[:count])
-        sizes = {
-            name: [count, *(WARM if size is None else size for size in spec.shape[1:])] for name, spec in specs.items()
-        }
-        ids = {name: tf.fill(size, tf.constant(0, specs[name].dtype)) for name, size in sizes.items()}
-        requests += [("serving_default", some), ("ids", ids | {"lengths": tf.fill([count], WARM)})]
-        if "options" in served:
-            requests.append(("options", some | signatures.own_options(kind_of(model), tf.constant(count))))
-        if "prompted" in served:
-            requests.append(("prompted", some | {"prompt_name": tf.fill([len(texts[:count])], "")}))
-    for signature, inputs in requests:
-        served[signature](**inputs)
-    return requests
+        rows = len(texts[:count])
+        own = {"serving_default": some, "options": some | signatures.own_options(kind, tf.constant(rows))}
+        if kind.examples:
+            own[kind.examples] = {"inputs": signatures.examples(some)}
+        own["prompted"] = some | {"prompt_name": tf.fill([rows], "")}
+        for name, signature in sorted(served.items()):
+            requests.append((name, own[name] if name in own else _filled(model, signature, count)))
+    return [(name, inputs, served[name](**inputs)) for name, inputs in requests]
+
+
+def _filled(model: Any, signature: Any, count: int) -> dict[str, tf.Tensor]:
+    """Inputs of a signature: rows of WARM tokens or words."""
+    trained = getattr(getattr(model, "task", None), "settings", {})
+    found = {}
+    for name, spec in signature.structured_input_signature[1].items():
+        size = [count, *(WARM if each is None else each for each in spec.shape[1:])]
+        value = trained.get(name, "a") if spec.dtype == tf.string else WARM if name == "lengths" else 0
+        found[name] = tf.fill(size, tf.constant(value, spec.dtype))
+    return found
 
 
 def _write(model: Any, folder: Path, longest: int) -> None:
@@ -147,6 +154,7 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     saved.weights = [each.value for each in model.weights if id(each.value) in read]
     saved.tables = [graph.tokenizer, *graph.choices, *graph.prompts]
     tf.saved_model.save(saved, str(folder), functions)
+    beside.name_methods(folder, [name for name in functions if name in beside.METHODS])
 
 
 def _expected(model: Any, texts: Sequence[Any], served: Mapping[str, Any], longest: int) -> tuple[str, Any]:

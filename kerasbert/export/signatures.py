@@ -75,6 +75,18 @@ def own_options(kind: TaskKind, rows: tf.Tensor) -> dict[str, tf.Tensor]:
     return {name: tf.fill([rows], tf.constant(each.own)) for name, each in kind.call_options.items()}
 
 
+def examples(inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """The rows of inputs, strings [B] by name, as serialized tf.Examples [B]."""
+    rows = []
+    for values in zip(*(each.numpy() for each in inputs.values())):
+        features = {
+            name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value])) for name, value in zip(inputs, values)
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        rows.append(example.SerializeToString(deterministic=True))
+    return tf.constant(rows, tf.string)
+
+
 def given(kind: TaskKind, names: Sequence[str], texts: Sequence[Any]) -> dict[str, tf.Tensor]:
     """What `serving_default` takes of inputs as `kb.predict` takes them: strings [B] of each part, [B, C] of lists; numbers."""
     texts = [text if isinstance(text, tuple) else (text,) for text in texts]

@@ -44,6 +44,7 @@ class Classification(TaskKind):
     """Cross-entropy of the label; accuracy, F1 (macro, and of the second of two labels), Matthews, ROC AUC and loss."""
 
     name = "classification"
+    examples = "classify"
     few_shot = True
     metrics_known = ("accuracy", "f1_macro", POSITIVE, "matthews", "roc_auc", "loss")
 
@@ -197,6 +198,12 @@ class Classification(TaskKind):
         label_ids = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         labelled = tf.gather(list(model.labels), label_ids)
         return {"probabilities": probabilities, "label_ids": label_ids, "labels": labelled}
+
+    def of_examples(self, served, labels) -> dict[str, Tensor]:
+        scores = served["probabilities"]
+        import tensorflow as tf
+
+        return {"classes": tf.tile(tf.constant([list(labels)]), [tf.shape(scores)[0], 1]), "scores": scores}
 
     def pipeline_tag(self, task) -> str:
         return "text-classification"

@@ -41,6 +41,17 @@ class CallOption(NamedTuple):
     fits: Callable[[Tensor], Tensor]
 
 
+class Signature(NamedTuple):
+    """A signature that a kind has beside those of all kinds.
+
+    Args:
+        inputs: name -> dtype and number of axes. served: as `Exported.served`.
+    """
+
+    inputs: Mapping[str, tuple[str, int]]
+    served: Callable[..., dict[str, Tensor]]
+
+
 T = TypeVar("T")  # a Task, whose file imports this one
 
 
@@ -51,11 +62,13 @@ class Exported:
         name: str, as that of its `answers.Kind`.
         answers: the side of the phone. options: by name. per_token: bool, whether its head reads every token.
         averaged: bool, whether the outputs of several models have a mean.
+        examples: str, the API of TF Serving by tf.Example that has such answers, "classify" or "regress"; "" for none.
         left_out: heads of pretraining without which its answers are right where they are zero alone.
     """
 
     name = ""
     averaged = True
+    examples = ""
     left_out: tuple[str, ...] = ()
     _options: Mapping[str, Any] = MappingProxyType({})
 
@@ -166,6 +179,14 @@ class Exported:
     @property
     def call_options(self) -> Mapping[str, CallOption]:
         """Options of a call by name, as `kb.predict` has them, for each text of its own: signature `options`; none here."""
+        return {}
+
+    def of_examples(self, served: Mapping[str, Tensor], labels: Sequence[str]) -> dict[str, Tensor]:
+        """What `served` gives, as the API `examples` has it."""
+        raise NotImplementedError
+
+    def signatures(self, tokenizer: Any) -> Mapping[str, Signature]:
+        """Signatures of its own by name, for a tokenizer; none here."""
         return {}
 
     def served(

@@ -27,6 +27,7 @@ class Regression(TaskKind):
     """
 
     name = "regression"
+    examples = "regress"
     taught = ("labels", "logits")
     metrics_known = ("pearson", "spearman", "mean_squared_error")
 
@@ -118,6 +119,9 @@ class Regression(TaskKind):
 
     def exported(self, model, outputs, inputs) -> dict[str, Tensor]:
         return {"value": outputs["value"]}
+
+    def of_examples(self, served, labels) -> dict[str, Tensor]:
+        return {"outputs": served["value"]}
 
     def pipeline_tag(self, task) -> str:
         return "sentence-similarity" if task.pair else "text-classification"

@@ -13,7 +13,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.lazy import Module
 from kerasbert.tasks import labels, span_metrics, tables
 from kerasbert.tasks.base import Task, TaskKind
-from kerasbert.tasks.exported_kind import MOST_ROWS
+from kerasbert.tasks.exported_kind import MOST_ROWS, CallOption
 from kerasbert.tasks.judging import Judged
 
 if TYPE_CHECKING:
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
 ops = Module("keras.ops")
+tf = Module("tensorflow")
 objectives = Module("kerasbert.objectives.base")
 head_layers = Module("kerasbert.layers.heads")
 
 
+MOST_ANSWERS = 20  # that a call of a SavedModel may ask for: each is looked for in all texts that it is joined with
 NO_ANSWER = "no answer"  # of a question, in a report
 
 
@@ -214,7 +216,22 @@ class Span(TaskKind):
     def served(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
         from kerasbert.tasks import span_graph
 
-        return span_graph.served(cast(SpanKind, self.answers), run, tokenizer, tuple(strings.values()), length)
+        kind, parts = cast(SpanKind, self.answers), (strings["question"], strings["context"])
+        asked = None
+        if "n_best" in strings:
+            threshold = strings.get("null_threshold", tf.zeros_like(strings["n_best"], tf.float32))
+            asked = span_graph.Asked(strings["n_best"], threshold)
+        return span_graph.served(kind, run, tokenizer, parts, length, asked)
+
+    @property
+    def call_options(self) -> dict[str, CallOption]:
+        own, most = self.options["n_best"], max(MOST_ANSWERS, self.options["n_best"])
+        number = f"a whole number of 1 to {most}"
+        found = {"n_best": CallOption(own, number, lambda x: tf.logical_and(x >= 1, x <= most))}
+        if self.options["unanswerable"]:
+            threshold = float(self.options["null_threshold"])
+            found["null_threshold"] = CallOption(threshold, "a finite number, of logits", tf.math.is_finite)
+        return found
 
     def probes(self, texts, parts) -> list[Any]:
         # numbers before the texts: windows with the same tokens would have the same best answer several times
@@ -223,7 +240,7 @@ class Span(TaskKind):
 
     def unserved(self, served, labels) -> list[Any] | None:
         values = zip(*(served[name].tolist() for name in ("text", "start", "end", "score", "truncated")))
-        # without its alternatives, which the graph does not give
+        # without its alternatives, of which two that score almost the same may change places
         return [
             {"text": text.decode(), "start": start, "end": end, "score": score} | ({"truncated": True} if cut else {})
             for text, start, end, score, cut in values
@@ -239,7 +256,13 @@ class Span(TaskKind):
     def described(self) -> str:
         return (
             "`text` [B] string, `start` and `end` [B] int32 (characters of the context), `score` [B] float32, and `truncated` "
-            f"[B] bool: the question lost its end, or the context what stands behind {MOST_ROWS:,} windows"
+            f"[B] bool: the question lost its end, or the context what stands behind {MOST_ROWS:,} windows; `texts`, `starts`, "
+            "`ends`, `scores` [B, N], the answer and the next best, the first `answer_counts` [B] int32 of each"
+            + (
+                "; `null_odds` [B] float32: how many logits no answer is above the best, more than null_threshold where it wins"
+                if self.options["unanswerable"]
+                else ""
+            )
         )
 
 

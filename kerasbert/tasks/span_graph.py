@@ -35,75 +35,152 @@ class Windows(NamedTuple):
     chosen: tf.Tensor
 
 
+class Asked(NamedTuple):
+    """What a call asks of each input: answers at most, int32 [B], and by how much the empty one wins, float32 [B]."""
+
+    n_best: tf.Tensor
+    null_threshold: tf.Tensor
+
+
+class Spans(NamedTuple):
+    """The spans of all contexts [T, A], those that begin at token t and have a + 1 tokens.
+
+    Args:
+        scores: float32 [T, A], -inf of what is no answer. owner: int32 [T], the input of each token.
+        firsts: int32 [T], where a token's characters begin among those of all contexts. after: int32 [T, A], where a span ends.
+        offsets: int32 [B], where the characters of each context begin there.
+    """
+
+    scores: tf.Tensor
+    owner: tf.Tensor
+    firsts: tf.Tensor
+    after: tf.Tensor
+    offsets: tf.Tensor
+
+
+class Best(NamedTuple):
+    """The best spans of each input, best first, [B, N]: float32, characters of the context int32, and which there are, bool."""
+
+    scores: tf.Tensor
+    starts: tf.Tensor
+    ends: tf.Tensor
+    found: tf.Tensor
+
+
 def served(
-    kind: SpanKind, run: Callable[[dict], Mapping], tokenizer: "GraphTokenizer", parts: Sequence[tf.Tensor], length: int
+    kind: SpanKind,
+    run: Callable[[dict], Mapping],
+    tokenizer: "GraphTokenizer",
+    parts: Sequence[tf.Tensor],
+    length: int,
+    asked: Asked | None = None,
 ) -> dict[str, tf.Tensor]:
     """What `SpanKind.rows` and `decode` give, for questions and contexts.
 
     Args:
         run: as of `TaskKind.served` -> {"logits": [R, W, 2]}. tokenizer: GraphTokenizer.
         parts: questions [B] and contexts [B], strings.
+        asked: in the place of the kind's options.
 
     Returns:
-        text [B] string, start and end [B] int32 in characters of the context, score [B] float32; `truncated` bool [B]: the
-        question lost its end, or the context what stands behind its first MOST_ROWS.
+        text [B] string, start and end [B] int32 in characters of the context, score [B] float32; texts, starts, ends, scores
+        [B, N], the answer and its alternatives, the first `answer_counts` [B] int32 of each; where no answer may be one also
+        null_odds [B] float32, how many logits it is above the best span; `truncated` bool [B]: the question lost its end, or
+        the context what stands behind its first MOST_ROWS.
     """
     question, context = parts
-    asked, room, truncated = _asked(kind, tokenizer, question, length)
+    if asked is None:
+        shape = [tf.shape(context)[0]]
+        asked = Asked(tf.fill(shape, kind.options["n_best"]), tf.fill(shape, float(kind.options["null_threshold"])))
+    read, room, truncated = _asked(kind, tokenizer, question, length)
     carried, most = tokenizer.carried(context), room + (MOST_ROWS - 1) * _step(kind, room)
     truncated |= _int(carried[0].row_lengths()) > most
     ids, starts, ends = (first_of(each, most) for each in carried)
     counts = _int(ids.row_lengths())
-    windows = _windows(kind, tokenizer, asked, ids, counts, room)
+    windows = _windows(kind, tokenizer, read, ids, counts, room)
     logits = run({**windows.packed, "owners": windows.owner})[kind.output]
     owner = _int(ids.value_rowids())  # of each token
     codes, filled = _characters(context)
     offsets = _int(codes.row_starts())
     firsts = tf.gather(filled, tf.searchsorted(filled, starts.flat_values + tf.gather(offsets, owner)))
     lasts = tf.gather(filled, tf.searchsorted(filled, ends.flat_values + tf.gather(offsets, owner)) - 1) + 1
-    scores = _scores(kind, windows, logits, _int(tf.ragged.range(counts).flat_values), firsts, lasts)
+    scores, after = _scores(kind, windows, logits, _int(tf.ragged.range(counts).flat_values), firsts, lasts)
     there = tf.reduce_any(~_blank(decode(question)), axis=1)
     scores = tf.where(tf.gather(there, owner)[:, None], scores, -float("inf"))
-
-    inputs = tf.shape(context)[0]
-    of_token = tf.reduce_max(scores, axis=1)
-    best = tf.math.unsorted_segment_max(of_token, owner, inputs)
-    found = best > scores.dtype.min
     null = tf.reduce_sum(tf.gather(logits, windows.null, axis=1, batch_dims=1), axis=-1)
-    null = tf.math.unsorted_segment_min(null, windows.owner, inputs)
-    best = tf.where(found, best, 0.0)  # an infinite one would make numbers that are none
-    score, wins = _weighed(kind, scores, owner, (best, found), null)
-    # a token more, of no characters, is that of an empty answer
-    tokens = tf.shape(owner)[0]
-    numbers = tf.where(of_token == tf.gather(best, owner), tf.range(tokens), tokens)
-    chosen = found & ~wins
-    first = tf.where(chosen, tf.math.unsorted_segment_min(numbers, owner, inputs), tokens)
-    padded = tf.pad(scores, [[0, 1], [0, 0]])
-    more = tf.argmax(tf.gather(padded, first), axis=1, output_type=tf.int32)
-    low = tf.where(chosen, tf.gather(tf.pad(firsts, [[0, 1]]), first) - offsets, 0)
-    high = tf.where(chosen, tf.gather(tf.pad(lasts, [[0, 1]]), first + more * _int(chosen)) - offsets, 0)
-    text = cut(codes, offsets + low, offsets + high)
-    return {"text": text, "start": low, "end": high, "score": score, "truncated": truncated}
+    null = tf.math.unsorted_segment_min(null, windows.owner, tf.shape(context)[0])
+    answers = _ranked(kind, Spans(scores, owner, firsts, after, offsets), null, asked)
+    low, high = answers["starts"], answers["ends"]
+    flat = [tf.reshape(offsets[:, None] + each, [-1]) for each in (low, high)]
+    answers["texts"] = tf.reshape(cut(codes, *flat), tf.shape(low))
+    names = {"text": "texts", "start": "starts", "end": "ends", "score": "scores"}
+    return {name: answers[of][:, 0] for name, of in names.items()} | answers | {"truncated": truncated}
 
 
-def _weighed(
-    kind: SpanKind, scores: tf.Tensor, owner: tf.Tensor, top: tuple[tf.Tensor, tf.Tensor], null: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """The probability of each input's answer, float32 [B], and whether no answer is it, bool [B].
-
-    Args:
-        scores: [T, A], of spans. owner: int32 [T]. top: the best of an input, [B], and whether it has one. null: [B].
-    """
-    (best, found), inputs = top, tf.shape(null)[0]
+def _ranked(kind: SpanKind, spans: Spans, null: tf.Tensor, asked: Asked) -> dict[str, tf.Tensor]:
+    """starts, ends, scores [B, N], answer_counts and null_odds [B] of `served`; null: float32 [B], of no answer."""
+    best = _best(spans, asked.n_best)
+    there = best.found[:, 0]
+    top = tf.where(there, best.scores[:, 0], 0.0)  # an infinite one would make numbers that are none
     # in float64: a long context has a million spans
-    share = tf.reduce_sum(tf.exp(tf.cast(scores - tf.gather(best, owner)[:, None], tf.float64)), axis=1)
-    total = tf.cast(tf.math.unsorted_segment_sum(share, owner, inputs), scores.dtype)
-    wins, most = tf.zeros_like(found), best
+    share = tf.reduce_sum(tf.exp(tf.cast(spans.scores - tf.gather(top, spans.owner)[:, None], tf.float64)), axis=1)
+    total = tf.cast(tf.math.unsorted_segment_sum(share, spans.owner, tf.shape(null)[0]), null.dtype)
+    rank, count = tf.range(tf.shape(best.scores)[1])[None], tf.reduce_sum(_int(best.found), axis=1)
+    order, odds = rank + tf.zeros_like(count)[:, None], {}
     if kind.options["unanswerable"]:
-        wins, most = null - best > kind.options["null_threshold"], tf.maximum(best, null)
-        total = total * tf.exp(best - most) + tf.exp(null - most)
-    score = tf.where(found, tf.exp(tf.where(wins, null, best) - most) / total, 0.0)
-    return score, wins
+        # the empty answer stands behind the spans that score as much, and is chosen by the threshold
+        place = tf.reduce_sum(_int(best.found & (best.scores >= null[:, None])), axis=1)
+        chosen = tf.where(null - top > asked.null_threshold, place, _int(place == 0))[:, None]
+        at, empty = tf.where(rank == 0, chosen, tf.where(rank <= chosen, rank - 1, rank)), place[:, None]
+        order = tf.where(at == empty, tf.shape(rank)[1], tf.where(at < empty, at, at - 1))
+        odds = {"null_odds": tf.where(there, null - top, 0.0)}
+        total = total * tf.exp(top - tf.maximum(top, null)) + tf.exp(null - tf.maximum(top, null))
+        count, top = tf.minimum(count + 1, asked.n_best), tf.maximum(top, null)
+    count = tf.where(there, count, 0)
+    kept = rank < count[:, None]
+    with_empty = [(best.scores, null[:, None]), (best.starts, 0), (best.ends, 0)]
+    extended = (tf.concat([each, tf.broadcast_to(more, [tf.shape(null)[0], 1])], 1) for each, more in with_empty)
+    scores, starts, ends = (tf.gather(each, order, batch_dims=1) for each in extended)
+    scores = tf.exp(scores - top[:, None]) / total[:, None]
+    return {
+        "starts": tf.where(kept, starts, 0),
+        "ends": tf.where(kept, ends, 0),
+        "scores": tf.where(kept, scores, 0.0),
+        "answer_counts": tf.maximum(count, 1),
+        **odds,
+    }
+
+
+def _best(spans: Spans, n_best: tf.Tensor) -> Best:
+    """The `n_best` [B] best spans of different characters of each input, of equal scores the first in the text.
+
+    One after the other: each is taken out before the next is looked for, so that no array has a row for an input of all its
+    spans.
+    """
+    inputs, tokens = tf.shape(n_best)[0], tf.shape(spans.owner)[0]
+    most = tf.reduce_max(tf.concat([n_best, [1]], 0))
+    begins = spans.firsts - tf.gather(spans.offsets, spans.owner)
+    ends = spans.after - tf.gather(spans.offsets, spans.owner)[:, None]
+
+    def next_best(rank: tf.Tensor, scores: tf.Tensor, *arrays: tf.TensorArray) -> tuple:
+        of_token = tf.reduce_max(scores, axis=1)
+        best = tf.math.unsorted_segment_max(of_token, spans.owner, inputs)
+        found = (best > scores.dtype.min) & (rank < n_best)
+        # a token more, of no characters, is that of no span
+        numbers = tf.where(of_token == tf.gather(best, spans.owner), tf.range(tokens), tokens)
+        first = tf.where(found, tf.math.unsorted_segment_min(numbers, spans.owner, inputs), tokens)
+        more = tf.argmax(tf.gather(tf.pad(scores, [[0, 1], [0, 0]]), first), axis=1, output_type=tf.int32)
+        low = tf.gather(tf.pad(begins, [[0, 1]]), first)
+        high = tf.gather(tf.gather(tf.pad(ends, [[0, 1], [0, 0]]), first), more, batch_dims=1)
+        same = (begins == tf.gather(low, spans.owner))[:, None] & (ends == tf.gather(high, spans.owner)[:, None])
+        columns = (tf.where(found, best, 0.0), low, high, found)
+        written = [array.write(rank, each) for array, each in zip(arrays, columns)]
+        return rank + 1, tf.where(same, -float("inf"), scores), *written
+
+    kinds = (spans.scores.dtype, tf.int32, tf.int32, tf.bool)
+    arrays = [tf.TensorArray(each, most, element_shape=[None]) for each in kinds]
+    _, _, *found = tf.while_loop(lambda rank, *_: rank < most, next_best, (0, spans.scores, *arrays))
+    return Best(*(tf.transpose(each.stack()) for each in found))
 
 
 def _asked(
@@ -154,8 +231,8 @@ def _windows(
 
 def _scores(
     kind: SpanKind, windows: Windows, logits: tf.Tensor, number: tf.Tensor, firsts: tf.Tensor, lasts: tf.Tensor
-) -> tf.Tensor:
-    """[T, A] as of `SpanKind.scores`, of the tokens of all contexts.
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """[T, A] as of `SpanKind.scores`, of the tokens of all contexts, and the character behind each span, int32 [T, A].
 
     Args:
         number: int32 [T], of a token in its context. firsts, lasts: int32 [T], its characters among those of all contexts.
@@ -170,7 +247,7 @@ def _scores(
     ends = tf.gather_nd(logits[..., 1], tf.stack([rows, places], 2))
     tokens = tf.shape(number)[0]
     after = tf.gather(lasts, tf.minimum(tf.range(tokens)[:, None] + more, tokens - 1))
-    return tf.where(inside & (after > firsts[:, None]), starts[:, None] + ends, -float("inf"))
+    return tf.where(inside & (after > firsts[:, None]), starts[:, None] + ends, -float("inf")), after
 
 
 def _characters(strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:

@@ -17,9 +17,10 @@ from kerasbert.lazy import Module
 from kerasbert.tasks import tables, tags_judged
 from kerasbert.tasks.base import Task, TaskKind
 from kerasbert.tasks.classification import log_odds
-from kerasbert.tasks.exported_kind import MOST_ROWS
+from kerasbert.tasks.exported_kind import MOST_ROWS, Signature
 from kerasbert.tasks.judging import Judged
 from kerasbert.tasks.metrics import precision_recall_f1
+from kerasbert.text.base import Tokenizer
 from kerasbert.text.words import split_words
 
 # imported when they are used: rows are read, and mistakes in them said, without TensorFlow
@@ -279,6 +280,17 @@ class Tags(TaskKind):
 
         return tags_graph.served(run, tokenizer, strings["text"], length, labels, cast(TagsKind, self.answers))
 
+    def signatures(self, tokenizer) -> dict[str, Signature]:
+        if tokenizer.knowledge is not None or type(tokenizer).of_words is not Tokenizer.of_words:
+            return {}
+        return {"words": Signature({"words": ("string", 2), "lengths": ("int32", 1)}, self._served_words)}
+
+    def _served_words(self, run, tokenizer, strings, length, labels) -> dict[str, Tensor]:
+        from kerasbert.tasks import tags_graph
+
+        sentences = tags_graph.listed(strings["words"], strings["lengths"])
+        return tags_graph.served(run, tokenizer, sentences, length, labels, cast(TagsKind, self.answers))
+
     def longer(self, longest) -> str:
         return f"A text of any length is read, in windows of {longest} tokens."
 
@@ -295,7 +307,8 @@ class Tags(TaskKind):
             "`words`, `labels` [B, W] string, `starts`, `ends` [B, W] int32 in characters, `scores` [B, W] float32, the first "
             "`lengths` [B] int32 of each; of tags in BIO or IOBES also `entities`, `entity_labels` [B, E] string, "
             "`entity_starts`, `entity_ends` [B, E] int32, the first `entity_counts` [B] int32 of each; `truncated` [B] bool: "
-            f"words behind {MOST_ROWS:,} windows have no label"
+            f"words behind {MOST_ROWS:,} windows have no label. Signature `words` takes `words` [B, W] string, texts that are "
+            "split already, and `lengths` [B] int32, how many of each row are words, and returns the same"
         )
 
 

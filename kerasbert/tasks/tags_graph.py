@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kerasbert.text.graph import GraphTokenizer
 
 _NONE = np.iinfo(np.int64).max
+SPACES = [code for code in range(0x110000) if chr(code).isspace()]  # that str.strip takes off
 
 
 class Windows(NamedTuple):
@@ -34,15 +35,73 @@ class Windows(NamedTuple):
     answered: tf.Tensor
 
 
+class Sentences(NamedTuple):
+    """The words of all inputs, as they are answered and as they are tokenized.
+
+    Args:
+        words: Words. codes: code points [B, (characters)] of the text in which they have their characters.
+        joined: strings [B], the words with a blank between two. firsts, lasts: int64 [W], the characters of each word without
+            white space around it, among those of all these strings with a blank behind each.
+    """
+
+    words: Words
+    codes: tf.RaggedTensor
+    joined: tf.Tensor
+    firsts: tf.Tensor
+    lasts: tf.Tensor
+
+
+def sentences_of(words: Words, codes: tf.RaggedTensor | None = None, edges: Any = (0, 0)) -> Sentences:
+    """The words of some texts.
+
+    Args:
+        codes: of the texts; those of the joined words by default. edges: white space before and behind each word.
+    """
+    lengths = tf.cast(words.ends.flat_values - words.starts.flat_values, tf.int64)
+    begins = tf.cumsum(lengths + 1, exclusive=True)
+    before, after = (tf.cast(each, tf.int64) for each in edges)
+    # a blank behind each, and the last taken off: joining by a separator leaves that behind a first, empty word out
+    joined = tf.strings.reduce_join(words.strings.with_flat_values(words.strings.flat_values + " "), axis=-1)
+    sizes = tf.maximum(0, tf.strings.length(joined) - 1)
+    joined = tf.strings.substr(joined, tf.zeros_like(sizes), sizes)
+    return Sentences(
+        words, decode(joined) if codes is None else codes, joined, begins + before, begins + lengths - after
+    )
+
+
+def listed(words: tf.Tensor, lengths: tf.Tensor) -> Sentences:
+    """The first `lengths` [B] words of lists [B, W], as `answers.tags.sentence_of` reads a list; others behind them."""
+    width = tf.shape(words)[1]
+    fits = tf.reduce_all((lengths >= 0) & (lengths <= width))
+    message = "lengths: the first so many words of each row are read, at most those of words. Received"
+    with tf.control_dependencies([tf.debugging.Assert(fits, [message, lengths, width])]):
+        words = tf.identity(words)
+    strings = tf.RaggedTensor.from_tensor(words, lengths=tf.cast(lengths, tf.int64))
+    flat = decode(strings.flat_values)
+    strings = strings.with_flat_values(tf.strings.unicode_encode(flat, "UTF-8"))
+    sizes = flat.row_lengths()
+    blank = tf.reduce_any(flat.flat_values[:, None] == tf.constant(SPACES), axis=1)
+    place = tf.ragged.range(sizes).flat_values
+    begins = tf.where(blank, tf.gather(sizes, flat.value_rowids()), place)  # of what stands there, the least
+    before = tf.minimum(tf.reduce_min(flat.with_flat_values(begins), axis=1), sizes)
+    last = tf.reduce_max(flat.with_flat_values(tf.where(blank, tf.zeros_like(place), place + 1)), axis=1)
+    last = tf.maximum(last, before)
+    ends = strings.with_flat_values(tf.cast(sizes, tf.int32))
+    starts = strings.with_flat_values(tf.cumsum(ends.flat_values + 1, exclusive=True))
+    firsts = tf.gather(tf.concat([starts.flat_values, [0]], 0), strings.row_starts())
+    starts = strings.with_flat_values(starts.flat_values - tf.gather(firsts, strings.value_rowids()))
+    return sentences_of(Words(strings, starts, starts + ends), edges=(before, sizes - last))
+
+
 def served(
     run: Callable[[dict], Mapping],
     tokenizer: "GraphTokenizer",
-    texts: tf.Tensor,
+    texts: tf.Tensor | Sentences,
     length: int,
     labels: Sequence[str],
     kind: TagsKind,
 ) -> dict[str, tf.Tensor]:
-    """What `TagsKind.rows` and `decode` give, for raw texts [B].
+    """What `TagsKind.rows` and `decode` give, for raw texts [B], or lists of words.
 
     Args:
         run: packed rows -> {the kind's output: [R, S, C]}. tokenizer: GraphTokenizer.
@@ -52,16 +111,16 @@ def served(
         labels are of spans also entities, entity_labels string, entity_starts, entity_ends int32 [B, most], entity_counts [B];
         truncated bool [B]: words behind the first MOST_ROWS windows have no label.
     """
-    words = tokenizer.words(texts)
-    carried = tokenizer.carried(tf.strings.reduce_join(words.strings, axis=-1, separator=" "))
+    sentences = texts if isinstance(texts, Sentences) else sentences_of(tokenizer.words(texts), decode(texts))
+    words, carried = sentences.words, tokenizer.carried(sentences.joined)
     room = room_of(tokenizer.single, length, trees=tokenizer.trees is not None)[1]
     most = room + (MOST_ROWS - 1) * step_of(room, kind.options["stride"])
     truncated = carried[0].row_lengths() > most
     ids, starts, ends = (first_of(each, most) for each in carried)
     belongs = None
     if tokenizer.trees is not None:
-        belongs = tokenizer.trees.belongs(decode(texts), _raw_starts(words, starts))
-    first = _first_tokens(words, ids, starts, ends)
+        belongs = tokenizer.trees.belongs(sentences.codes, _raw_starts(words, starts))
+    first = _first_tokens(sentences, ids, starts, ends)
     windows = _windows(tokenizer, ids, first, words, length, kind.options["stride"], belongs)
     values = tf.gather_nd(run(windows.packed)[kind.output], tf.stack([windows.row, windows.place], 1))
     outside = tf.constant(len(labels), tf.int32)
@@ -83,23 +142,27 @@ def served(
         "lengths": tf.cast(words.starts.row_lengths(), tf.int32),
         "truncated": truncated,
     }
-    return answers | (_entities(decode(texts), words, numbers, labels) if has_spans(labels) else {})
+    return answers | (_entities(sentences.codes, words, numbers, labels) if has_spans(labels) else {})
 
 
-def _first_tokens(words: Words, ids: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tf.Tensor:
+def _first_tokens(
+    sentences: Sentences, ids: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor
+) -> tf.Tensor:
     """The first token of each word, int64 [W], counted in its text; _NONE where it has none. See `answers.tags.first_tokens`."""
-    lengths = tf.cast(words.ends.flat_values - words.starts.flat_values, tf.int64)
+    words = sentences.words.starts
+    lengths = tf.cast(sentences.words.ends.flat_values - words.flat_values, tf.int64)
     begins = tf.concat([[0], tf.cumsum(lengths + 1)], 0)  # of words, all texts one after the other
-    word_starts, word_ends = begins[:-1], begins[:-1] + lengths
+    there = tf.where(sentences.lasts > sentences.firsts)[:, 0]  # no token is that of a word of nothing
+    word_starts, word_ends = tf.gather(sentences.firsts, there), tf.gather(sentences.lasts, there)
     rows = ids.value_rowids()
-    shift = tf.gather(tf.gather(begins, words.starts.row_splits), rows)
+    shift = tf.gather(tf.gather(begins, words.row_splits), rows)
     first, last = (tf.cast(each.flat_values, tf.int64) + shift for each in (starts, ends))
-    count = tf.size(word_ends, tf.int64)
     word = tf.searchsorted(word_ends, first, side="right", out_type=tf.int64)
     known = tf.gather(tf.concat([word_starts, [_NONE]], 0), word)
     belongs = tf.maximum(known, first) < last
     number = tf.range(tf.size(rows, tf.int64)) - tf.gather(ids.row_splits, rows)
-    return tf.math.unsorted_segment_min(tf.boolean_mask(number, belongs), tf.boolean_mask(word, belongs), count)
+    owner = tf.gather(there, tf.boolean_mask(word, belongs))
+    return tf.math.unsorted_segment_min(tf.boolean_mask(number, belongs), owner, tf.size(lengths, tf.int64))
 
 
 def _raw_starts(words: Words, starts: tf.RaggedTensor) -> tf.RaggedTensor:

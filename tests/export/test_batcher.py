@@ -96,11 +96,17 @@ def test_calls_that_are_joined_are_answered_as_alone(kind, exported):
     wrong_calls(serve, calls[1], len(inputs))
     if kind == "classification":
         check_ids(served["ids"])
+        check_examples(served["classify"], calls, serve)
+        check_tokens(model, served["tokenize"])
         assert serve(**calls[1])["truncated"].numpy().tolist() == [False, False, False, True, False]
     if kind == "choice":
         invalid_bytes(serve)
     if kind in ("span", "tags"):
         document(model, given, serve, kind)
+    if kind == "tags":
+        words_of_callers(model, served["words"])
+    if kind == "span":
+        n_best_of_each(model, served["options"], calls, inputs)
 
 
 def check_ids(serve):
@@ -119,6 +125,28 @@ def check_ids(serve):
         assert "at least 1 and at most those of token_ids" in refusal(serve, **wrong)
 
 
+def check_examples(serve, calls, whole):
+    """tf.Examples, as TF Serving's Classify hands them over."""
+    as_examples = [{"inputs": signatures.examples(call)} for call in calls]
+    check(serve, as_examples)
+    found, wanted = serve(**as_examples[1]), whole(**calls[1])
+    np.testing.assert_allclose(found["scores"], wanted["probabilities"], atol=1e-6)
+    best = np.take_along_axis(found["classes"].numpy(), wanted["label_ids"].numpy()[:, None], 1)[:, 0]
+    assert best.tolist() == wanted["labels"].numpy().tolist()
+    assert "Feature: text (data type: string) is required" in refusal(serve, inputs=tf.constant([b""]))
+
+
+def check_tokens(model, serve):
+    texts = ["the cat, Zo\u00eb", "", "old " * 30, b"a\xff cat"]
+    check(serve, [{"text": tf.constant(some)} for some in (texts[:1], texts[1:], texts)])
+    found = {name: value.numpy() for name, value in serve(text=tf.constant(texts)).items()}
+    for i, text in enumerate(texts):
+        tokens, count = model.tokenizer.tokenize(text), found["lengths"][i]
+        assert [piece.decode() for piece in found["pieces"][i][:count]] == tokens.pieces
+        for name, wanted in (("token_ids", tokens.ids), ("starts", tokens.starts), ("ends", tokens.ends)):
+            assert found[name][i][:count].tolist() == list(wanted)
+
+
 def wrong_calls(serve, call, count):
     first, *others = call
     for given in (tf.constant("x"), tf.constant([["x"]])):
@@ -130,6 +158,45 @@ def wrong_calls(serve, call, count):
         assert f"the inputs {first} and {others[0]} have as many rows in a call. Received] [2] [{count}]" in message
     empty = serve(**{name: value[:0] for name, value in call.items()})
     assert {len(value) for value in empty.values()} == {0}
+
+
+def words_of_callers(model, serve):
+    """Texts that are split already, of another number of words in each call."""
+    lists = [["the", "cat"], ["old stone", "", "river", "by", "zoe"], ["a", "b", "c"], []]
+
+    def call(some):
+        width = max(1, *map(len, some))
+        padded = [[*words, *["x"] * (width - len(words))] for words in some]
+        return {"words": tf.constant(padded), "lengths": tf.constant(list(map(len, some)))}
+
+    check(serve, [call(lists[:2]), call(lists[2:]), call(lists[1:])])
+    found = kind_of(model).unserved({name: value.numpy() for name, value in serve(**call(lists)).items()}, model.labels)
+    for answered, said in zip(found, kb.predict(model, lists[:3] + [["the"]])[:3]):
+        assert answered["words"] == list(said.words)
+        assert answered["labels"] == list(said.labels)
+        np.testing.assert_allclose(answered["scores"], said.scores, atol=1e-5)
+    for wrong in (3, -1):
+        message = refusal(serve, words=tf.constant([["a", "b"]]), lengths=tf.constant([wrong]))
+        assert "lengths: the first so many words of each row are read, at most those of words. Received" in message
+
+
+def n_best_of_each(model, serve, calls, inputs):
+    """As many answers as a text asks for, also where a stranger asks for more."""
+    for count, call in enumerate(calls, 1):
+        call["n_best"] = tf.fill(call["context"].shape, 2 * count)
+        call["null_threshold"] = tf.fill(call["context"].shape, 1.0 - count)
+    check(serve, calls)
+    found = serve(**calls[1])
+    for i, answer in enumerate(kb.predict(model, inputs, options={"n_best": 4, "null_threshold": -1.0})):
+        if found["truncated"].numpy()[i]:
+            continue  # of more windows than these tests let it read
+        wanted = [answer, *answer.alternatives]
+        assert found["answer_counts"].numpy()[i] == len(wanted)
+        scores = found["scores"].numpy()[i][: len(wanted)]
+        np.testing.assert_allclose(scores, [each.score for each in wanted], atol=1e-5)
+    for wrong in (0, 21):
+        message = refusal(serve, **calls[0] | {"n_best": tf.constant([wrong])})
+        assert "the input n_best is a whole number of 1 to 20. Received" in message
 
 
 def invalid_bytes(serve):

@@ -60,8 +60,13 @@ def test_the_graph_answers_as_python_on_a_few_letters(options, length):
         return {"logits": tf.gather(table, places % 40_000)}
 
     strings = [tf.constant(part) for part in zip(*TINY)]
+    numbers_of = [
+        (1 + i % 7, float(i % 5) - 2) for i in range(len(TINY))
+    ]  # how many answers each asks for, and its threshold
+    asked = span_graph.Asked(*map(tf.constant, zip(*numbers_of)))
     served = span_graph.served(kind, run, graph_tokenizer(tokenizer), strings, length)
-    served = {name: value.numpy().tolist() for name, value in served.items()}
+    ranked = span_graph.served(kind, run, graph_tokenizer(tokenizer), strings, length, asked)
+    served, ranked = ({name: value.numpy().tolist() for name, value in each.items()} for each in (served, ranked))
     for i, pair in enumerate(TINY):
         rows = kind.rows(tokenizer, pair, length)
         values = [table[(np.array(row.token_ids) * 31 + np.arange(row.length) * 7) % 40_000] for row in rows]
@@ -69,6 +74,27 @@ def test_the_graph_answers_as_python_on_a_few_letters(options, length):
         found = served["text"][i].decode(), served["start"][i], served["end"][i]
         assert found == (answer.text, answer.start, answer.end), pair
         assert abs(served["score"][i] - answer.score) < 1e-5, pair
+        check_ranked(served, i, answer)
+        n_best, threshold = numbers_of[i]
+        own = kind.configured({"n_best": n_best, "null_threshold": threshold})
+        check_ranked(ranked, i, own.decode(pair, rows, values, ()))
+        if "null_odds" in served and pair[0].strip() and answer.score:
+            scores, null = kind.scores(rows, values)
+            assert served["null_odds"][i] == pytest.approx(null - scores.max(), abs=1e-4)
+
+
+def check_ranked(served, i, answer):
+    """The answer and all its alternatives in their order, and nothing behind them."""
+    wanted = [answer, *answer.alternatives]
+    count = served["answer_counts"][i]
+    names = ("texts", "starts", "ends", "scores")
+    found = list(zip(*(served[name][i] for name in names)))
+    assert count == len(wanted)
+    assert [(text.decode(), start, end) for text, start, end, _ in found[:count]] == [
+        (each.text, each.start, each.end) for each in wanted
+    ]
+    np.testing.assert_allclose([each[3] for each in found[:count]], [each.score for each in wanted], atol=1e-5)
+    assert set(found[count:]) <= {(b"", 0, 0, 0.0)}
 
 
 def test_each_token_has_the_window_of_most_context():

@@ -29,6 +29,41 @@ def places(token_ids):
     return (token_ids * 31 + np.arange(np.shape(token_ids)[-1]) * 7) % len(NUMBERS)
 
 
+LISTS = [
+    ["the", "cat", "sees", "zoe"],
+    [],
+    ["", " ", "New York,", " Zo\u00eb\u2003", "and", "", "old"],
+    ["\u200b", "cat", "na\u00efve\x1c", "\x85"],
+    ["very old", "house"] * 12,
+    ["a"],
+]
+
+
+@pytest.mark.parametrize("options", [{}, {"crf": True, "transitions": TABLE.tolist()}], ids=["plain", "crf"])
+def test_lists_of_words_are_answered_as_python_answers_them(options):
+    """With blanks, empty words and words of several; what stands behind the words of a row is another caller's."""
+    import tensorflow as tf
+
+    kind = answers.find("tags").configured({**options, "stride": 3})
+    values = NUMBERS if options else softmax(NUMBERS).astype("float32")
+
+    def run(packed):
+        return {kind.output: tf.gather(values, places(packed["token_ids"].numpy()))}
+
+    width = max(map(len, LISTS))
+    padded = [[*words, *["the"] * (width - len(words))] for words in LISTS]
+    sentences = tags_graph.listed(tf.constant(padded), tf.constant([len(words) for words in LISTS]))
+    for tokenizer in (tiny.tokenizer(), small_bpe()):
+        served = tags_graph.served(run, graph_tokenizer(tokenizer), sentences, 8, LABELS, kind)
+        found = tags_graph.unserved({name: value.numpy() for name, value in served.items()})
+        for words, got in zip(LISTS, found, strict=True):
+            rows = kind.rows(tokenizer, (tuple(words),), 8)
+            outputs = [values[places(np.array(row.token_ids))] for row in rows]
+            wanted = kind.decode((tuple(words),), rows, outputs, LABELS).to_json()
+            np.testing.assert_allclose(got.pop("scores"), wanted.pop("scores"), atol=1e-5)
+            assert got == wanted, words
+
+
 def softmax(x):
     return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
 
