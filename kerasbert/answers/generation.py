@@ -25,6 +25,9 @@ PLACE = Input("target_place", "B", filled_by="kind")
 NUMBER = Input("seed", "B", filled_by="kind")
 """Which text of a call a row is of: drawn tokens depend on it."""
 
+BEGINNINGS = ("bert2bert", "bertshare", "bert2rnd", "rnd2bert")
+"""How an encoder-decoder begins with a pretrained encoder (Rothe et al., 2020, section 3)."""
+
 DECODING = {field.name: field.default for field in dataclasses.fields(Decoding) if field.name != "max_new_tokens"}
 
 
@@ -75,6 +78,8 @@ class GenerationKind(Kind):
         max_tokens: int, tokens that are written at most in a call, 0 for target_length; the room of the source stays as it is.
         masked: bool, whether each token is written at a [MASK], as an encoder alone does (`layers.masked_writer`). The family
             says it.
+        decoder: str, what fine-tuning makes of an encoder: "alone", a model that writes at [MASK]s, or one of BEGINNINGS, an
+            encoder-decoder.
         start: str, the special token that the decoder starts with, of `text.base.PARTS`; "" of one stack, which reads source
             and target as one row. The family says it.
         smoothing: float, of the labels in training (Szegedy et al., 2016; 0.1 in Vaswani et al., 2017, section 5.4).
@@ -89,8 +94,8 @@ class GenerationKind(Kind):
     asked = 1
     defaults = MappingProxyType(
         {
-            **{"prefix": "", "separator": "\n", "target_length": 64, "max_tokens": 0, "masked": False, "start": "pad"},
-            "smoothing": 0.0,
+            **{"prefix": "", "separator": "\n", "target_length": 64, "max_tokens": 0, "masked": False, "decoder": "alone"},
+            **{"start": "pad", "smoothing": 0.0},
             **DECODING,
         }
     )
@@ -102,6 +107,9 @@ class GenerationKind(Kind):
                 f"max_tokens is {kind.options['max_tokens']}, expected 1 to target_length, {kind.target_length}, or 0 for as many"
             )
         kind.decoding  # noqa: B018 (it checks them)
+        if kind.options["decoder"] not in ("alone", *BEGINNINGS):
+            known = ", ".join(("alone", *BEGINNINGS))
+            raise InputError(f"option decoder is {kind.options['decoder']!r}, expected one of {known}")
         return kind
 
     @property

@@ -147,9 +147,12 @@ def settle(content: JsonView, dialect: Dialect, file: Path, heads: Collection[st
     own = {key: values for key, values in dialect.unread.items() if isinstance(values, tuple)}
     usual, spoken = {**USUAL, **own}, []
     without_effect = {**WITHOUT_EFFECT, **{key: why for key, why in dialect.unread.items() if key not in own}}
-    for key, value in content.unread(without_effect).items():
-        allowed = _allowed(key, value, heads)
-        if allowed is None and value not in usual.get(key, ()):
+    patterns = [f"{half}{key}" for half in ("", *(f"{half}." for half in dialect.halves)) for key in without_effect]
+    for key, value in content.unread(patterns).items():
+        half, _, inner = key.partition(".")
+        meant = inner if half in dialect.halves else key
+        allowed = _allowed(meant, value, heads)
+        if allowed is None and value not in usual.get(meant, ()):
             spoken.append(key)
         elif allowed is not None and value not in allowed:
             expected = " or ".join(map(repr, allowed)) or "none"

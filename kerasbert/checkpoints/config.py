@@ -55,6 +55,24 @@ def read_config(folder: Path) -> JsonView | None:
     return None if file is None else JsonView(read_json(file))
 
 
+def flat(config: JsonView, halves: Collection[str]) -> JsonView:
+    """A configuration whose objects of these names are keys of its own, `encoder.hidden_size`."""
+    if not halves:
+        return config
+    content = config.plain()
+    inside = {half: content.pop(half) for half in halves if isinstance(content.get(half), Mapping)}
+    return JsonView(content | {f"{half}.{key}": value for half, own in inside.items() for key, value in own.items()})
+
+
+def nested(config: Mapping[str, Any], halves: Collection[str]) -> dict[str, Any]:
+    """The inverse of `flat`."""
+    whole = {key: value for key, value in config.items() if key.partition(".")[0] not in halves}
+    for half in halves:
+        own = {key.partition(".")[2]: value for key, value in config.items() if key.startswith(f"{half}.")}
+        whole[half] = dict(sorted(own.items()))
+    return whole
+
+
 def to_spec(config: Mapping[str, Any], dialect: Dialect, base: specs.Spec, where: Any) -> specs.Spec:
     """The Spec that a configuration describes.
 

@@ -158,7 +158,8 @@ def _named(
     format: NamedFormat, opened: Opened, asked: ImportOptions, family: registry.Family, named: specs.Spec | None
 ) -> _Theirs:
     """A checkpoint under the names of a family."""
-    dialect, content = format.dialect(family), opened.config or {}
+    dialect = format.dialect(family)
+    content = configs.flat(opened.config, dialect.halves) if opened.config else {}
     kind = dialect.class_of(_architecture(content))
     dialect = dialect.of(kind)
     reader, wrapper = unwrapped(opened.tensors, dialect.prefix, asked.ignore)

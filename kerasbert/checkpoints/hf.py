@@ -77,6 +77,7 @@ class HuggingFace(NamedFormat):
             name: family.names[self.names] for name, family in registry.families().items() if self.names in family.names
         }
         fitting = [name for name, dialect in known.items() if said in dialect.model_types]
+        fitting = [name for name in fitting if known[name].reads(opened.config)] or fitting
         if said in known:
             kind = kinds[0] if isinstance(kinds, list) and kinds else None
             fitting = [name for name in fitting if kind in known[name].architectures]

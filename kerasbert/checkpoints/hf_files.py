@@ -21,6 +21,7 @@ from kerasbert.text.wordpiece import TEMPLATE as BERT
 PAD = {
     "xlm": 2,
     "bart": 1,
+    "roberta2roberta": 1,
 }  # the padding id of their configuration class where a model has no tokenizer; 0 of the others
 
 GONE = {
@@ -56,7 +57,7 @@ def _config(found: Named) -> dict[str, Any]:
         config |= {"lang2id": languages, "id2lang": {str(number): name for name, number in languages.items()}}
     if tokenizer is not None:
         config |= _special_ids(tokenizer, {"pad_token_id": "pad", **found.dialect.special})
-    return config
+    return configs.nested(config, found.dialect.halves)
 
 
 def _task_keys(task: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,8 +52,8 @@ def of_family(classes: Mapping[str, Class], old: str, new: str) -> dict[str, Cla
 class Dialect:
     """How others write down a family: the names of its weights and the keys of its configuration.
 
-    A paper whose files are read or written by a rule of its own has a subclass that overrides `read_config`, `write_config`,
-    `written`, `computes` or `in_file`.
+    A paper whose files are read or written by a rule of its own has a subclass that overrides `reads`, `read_config`,
+    `write_config`, `written`, `computes`, `in_file` or `copied`.
 
     Args:
         rows: (ours, theirs) of a layer or of one weight, (ours, theirs, "T") where theirs is transposed; `{i}` is the
@@ -88,6 +88,8 @@ class Dialect:
     by_file: ClassVar[tuple[str, ...]] = ()
     # copies in `tied` that they store and compute nothing with
     spare: ClassVar[tuple[str, ...]] = ()
+    # objects of their configuration whose keys are read and written as `encoder.hidden_size`
+    halves: ClassVar[tuple[str, ...]] = ()
 
     rows: tuple[tuple[str, ...], ...]
     leaves: Mapping[str, tuple[str, ...]]
@@ -116,6 +118,10 @@ class Dialect:
 
     # What one paper may override
 
+    def reads(self, config: Mapping[str, Any]) -> bool:
+        """Whether a configuration of its `model_types` is of this family, where several have one of these types."""
+        return True
+
     def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
         """Their configuration as `config` reads it; what it is silent about was filled in."""
         return config
@@ -135,6 +141,10 @@ class Dialect:
     def in_file(self, spec: Any, tensors: Any) -> Any:
         """The Spec with what the tensors of a file say (paths in `by_file`); `tensors` is its Reader."""
         return spec
+
+    def copied(self, theirs: Collection[str]) -> Mapping[str, str]:
+        """Their names of what an export writes a second time -> of what, by the names of what it writes once."""
+        return {copy: self.originals(copy)[0] for copy in self.spare if self.originals(copy)[0] in theirs}
 
     def derive(self, *replace: tuple[str, str], rows: tuple[tuple[str, ...], ...] = (), **changes: Any) -> Self:
         """Another family's names as a difference: parts of their names replaced, rows that go before the others.

@@ -20,7 +20,11 @@ from kerasbert.registry import FORMATS
 from kerasbert.text.base import Tokenizer
 
 LM_BIAS = "heads/lm/bias"
-ROWS = ("embeddings/tokens/table", "heads/mlm/bias")  # of one row a piece, in families whose padding id is fixed
+# of one row a piece, in families whose padding id is fixed
+ROWS = (
+    *(f"{stack}embeddings/tokens/table" for stack in ("", "encoder/", "decoder/")),
+    *("heads/mlm/bias", "output/bias"),
+)
 POOLED = {"nsp", "sop", "classifier"}  # heads that read the pooled vector
 
 
@@ -134,10 +138,11 @@ def _order(dialect: Dialect, info: ModelInfo, config: Mapping[str, Any], tokeniz
 
     The two pieces change places, in the table and in the tokenizer.
     """
-    if dialect.fixed.get("pad_token_id", tokenizer.pad_id) == tokenizer.pad_id:
+    key = next((f"{half}pad_token_id" for half in ("", "encoder.") if f"{half}pad_token_id" in dialect.fixed), "")
+    if dialect.fixed.get(key, tokenizer.pad_id) == tokenizer.pad_id:
         return None
     order = np.arange(info.spec.embeddings.vocabulary)
-    swapped = [config["pad_token_id"], tokenizer.pad_id]
+    swapped = [config[key], tokenizer.pad_id]
     order[swapped] = order[swapped[::-1]]
     return order
 
@@ -208,10 +213,8 @@ def _tensors(
         theirs, transpose = dialect.theirs(name)
         sources[theirs] = name, transpose
         shapes[theirs] = tuple(reversed(tensors.shape(name))) if transpose else tensors.shape(name)
-    for copy in dialect.spare:
-        original = dialect.originals(copy)[0]
-        if original in sources:  # they store it, and compute nothing with it
-            sources[copy], shapes[copy] = sources[original], shapes[original]
+    for copy, original in dialect.copied(list(sources)).items():
+        sources[copy], shapes[copy] = sources[original], shapes[original]
     return sources, shapes
 
 

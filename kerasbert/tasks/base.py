@@ -208,6 +208,14 @@ class TaskKind(Judging):
         """Names of the heads that do not begin as new where the model that it begins from has them; `held` as of `started`."""
         return ()
 
+    def begun(self, task: Task, encoder: Any, head: Callable[[str], Mapping[str, np.ndarray]]) -> Any:
+        """The network that a run trains: the encoder that it begins from, or one that is made of it.
+
+        Args:
+            head: name -> arrays by name of a head that the model has, {} of another.
+        """
+        return encoder
+
     def imported(self, task: Task, generation: Mapping[str, Any] | None) -> Task:
         """The task with how the checkpoint that the model was imported from writes (`generation_config.read`)."""
         return task

@@ -13,6 +13,7 @@ from kerasbert.answers.generation import NUMBER, PLACE, WRITTEN, GenerationKind,
 from kerasbert.answers.generation import Generation as Written
 from kerasbert.checkpoints import generation_config, source
 from kerasbert.errors import InputError
+from kerasbert.family import Family
 from kerasbert.inputs import NAMES, Input, Row, Tensor, target_places
 from kerasbert.lazy import Module
 from kerasbert.tasks import span_metrics, tables, text_metrics
@@ -72,6 +73,8 @@ class Generation(TaskKind):
         return ("mlm",)  # of an encoder alone
 
     def of_family(self, task, family) -> Task:
+        if task.options.get("decoder", "alone") != "alone":
+            family = self._with_decoder(task, family)
         self.reads(family)
         start = task.options.get("start", family.encoder.first_token) if family.kind == "seq2seq" else ""
         smoothing = task.options.get("smoothing", getattr(family.encoder, "label_smoothing", 0.0))
@@ -84,6 +87,27 @@ class Generation(TaskKind):
                 "leave it out"
             )
         return task.optioned({"start": start, "smoothing": smoothing} | ({"masked": True} if masked else {}))
+
+    def _with_decoder(self, task, family) -> Family:
+        """The family of encoder-decoders that are made of an encoder's."""
+        asked = task.options["decoder"]
+        if family.kind != "encoder":
+            raise InputError(
+                f"decoder={asked} is given and {family.name} is of kind {family.kind!r}, which writes itself: leave it out"
+            )
+        made = {of: each for each in registry.families().values() if not each.one_stack for of in each.made_of}
+        if family.name not in made:
+            raise InputError(
+                f"decoder={asked} makes an encoder-decoder of {', '.join(made)}, and not of {family.name}: leave it out"
+            )
+        return made[family.name]
+
+    def begun(self, task, encoder, head) -> Any:
+        asked, family = task.options.get("decoder", "alone"), registry.family_of(encoder)
+        if asked == "alone" or family.kind != "encoder":
+            return encoder
+        make: Any = self._with_decoder(task, family).made_of[family.name]
+        return make(encoder, None, asked, head=head("mlm"))
 
     def reads(self, family) -> tuple[Input, ...]:
         if family.kind == "encoder" and not masked_writer.writes_at_masks(family.encoder):
@@ -129,6 +153,11 @@ class Generation(TaskKind):
                 f"target_length is {decoding.max_new_tokens}, expected at most the model's {longest} positions"
             )
         decoding.check(encoder.spec.embeddings.vocabulary)
+        if (family.kind == "encoder") != self.answers.masked:
+            raise InputError(
+                f"decoder is {self.options['decoder']!r} and the model a {family.name}: finetune makes the one of the other, of "
+                "several tasks for all or none"
+            )
         if not self.answers.masked:
             return {}, {}
         head = heads.token_head(encoder.token_head, encoder.spec, dtype=encoder.dtype_policy)

@@ -45,6 +45,7 @@ from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.text_feed import Texts
 
 few_shot = Module("kerasbert.training.few_shot")  # which calls `finetune`
+NO_HEAD = "the model has no head {}, which pretraining learns: a new one starts at random"
 
 
 @configured(FinetuneConfig)
@@ -78,6 +79,7 @@ class FineTuning(Job):
     kind = "finetune"
     config: FinetuneConfig
     judged = "dev"  # before what is said of the best weights
+    made: tuple[str, ...] = ()  # what is told of another network that was made of the encoder
 
     def __init__(
         self, model: str | os.PathLike | keras.Model, task: str | Task, data: Any, config: FinetuneConfig
@@ -136,6 +138,7 @@ class FineTuning(Job):
         """The encoder to begin from."""
         config, old = self.config, self.old
         self.encoder, self.name, self.digest = initial_encoder.encoder(self.source, self.changes, config)
+        self._made()
         asked = registry.family_of(self.encoder).settings_for(self.encoder.spec, self.task.how.answers)
         if asked != self.encoder.spec:
             self.encoder = initial_encoder.changed(
@@ -157,6 +160,19 @@ class FineTuning(Job):
             self.graph = knowledge.KnowledgeGraph()
         if self.graph is not None:
             self.encoder, self.name = initial_encoder.with_graph(self.encoder, self.graph, self.name, config)
+
+    def _made(self) -> None:
+        """Train what the kind makes of the encoder, where it is another network."""
+        held = functools.partial(initial_encoder.head, self.source)
+        keras.utils.set_random_seed(self.config.seed)
+        with precision(self.config.precision):
+            made = self.task.how.begun(self.task, self.encoder, held)
+        if made is self.encoder:
+            return
+        self.made = (f"a {made.model_name} is made of {self.name}", *(() if held("mlm") else (NO_HEAD.format("mlm"),)))
+        if self.config.keep_head:
+            raise InputError(f"keep_head is given and {self.made[0]}, another network: leave it out")
+        self.encoder, self.name = made, made.model_name
 
     def encode(self) -> int:
         """Make rows of the texts; returns the updates of an epoch."""
@@ -270,15 +286,12 @@ class FineTuning(Job):
     def lines(self) -> Iterable[str]:
         lines = [*self.split.lines, *self.train.told("train: ", self.longest), *self.dev.told("dev: ", self.longest)]
         new = "the model has no pooler (a masked LM has none): a new one starts at random, as in transformers"
-        lines = [new, *lines] if self.new_pooler else lines
+        lines = [*self.made, *([new] if self.new_pooler else []), *lines]
         lines = lines if self.graph is None else [*lines, *self.graph.told()]
         if self.graph is not None and not len(self.graph):
             lines.append("graph: without a triple a K-BERT is a BERT (--graph FILE gives it triples)")
         if missing := sorted(self.wanted - self.brought):
-            lines = [
-                f"the model has no head {', '.join(missing)}, which pretraining learns: a new one starts at random",
-                *lines,
-            ]
+            lines = [NO_HEAD.format(", ".join(missing)), *lines]
         if self.before.get("kind") and not (self.brought or self.config.keep_head):
             name = self.before.get("name", self.before["kind"])
             lines = [f"starts from the encoder of {self.given}; its head, of {name}, is left out", *lines]

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,7 +13,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import built
 from kerasbert.errors import InputError
 from kerasbert.layers.encoder import Encoder
-from kerasbert.layers.naming import names
+from kerasbert.layers.naming import names, values
 from kerasbert.spec import Spec
 from kerasbert.text.knowledge import KnowledgeGraph
 from kerasbert.text.tree import with_knowledge
@@ -65,6 +66,15 @@ def _held(model: Any, changes: Mapping[str, Any], policy: str) -> tuple[Any, str
     if (tokenizer := text.held_tokenizer(model)) is not None:
         encoder.tokenizer = tokenizer
     return encoder, info.name, model_files.digest(model)
+
+
+def head(model: Any, name: str) -> dict[str, Any]:
+    """The arrays by name of a head of a directory or of a model; {} of one that it has not."""
+    if isinstance(model, Path):
+        tensors, prefix = checkpoints.read_tensors(model), f"heads/{name}/"
+        return {each.removeprefix(prefix): tensors.read(each) for each in tensors.names() if each.startswith(prefix)}
+    held = (getattr(model, "heads", None) or {}).get(name, {})
+    return dict(held) if isinstance(held, Mapping) else values(held)
 
 
 def lacks_pooler(encoder: Encoder, name: str) -> bool:

@@ -29,6 +29,7 @@ UNSEEN = {
     "mask_predictions.*": "of replaced token detection, which pretraining alone has",
     "fit_dense.*": "maps to the teacher's width, which distillation alone has",
     "fit_denses.*": "maps to the teacher's width, which distillation alone has",
+    "encoder.pooler.dense.*": "an encoder-decoder of two BERTs reads no pooled vector",
     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": "no code adds it",
 }
 SPOKEN = "not used: "

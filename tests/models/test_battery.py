@@ -22,6 +22,8 @@ def folder(tmp_path_factory):
 
 DEFAULT = ("bert", "electra", "t5")  # a network and a loss, two, two stacks
 CHILDREN = {"ernie", "gpt", "kbert", "mass", "mt5", "transformer"}  # of bert, gpt2, bart and t5, which CI tries
+BERTS = set("bert2bert roberta2roberta bert-generation".split())  # BERT's, BART's: tests.models.test_bert2bert
+CHILDREN |= BERTS
 # parts that others of the list have
 ALIKE = set(
     "deberta distilbert ib-bert megatron-bert nomic-bert roberta sa-lstm skip-thought taglm ulmfit umt5 unilm xlm".split()
@@ -35,8 +37,10 @@ def test_every_model_passes(name, folder):
     battery.check_model(name, folder, compiled=compiled)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, family in registry.families().items() if family.kind != "encoder"])
+WRITING = [name for name, family in registry.families().items() if family.kind != "encoder"]
+
+
+@pytest.mark.parametrize("name", often(WRITING, *{*WRITING} - BERTS))
 def test_every_weight_of_those_that_write_is_trained_in_compiled_parts_too(name, folder):
     """The relative tables among them, which would get no gradient through the bias."""
     subject = battery.Subject(name, folder, dropout=0.0)

@@ -103,6 +103,7 @@ WRITERS = [
     pytest.param("t5", "wordpiece", {"prefix": "the ", "repetition_penalty": 1.5}, marks=pytest.mark.full),
     pytest.param("transformer", "unigram", {"beams": 3, "repetition_penalty": 1.5}, marks=pytest.mark.full),
     pytest.param("mass", "bpe", {"repetition_penalty": 1.5}, marks=pytest.mark.full),
+    pytest.param("bert2bert", None, {"beams": 2}, marks=pytest.mark.full),
     pytest.param("unilm", None, {"repetition_penalty": 1.5}, marks=pytest.mark.slow),
     pytest.param("gpt", None, {"separator": " . ", "repetition_penalty": 1.5}, marks=pytest.mark.full),
 ]

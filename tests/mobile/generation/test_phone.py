@@ -35,6 +35,7 @@ FAMILIES = {
     "transformer": ({"length": 24}, [16, 24], [16, 20]),
     "gpt": ({"length": 40}, [16, 20], [16, 32, 40]),
     "unilm": ({"length": 40}, [16, 20], [16, 32, 40]),
+    "bert2bert": ({"length": 24}, [16, 24], [16, 20]),
 }
 
 
@@ -55,6 +56,7 @@ def writer(family, folder, **options):
 
 WRITINGS = {"t5": [{}, {"beams": 3}], "bart": [{"beams": 4, "repetition_penalty": 1.3, "min_new_tokens": 4}]}
 WRITINGS |= {"transformer": [{}], "gpt": [{}], "umt5": [{}]}
+WRITINGS["bert2bert"] = [{}, {"beams": 3}]
 WRITINGS["unilm"] = [{"beams": 3, "repetition_penalty": 1.3}]
 WRITINGS["gpt2"] = [{"temperature": 0.7, "top_k": 9, "seed": 2}]
 
