@@ -1,6 +1,8 @@
 """A classifier from few rows: SetFit (Tunstall et al., 2022, section 3)."""
 
 import dataclasses
+import hashlib
+import json
 import os
 import tempfile
 from typing import Any
@@ -8,17 +10,32 @@ from typing import Any
 import keras
 import numpy as np
 
+from kerasbert.checkpoints import source
 from kerasbert.data.dialects import default_reading
+from kerasbert.errors import InputError
 from kerasbert.tasks.base import Task
+from kerasbert.tasks.load import load
 from kerasbert.tasks.task import Rows, find_labels, read_rows, split_files
 from kerasbert.training import finetune, model_files
 from kerasbert.training.config import FinetuneConfig
 from kerasbert.training.early import declared
-from kerasbert.training.runs import check_place
+from kerasbert.training.job import run
+from kerasbert.training.runs import Run, check_place, run_in
 
 ROUNDS = 20  # R of the paper: pairs of each text with one of its label, and with one of another
 HEAD_UPDATES = 100
 JUDGED = 256  # pairs that the vectors are judged by
+ASKED = "few_shot"  # of run.json: what the vectors were trained from
+
+
+class Head(finetune.FineTuning):
+    """The head, whose run.json says what the vectors under it were trained from: `asked`, json."""
+
+    asked: dict[str, Any]
+
+    def begin(self, run: Run) -> None:
+        run.description[ASKED] = self.asked
+        super().begin(run)
 
 
 def few_shot(
@@ -40,6 +57,10 @@ def few_shot(
     with default_reading(config.reading):
         found = find_labels(found, sources["train"])
         rows = read_rows(found, sources["train"])
+        judged = read_rows(found, sources["dev"]) if "dev" in sources else rows
+    asked = _asked(model, found, (rows, judged), config)
+    if _finished(asked, config):
+        return load(config.out)
     pairs = contrasted(rows, config.seed)
     told = "" if "dev" in sources else "; no dev rows: the metrics are of the training rows"
     model_files.say(f"few shot: {len(rows.texts)} rows make {len(pairs)} pairs{told}", config.quiet)
@@ -60,7 +81,40 @@ def few_shot(
         )
     found = dataclasses.replace(found.optioned({"pooling": pooling}), hidden_layer=False)
     sources = {"train": sources["train"], "dev": sources.get("dev", sources["train"])}
-    return finetune.finetune(body.encoder, found, sources, **_of_head(config, len(rows.texts)))
+    job = Head(body.encoder, found, sources, FinetuneConfig(**_of_head(config, len(rows.texts))))
+    job.asked = asked
+    return run(job)
+
+
+def _asked(model: Any, task: Task, rows: tuple[Rows, Rows], config: FinetuneConfig) -> dict[str, Any]:
+    """What a few-shot run depends on, as json: the model, the task, the rows and the options."""
+    named = isinstance(model, str | os.PathLike)
+    digest = model_files.digest(source.directory(model)) if named else model_files.digest_of(model)
+    content = [[each.texts, np.asarray(each.targets).tolist()] for each in rows]
+    about = {"model": digest, "task": task.name, "metric": task.metric, "labels": task.labels}
+    about["rows"] = hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()
+    settings = {name: value for name, value in _of_vectors(config).items() if name not in ("quiet", "log_every")}
+    return json.loads(json.dumps(about | settings, default=str))
+
+
+def _finished(asked: dict[str, Any], config: FinetuneConfig) -> bool:
+    """Whether the run is there and finished, which is said as of other fine-tunings.
+
+    Raises:
+        InputError: another run is there; what differs is named.
+    """
+    old = None if config.overwrite else run_in(config.out)
+    if old is None:
+        return False
+    held = old.get(ASKED)
+    differ = ["it is no few-shot run"] if held is None else [name for name in asked if held.get(name) != asked[name]]
+    if differ:
+        what = differ[0] if held is None else f"other {', '.join(differ)}"
+        raise InputError(f"{config.out} holds another run: {what}. Choose another --out or pass --overwrite")
+    if old.get("finished_steps") is None:
+        return False
+    model_files.say(f"{config.out} is finished: {old['finished_steps']} steps were made", config.quiet)
+    return True
 
 
 def contrasted(rows: Rows, seed: int) -> list[tuple[str, str, int]]:

@@ -72,7 +72,7 @@ def test_a_head_reads_the_pooling_that_its_task_names():
 
 
 @pytest.mark.slow
-def test_few_rows_make_a_classifier_for_server_and_phone(tmp_path):
+def test_few_rows_make_a_classifier_for_server_and_phone(tmp_path, monkeypatch, capsys):
     """rows -> --few-shot -> evaluate, SavedModel, .tflite; theirs cannot say the pooling and refuse it."""
     import tensorflow as tf
 
@@ -91,6 +91,12 @@ def test_few_rows_make_a_classifier_for_server_and_phone(tmp_path):
     )
     few = str(tmp_path / "few.tsv")
     assert main(["finetune", str(tmp_path / "model"), *words, "--data", few, "--quiet", "--out", str(run)]) == 0
+    monkeypatch.setattr("kerasbert.training.few_shot.contrasted", None)  # nothing is trained again
+    again = ["finetune", str(tmp_path / "model"), *words, "--data", few, "--out", str(run)]
+    assert main(again) == 0
+    assert capsys.readouterr().err.endswith(f"{run} is finished: 100 steps were made\n")
+    assert main([*again, "--seed", "1"]) == 2
+    assert f"{run} holds another run: other seed. Choose another --out or pass --overwrite" in capsys.readouterr().err
     model = kb.load(run)
     assert (model.task.options["pooling"], model.task.hidden_layer) == ("mean", False)
     assert kb.evaluate(model, tmp_path / "dev.tsv")["metrics"]["accuracy"] > 0.7
