@@ -29,6 +29,7 @@ _HOMES = {
     "encode": "tasks.predict",
     "explain": "tasks.explain",
     "sentence_transformer": "tasks.sentence_encoder",
+    "static_embedding": "tasks.static_embedding",
     "similarity": "tasks.similarity",
     "search": "tasks.similarity",
     "Index": "retrieval.index",

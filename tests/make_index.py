@@ -22,7 +22,7 @@ TASKS = {"encoder": "all but generation", "decoder": "all", "seq2seq": "generati
 FORMAT_NAMES = {"hf": "Hugging Face", "tf1": "TF1", "keras_hub": "KerasHub"}
 OTHER_FORMATS = {
     "elmo": "AllenNLP",
-    "average": "word vectors (in)",
+    "average": "word vectors (in), model2vec, StaticEmbedding",
     "cove": "word vectors (in)",
     "taglm": "an ELMo (in)",
 }

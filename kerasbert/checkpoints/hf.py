@@ -16,10 +16,12 @@ from kerasbert.checkpoints import (
     readers,
     sentence_transformers,
     source,
+    static_embeddings,
 )
 from kerasbert.checkpoints.directory import read_model_json
 from kerasbert.checkpoints.fit import NamedFormat
 from kerasbert.checkpoints.formats import Answers, ImportOptions, Opened
+from kerasbert.checkpoints.plans import Plan
 from kerasbert.errors import InputError
 from kerasbert.family import Family
 from kerasbert.spec import Spec
@@ -54,14 +56,28 @@ class HuggingFace(NamedFormat):
             return hub.looks_like_name(os.fspath(path))
         return (path / "config.json").is_file() and any((path / name).is_file() for name in readers.HF_FILES)
 
+    def plan(self, path: Path, asked: ImportOptions) -> Plan:
+        """What an import would do, as of `Format`; of a table and a mean too."""
+        place, origin = self.fetched(path, asked)
+        theirs = sentence_transformers.opened(place) if place.is_dir() else None
+        if theirs is not None and theirs.static:
+            own = origin is not None and static_embeddings.is_model2vec(place)
+            return static_embeddings.plan(place, None if own else theirs, asked, origin)
+        return super().plan(path, asked)
+
+    def fetched(self, path: Path, asked: ImportOptions) -> tuple[Path, dict[str, str] | None]:
+        """The folder or the file, of a name on the hub that of the cache, and {"hub", "revision"} of a name."""
+        name = os.fspath(path)
+        if not path.exists() and hub.looks_like_name(name):
+            place, commit = hub.fetch(name, asked.revision)
+            return place, {"hub": name, "revision": commit}
+        if asked.revision is not None:
+            raise InputError(f"revision {asked.revision!r} is of a name on the hub, and {name} is none: leave it out")
+        return path, None
+
     def open(self, path: Path, asked: ImportOptions) -> Opened:
         """Open it; a name on the hub is fetched first."""
-        name, origin = os.fspath(path), None
-        if not path.exists() and hub.looks_like_name(name):
-            path, commit = hub.fetch(name, asked.revision)
-            origin = {"hub": name, "revision": commit}
-        elif asked.revision is not None:
-            raise InputError(f"revision {asked.revision!r} is of a name on the hub, and {name} is none: leave it out")
+        path, origin = self.fetched(path, asked)
         theirs = sentence_transformers.opened(path) if path.is_dir() else None
         place = path if theirs is None else theirs.transformer
         tensors, folder = readers.open_hf(place, asked.allow_pickle)
@@ -84,7 +100,11 @@ class HuggingFace(NamedFormat):
         return next(iter(fitting), None)
 
     def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
-        """Write config.json, model.safetensors and the tokenizer's files."""
+        """Write config.json, model.safetensors and the tokenizer's files; of averaged vectors a StaticEmbedding."""
+        run = source.directory(run)
+        if static_embeddings.is_static(run):
+            static_embeddings.write(run, path, overwrite)
+            return
         hf_files.write(run, path, overwrite)
 
 
@@ -145,5 +165,31 @@ class SentenceTransformers(HuggingFace):
         super().write(run, path, overwrite)
 
 
+class Model2Vec(HuggingFace):
+    """A folder of model2vec, which is one of sentence-transformers too."""
+
+    reads = static_embeddings.READS
+    title = "a model of model2vec"
+
+    def looks_like(self, path: Path) -> bool:
+        """Whether the configuration says so."""
+        return path.is_dir() and static_embeddings.is_model2vec(path)
+
+    def plan(self, path: Path, asked: ImportOptions) -> Plan:
+        """What an import would do: unknown pieces are left out of the mean, as model2vec does it."""
+        place, origin = self.fetched(path, asked)
+        if not self.looks_like(place):
+            raise InputError(f"{path} has no config.json with the model_type model2vec: leave --from out")
+        return static_embeddings.plan(place, None, asked, origin)
+
+    def write(self, run: Path, path: str | os.PathLike, overwrite: bool) -> None:
+        """Write config.json, model.safetensors, tokenizer.json and modules.json."""
+        run = source.directory(run)
+        if not static_embeddings.is_static(run):
+            raise InputError(f"{run} is no table of vectors, which {self.title} is: kerasbert static makes one of it")
+        static_embeddings.write(run, path, overwrite, model2vec=True)
+
+
+registry.register_format("model2vec", Model2Vec())
 registry.register_format("sentence_transformers", SentenceTransformers())
 registry.register_format("hf", HuggingFace())

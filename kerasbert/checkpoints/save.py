@@ -19,7 +19,8 @@ def export_checkpoint(
     Args:
         run: a model or run directory, or what else `checkpoints.source` knows.
         path: the folder to write; it appears whole or not at all.
-        target: "hf", "tf1", "keras_hub", "peft" or, for ELMo, "allennlp"; or one of a plug-in (`registry.FORMATS`).
+        target: "hf", "tf1", "keras_hub", "peft", for ELMo "allennlp", for averaged vectors "model2vec"; or one of a plug-in
+            (`registry.FORMATS`).
         overwrite: bool, whether an existing folder is replaced.
 
     Raises:

@@ -1,8 +1,8 @@
 """Directories of sentence-transformers <-> a vector's task, or that of a cross-encoder.
 
 They stand around a Hugging Face checkpoint: modules.json lists the modules of a model, which have files of their own. Known are
-Transformer, Pooling, perhaps some Dense and Normalize (`vector_modules`), which give vectors, and Transformer alone, a
-CrossEncoder of release 5.4 and later.
+Transformer, Pooling, perhaps some Dense and Normalize (`vector_modules`), which give vectors, Transformer alone, a
+CrossEncoder of release 5.4 and later, and StaticEmbedding in the place of Transformer and Pooling (`static_embeddings`).
 What is read is what the loader of release 6.2 reads, in its order (base/modules/transformer.py, `load_config`, `__init__`).
 """
 
@@ -29,6 +29,7 @@ SETTINGS = tuple(
 )
 """Where the settings of a Transformer stand, the first that is there: the others are names of before 2021."""
 TYPE = "sentence_transformers.models."
+STATIC = "StaticEmbedding"
 # keys that change no number -> why
 _WITHOUT_EFFECT = {
     MODULES: {"idx": "the order is that of the list", "name": "a name", "kwargs": "arguments that a call may give"},
@@ -82,6 +83,11 @@ class Theirs:
     def crosses(self) -> bool:
         """Whether it is a CrossEncoder."""
         return self.names == ["Transformer"]
+
+    @property
+    def static(self) -> bool:
+        """Whether it is a table of vectors and their mean."""
+        return self.names[0] == STATIC
 
     @property
     def transformer(self) -> Path:
@@ -183,14 +189,16 @@ class Theirs:
         """
         try:
             longest = self.length(spec)
-            task = self._cross_encoder(found, classes) if self.crosses else self._vector(spec)
+            task = self._cross_encoder(found, classes) if self.crosses else self.vector(spec)
             self.check()
         except (AttributeError, TypeError) as error:
             raise InputError(f"{self.folder} holds a damaged json file of sentence-transformers: {error}") from error
         return task | ({} if longest is None else {"length": longest})
 
-    def _vector(self, spec: Spec) -> dict[str, Any]:
-        chosen = vector_modules.pooling(self.view("pooling"), self.places["pooling"], spec.hidden)
+    def vector(self, spec: Any) -> dict[str, Any]:
+        """The task of its vectors; `spec`: of the encoder."""
+        known = not self.static
+        chosen = vector_modules.pooling(self.view("pooling"), self.places["pooling"], spec.hidden) if known else "mean"
         options: dict[str, Any] = {"pooling": chosen}
         width = spec.hidden * len(readouts_of(chosen))
         if layers := self._dense(width):
@@ -296,18 +304,21 @@ def opened(folder: Path) -> Theirs | None:
     settled = [name for name in names if name != "Dropout"]  # which is nothing but in training
     if strange := next((name for name in types if not name.startswith("sentence_transformers.")), None):
         raise InputError(f"{folder / MODULES} has the module {strange}, which is code of its own: no such model here")
-    behind = settled[2:-1] if settled[2:] and settled[-1] == "Normalize" else settled[2:]
-    if settled != ["Transformer"] and not (settled[:2] == ["Transformer", "Pooling"] and set(behind) <= {"Dense"}):
+    before = 1 if settled[:1] == [STATIC] else 2
+    behind = settled[before:-1] if settled[before:] and settled[-1] == "Normalize" else settled[before:]
+    first = settled[:before] in ([STATIC], ["Transformer", "Pooling"])
+    if settled != ["Transformer"] and not (first and set(behind) <= {"Dense"}):
         raise InputError(
             f"{folder / MODULES} has the modules {', '.join(names) or 'none'}, expected Transformer, Pooling and perhaps "
-            "Dense and Normalize, or the Transformer of a CrossEncoder: no other is computed here. For the encoder alone "
+            "Dense and Normalize, StaticEmbedding in their place, or the Transformer of a CrossEncoder: no other is computed "
+            "here. For the encoder alone "
             "import its Transformer's folder without modules.json"
         )
     if any(folder.resolve() not in (path.resolve(), *path.resolve().parents) for path in paths):
         raise InputError(f"{folder / MODULES} names a folder outside of {folder}")
     where = dict(zip(names, paths))
     places = {MODULES: folder / MODULES, MODEL: folder / MODEL}
-    named = [where["Transformer"] / name for name in SETTINGS]
+    named = [paths[0] / name for name in SETTINGS]
     places["settings"] = next((path for path in named if path.is_file() and read_json(path)), named[0])
     places |= {name.lower(): where[name] / "config.json" for name in ("Pooling", "Normalize") if name in where}
     layers = [path for name, path in zip(names, paths) if name == "Dense"]
@@ -333,32 +344,35 @@ def _check_kind(theirs: Theirs, folder: Path, names: Sequence[str]) -> None:
         )
 
 
-def write(folder: Path, task: Mapping[str, Any], spec: Spec, tensors: Any = None) -> None:
-    """Their files around a checkpoint of Hugging Face.
+def write(folder: Path, task: Mapping[str, Any], spec: Any, tensors: Any = None, static: bool = False) -> None:
+    """Their files around a checkpoint of Hugging Face, or a table.
 
     Args:
         task: json of a vector's task. spec: of its encoder. tensors: Reader of the model's weights, for a task with `dense`.
+        static: bool, whether it is a table and a mean.
     """
     options = {"pooling": "mean", "normalize": False} | dict(task.get("options", {}))
     layers = options.get("dense", ())
-    names = ["Transformer", "Pooling", *("Dense" for _ in layers), *(["Normalize"] if options["normalize"] else [])]
+    names = [STATIC] if static else ["Transformer", "Pooling"]
+    names += [*("Dense" for _ in layers), *(["Normalize"] if options["normalize"] else [])]
     paths = ["", *(f"{i}_{name}" for i, name in enumerate(names[1:], 1))]
     rows = [
         {"idx": i, "name": str(i), "path": path, "type": TYPE + name}
         for i, (name, path) in enumerate(zip(names, paths))
     ]
     files.write_json(folder / MODULES, rows)
-    longest = task.get("length") or spec.longest
-    files.write_json(folder / SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
     model = {"prompts": options.get("prompts", {}), "default_prompt_name": options.get("prompt_name") or None}
     model |= {"truncate_dim": options["dimensions"]} if options.get("dimensions") else {}
     files.write_json(folder / MODEL, {"similarity_fn_name": "cosine", **model})
     for path in paths[1:]:
         (folder / path).mkdir()
-    written = vector_modules.written_pooling(options["pooling"], spec.hidden, options.get("include_prompt", True))
-    files.write_json(folder / "1_Pooling" / "config.json", written)
+    if not static:
+        longest = task.get("length") or spec.longest
+        files.write_json(folder / SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
+        written = vector_modules.written_pooling(options["pooling"], spec.hidden, options.get("include_prompt", True))
+        files.write_json(folder / "1_Pooling" / "config.json", written)
     width = spec.hidden * len(readouts_of(options["pooling"]))
-    for name, path, layer in zip(dense_names(options), paths[2:], layers):
+    for name, path, layer in zip(dense_names(options), paths[1 if static else 2 :], layers):
         vector_modules.write_dense(
             folder / path, layer, width, lambda weight, of=name: tensors.read(f"heads/{of}/{weight}")
         )

@@ -25,8 +25,10 @@ EXAMPLES = {
     "predict": 'kerasbert predict runs/reviews "a gripping film"',
     "encode": 'kerasbert encode runs/bert "a gripping film" --pooling mean',
     "similarity": 'kerasbert similarity runs/sts "a cat sleeps" "a cat is asleep"',
+    "static": "kerasbert static sentence-transformers/all-MiniLM-L6-v2 --out models/static",
     "index": "kerasbert index runs/sts sentences.txt --out index",
     "search": 'kerasbert search index "a sleeping cat" --top 5',
+    "mine": "kerasbert mine index --data pairs.csv --margin 0.05 --out mined.jsonl",
     "fill-mask": 'kerasbert fill-mask runs/bert "the [MASK] sat"',
     "zero-shot": 'kerasbert zero-shot runs/mnli "a gripping film" --labels sport,cinema,politics',
     "import": "kerasbert import bert-base-uncased --from hf --out runs/bert-base",
@@ -43,6 +45,7 @@ OPENS = (
     "predict",
     "encode",
     "similarity",
+    "static",
     "index",
     "search",
     "fill-mask",
@@ -69,6 +72,7 @@ def parser() -> Parser:
     """The command line."""
     from kerasbert.cli import (
         answers,
+        embeddings,
         exchange,
         exported,
         guides,
@@ -87,5 +91,5 @@ def parser() -> Parser:
         "kerasbert",
         description,
         EXAMPLES,
-        (look, guides, text, vectors, training, answers, similarity, searching, untrained, exchange, exported, serving),
+        (look, guides, text, vectors, training, answers, similarity, embeddings, searching, untrained, exchange, exported, serving),
     )

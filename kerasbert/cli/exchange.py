@@ -110,7 +110,10 @@ def add(command: Declare) -> None:
     add.add_argument("model", metavar="RUN")
     writes(add.add_argument("out", metavar="PATH"), "folder")
     add.add_argument(
-        "--to", dest="target", default="hf", help="hf, tf1 or keras_hub, peft for LoRA alone, allennlp for ELMo"
+        "--to",
+        dest="target",
+        default="hf",
+        help="hf, tf1 or keras_hub, peft for LoRA alone, allennlp for ELMo, model2vec",
     )
     add.add_argument("--overwrite", action="store_true", help="replace what PATH holds")
 

@@ -8,7 +8,7 @@ JOURNEY: Mapping[str, str] = {  # title -> commands, of either program
     "start here": "quickstart samples docs list show",
     "models of others": "import export-checkpoint",
     "train and judge": "finetune evaluate report",
-    "ask a model": "predict encode similarity index search fill-mask zero-shot",
+    "ask a model": "predict encode similarity static index search mine fill-mask zero-shot",
     "serve": "export serve-check serve serve-benchmark",
     "pretrain on text of your own": "vocab data pretrain replay check-tpu vectors nearest",
     "make a file for a phone (TensorFlow)": "compress ledger",
@@ -113,6 +113,10 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
         "kerasbert similarity runs/sts --data pairs.csv --out scores.csv",
         "kerasbert similarity sentence-transformers/all-MiniLM-L6-v2 'a cat' 'a dog'",
     ),
+    "static": (
+        "kerasbert static runs/sts --dims 128 --out models/static",
+        "kerasbert static sentence-transformers/all-MiniLM-L6-v2 --dims 0 --sif 0 --out models/static",
+    ),
     "index": (
         "kerasbert index runs/sts articles.csv --text-column title --id-column url --out index",
         "kerasbert index sentence-transformers/all-MiniLM-L6-v2 sentences.txt --dtype int8 --out index",
@@ -120,6 +124,10 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
     "search": (
         "kerasbert search index 'a sleeping cat' 'a dog' --json",
         "kerasbert search runs/sts articles.csv 'a sleeping cat' --text-column title",
+    ),
+    "mine": (
+        "kerasbert mine index --data pairs.csv --negatives 5 --range-min 10 --out mined.jsonl",
+        "kerasbert mine index --data pairs.jsonl --text-column query --text-b-column answer --out mined.jsonl",
     ),
     "fill-mask": (
         "kerasbert fill-mask bert-base-uncased 'Paris is the capital of [MASK].' --top 3",

@@ -5,6 +5,9 @@
 - A model begins with word vectors as they are (`of_vectors`): `kerasbert finetune VECTORS --task ...`. Words without a
   vector share one row. Their tokenizer is a WordPiece of whole words, or MediaPipe's `regex` where the vectors were learned
   with `--words regex`; that reads capitals as they are, so a lower-cased word gets its capitalised forms too.
+- Static embeddings (sentence-transformers' StaticEmbedding; model2vec) are the same over the pieces of an encoder's tokenizer,
+  without special tokens: `tasks/static_embedding.py` distils one of an encoder, `checkpoints/static_embeddings.py` reads and
+  writes them. Some leave unknown pieces out of the mean (`left_out`).
 
 Differs: fastText's classifier adds rows of word bigrams (Joulin et al., section 2.2), and the deep averaging network hidden
 layers and word dropout (Iyyer et al., sections 3 and 4); here `dropout` is in the head.
@@ -30,9 +33,15 @@ from kerasbert.text.wordpiece import SPECIALS, WordPiece
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """Args: vocabulary: int V, rows of the token table."""
+    """The table.
+
+    Args:
+        vocabulary: int V, rows of the token table.
+        left_out: ids of tokens that have no part in the mean: a text of nothing else is a vector of zeros.
+    """
 
     vocabulary: int = 30522
+    left_out: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +65,9 @@ class AverageSpec:
 class Average(SpecModel):
     """Word vectors, whose mean a task reads.
 
-    Call: dict of token_ids [B, S] int -> dict of sequence [B, S, H]; `queries` are rows of it, as of `Encoder`.
+    Call: dict of token_ids, padding_mask [B, S] int -> dict of sequence [B, S, H]; `queries` are rows of it, as of `Encoder`.
+    With `left_out` the vectors of those tokens are 0, and the others are multiplied by n / m, of the n tokens of the text and
+    the m that are not left out: their mean over all tokens is then that over the m.
     Trainable weights: VH.
     """
 
@@ -69,12 +80,27 @@ class Average(SpecModel):
         self.built = True
 
     def call(self, inputs, training=False, queries=None) -> dict[str, Tensor]:
-        ids = inputs["token_ids"]
+        ids, weight = inputs["token_ids"], self._weight(inputs)
+        read = [ids] if weight is None else [ids, weight]
         if isinstance(queries, str):
-            ids = ids[:, :1]
+            read = [each[:, :1] for each in read]
         elif queries is not None:
-            ids = ops.take_along_axis(ids, queries if len(queries.shape) == 2 else ops.expand_dims(queries, 1), axis=1)
-        return {"sequence": self.table(ids)}
+            rows = queries if len(queries.shape) == 2 else ops.expand_dims(queries, 1)
+            read = [ops.take_along_axis(each, rows, axis=1) for each in read]
+        sequence = self.table(read[0])
+        return {"sequence": sequence if weight is None else sequence * ops.expand_dims(read[1], -1)}
+
+    def _weight(self, inputs) -> Tensor:
+        """What each token counts: float32 [B, S]; None where all count the same."""
+        spec: Any = self.spec
+        if not spec.embeddings.left_out:
+            return None
+        ids, real = inputs["token_ids"], ops.cast(inputs["padding_mask"], "float32")
+        kept = real
+        for each in spec.embeddings.left_out:
+            kept = kept * ops.cast(ops.not_equal(ids, each), "float32")
+        count, left = (ops.sum(each, axis=1, keepdims=True) for each in (real, kept))
+        return kept * count / ops.maximum(left, 1.0)
 
 
 def of_vectors(vectors: WordVectors, about: Mapping[str, Any]) -> tuple[AverageSpec, dict[str, np.ndarray], Tokenizer]:

@@ -164,6 +164,11 @@ class Index:
         rankings = zip(numbers.tolist(), ([number for number, _ in found] for found in worded))
         return [[self._hit(*each) for each in lexical.fused(pair, top)] for pair in rankings]
 
+    def nearest(self, vectors: np.ndarray, top: int) -> list[list[Hit]]:
+        """The texts nearest to each vector of length 1, compared with all: float32 [q, H] -> q lists of hits, best first."""
+        scores, numbers = exact.nearest(self.vectors, self.dtype, vectors, min(top, len(self)))
+        return [[self._hit(*each) for each in zip(*row)] for row in zip(numbers, scores)]
+
     def _nearest(self, vectors: np.ndarray, top: int, exact_search: bool) -> tuple[np.ndarray, np.ndarray]:
         if self._graph is not None and not exact_search:
             return graph.nearest(self._graph, vectors, min(top, len(self)))

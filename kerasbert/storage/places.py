@@ -50,6 +50,7 @@ FILES: Mapping[
     "tflite": ("a .tflite of kerasbert", rb"\A.{4}TFL3.*bundle\.json"),
     "golden": ("a file of --golden", rb"\A\{\"golden\""),
     "table": ("a table of answers", _ANSWERS + rb"|" + re.escape(PAGE.encode())),
+    "mined": ("rows of kerasbert mine", rb"\A\{\"anchor\": .*\"negatives\": \["),
     "vectors": ("a .npy of vectors", rb"\A\x93NUMPY"),
     "submission": ("a file for GLUE's server", rb"\Aindex\tprediction\n"),
 }

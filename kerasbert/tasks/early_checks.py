@@ -99,6 +99,16 @@ def check_dims(dims: Any) -> None:
         raise InputError(f"dims must be a whole number of at least 1. Received: {dims!r}")
 
 
+def check_static(dims: Any, sif: Any) -> None:
+    """Refuse numbers of which no static embedding is made."""
+    if type(dims) is not int or dims < 0:
+        raise InputError(f"dims must be a whole number, 0 for all of the encoder. Received: {dims!r}")
+    if isinstance(sif, bool) or not isinstance(sif, int | float) or not 0 <= sif < 1:
+        raise InputError(
+            f"sif must be a number from 0 to below 1, such as 1e-4; 0 for equal weights. Received: {sif!r}"
+        )
+
+
 def with_columns(task: Task | None, columns: Mapping[str, str | None]) -> Task | None:
     """The task, reading other columns (text, text_b, label) where given."""
     given = {name: value for name, value in columns.items() if value}

@@ -1,10 +1,10 @@
 """How good is a search of questions for their paragraphs? NDCG@10 on SQuAD: vectors in every form, words (BM25), both fused.
 
-    python -m tests.benchmarks.bench_search MODEL SQUAD --folder DIR
+    python -m tests.benchmarks.bench_search MODEL SQUAD --folder DIR [--beside STATIC]
 
-MODEL: a folder of sentence-transformers or a run. SQUAD: a folder with dev_slice-v1.1.json and train_slice-v1.1.json: the
-questions of the first are asked, among the paragraphs of both. The texts are encoded once; a form is what an index of that
-dtype stores.
+MODEL: a folder of sentence-transformers or a run. STATIC: another, perhaps several: its static embedding (`kerasbert static`).
+SQUAD: a folder with dev_slice-v1.1.json and train_slice-v1.1.json: the questions of the first are asked, among the paragraphs
+of both. The texts are encoded once; a form is what an index of that dtype stores.
 """
 
 import argparse
@@ -58,20 +58,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("squad", type=Path)
+    parser.add_argument("--beside", action="append", default=[], metavar="STATIC")
     parser.add_argument("--folder", type=Path, required=True, help="for the index")
     options = parser.parse_args()
     began = time.monotonic()
     paragraphs, relevant = read(options.squad)
-    index = kb.Index.build(options.model, paragraphs, options.folder / "index", words=True, overwrite=True)
     print(f"{len(relevant):,} questions, {len(paragraphs):,} paragraphs; Python {platform.python_version()}")
-    print(f"{'search':<20}{'NDCG@10':>9}{'MRR@10':>9}{'recall@10':>11}{'recall@100':>12}")
-    for name, found in rankings(index, list(relevant)).items():
-        named = [[str(number) for number in row] for row in found]
-        values = judging.metrics(named, list(relevant.values()))
-        print(
-            f"{name:<20}{values['ndcg@10']:>9.4f}{values['mrr@10']:>9.4f}{values['recall@10']:>11.4f}"
-            f"{values['recall@100']:>12.4f}"
-        )
+    for model in (options.model, *options.beside):
+        index = kb.Index.build(model, paragraphs, options.folder / "index", words=True, overwrite=True)
+        print(f"{model!s:<20}{'NDCG@10':>9}{'MRR@10':>9}{'recall@10':>11}{'recall@100':>12}")
+        for name, found in rankings(index, list(relevant)).items():
+            named = [[str(number) for number in row] for row in found]
+            values = judging.metrics(named, list(relevant.values()))
+            print(
+                f"{name:<20}{values['ndcg@10']:>9.4f}{values['mrr@10']:>9.4f}{values['recall@10']:>11.4f}"
+                f"{values['recall@100']:>12.4f}",
+                flush=True,
+            )
     print(f"{time.monotonic() - began:.0f} s")
 
 

@@ -124,10 +124,8 @@ def test_options_at_their_default_are_none(tmp_path):
 
 
 def test_what_is_only_read_is_not_written(theirs, tmp_path):
-    expected = (
-        "word vectors is read here and not written: sentence_transformers, hf, keras_hub, tf1, allennlp, peft are"
-    )
-    with pytest.raises(InputError, match=expected):
+    expected = "model2vec, sentence_transformers, hf, keras_hub, tf1, allennlp, peft are"
+    with pytest.raises(InputError, match=f"word vectors is read here and not written: {expected}"):
         kb.export_checkpoint(theirs / "run", tmp_path / "out", "vectors")
     with pytest.raises(InputError, match="answers with no vectors, which a model of sentence-transformers is for"):
         kb.export_checkpoint(theirs / "run", tmp_path / "out", "sentence_transformers")
