@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert import registry, text
+from kerasbert import answers, registry, text
 from kerasbert import spec as specs
 from kerasbert.checkpoints import readers, sentence_transformers, source
 from kerasbert.checkpoints.coverage import Coverage, Pair
@@ -74,21 +74,16 @@ def plan(
     Raises:
         InputError: of one line.
     """
-    if extra := [name for name in asked.given() if name not in READS]:
-        raise InputError(
-            f"{folder} is a static embedding, of which no {' and no '.join(extra)} is read: leave that out"
-        )
-    if (asked.model or FAMILY).partition("/")[0] != FAMILY:
-        raise InputError(f"{folder} is a static embedding, received the model {asked.model}: leave --model out")
+    _check_asked(folder, asked)
     place = folder if theirs is None else theirs.transformer
     tensors, _ = readers.open_hf(place, asked.allow_pickle)
     tokenizer, length = _read_tokenizer(place / TOKENIZER)
     coverage, table, folded = _covered(tensors, tokenizer, place, asked)
     if not coverage.fits:
         return Plan(coverage, coverage.problems(place))
-    left_out = {tokenizer.pad_id} | ({tokenizer.unk_id} if theirs is None else set())
     family = registry.family(FAMILY)
-    changes = {"hidden": table[1], "embeddings.vocabulary": table[0], "embeddings.left_out": tuple(sorted(left_out))}
+    left_out = tuple(sorted({tokenizer.pad_id} | ({tokenizer.unk_id} if theirs is None else set())))
+    changes = {"hidden": table[1], "embeddings.vocabulary": table[0], "embeddings.left_out": left_out}
     spec = specs.derive(family.spec, changes)
     if theirs is None:
         task, told, length = _of_model2vec(folder)
@@ -98,24 +93,22 @@ def plan(
         heads = theirs.heads(task["options"], spec.hidden, asked.allow_pickle)
         theirs.leave()
     if length is None:
-        told = [
-            *told,
-            f"theirs reads a text of any length, this model its first {LENGTH} tokens; --length N changes that",
-        ]
+        told = [*told, f"theirs reads texts of any length, this model {LENGTH} tokens of them; --length N changes that"]
     unused.tell(told)
     task |= {"length": length or LENGTH}
     described = {"tokenizer": tokenizer, "task": task, "source": origin}
-    return Plan(
-        coverage,
-        None,
-        tensors,
-        family,
-        FAMILY,
-        spec,
-        described=described,
-        heads=heads,
-        tensor=lambda _, rows: folded(rows),
-    )
+    about = {"family": family, "name": FAMILY, "spec": spec, "described": described, "heads": heads}
+    return Plan(coverage, tensors=tensors, tensor=lambda _, rows: folded(rows), **about)
+
+
+def _check_asked(folder: Path, asked: ImportOptions) -> None:
+    """Refuse options of an import that say nothing of a table."""
+    if extra := [name for name in asked.given() if name not in READS]:
+        raise InputError(
+            f"{folder} is a static embedding, of which no {' and no '.join(extra)} is read: leave that out"
+        )
+    if (asked.model or FAMILY).partition("/")[0] != FAMILY:
+        raise InputError(f"{folder} is a static embedding, received the model {asked.model}: leave --model out")
 
 
 def _of_model2vec(folder: Path) -> tuple[dict[str, Any], list[str], int | None]:
@@ -239,8 +232,9 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool, model2vec: bool =
 def _check(run: Path, info: ModelInfo, task: Mapping[str, Any], tokenizer: Tokenizer | None) -> None:
     """Refuse what is no table and mean of a text's pieces."""
     pooling = (task.get("options") or {}).get("pooling", "mean")
-    if task["kind"] != "vector" or pooling != "mean":
-        what = f"pools by {pooling}" if task["kind"] == "vector" else f"answers with a {task['kind']}"
+    vectors = "normalize" in answers.find(task["kind"]).defaults
+    if not vectors or pooling != "mean":
+        what = f"pools by {pooling}" if vectors else f"answers with a {task['kind']}"
         raise InputError(f"{run} {what}, a static embedding is a mean: export a SavedModel or a .tflite")
     if tokenizer is None or tokenizer.template[0] != "$A":
         around = "no tokenizer" if tokenizer is None else f"special tokens around a text ({tokenizer.template[0]})"

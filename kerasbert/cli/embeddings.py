@@ -62,7 +62,7 @@ def add(command: Declare) -> None:
     add = command(
         "mine", _mine, "hard negatives of an index for pairs that belong together -> rows of finetune --task pairs"
     )
-    add.add_argument("index", metavar="INDEX")
+    add.add_argument("index", metavar="DIR", help="an index, of kerasbert index")
     add.add_argument("--data", required=True, metavar="FILE", help="a table with the columns anchor and positive")
     writes(add.add_argument("--out", required=True, metavar="ROWS.jsonl", help="anchor, positive, negatives"), "mined")
     add.add_argument("--overwrite", action="store_true", help="replace what --out holds")

@@ -109,12 +109,8 @@ def add(command: Declare) -> None:
     add = command("export-checkpoint", _export_checkpoint, "a model directory -> another library's format")
     add.add_argument("model", metavar="RUN")
     writes(add.add_argument("out", metavar="PATH"), "folder")
-    add.add_argument(
-        "--to",
-        dest="target",
-        default="hf",
-        help="hf, tf1 or keras_hub, peft for LoRA alone, allennlp for ELMo, model2vec",
-    )
+    text = "hf, tf1 or keras_hub, peft for LoRA alone, allennlp for ELMo, model2vec for averaged vectors"
+    add.add_argument("--to", dest="target", default="hf", help=text)
     add.add_argument("--overwrite", action="store_true", help="replace what PATH holds")
 
     add = command("export", _export, "a SavedModel that takes text, for TF Serving")

@@ -19,7 +19,7 @@ from kerasbert.errors import InputError, missing, nearest
 from kerasbert.storage import places
 
 COUNTED = (
-    *("predict", "encode", "index", "search", "similarity", "evaluate", "fill-mask", "zero-shot"),
+    *("predict", "encode", "static", "index", "search", "mine", "similarity", "evaluate", "fill-mask", "zero-shot"),
     *("compress", "ledger"),
 )
 """Commands that show how far they are; training shows its own."""
