@@ -279,7 +279,7 @@ def _tflite_runtime(path: Path, bundle: Bundle, threads: int) -> Plain:
     if bundle.quantization in ("dynamic_int8", "static_int8"):  # static has some dynamic matrices
         raise InputError(
             f"{path} is {bundle.quantization} and only tflite-runtime is installed, which refuses such files or computes "
-            "wrong numbers. Do: pip install ai-edge-litert, or compress with --quantize fp16"
+            "wrong numbers. Do: pip install ai-edge-litert, or compress with --quantize fp16 --lengths any"
         )
     return Plain(Interpreter, "tflite-runtime Interpreter", path, bundle, threads)
 

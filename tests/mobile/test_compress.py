@@ -111,6 +111,35 @@ def test_labels_of_data_give_accuracies(run, tmp_path):
     assert report["texts"] == 5
 
 
+def rows_of_positions(path):
+    """Rows of the constants of which a file takes the first ones."""
+    from kerasbert.mobile.tflite import editor, repack
+
+    model, s = repack.read(path.read_bytes()), repack.schema()
+    (graph,) = model.subgraphs
+    cut = [each for each in graph.operators if editor.builtin(model, each) == s.BuiltinOperator.STRIDED_SLICE]
+    tables = [graph.tensors[each.inputs[0]] for each in cut]
+    return [int(table.shape[0]) for table in tables if model.buffers[table.buffer].data is not None]
+
+
+def test_a_file_of_any_length_has_no_positions_that_it_cannot_reach(any_file):
+    """The model has 40, the file reads 24 tokens; its answers are compared with Keras's where it is made."""
+    assert rows_of_positions(any_file[0]) == [24]
+
+
+@pytest.mark.slow
+def test_positions_of_roberta_begin_at_two(tmp_path):
+    from kerasbert.mobile import compress
+    from tests.mobile.conftest import make_run
+
+    run = make_run(tmp_path / "run", name="roberta/base", spec={"blocks.layers": 1})
+    report = compress(
+        run, "float32", tmp_path / "x.tflite", lengths="any", length=24, texts=[*TEXTS, "a good film " * 9]
+    )
+    assert rows_of_positions(tmp_path / "x.tflite") == [26]
+    assert report["cut"] == 1  # all 24 places were used, and equal Keras's, or nothing is written
+
+
 def test_no_length_of_a_half_precision_file_has_tables_or_matrices_in_float32(run, tmp_path):
     """Each was 46 MB of MiniLM's; every piece of a graph begins with what it can compute, which went to the next as tensors."""
     from kerasbert.mobile import compress
