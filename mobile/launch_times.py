@@ -89,8 +89,9 @@ def use_every_length(runner: Runner) -> None:
     """Run a file at each of its lengths, one of any length at several; one that writes at all places too."""
     parted = runner.bundle.pair or len(runner.bundle.parts) > 1
     filling = list(golden.filling(runner))
-    for text in [*filling, *map(runner.kind.example, samples.generated(runner.tokenizer, 4, parted))]:
-        runner.timed(text)
+    more = samples.generated(runner.tokenizer, 24 if runner.bundle.any_length else 0, parted)
+    for text in [*map(runner.kind.example, sorted(more, key=lambda each: len(str(each)))), *filling]:
+        runner.timed(text)  # one length after the other: what grows is copied
     if not runner.bundle.answering:
         longest = runner.rows(filling[-1])[0]
         runner.follow(longest, [runner.tokenizer.sep_id] * (runner.kind.target_length - 1))
