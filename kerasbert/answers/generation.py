@@ -94,7 +94,14 @@ class GenerationKind(Kind):
     asked = 1
     defaults = MappingProxyType(
         {
-            **{"prefix": "", "separator": "\n", "target_length": 64, "max_tokens": 0, "masked": False, "decoder": "alone"},
+            **{
+                "prefix": "",
+                "separator": "\n",
+                "target_length": 64,
+                "max_tokens": 0,
+                "masked": False,
+                "decoder": "alone",
+            },
             **{"start": "pad", "smoothing": 0.0},
             **DECODING,
         }
