@@ -51,7 +51,10 @@ class Loaded:
         if not path.is_file():
             return
         for number, record in enumerate(tf.data.TFRecordDataset(str(path)).take(MOST_RECORDS)):
-            request = messages.message("PredictionLog").FromString(record.numpy()).predict_log.request
+            log = messages.message("PredictionLog").FromString(record.numpy())
+            if not log.HasField("predict_log"):  # of Classify and the like, which are not answered here
+                continue
+            request = log.predict_log.request
             try:
                 inputs = {name: messages.array(tensor) for name, tensor in request.inputs.items()}
                 name = request.model_spec.signature_name or DEFAULT
