@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,8 @@ def report(directory: str) -> dict[str, Any]:
     command = [sys.executable, "-I", str(Path(serve_check.__file__)), str(folder.resolve())]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False)
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
+        told = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]
+        said = next((line for line in reversed(told) if re.match(r"[\w.]+(Error|Exception)\b", line)), told[-1])
         raise InputError(f"{folder} cannot be loaded or answers nothing: {said[:300]}")
     return json.loads(done.stdout.splitlines()[-1])
 

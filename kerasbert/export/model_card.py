@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -156,20 +156,36 @@ def _of_options(kind: Any) -> str:
     )
 
 
-def card(model: Any, longest: int, example: Mapping[str, list], outputs: str = "") -> str:
+def _others(model: Any, signed: Collection[str], example: Mapping[str, list]) -> str:
+    """The signatures beside those of texts and ids, a line for each that is there."""
+    api = kind_of(model).examples
+    request = {"signature_name": api, "examples": [{name: value[0] for name, value in example.items()}]}
+    lines = {
+        "tokenize": "`tokenize` takes `text` [B] string and returns `token_ids`, `starts`, `ends` [B, T] int32 and `pieces` "
+        "[B, T] string, the first `lengths` [B] int32 of each: tokens without the special ones, and their characters.",
+        api: f"`{api}` is of TF Serving's API by tf.Example: `{json.dumps(request)}` to .../v1/models/NAME:{api}.",
+    }
+    return "".join(f"\nThe signature {line}" for name, line in lines.items() if name in signed)
+
+
+def card(model: Any, longest: int, example: Mapping[str, list], signed: Collection[str] = (), outputs: str = "") -> str:
     """The text of the card; it holds no paths and no dates.
 
     Args:
         model: what was exported.
         longest: int, tokens of the longest text.
         example: what `serving_default` takes by name, one row of each.
+        signed: names of the signatures.
         outputs: str, names of the outputs where the model is the user's own.
     """
     task = getattr(model, "task", None)
     call = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in example.items())
     request = json.dumps({"instances": [{name: value[0] for name, value in example.items()}]})
     labels = f"\nLabels: {', '.join(model.labels)}.\n" if task is not None and model.labels else ""
-    gives, options = outputs or kind_of(model).described(), _of_options(kind_of(model))
+    gives, options = (
+        outputs or kind_of(model).described(),
+        _of_options(kind_of(model)) + _others(model, signed, example),
+    )
     if task is None and isinstance(model, SentenceEncoder):
         gives = "`vector` [B, H] float32: the sentence's, as it was learned"
     tag = "" if task is None else task.how.pipeline_tag(task)
@@ -197,6 +213,8 @@ Under TF Serving, with the folder at NAME/1:
 ```sh
 curl -d '{request}' http://localhost:8501/v1/models/NAME:predict
 ```
+
+`kerasbert serve-check DIR` loads it as a server would, without kerasbert, and compares its answers with those of its export.
 
 All inputs and outputs have one row for each text, whatever other calls a batcher joins them with.
 

@@ -83,7 +83,7 @@ def export(
         beside.write(folder, _warm_up(model, served))
         given = sorted(served["serving_default"].structured_outputs) if isinstance(model, graphs.OwnModel) else ()
         names = ", ".join(f"`{name}`" for name in given)
-        (folder / "README.md").write_text(card(model, longest, _example(model), names), "utf-8")
+        (folder / "README.md").write_text(card(model, longest, _example(model), list(served), names), "utf-8")
         beside.sums(folder)
     return out
 

@@ -79,6 +79,8 @@ def test_a_card_lies_beside_it_that_names_the_import(classifier, served):
     assert "import tensorflow_text" in text
     assert "`probabilities` [B, L] float32" in text
     assert "Labels: neg, pos." in text
+    assert '`{"signature_name": "classify", "examples": [{"text": "..."}]}` to .../v1/models/NAME:classify' in text
+    assert "The signature `tokenize` takes `text` [B] string" in text
     assert str(served) not in text
 
 
