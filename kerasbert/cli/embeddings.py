@@ -5,7 +5,7 @@ import argparse
 from kerasbert.cli import tables
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, out_options
+from kerasbert.cli.parser import Declare, encoding_option, out_options
 from kerasbert.errors import InputError
 from kerasbert.retrieval.limits import check as check_mined
 from kerasbert.storage import places
@@ -77,3 +77,5 @@ def add(command: Declare) -> None:
     add.add_argument("--max-score", type=float, metavar="X", help="a negative's highest cosine with the anchor")
     add.add_argument("--text-column", metavar="NAME", help="column of the anchors (default: anchor)")
     add.add_argument("--text-b-column", metavar="NAME", help="column of the positives (default: positive)")
+    encoding_option(add)
+    tables.dialect_options(add)

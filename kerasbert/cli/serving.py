@@ -4,7 +4,7 @@ import argparse
 import importlib.util
 from typing import Any
 
-from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 
 NEEDED = ("grpc", "h11", "tensorflow", "tensorflow_text")
@@ -98,6 +98,7 @@ def add(command: Declare) -> None:
     add.add_argument("--model", required=True, metavar="NAME", help="the model's name on the server")
     add.add_argument("--signature", default="serving_default", metavar="NAME", help="what is called")
     add.add_argument("--data", metavar="FILE", help="rows: a json object of inputs on each line; default: sample texts")
+    encoding_option(add)
     add.add_argument("--requests", type=int, default=1000, metavar="N", help="how many in all")
     add.add_argument("--concurrency", type=int, default=8, metavar="N", help="how many at once")
     add.add_argument("--batch", type=int, default=1, metavar="ROWS", help="rows of a request")

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kerasbert.data.reading import numbered_lines
 from kerasbert.errors import InputError
 from kerasbert.export.client import CallError, Client
 
@@ -51,20 +52,17 @@ def read(path: str | os.PathLike) -> list[dict[str, Any]]:
         InputError: a line that is none, or has other inputs than the first.
     """
     rows: list[dict[str, Any]] = []
-    try:
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                row = json.loads(line)
-                if not isinstance(row, dict) or not row or row.keys() != (rows or [row])[0].keys():
-                    expected = f"the inputs {', '.join(rows[0])}" if rows else "a json object of inputs"
-                    raise InputError(f"{path}, line {number}: expected {expected}")
-                rows.append(row)
-    except ValueError as error:  # of json and of UTF-8
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}, line {len(rows) + 1}: expected a json object of inputs: {error}") from error
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}, line {number}: expected a json object of inputs: {error}") from error
+        expected = f"the inputs {', '.join(rows[0])}" if rows else "a json object of inputs"
+        if not isinstance(row, dict) or not row or row.keys() != (rows or [row])[0].keys():
+            raise InputError(f"{path}, line {number}: expected {expected}")
+        rows.append(row)
     if not rows:
         raise InputError(f"{path} holds no row")
     return rows

@@ -128,9 +128,9 @@ def principal(vectors: np.ndarray, dims: int) -> tuple[np.ndarray, float]:
     Args:
         vectors: float64 [n, H].
 
-    >>> scores, share = principal(np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0]]), 1)
+    >>> scores, share = principal(np.array([[0.0, 1.0], [2.0, 1.0], [7.0, 1.0]]), 1)
     >>> scores.tolist(), share
-    ([[-2.0], [0.0], [2.0]], 1.0)
+    ([[-3.0], [-1.0], [4.0]], 1.0)
     """
     centred = vectors - vectors.mean(0)
     values, components = np.linalg.eigh(centred.T @ centred / (len(vectors) - 1))
