@@ -281,6 +281,12 @@ def head_names(tensors: Safetensors) -> list[str]:
     return sorted({name.split("/")[1] for name in tensors.names() if name.startswith("heads/") and name.count("/") > 1})
 
 
+def head_arrays(tensors: Safetensors, head: str) -> dict[str, np.ndarray]:
+    """The arrays of a head by their names in it; {} of one that the file has not."""
+    prefix = f"heads/{head}/"
+    return {name.removeprefix(prefix): tensors.read(name) for name in tensors.names() if name.startswith(prefix)}
+
+
 def load_weights(directory: str | os.PathLike, model: Any, prefix: str = "") -> None:
     """Assign every weight of a built model or layer exactly once.
 

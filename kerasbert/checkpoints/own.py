@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kerasbert import registry
-from kerasbert.checkpoints.directory import built, head_names, load_encoder, read_model_json, read_tensors
+from kerasbert.checkpoints.directory import built, head_arrays, head_names, load_encoder, read_model_json, read_tensors
 from kerasbert.checkpoints.formats import Format, ImportOptions
 from kerasbert.checkpoints.plans import Imported, Plan
 from kerasbert.checkpoints.source import VECTOR_FILES, VECTORS
@@ -67,14 +67,7 @@ class ModelDirectory(Made):
     def make(self, path: Path, family: registry.Family, name: str) -> Any:
         """The model, of the other's encoder and what it takes of the heads."""
         encoder, tensors = load_encoder(path)[0], read_tensors(path)
-        encoder.heads = {
-            head: {
-                each.removeprefix(f"heads/{head}/"): tensors.read(each)
-                for each in tensors.names()
-                if each.startswith(f"heads/{head}/")
-            }
-            for head in head_names(tensors)
-        }
+        encoder.heads = {head: head_arrays(tensors, head) for head in head_names(tensors)}
         return family.made_of[read_model_json(path).family](encoder, registry.find(name)[1])
 
 

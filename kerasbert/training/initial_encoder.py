@@ -10,7 +10,7 @@ import keras
 
 from kerasbert import checkpoints, registry
 from kerasbert import spec as specs
-from kerasbert.checkpoints.directory import built
+from kerasbert.checkpoints.directory import built, head_arrays
 from kerasbert.errors import InputError
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names, values
@@ -71,8 +71,7 @@ def _held(model: Any, changes: Mapping[str, Any], policy: str) -> tuple[Any, str
 def head(model: Any, name: str) -> dict[str, Any]:
     """The arrays by name of a head of a directory or of a model; {} of one that it has not."""
     if isinstance(model, Path):
-        tensors, prefix = checkpoints.read_tensors(model), f"heads/{name}/"
-        return {each.removeprefix(prefix): tensors.read(each) for each in tensors.names() if each.startswith(prefix)}
+        return head_arrays(checkpoints.read_tensors(model), name)
     held = (getattr(model, "heads", None) or {}).get(name, {})
     return dict(held) if isinstance(held, Mapping) else values(held)
 
