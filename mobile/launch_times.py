@@ -93,8 +93,8 @@ def use_every_length(runner: Runner) -> None:
     for text in [*map(runner.kind.example, sorted(more, key=lambda each: len(str(each)))), *filling]:
         runner.timed(text)  # one length after the other: what grows is copied
     if not runner.bundle.answering:
-        longest = runner.rows(filling[-1])[0]
-        runner.follow(longest, [runner.tokenizer.sep_id] * (runner.kind.target_length - 1))
+        kind: Any = runner.kind
+        runner.follow(runner.rows(filling[-1])[0], [runner.tokenizer.sep_id] * (kind.target_length - 1))
 
 
 def buckets(runner: Runner, texts: Sequence[Any], rounds: int) -> dict[int, float]:

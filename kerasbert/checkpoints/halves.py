@@ -111,7 +111,7 @@ def dialect(half: Dialect, kinds: tuple[str, ...], prefix: str, **changes: Any) 
         "model_types": ("encoder-decoder",),
         "renames": half.renames[:2],
         "tied": {copy: (own, f"encoder.{words}") if own.endswith(words) else own for copy, own in tied.items()},
-        "ignored": half.ignored | {"encoder.pooler.dense.*": None},  # of which nothing is read
+        "ignored": {**half.ignored, "encoder.pooler.dense.*": None},  # of which nothing is read
         "stored": {
             "encoder.pooler.dense.weight": lambda spec: np.zeros((spec.hidden,) * 2, "float32"),
             "encoder.pooler.dense.bias": lambda spec: np.zeros(spec.hidden, "float32"),

@@ -201,7 +201,7 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool, model2vec: bool =
     assert tokenizer is not None  # `_check` has asked
     table = np.array(tensors.read(TABLE))
     unknown = tokenizer.unk_id if tokenizer.kind != "bpe" and tokenizer.unk_id != tokenizer.pad_id else None
-    skipped, normalize = unknown in info.spec.embeddings.left_out, bool(options.get("normalize"))
+    skipped, normalize = unknown in _left_out(info), bool(options.get("normalize"))
     if unknown is not None and skipped != model2vec and not (normalize and (skipped or not table[unknown].any())):
         theirs, other = ("leaves", "sentence_transformers") if model2vec else ("counts", TYPE)
         raise InputError(
@@ -229,6 +229,12 @@ def write(run: Path, path: str | os.PathLike, overwrite: bool, model2vec: bool =
         files.write_json(folder / TOKENIZER, content)
 
 
+def _left_out(info: ModelInfo) -> tuple[int, ...]:
+    """Ids without a part in the mean; `is_static` has seen that the family is one of averages."""
+    spec: Any = info.spec
+    return spec.embeddings.left_out
+
+
 def _check(run: Path, info: ModelInfo, task: Mapping[str, Any], tokenizer: Tokenizer | None) -> None:
     """Refuse what is no table and mean of a text's pieces."""
     pooling = (task.get("options") or {}).get("pooling", "mean")
@@ -239,7 +245,7 @@ def _check(run: Path, info: ModelInfo, task: Mapping[str, Any], tokenizer: Token
     if tokenizer is None or tokenizer.template[0] != "$A":
         around = "no tokenizer" if tokenizer is None else f"special tokens around a text ({tokenizer.template[0]})"
         raise InputError(f"{run} has {around}, a static embedding the pieces of a text alone: keep the model directory")
-    if odd := set(info.spec.embeddings.left_out) - {tokenizer.pad_id, tokenizer.unk_id}:
+    if odd := set(_left_out(info)) - {tokenizer.pad_id, tokenizer.unk_id}:
         raise InputError(f"{run} leaves out the tokens {', '.join(map(str, sorted(odd)))}, theirs unknown ones alone")
 
 

@@ -95,7 +95,7 @@ class BertStack(Stack):
 
     def __init__(self, spec: specs.Spec, kind: Any, embeddings: Embeddings | None = None, **kwargs) -> None:
         super().__init__(spec, kind, **kwargs)
-        self.embeddings = embeddings
+        self.embeddings: Any = embeddings
 
     def build(self, shape=None) -> None:
         spec, kwargs = self.spec, {"dtype": self.dtype_policy}
@@ -108,7 +108,6 @@ class BertStack(Stack):
         self.blocks = stack(spec, self.kind, **kwargs)
 
     def embed(self, x: Tensor, position_ids: Tensor | None = None, training: bool = False) -> Tensor:
-        assert self.embeddings is not None  # since it was built
         x = self.embeddings.sum(x, None, position_ids)
         x = self.embeddings.norm(x, dropout=self.dropout, training=training)
         return x if self.embeddings.projection is None else self.embeddings.projection(x)
@@ -209,13 +208,14 @@ def made(
         InputError: the encoder is adapted, or has more than BERT's weights.
     """
     family, spec = TARGETS[target], model.spec
+    default: Any = family.spec
     if spec != spec.base:
         raise InputError(
             "the encoder is adapted (lora, adapters), and its weights are to begin two stacks: join them first (kb.merged), or "
             f"adapt the {target}: kerasbert import RUN --model {target}/base --out DIR makes one"
         )
     kept = {path: specs.get(spec, path) for path in specs.paths(type(spec)) if path != "pooler"}
-    share = "all" if begun == "bertshare" else named.share if named else family.spec.share
+    share = "all" if begun == "bertshare" else named.share if named else default.share
     layers = {} if named is None else {"decoder.layers": named.decoder.layers}
     new: Any = family.spec.derive({**kept, "share": share, **layers})
     encoder: Any = built(family, new, name_of(family, new))
@@ -228,11 +228,10 @@ def made(
             shared = share == "all" or (share == "embeddings" and name.startswith("embeddings/"))
             if shared or place.partition("/")[0] in warm:
                 own[place].assign(value)
-    if head is None:
-        head = (getattr(model, "heads", None) or {}).get("mlm", {})
-        if not head:
-            say("the model has no head mlm, which pretraining learns: a new one starts at random")
-    for name, value in head.items() if "decoder" in warm else ():
+    found = (getattr(model, "heads", None) or {}).get("mlm", {}) if head is None else head
+    if head is None and not found:
+        say("the model has no head mlm, which pretraining learns: a new one starts at random")
+    for name, value in found.items() if "decoder" in warm else ():
         own[f"output/{name}"].assign(value)
     encoder.tokenizer, encoder.labels = model.tokenizer, None
     return encoder
@@ -259,7 +258,8 @@ SIZES = {name: bert.BERT.sizes[name] for name in ("base", "large", "tiny", "mini
 def _family(name: str, of: Family, encoder: type, sizes: tuple[str, ...], *, hf: TwoBerts, **changes: Any) -> Family:
     """A family of two stacks like another family's encoder; `changes` are fields of Family."""
     halves: dict[str, Any] = {field.name: getattr(of.spec, field.name) for field in dataclasses.fields(specs.Spec)}
-    spec: Any = Bert2BertSpec(**(halves | {"pooler": False}))
+    halves["pooler"] = False
+    spec: Any = Bert2BertSpec(**halves)
     shared = {f"{size}-share": {**of.sizes[size], "share": "all"} for size in ("base", "large")}
     return Family(
         name=name,
@@ -272,7 +272,7 @@ def _family(name: str, of: Family, encoder: type, sizes: tuple[str, ...], *, hf:
         names={"hf": hf},
         inputs=SOURCE_AND_TARGET,
         readout="none",
-        paper="Rothe et al., 2020, Leveraging Pre-trained Checkpoints for Sequence Generation Tasks",
+        paper=_PAPER,
         **changes,
     )
 

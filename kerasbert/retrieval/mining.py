@@ -100,7 +100,7 @@ def _candidates(
             least = _least(index, queries, [positives[anchor] for anchor in block]) if margin is not None else None
             for i, hits in enumerate(index.nearest(queries, top)):
                 highest = np.inf if max_score is None else max_score
-                if least is not None:
+                if least is not None and margin is not None:
                     highest = min(highest, least[i] - margin)
                 left_out = {block[i], *positives[block[i]]}
                 texts = (hit.text for hit in hits if hit.score <= highest and hit.text not in left_out)
