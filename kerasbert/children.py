@@ -18,6 +18,11 @@ def command(program: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-c", program, *arguments]
 
 
+def isolated(file: str | os.PathLike, *arguments: str) -> list[str]:
+    """The command line that runs a file which needs none of ours: nothing is imported from a folder that is named beside it."""
+    return [sys.executable, "-I", str(file), *arguments]
+
+
 def environment(paths: Sequence[str] | None = None, **more: str) -> dict[str, str]:
     """Variables for such a process, which finds this kerasbert, installed or not.
 

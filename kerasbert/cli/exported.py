@@ -4,10 +4,10 @@ import argparse
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from kerasbert import children
 from kerasbert.cli.parser import Declare, show
 from kerasbert.errors import InputError
 
@@ -32,8 +32,7 @@ def report(directory: str) -> dict[str, Any]:
     for name in ("saved_model.pb", serve_check.SUMS, serve_check.WARM_UP):
         if not (folder / name).is_file():
             raise InputError(f"{folder} has no {name}: expected a folder that `kerasbert export` wrote, such as NAME/1")
-    # -I: neither the current directory nor PYTHONPATH is imported from
-    command = [sys.executable, "-I", str(Path(serve_check.__file__)), str(folder.resolve())]
+    command = children.isolated(serve_check.__file__, str(folder.resolve()))
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False)
     if done.returncode:
         told = done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"]

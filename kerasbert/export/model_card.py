@@ -168,6 +168,13 @@ def _others(model: Any, signed: Collection[str], example: Mapping[str, list]) ->
     return "".join(f"\nThe signature {line}" for name, line in lines.items() if name in signed)
 
 
+def _returned(model: Any) -> str:
+    """The outputs of a model of ours."""
+    if getattr(model, "task", None) is None and isinstance(model, SentenceEncoder):
+        return "`vector` [B, H] float32: the sentence's, as it was learned"
+    return kind_of(model).described()
+
+
 def card(model: Any, longest: int, example: Mapping[str, list], signed: Collection[str] = (), outputs: str = "") -> str:
     """The text of the card; it holds no paths and no dates.
 
@@ -182,12 +189,7 @@ def card(model: Any, longest: int, example: Mapping[str, list], signed: Collecti
     call = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in example.items())
     request = json.dumps({"instances": [{name: value[0] for name, value in example.items()}]})
     labels = f"\nLabels: {', '.join(model.labels)}.\n" if task is not None and model.labels else ""
-    gives, options = (
-        outputs or kind_of(model).described(),
-        _of_options(kind_of(model)) + _others(model, signed, example),
-    )
-    if task is None and isinstance(model, SentenceEncoder):
-        gives = "`vector` [B, H] float32: the sentence's, as it was learned"
+    options = _of_options(kind_of(model)) + _others(model, signed, example)
     tag = "" if task is None else task.how.pipeline_tag(task)
     front = _front_matter_of(getattr(model, "directory", None), tag, "encoder" if task is None else task.name)
     return f"""{chr(10).join(front)}
@@ -204,7 +206,7 @@ model = tf.saved_model.load("DIR")
 model.signatures["serving_default"]({call})
 ```
 
-`serving_default` returns {gives}.
+`serving_default` returns {outputs or _returned(model)}.
 The signature `ids` takes {_of_ids(model)}, and `lengths`, int32 [B], how many of each row count, instead of text.{options}
 {kind_of(model).longer(longest)}
 

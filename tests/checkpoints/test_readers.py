@@ -79,7 +79,8 @@ def test_nothing_there(tmp_path):
     with pytest.raises(InputError, match=r"Expected .safetensors, .index.json or .bin"):
         open_checkpoint(tmp_path / "model.h5", "hf")
     with pytest.raises(
-        InputError, match=r"no checkpoint format 'kerashub'. Nearest: 'keras_hub'. All: model2vec, sentence_transformers, hf,"
+        InputError,
+        match=r"no checkpoint format 'kerashub'. Nearest: 'keras_hub'. All: model2vec, sentence_transformers, hf,",
     ):
         open_checkpoint(tmp_path, "kerashub")
     with pytest.raises(InputError, match="no checkpoint format 'xyzzy'. All: "):  # like none of them
