@@ -59,6 +59,7 @@ class Kind:
         focus: str, what of a row the answer turns on, for networks that look at a part of a row in particular: "text" (one
             answer for all of it), "first_text" (a question), "second_text" (a choice); empty: nothing in particular.
         defaults: its options, json values by name, and what holds without them; a task says others (`Task.options`).
+        learned: names of the options that training alone reads, and what it made: a call that gives one is refused.
         options: the same with what `configured` was given.
     """
 
@@ -78,6 +79,7 @@ class Kind:
     asked: int | None = None
     focus: str = ""
     defaults: Mapping[str, Any] = MappingProxyType({})
+    learned: tuple[str, ...] = ()
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -41,6 +41,7 @@ class ClassificationKind(Kind):
     labelled = True
     agrees_by = "labels"
     columns = ("label", "score")
+    learned = ("class_weights", "label_smoothing")
     defaults = MappingProxyType({"class_weights": None, "label_smoothing": 0.0, "pooling": ""})
     named = False
 

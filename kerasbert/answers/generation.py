@@ -92,6 +92,7 @@ class GenerationKind(Kind):
     agrees_by = "tokens"
     columns = ("text", "score")
     asked = 1
+    learned = ("masked", "decoder", "start", "smoothing")
     defaults = MappingProxyType(
         {
             **{

@@ -105,6 +105,7 @@ class TagsKind(Kind):
     per_token = labelled = annotated = True
     columns = ("words", "labels", "entities")
     lists = (0,)
+    learned = ("lstm", "lstm_layers")
     defaults = MappingProxyType(
         {"stride": 0, "crf": False, "legal": False, "scheme": "", "transitions": (), "lstm": 0, "lstm_layers": 1}
     )

@@ -47,6 +47,7 @@ class VectorKind(Kind):
     noise = 5.0  # of hundreds of numbers, which a cosine takes together
     columns = ("values",)
     named = False
+    learned = ("loss", "scale", "margin", "dims", "highest")
     defaults = MappingProxyType(
         {
             "pooling": "mean",

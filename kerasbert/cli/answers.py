@@ -56,7 +56,7 @@ def _predict(options: argparse.Namespace) -> int:
     model = opened(options)
     check_task(model)
     longest(model, options.length)
-    told = model.task.optioned(answer_options_of(options))  # refused before any text is read
+    told = model.task.answering(answer_options_of(options))  # refused before any text is read
     tell_prompt(model, task=told)
     answer = _Answers(model, options)
     task = model.task

@@ -73,7 +73,7 @@ def _export(options: argparse.Namespace) -> None:
     model = load(options.model, task=options.task, base=options.base) if held else options.model
     if chosen:
         check_task(model)
-        model.task = model.task.optioned(chosen)
+        model.task = model.task.answering(chosen)
     print(export(model, options.out, length=options.length, overwrite=options.overwrite, next_version=options.next))
     model_files.say(f"to load it: {NEEDS}. README.md there has the lines")
 

@@ -137,6 +137,16 @@ class Task:
         task.answer_kind  # noqa: B018 (it checks them)
         return task
 
+    def answering(self, options: Mapping[str, Any]) -> "Task":
+        """`optioned` for a call, which reads nothing that was settled by training.
+
+        Raises:
+            InputError: an option of training alone, besides.
+        """
+        if given := [name for name in options if name in self.answer_kind.learned]:
+            raise InputError(f"{given[0]} is an option of training alone, and the model is trained: leave it out")
+        return self.optioned(options)
+
     def measured(self, outputs: Tensor, targets: Any, encoded: Any = None) -> dict[str, float]:
         """The metrics of its kind, and one of the user's own that the task is judged by, where that is known here."""
         metrics = self.how.metrics(self, outputs, targets, encoded)

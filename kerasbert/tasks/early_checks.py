@@ -36,7 +36,7 @@ def task_of(model: str | os.PathLike, options: Mapping[str, Any]) -> Task | None
     if not isinstance(task, dict) or task.get("kind") not in answers.KINDS:
         return None
     try:
-        return task_with(task, labels).optioned(options)
+        return task_with(task, labels).answering(options)
     except (TypeError, AttributeError):  # a damaged file, which loading tells of
         return None
 

@@ -2,18 +2,16 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kerasbert import registry
+from kerasbert import answers, registry
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 
 CHOSEN = ("thresholds", "null_threshold")  # options that the dev rows of each model have chosen
-# of a model's training and its own head
-OWN = ("class_weights", "label_smoothing", "lstm", "lstm_layers", "loss", "scale", "margin", "dims", "highest")
 
 
 class Ensemble:
@@ -89,15 +87,16 @@ def _facts(model: Any, who: str) -> dict[str, Any]:
         "number of texts": len(model.task.asked),
         "tokenizer": model.tokenizer.digest()[:12],
         "knowledge graph": knowledge.graph.digest[:12] if (knowledge := model.tokenizer.knowledge) else "none",
-        "set of options": _told(model.task.how.options),
+        "set of options": _told(model.task.answer_kind),
         "language": ", ".join(map(str, model.task.settings.values())) or "none",
         "set of inputs": ", ".join(each.name for each in registry.family_of(model.encoder).inputs),
     }
 
 
-def _told(options: Mapping[str, Any]) -> str:
+def _told(kind: answers.Kind) -> str:
     """The options that answers depend on, but for those that are averaged."""
-    return ", ".join(f"{name} {options[name]}" for name in sorted({*options} - {*CHOSEN, *OWN})) or "none"
+    names = sorted({*kind.options} - {*CHOSEN, *kind.learned})
+    return ", ".join(f"{name} {kind.options[name]}" for name in names) or "none"
 
 
 def _chosen(models: Sequence[Any]) -> dict[str, Any]:

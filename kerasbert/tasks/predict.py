@@ -273,7 +273,7 @@ def answered(
     check_task(model)
     early_checks.check_batch(batch)
     most = longest(model, length)
-    texts, how = check_texts(model, texts), model.task.optioned(options or {}).how
+    texts, how = check_texts(model, texts), model.task.answering(options or {}).how
     encoded, kind = encoded_for(model, texts, length, settings, how), how.answers
     labels = list(model.labels or ())
     parts = encoded.parts

@@ -114,7 +114,7 @@ def _opened(run: Any, config: CompressConfig) -> tuple[Any, str]:
     model, name = opened(run, config.task)
     if config.options:
         predict.check_task(model)
-        model.task = model.task.optioned(config.options)
+        model.task = model.task.answering(config.options)
     tell_prompt(model)
     return model, name
 

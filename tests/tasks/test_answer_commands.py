@@ -124,6 +124,22 @@ def test_what_is_written_on_several_lines_is_printed_on_one(run, classifier, mon
     assert out == "Dear Sir or Madam\n" * 2
 
 
+@pytest.mark.parametrize("command", ["predict", "export", "compress"])
+def test_an_option_of_training_is_refused_by_what_reads_none(run, classifier, tmp_path, monkeypatch, capsys, command):
+    """It was taken, and did nothing."""
+    monkeypatch.chdir(tmp_path)
+    option = ["--set", "task.label_smoothing=0.1"]
+    told = "label_smoothing is an option of training alone, and the model is trained: leave it out"
+    if command == "compress":
+        from kerasbert.mobile import cli as mobile
+
+        assert mobile.main(["compress", str(classifier), "--out", "x.tflite", *option]) == 2
+        assert told in capsys.readouterr().err
+    else:
+        assert told in run(command, classifier, "out", *option, status=2)[1]
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_a_user_cannot_see_in_the_answers_is_said(run, classifier):
     _, err = run("predict", classifier, stdin="the cat\tthe dog\n" + "the good cat " * 9 + "\n")
     assert "1 of 2 texts (50.0%) have more than 16 tokens and were truncated (--length)" in err
