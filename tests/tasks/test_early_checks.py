@@ -45,8 +45,10 @@ def test_the_task_of_a_directory(tmp_path):
     said = {"name": "mine", "kind": "classification", "text": "text", "label": "label"}
     task = early_checks.task_of(model(tmp_path, task=said, labels=["no", "yes"]), {})
     assert (task.name, task.labels) == ("mine", {"no": "no", "yes": "yes"})
-    smooth = early_checks.task_of(model(tmp_path, task=said, labels=[]), {"label_smoothing": 0.25})
-    assert smooth.options["label_smoothing"] == 0.25
+    first = early_checks.task_of(model(tmp_path, task=said, labels=[]), {"pooling": "first"})
+    assert first.options["pooling"] == "first"
+    with pytest.raises(InputError, match="label_smoothing is an option of training alone"):
+        early_checks.task_of(model(tmp_path, task=said, labels=[]), {"label_smoothing": 0.25})
     with pytest.raises(InputError, match="the model has no task, expected a fine-tuned one"):
         early_checks.task_of(model(tmp_path), {})
     assert early_checks.task_of(model(tmp_path, task=said | {"kind": "no such kind"}), {}) is None
