@@ -8,7 +8,6 @@ random numbers depend on the batch, and they compute the state of finished rows 
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ def generate(
     end_id: int,
     pad_id: int = 0,
     rows: Tensor | None = None,
-    asked: Mapping[str, Tensor] = MappingProxyType({}),
+    asked: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """What a model writes.
 
@@ -67,7 +66,7 @@ def generate(
     first = ops.take_along_axis(ids, ops.expand_dims(last, 1), axis=1)[:, 0]
     state = model.start(inputs, ops.shape(ids)[1] + decoding.max_new_tokens)
     kind = _Beams if decoding.beams > 1 else _Search
-    at = kind(model.step, decoding, end_id, pad_id, last, rows, dict(asked))
+    at = kind(model.step, decoding, end_id, pad_id, last, rows, dict(asked or {}))
     known = at.occurring(ids, mask, model.spec.embeddings.vocabulary) | at.remembered(ids)
     return at.run(ops.cast(first, "int32"), state, known)
 

@@ -224,13 +224,21 @@ def defaults(model_type):
     return content | ({"max_position_embeddings": 4098} if model_type == "longformer" else {})
 
 
+def defaults_of_halves(dialect):
+    """The same of a class of two models, each with its own defaults."""
+    library, kind = theirs.transformers(), dialect.fixed["encoder.model_type"]({})
+    one, other = (library.AutoConfig.for_model(kind) for _ in dialect.halves)
+    content = library.EncoderDecoderConfig.from_encoder_decoder_configs(one, other).to_dict()
+    return configs.flat(JsonView(content), dialect.halves).plain()
+
+
 @theirs.parity
 def test_default_configurations_of_all_classes(capsys):
     counts = {"families": set(), "types": set(), "classes": 0, "keys": 0}
     for name, _, dialect in dialects("hf"):
         counts["families"].add(name)
         for model_type in {dialect.fixed.get("model_type", name), *dialect.model_types}:
-            content = defaults(model_type)
+            content = defaults_of_halves(dialect) if dialect.halves else defaults(model_type)
             counts["types"].add(model_type)
             for architecture, heads in dialect.architectures.items():
                 of = dialect.of(architecture)
