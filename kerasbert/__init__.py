@@ -28,7 +28,7 @@ _HOMES = {
     "predict": "tasks.predict",
     "encode": "tasks.predict",
     "explain": "tasks.explain",
-    "sentence_transformer": "tasks.sentence_encoder",
+    "sentence_transformer": "tasks.sentence_transformers",
     "static_embedding": "tasks.static_embedding",
     "similarity": "tasks.similarity",
     "search": "tasks.similarity",

@@ -1,6 +1,7 @@
 """A model of ours as a SentenceTransformer: for whatever takes one, such as MTEB, BERTopic, LangChain and Haystack.
 
 The library's own class does what its `encode` promises (prompts, batches, norms, tensors); its one module asks our model.
+The name of this file is part of its class's, by which BERTopic knows one of theirs.
 """
 
 import functools
@@ -93,7 +94,8 @@ def _texts() -> Any:
 @functools.cache
 def _vectors() -> Any:
     """The class of the whole."""
-    from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
+    # a checker that does not have it takes this file for it
+    from sentence_transformers import SentenceTransformer  # pyright: ignore[reportAttributeAccessIssue, reportMissingImports]
 
     class Vectors(SentenceTransformer):
         """A SentenceTransformer with the two methods of LangChain's Embeddings."""
