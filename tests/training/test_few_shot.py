@@ -74,12 +74,14 @@ def test_a_head_reads_the_pooling_that_its_task_names():
 @pytest.mark.slow
 def test_few_rows_make_a_classifier_for_server_and_phone(tmp_path, monkeypatch, capsys):
     """rows -> --few-shot -> evaluate, SavedModel, .tflite; theirs cannot say the pooling and refuse it."""
+    import keras
     import tensorflow as tf
 
     from kerasbert import mobile
     from kerasbert.cli import main
     from kerasbert.mobile.runtime import load
 
+    keras.utils.set_random_seed(0)  # of 60 rows .73 to .78 are right with five seeds
     encoder = kb.build("bert/tiny", **tiny.SPEC | {"blocks.layers": 1})
     encoder.tokenizer = tiny.tokenizer()
     kb.save(encoder, tmp_path / "model")
