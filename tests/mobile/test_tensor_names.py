@@ -49,7 +49,7 @@ def batch(float_file):
     return {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": (np.arange(8) < used).astype(np.int32)}, wanted
 
 
-@pytest.mark.slow
+@pytest.mark.full  # CI does not install it
 def test_openvino_reads_a_file_and_answers_the_same(float_file, batch):
     openvino = pytest.importorskip("openvino")
     values, wanted = batch
@@ -59,7 +59,7 @@ def test_openvino_reads_a_file_and_answers_the_same(float_file, batch):
     np.testing.assert_allclose(next(iter(found.values()))[0], wanted, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.full  # CI does not install it
 def test_ai_edge_quantizer_rewrites_a_file(float_file, batch):
     """Its int8 of our float file beside the float file."""
     quantizer = pytest.importorskip("ai_edge_quantizer")

@@ -100,6 +100,7 @@ def test_the_command_writes_what_finetune_reads(index, tmp_path, capsys):
     assert main([*command, "--overwrite"]) == 0
 
 
+@pytest.mark.full  # CI does not install datasets, which theirs needs
 @parity
 def test_the_negatives_are_those_of_sentence_transformers(index):
     pytest.importorskip("datasets")
