@@ -254,10 +254,8 @@ def test_default_configurations_of_all_classes(capsys):
                 counts["classes"] += 1
                 counts["keys"] += len(view)
     told = capsys.readouterr()
-    print(
-        {name: value if isinstance(value, int) else len(value) for name, value in counts.items()},
-        "unread and unlisted: 0",
-    )
+    sizes = {name: value if isinstance(value, int) else len(value) for name, value in counts.items()}
+    print(sizes, "unread and unlisted: 0")
     assert told.err == ""
     assert counts["classes"] > 150
     assert len(counts["types"]) > 20

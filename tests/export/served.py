@@ -9,9 +9,15 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
+import numpy as np
 import tensorflow as tf
 
+from kerasbert.export import messages
+from kerasbert.export.messages import message
 from kerasbert.export.server.run import Server, Settings
+
+PREDICT = "/v1/models/tiny:predict"
 
 PARAMETERS = """\
 max_batch_size { value: 8 }
@@ -106,3 +112,24 @@ def ask(port: int, path: str, body: object = None) -> tuple[int, dict]:
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error)
+
+
+def row(text, n):
+    return {"text": text, "n": n}
+
+
+def call(port, method, request):
+    """A call over gRPC -> the response."""
+    service = "ModelService" if method == "GetModelStatus" else "PredictionService"
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        asked = channel.unary_unary(f"/tensorflow.serving.{service}/{method}")
+        data = request if isinstance(request, bytes) else request.SerializeToString()
+        return message(f"{method}Response").FromString(asked(data, timeout=20))
+
+
+def predict_request(name="tiny", signature="", **inputs):
+    request = message("PredictRequest")()
+    request.model_spec.name, request.model_spec.signature_name = name, signature
+    for key, value in inputs.items():
+        messages.fill(request.inputs[key], np.array(value, object if isinstance(value[0], bytes) else None))
+    return request
