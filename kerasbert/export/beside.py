@@ -7,11 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from kerasbert.export.serve_check import SUMS, WARM_UP
+from kerasbert.export.server.batching import FILE as BATCHING
 from kerasbert.storage.files import sha256
-
-WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
-BATCHING = "batching_params.pbtxt"
-SUMS = "SHA256SUMS"
 
 # Read by TF Serving with --enable_batching --batching_parameters_file, or, by its place, with
 # --enable_per_model_batching_parameters. Texts of any length may be joined: the signatures count what is theirs.

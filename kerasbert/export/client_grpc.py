@@ -12,21 +12,8 @@ from kerasbert.export import messages
 from kerasbert.export.client_rest import SCHEMES, Call, Spec
 from kerasbert.export.status import CODES, Again, CallError
 
-DTYPES = {  # tensorflow/core/framework/types.proto
-    "DT_FLOAT": 1,
-    "DT_DOUBLE": 2,
-    "DT_INT32": 3,
-    "DT_UINT8": 4,
-    "DT_INT16": 5,
-    "DT_INT8": 6,
-    "DT_STRING": 7,
-    "DT_INT64": 9,
-    "DT_BOOL": 10,
-    "DT_UINT16": 17,
-    "DT_UINT32": 22,
-    "DT_UINT64": 23,
-}
-NAMES = {number: name for name, number in DTYPES.items()}
+NAMES = {number: name for number, (name, _, _) in messages.TYPES.items()}
+DTYPES = {name: dtype for name, dtype, _ in messages.TYPES.values()}
 
 
 class Grpc:
@@ -75,7 +62,7 @@ class Grpc:
         Raises:
             InputError: they are not of it.
         """
-        dtype = messages.TYPES[DTYPES[kind.partition(" ")[0]]][0]
+        dtype = DTYPES[kind.partition(" ")[0]]
         try:
             if dtype != "object":
                 found = np.array(rows)

@@ -79,6 +79,7 @@ class Graph:
     def __init__(self, model: Any, longest: int) -> None:
         self.model, self.longest, self.kind = model, longest, kind_of(model)
         self.names, self.tokenizer = text_names(model), graph_tokenizer(model.tokenizer)
+        self.labels = tuple(getattr(model, "labels", None) or ())
         self.reads = used(predict.declared(model), predict.settings_of(model))
         self.taken = signatures.counted(self.reads)
         settings = (each for each in self.reads if each.filled_by == "setting")
@@ -123,8 +124,7 @@ class Graph:
         """What the kind answers of texts that were checked."""
         taken = (*self.names, *kind.numbers(()), *kind.call_options)
         texts = {name: given[name] for name in taken if name in given}
-        labels = tuple(getattr(self.model, "labels", None) or ())
-        return kind.served(lambda packed: self.run(given, packed), self.tokenizer, texts, self.longest, labels)
+        return kind.served(lambda packed: self.run(given, packed), self.tokenizer, texts, self.longest, self.labels)
 
     def of_examples(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of serialized tf.Examples, whose features are named as the inputs of `serving_default`."""
@@ -137,20 +137,18 @@ class Graph:
     def tokenize(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of texts, their tokens as `Tokenizer.tokenize` gives them."""
         ids, starts, ends = self.tokenizer.tokenize(signatures.checked(given)["text"])
-        found = {
-            "starts": starts,
-            "ends": ends,
-            "pieces": tf.gather(tf.constant(list(self.model.tokenizer.vocabulary)), ids),
-        }
-        found = {"token_ids": ids.to_tensor(self.model.tokenizer.pad_id)} | {
-            name: each.to_tensor() for name, each in found.items()
-        }
+        pieces = tf.gather(tf.constant(list(self.model.tokenizer.vocabulary)), ids)
+        listed = {"starts": starts, "ends": ends, "pieces": pieces}
+        found = {"token_ids": ids.to_tensor(self.model.tokenizer.pad_id)}
+        found |= {name: each.to_tensor() for name, each in listed.items()}
         return found | {"lengths": tf.cast(ids.row_lengths(), tf.int32)}
 
     def of_kind(self, signature: Signature, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of a signature that the kind alone has."""
-        given, labels = signatures.checked(given), tuple(getattr(self.model, "labels", None) or ())
-        return signature.served(lambda packed: self.run(given, packed), self.tokenizer, given, self.longest, labels)
+        given = signatures.checked(given)
+        return signature.served(
+            lambda packed: self.run(given, packed), self.tokenizer, given, self.longest, self.labels
+        )
 
     def prompted(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of texts, each with the prompt of its name before it."""

@@ -55,21 +55,21 @@ MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "PredictionLog": {"predict_log": (6, "PredictLog")},
 }
 STATES = {"UNKNOWN": 0, "START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50}
-TYPES: Mapping[int, tuple[str, str]] = {  # DataType -> numpy's name, the field of single values
-    1: ("float32", "float_val"),
-    2: ("float64", "double_val"),
-    3: ("int32", "int_val"),
-    4: ("uint8", "int_val"),
-    5: ("int16", "int_val"),
-    6: ("int8", "int_val"),
-    7: ("object", "string_val"),
-    9: ("int64", "int64_val"),
-    10: ("bool", "bool_val"),
-    17: ("uint16", "int_val"),
-    22: ("uint32", "uint32_val"),
-    23: ("uint64", "uint64_val"),
+TYPES: Mapping[int, tuple[str, str, str]] = {  # DataType -> its name, numpy's, the field of single values (types.proto)
+    1: ("DT_FLOAT", "float32", "float_val"),
+    2: ("DT_DOUBLE", "float64", "double_val"),
+    3: ("DT_INT32", "int32", "int_val"),
+    4: ("DT_UINT8", "uint8", "int_val"),
+    5: ("DT_INT16", "int16", "int_val"),
+    6: ("DT_INT8", "int8", "int_val"),
+    7: ("DT_STRING", "object", "string_val"),
+    9: ("DT_INT64", "int64", "int64_val"),
+    10: ("DT_BOOL", "bool", "bool_val"),
+    17: ("DT_UINT16", "uint16", "int_val"),
+    22: ("DT_UINT32", "uint32", "uint32_val"),
+    23: ("DT_UINT64", "uint64", "uint64_val"),
 }
-NUMBERS = {name: number for number, (name, _) in TYPES.items()}
+NUMBERS = {name: number for number, (_, name, _) in TYPES.items()}
 ELEMENTS = 1 << 20  # most of a tensor whose message gives one value for many: a few bytes never become gigabytes
 
 
@@ -128,7 +128,7 @@ def array(tensor: Any) -> np.ndarray:
     shape = [each.size for each in tensor.tensor_shape.dim]
     if tensor.dtype not in TYPES or tensor.tensor_shape.unknown_rank or min(shape, default=0) < 0:
         raise ValueError(f"the tensor has type {tensor.dtype} and shape {shape}, which cannot be read")
-    name, field = TYPES[tensor.dtype]
+    _, name, field = TYPES[tensor.dtype]
     count = int(np.prod(shape, dtype=object)) if shape else 1
     if tensor.tensor_content and name != "object":
         values = np.frombuffer(tensor.tensor_content, np.dtype(name).newbyteorder("<")).astype(name)

@@ -49,17 +49,23 @@ def tensors(message: bytes, number: int) -> dict[str, Any]:
     return {entry[1].decode(): tf.make_ndarray(TensorProto.FromString(entry[2])) for entry in entries}
 
 
+def differing(folder: Path) -> Iterator[tuple[str, bool]]:
+    """Of each file that is not as its sum says the name, and whether it is there."""
+    for line in (folder / SUMS).read_text("utf-8", errors="replace").splitlines():
+        digest, _, name = line.partition("  ")
+        if not (folder / name).is_file():
+            yield name, False
+            continue
+        with (folder / name).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != digest:
+            yield name, True
+
+
 def damaged(folder: Path) -> list[str]:
     """What the sums say is not as it was written."""
-    problems = []
-    for line in (folder / SUMS).read_text("utf-8").splitlines():
-        digest, _, name = line.partition("  ")
-        path = folder / name
-        if not path.is_file():
-            problems.append(f"{name} is missing")
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            problems.append(f"{name} is not what was exported (sha256)")
-    return problems
+    said = {True: "is not what was exported (sha256)", False: "is missing"}
+    return [f"{name} {said[there]}" for name, there in differing(folder)]
 
 
 def operators(folder: Path) -> set[str]:

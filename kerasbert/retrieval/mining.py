@@ -20,7 +20,6 @@ from kerasbert.tasks import predict
 
 BLOCK = 256  # anchors at once
 FILTERED = 10  # candidates of each negative where a margin or a score may leave some out
-ENDING = ".jsonl"
 
 
 def mine(

@@ -13,6 +13,7 @@ import numpy as np
 from kerasbert import inputs, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import Weights, save_model
+from kerasbert.checkpoints.static_embeddings import FAMILY, LENGTH, TABLE
 from kerasbert.errors import InputError
 from kerasbert.layers.readout import readout
 from kerasbert.storage import files
@@ -22,9 +23,7 @@ from kerasbert.tasks.early_checks import check_static
 from kerasbert.text import load_tokenizer
 from kerasbert.text.base import Tokenizer
 
-FAMILY = "average"
 DIMS, SIF = 256, 1e-4
-LENGTH = 512  # tokens of a text, as model2vec has it
 UNUSED = re.compile(r"\[unused\d+\]")  # pieces that no text has
 KINDS = ("wordpiece", "bpe", "word_bpe", "unigram")
 
@@ -73,7 +72,7 @@ def static_embedding(
     changes = {"hidden": table.shape[1], "embeddings.vocabulary": len(table), "embeddings.left_out": left_out}
     spec = specs.derive(registry.family(FAMILY).spec, changes)
     task = {"kind": "vector", "inputs": "text", "options": {"pooling": "mean", "normalize": True}, "length": LENGTH}
-    parts = {"encoder": Weights(spec, {"embeddings/table": table.astype("float32")}), "name": FAMILY, "task": task}
+    parts = {"encoder": Weights(spec, {TABLE: table.astype("float32")}), "name": FAMILY, "task": task}
     save_model(out, replace=overwrite, tokenizer=pieces, **parts)
     kind = f", {share:.0%} of the variance of {encoder.spec.hidden}" if dims else ""
     return [f"{len(table):,} pieces, vectors of {table.shape[1]} numbers{kind}: {table.size * 4 / 1e6:.1f} MB"]

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..tflite import repack
-from ..tflite.editor import builtin, inputs_of
-from ..tflite.repack import ModelT, OperatorT, SubGraphT
+from ..tflite.repack import ModelT, OperatorT, SubGraphT, builtin, inputs_of
 
 ROUNDING = 1e-6  # relative; a float32 product is off by 6e-8
 SMALLEST = 1024  # numbers; smaller constants stay float32

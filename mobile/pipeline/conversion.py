@@ -18,8 +18,8 @@ from ..options import CompressConfig
 from ..quantize import aware_training, budget, forms
 from ..quantize.schemes import LITERT, SCHEMES
 from ..tflite import buckets, convert, repack
-from ..tflite.editor import builtin
-from ..tflite.editor import inputs_of as inputs_of_operator
+from ..tflite.repack import builtin
+from ..tflite.repack import inputs_of as inputs_of_operator
 
 ANY_LENGTH = "any_length"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import repack
 from .product import CENTROIDS, Coded
-from .repack import ModelT, OperatorT, SubGraphT, TensorT
+from .repack import ModelT, SubGraphT, TensorT, builtin, inputs_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,17 +30,6 @@ class Weight:
     buffer: int
     users: tuple[tuple[int, int], ...]
     size: int
-
-
-def builtin(model: ModelT, operator: OperatorT) -> int:
-    """The BuiltinOperator of an operator."""
-    code = model.operatorCodes[operator.opcodeIndex]
-    return max(code.builtinCode, code.deprecatedBuiltinCode)
-
-
-def inputs_of(operator: OperatorT) -> list[int]:
-    """Tensor numbers that an operator reads; -1 for one that is left out."""
-    return [] if operator.inputs is None else [int(index) for index in operator.inputs]
 
 
 def read_at(model: ModelT, number: int, place: int) -> int:

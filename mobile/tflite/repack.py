@@ -97,7 +97,7 @@ def _gather_halves(model: ModelT) -> None:
     for graph in model.subgraphs:
         unpacked: dict[int, OperatorT] = {}
         for operator in graph.operators:
-            if _builtin(model, operator) == s.BuiltinOperator.DEQUANTIZE:
+            if builtin(model, operator) == s.BuiltinOperator.DEQUANTIZE:
                 source = graph.tensors[operator.inputs[0]]
                 if source.type == s.TensorType.FLOAT16 and model.buffers[source.buffer].data is not None:
                     unpacked[int(operator.outputs[0])] = operator
@@ -110,7 +110,7 @@ def _gather_halves(model: ModelT) -> None:
             if _looks_up(model, operator) and int(operator.inputs[0]) in unpacked:
                 operators += _rows_unpacked(model, graph, operator, unpacked[int(operator.inputs[0])])
                 continue
-            for index in [] if operator.inputs is None else map(int, operator.inputs):
+            for index in inputs_of(operator):
                 if index in unpacked and id(unpacked[index]) in late:
                     operators.append(unpacked[index])
                     late.remove(id(unpacked[index]))
@@ -118,15 +118,21 @@ def _gather_halves(model: ModelT) -> None:
         graph.operators = operators
 
 
-def _builtin(model: ModelT, operator: OperatorT) -> int:
+def builtin(model: ModelT, operator: OperatorT) -> int:
+    """The BuiltinOperator of an operator."""
     code = model.operatorCodes[operator.opcodeIndex]
     return max(code.builtinCode, code.deprecatedBuiltinCode)
+
+
+def inputs_of(operator: OperatorT) -> list[int]:
+    """Tensor numbers that an operator reads; -1 for one that is left out."""
+    return [] if operator.inputs is None else [int(index) for index in operator.inputs]
 
 
 def _looks_up(model: ModelT, operator: OperatorT) -> bool:
     """Whether an operator takes rows of a table."""
     options = operator.builtinOptions
-    if _builtin(model, operator) != schema().BuiltinOperator.GATHER:
+    if builtin(model, operator) != schema().BuiltinOperator.GATHER:
         return False
     return options is None or not (options.axis or options.batchDims)
 
@@ -222,7 +228,7 @@ def _part_biases(model: ModelT) -> None:
     readers: dict[bytes, list[tuple[Any, Any]]] = {}
     for graph in model.subgraphs:
         for operator in graph.operators:
-            if _builtin(model, operator) != s.BuiltinOperator.FULLY_CONNECTED:
+            if builtin(model, operator) != s.BuiltinOperator.FULLY_CONNECTED:
                 continue
             kernel, result = graph.tensors[operator.inputs[1]], graph.tensors[operator.outputs[0]]
             data = model.buffers[kernel.buffer].data

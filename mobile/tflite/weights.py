@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from . import repack
-from .editor import Editor, Weight, builtin, copied, inputs_of, read_at
+from .editor import Editor, Weight, copied, read_at
 from .product import Coded
-from .repack import ModelT
+from .repack import ModelT, builtin, inputs_of
 
 SMALLEST = 1024  # numbers; a smaller weight stays float, as in the converter's own dynamic range quantization
 

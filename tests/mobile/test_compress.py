@@ -113,11 +113,11 @@ def test_labels_of_data_give_accuracies(run, tmp_path):
 
 def rows_of_positions(path):
     """Rows of the constants of which a file takes the first ones."""
-    from kerasbert.mobile.tflite import editor, repack
+    from kerasbert.mobile.tflite import repack
 
     model, s = repack.read(path.read_bytes()), repack.schema()
     (graph,) = model.subgraphs
-    cut = [each for each in graph.operators if editor.builtin(model, each) == s.BuiltinOperator.STRIDED_SLICE]
+    cut = [each for each in graph.operators if repack.builtin(model, each) == s.BuiltinOperator.STRIDED_SLICE]
     tables = [graph.tensors[each.inputs[0]] for each in cut]
     return [int(table.shape[0]) for table in tables if model.buffers[table.buffer].data is not None]
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kerasbert.errors import InputError
-from kerasbert.storage.files import sha256
+from kerasbert.export.serve_check import SUMS, differing
 
-SUMS = "SHA256SUMS"
 CHECKED = ("saved_model.pb", "variables/", "assets/", "assets.extra/")  # a card may be edited
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -99,11 +98,7 @@ def check_sums(folder: Path) -> None:
     """
     if not (folder / SUMS).is_file():
         return
-    for line in (folder / SUMS).read_text("utf-8", errors="replace").splitlines():
-        digest, _, name = line.partition("  ")
-        if not name.startswith(CHECKED):
-            continue
-        if not (folder / name).is_file():
-            raise InputError(f"{name} is missing, which {SUMS} lists")
-        if sha256(folder / name) != digest:
-            raise InputError(f"{name} differs from its sum in {SUMS}: it is damaged, or its copy is not finished")
+    for name, there in differing(folder):
+        if name.startswith(CHECKED):
+            said = f"differs from its sum in {SUMS}: it is damaged, or its copy is not finished"
+            raise InputError(f"{name} {said if there else f'is missing, which {SUMS} lists'}")

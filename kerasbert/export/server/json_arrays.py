@@ -52,7 +52,7 @@ def arrays(request: Mapping[str, Any], definition: Any) -> dict[str, np.ndarray]
     Raises:
         CallError: values of other types, lists of unlike lengths, unknown or missing names.
     """
-    types = {name: TYPES.get(info.dtype, ("",))[0] for name, info in definition.inputs.items()}
+    types = {name: TYPES.get(info.dtype, ("", ""))[1] for name, info in definition.inputs.items()}
     if "instances" in request:
         return _of_rows(request["instances"], types, set(definition.defaults))
     value = request["inputs"]

@@ -11,11 +11,11 @@ from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from kerasbert.export import messages
+from kerasbert.export.serve_check import WARM_UP
 from kerasbert.export.server.folders import check_sums
 from kerasbert.export.status import NAMES, CallError, invalid
 
 DEFAULT = "serving_default"
-WARM_UP = Path("assets.extra") / "tf_serving_warmup_requests"
 MOST_RECORDS = 1000
 
 

@@ -1,9 +1,13 @@
 """Counts of a server, in the text form that Prometheus reads."""
 
+import asyncio
 import bisect
+import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from kerasbert.export.status import CallError
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 PREFIX = "kerasbert_serve"
@@ -20,6 +24,22 @@ class Metrics:
         self.sums: dict[str, float] = defaultdict(float)
         self.batches: dict[str, int] = defaultdict(int)
         self.rows: dict[str, int] = defaultdict(int)
+
+    @contextlib.contextmanager
+    def counted(self, model: str, protocol: str) -> Iterator[None]:
+        """Count the prediction that is answered, or refused, in this block; `model` as of `request`."""
+        start, code = time.monotonic(), "INTERNAL"
+        try:
+            yield
+            code = "OK"
+        except CallError as error:
+            code = error.code
+            raise
+        except asyncio.CancelledError:  # its caller waits no longer
+            code = "CANCELLED"
+            raise
+        finally:
+            self.request(model, protocol, code, time.monotonic() - start)
 
     def request(self, model: str, protocol: str, code: str, seconds: float) -> None:
         """Count a prediction; `model` is a name that is served, "" for any other."""

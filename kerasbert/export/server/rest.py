@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import time
 import traceback
 import urllib.parse
 from typing import Any
@@ -61,19 +60,8 @@ class Rest:
         raise invalid(f"Malformed request: {method} {path[:200]}")
 
     async def _predict(self, name: str, version: int | None, body: bytes) -> bytes:
-        start, code = time.monotonic(), "INTERNAL"
-        try:
-            found = await self._predicted(name, version, body)
-            code = "OK"
-            return found
-        except CallError as error:
-            code = error.code
-            raise
-        except asyncio.CancelledError:
-            code = "CANCELLED"
-            raise
-        finally:
-            self.metrics.request(name if name in self.models else "", "rest", code, time.monotonic() - start)
+        with self.metrics.counted(name if name in self.models else "", "rest"):
+            return await self._predicted(name, version, body)
 
     async def _predicted(self, name: str, version: int | None, body: bytes) -> bytes:
         chosen = self.models.named(name).find(version)

@@ -1,7 +1,5 @@
 """TF Serving's gRPC API over the models of a server: PredictionService.Predict, GetModelMetadata, ModelService.GetModelStatus."""
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -45,19 +43,9 @@ class Rpc:
         return model.find(_number(spec, model))
 
     async def _predict(self, request: Any) -> Any:
-        start, code, name = time.monotonic(), "INTERNAL", request.model_spec.name
-        try:
-            found = await self._predicted(request)
-            code = "OK"
-            return found
-        except CallError as error:
-            code = error.code
-            raise
-        except asyncio.CancelledError:  # its caller waits no longer
-            code = "CANCELLED"
-            raise
-        finally:
-            self.metrics.request(name if name in self.models else "", "grpc", code, time.monotonic() - start)
+        name = request.model_spec.name
+        with self.metrics.counted(name if name in self.models else "", "grpc"):
+            return await self._predicted(request)
 
     async def _predicted(self, request: Any) -> Any:
         chosen = self._version(request.model_spec)
