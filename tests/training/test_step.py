@@ -69,17 +69,16 @@ def test_the_equality_could_fail(folder, one):
     assert distance(one, train(folder, seed=1)) > 1000 * LIMIT
 
 
+SPLITS = ({"strategy": "cpu:4"}, {"accumulate": 4})  # both at once: test_two_replicas_with_accumulation_equal_one
+MORE = ({"strategy": "cpu:2"}, {"strategy": "cpu:2", "accumulate": 4})
+
+
 @pytest.mark.parametrize(
-    "dropout", [pytest.param(0.1, marks=pytest.mark.slow), pytest.param(0.0, marks=pytest.mark.full)]
+    ("dropout", "splits"), often([(0.1, SPLITS), (0.1, MORE), (0.0, SPLITS + MORE)], (0.1, SPLITS))
 )
-def test_any_split_of_the_batch_gives_the_same_weights(folder, dropout):
+def test_any_split_of_the_batch_gives_the_same_weights(folder, dropout, splits):
     whole = train(folder, dropout=dropout)
-    for settings in (
-        {"strategy": "cpu:2"},
-        {"strategy": "cpu:4"},
-        {"accumulate": 4},
-        {"strategy": "cpu:2", "accumulate": 4},
-    ):
+    for settings in splits:
         assert distance(whole, train(folder, dropout=dropout, **settings)) <= LIMIT, settings
 
 
