@@ -4,6 +4,9 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+RE2 = r"[\p{Z}\p{Cc}\p{Cf}]*"
+"""The regular expression of a graph that matches the same texts whole."""
+
 
 def blank(text: Any) -> bool:
     r"""Whether a text, or all parts of an input, hold nothing to read: white space, control and format characters alone.
@@ -12,14 +15,14 @@ def blank(text: Any) -> bool:
     `kb.predict`, a SavedModel and the phone's Runner answer it alike, from the special tokens alone, of a tokenizer without
     them from one padding token. A kind that needs a text (fill-mask its mask, a generation its source) refuses it.
 
-    >>> [blank(text) for text in ("", " \n", "\u200b", ("", "\t"), ("", "x"), "\u0301")]
-    [True, True, True, True, False, False]
+    >>> [blank(text) for text in ("", " \n", "\u200b", ("", "\t"), ("", "x"), "\u0301", "\ue000")]
+    [True, True, True, True, False, False, False]
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     if not isinstance(text, str):
         return all(map(blank, text))
-    return not text.strip() or all(unicodedata.category(each)[0] in "ZC" for each in text)
+    return all(unicodedata.category(each) in ("Zs", "Zl", "Zp", "Cc", "Cf") for each in text)
 
 
 def one_line(text: str) -> str:

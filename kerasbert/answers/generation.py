@@ -10,6 +10,7 @@ import numpy as np
 from kerasbert import inputs
 from kerasbert.answers.base import Kind, Text, truncated_json
 from kerasbert.answers.decoding import Decoding
+from kerasbert.blanks import blank
 from kerasbert.errors import InputError
 from kerasbert.inputs import PAD, Input, Row
 
@@ -150,7 +151,7 @@ class GenerationKind(Kind):
 
     def rows(self, tokenizer, parts, length) -> list[Row]:
         source, *target = (tokenizer.to_text(part) for part in cast(tuple[Text, ...], parts))
-        if not source.strip():
+        if blank(source):
             raise InputError("a source is empty, expected a text to write from")
         prompt = self._behind if self.masked else self._joined if self.one_row else self._packed
         return [prompt(tokenizer, self.options["prefix"] + source, target[0] if target else None, length)]

@@ -11,6 +11,7 @@ import numpy as np
 from kerasbert import registry
 from kerasbert.answers.generation import NUMBER, PLACE, WRITTEN, GenerationKind, text_of
 from kerasbert.answers.generation import Generation as Written
+from kerasbert.blanks import RE2, blank
 from kerasbert.checkpoints import generation_config, source
 from kerasbert.errors import InputError
 from kerasbert.family import Family
@@ -125,7 +126,7 @@ class Generation(TaskKind):
 
     def targets(self, task, source, lines, values, texts) -> Any:
         for line, text in zip(lines, texts):
-            if not isinstance(text, tuple) or not text[0].strip():
+            if not isinstance(text, tuple) or blank(text[0]):
                 raise InputError(f"{tables.where(source, line)}: {task.text} is empty, expected a text to write from")
         return [target for _, target in texts]
 
@@ -243,7 +244,7 @@ class Generation(TaskKind):
         )
 
     def probes(self, texts, parts) -> list[Any]:
-        return [text for text in texts if text.strip()]  # an empty source is refused
+        return [text for text in texts if not blank(text)]  # an empty source is refused
 
     def numbers(self, texts) -> dict[str, list[int]]:
         return {NUMBER.name: list(range(len(texts)))} if self.answers.decoding.draws else {}
@@ -277,16 +278,14 @@ class Generation(TaskKind):
         written = run(
             packed | {name: strings[name] for name in (*self.numbers(()), *self.call_options) if name in strings}
         )
-        blank = tf.strings.regex_full_match(
-            texts, r"[\s\p{Z}]*"
-        )  # refused in Python, where no other text waits for an answer
+        empty = tf.strings.regex_full_match(texts, RE2)  # refused in Python, where no other text waits for an answer
 
         def text(ids):
             over = tf.cumsum(tf.cast(ids == tokenizer.source.sep_id, tf.int32), axis=1) > 0
             return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ~over))
 
         def filled(values, none):
-            return tf.where(tf.reshape(blank, [-1, *[1] * (len(values.shape) - 1)]), none, values)
+            return tf.where(tf.reshape(empty, [-1, *[1] * (len(values.shape) - 1)]), none, values)
 
         served = {"text": filled(text(written["token_ids"]), ""), "score": filled(written["score"], 0.0)}
         served["truncated"] = truncated
