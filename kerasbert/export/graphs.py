@@ -87,6 +87,7 @@ class Graph:
         self.prompts = [signatures.Prompts(known)] if (known := prompts_of(self.kind)) else []
         # a function for several signatures, so that the file holds it once
         self.shared = tf.function(lambda given: self.served(given, self.kind), autograph=False)
+        self.network = tf.function(self.answers, autograph=False)
         self.one_row = type(self.kind).served is TaskKind.served
         if self.one_row:
             _check_filled(self.kind, self.reads)
@@ -109,7 +110,7 @@ class Graph:
             each.name: numbers for each in self.reads if each.axes == "B"
         } | packed  # which text of the call it is
         every = signatures.one_or_more if self.one_row else signatures.in_chunks
-        return {name: value[:count] for name, value in every(self.answers, packed).items()}
+        return {name: value[:count] for name, value in every(self.network, packed).items()}
 
     def serving_default(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of texts."""
@@ -159,7 +160,7 @@ class Graph:
 
     def ids(self, given: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Of tokens."""
-        return self.answers(signatures.masked(self.taken, signatures.checked(given), self.model.tokenizer.pad_id))
+        return self.network(signatures.masked(self.taken, signatures.checked(given), self.model.tokenizer.pad_id))
 
     def traced(self) -> dict[str, Any]:
         """The concrete function of each signature."""

@@ -11,6 +11,7 @@ from kerasbert.tasks.base import TaskKind
 from kerasbert.text.base import Tokenizer
 
 ROWS = 64  # that the graph runs at once, where an input is several
+GROUP = 16  # of like length, where an input is a row
 AXES = {1: "[B]", 2: "[B, C]"}
 
 
@@ -191,26 +192,44 @@ def trimmed(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 def one_or_more(some: Callable, packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """What `some` gives of rows; a single one is read by a branch of its own."""
+    """What `some` gives of rows, those of like length together; a single one is read by a branch of its own."""
     one = tf.equal(tf.shape(packed["token_ids"])[0], 1)
-    return tf.cond(one, lambda: some(_of_one_row(packed)), lambda: some(packed))
+    return tf.cond(one, lambda: some(_of_one_row(packed)), lambda: by_length(some, packed))
+
+
+def by_length(some: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """What `some` gives of rows, GROUP at once in the order of their lengths: a short text is not padded to a long stranger's.
+
+    An answer that is as wide as its row is given of all rows at once.
+    """
+    longest_first = tf.argsort(tf.reduce_sum(packed["padding_mask"], axis=1), direction="DESCENDING", stable=True)
+    ordered = {name: tf.gather(value, longest_first) for name, value in packed.items()}
+    whole = in_chunks(lambda rows: some(trimmed(rows)), ordered, GROUP)
+    if any(None in value.shape[1:] for value in whole.values()):
+        return some(packed)
+    places = tf.math.invert_permutation(longest_first)
+    return {name: tf.gather(value, places) for name, value in whole.items()}
 
 
 def _of_one_row(packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The same with shapes that say B = 1: with the length alone unknown, no operator computes the shapes of reshapes."""
-    return {name: tf.ensure_shape(each, (1, *each.shape[1:])) for name, each in packed.items()}
+    """The same with shapes that say B = 1: with the length alone unknown, no operator computes the shapes of reshapes.
+
+    Not by `tf.ensure_shape`, of which Grappler learns that the other branch has one row too, and folds its shapes.
+    """
+    sizes = {name: [1] + [-1] * (len(each.shape) - 1) for name, each in packed.items()}
+    return {name: tf.slice(each, [0] * len(each.shape), sizes[name]) for name, each in packed.items()}
 
 
-def in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """`run` on at most ROWS rows at once: memory does not grow with the length of a document.
+def in_chunks(run: Callable[[dict], dict], packed: dict[str, tf.Tensor], most: int = ROWS) -> dict[str, tf.Tensor]:
+    """`run` on at most so many rows at once: memory does not grow with the length of a document.
 
     Args:
         packed: [R, W], R at least 1.
     """
-    chunks = (tf.shape(packed["token_ids"])[0] + ROWS - 1) // ROWS
+    chunks = (tf.shape(packed["token_ids"])[0] + most - 1) // most
 
     def chunk(number: tf.Tensor) -> dict[str, tf.Tensor]:
-        return run({name: value[number * ROWS : (number + 1) * ROWS] for name, value in packed.items()})
+        return run({name: value[number * most : (number + 1) * most] for name, value in packed.items()})
 
     first = chunk(tf.constant(0))
     names = sorted(first)
