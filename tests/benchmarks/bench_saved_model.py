@@ -1,21 +1,25 @@
-"""A SavedModel that takes text, beside ONNX Runtime's float32 of the same weights with Hugging Face tokenizers.
+"""A SavedModel that takes text, in this process and behind `kerasbert serve`, beside ONNX Runtime and torch of the same weights.
 
     python -m tests.benchmarks.bench_saved_model [--run DIR] [--threads 1] [--batches 1 8 32] [--rounds N] [--also DIR ...]
 
 Real sentences of SST-2's dev, from text to label, the contenders interleaved in one process; a round is so many calls of each, on
-the same texts. ONNX Runtime gets the texts padded to the longest of the call, as ours does. --also: SavedModels exported
-by another version. Without --run: see bench_device. Pin it to as many cores as threads (taskset).
+the same texts. ONNX Runtime and torch, in float32, get the texts padded to the longest of the call by Hugging Face's tokenizer.
+`serve` is asked by kerasbert.export.client on the same cores, a call after the other. --also: SavedModels exported by another
+version. Without --run: see bench_device. Pin it to as many cores as threads (taskset), which `serve` inherits.
 """
 
 import argparse
 import collections
+import contextlib
 import platform
 import random
+import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -46,14 +50,11 @@ def ours(folder: Path) -> Callable[[list[str]], np.ndarray]:
 def theirs(folder: Path, threads: int) -> Callable[[list[str]], np.ndarray]:
     """Texts -> logits, by ONNX Runtime."""
     import onnxruntime
-    import tokenizers
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     session = onnxruntime.InferenceSession(str(folder / "float.onnx"), options, providers=["CPUExecutionProvider"])
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.enable_padding(pad_id=0)
-    tokenizer.enable_truncation(512)
+    tokenizer = padding_tokenizer(folder)
 
     def answer(texts: list[str]) -> np.ndarray:
         rows = tokenizer.encode_batch(texts)
@@ -62,6 +63,51 @@ def theirs(folder: Path, threads: int) -> Callable[[list[str]], np.ndarray]:
         return session.run(None, arrays)[0]
 
     return answer
+
+
+def padding_tokenizer(folder: Path):
+    """Hugging Face's, which pads a call to its longest text."""
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_padding(pad_id=0)
+    tokenizer.enable_truncation(512)
+    return tokenizer
+
+
+def torchs(folder: Path, threads: int) -> Callable[[list[str]], np.ndarray]:
+    """Texts -> logits, by transformers as it is."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(threads)
+    model = transformers.BertForSequenceClassification.from_pretrained(folder / "hf").eval()
+    tokenizer = padding_tokenizer(folder)
+
+    def answer(texts: list[str]) -> np.ndarray:
+        rows = tokenizer.encode_batch(texts)
+        names = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+        with torch.inference_mode():
+            return model(
+                **{name: torch.tensor([getattr(row, each) for row in rows]) for name, each in names.items()}
+            ).logits
+
+    return answer
+
+
+@contextlib.contextmanager
+def behind_serve(folder: Path) -> Iterator[dict[str, Callable[[list[str]], object]]]:
+    """Texts -> answers by REST and by gRPC, of a server in a process of its own."""
+    from kerasbert.export.client import Client
+
+    words = ["serve", f"model={folder}", "--port", "0", "--grpc-port", "0", "--batch-wait", "0"]
+    with subprocess.Popen([sys.executable, "-m", "kerasbert.cli", *words], stdout=subprocess.PIPE, text=True) as server:
+        rest, grpc = re.search(r"(http://[^/]*)/.*gRPC (\S+)", server.stdout.readline()).groups()
+        yield {
+            name: Client(url, "model").predict
+            for name, url in (("serve, REST", rest), ("serve, gRPC", f"grpc://{grpc}"))
+        }
+        server.terminate()
 
 
 def operators(folder: Path) -> collections.Counter:
@@ -89,13 +135,16 @@ def main() -> None:
 
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as server:
         work = Path(folder)
         run = options.run or minilm(work / "run")
         saved = kb.export(run, options.keep or work / "saved")
         (work / "onnx").mkdir()
         export_peer(run, work / "onnx")
         contenders = {"onnxruntime float32": theirs(work / "onnx", options.threads), "kerasbert": ours(saved)}
+        contenders |= {"torch float32": torchs(work / "onnx", options.threads)} | server.enter_context(
+            behind_serve(saved)
+        )
         contenders |= {str(other): ours(other) for other in options.also}
         print("command: python -m tests.benchmarks.bench_saved_model", *sys.argv[1:])
         print(f"machine: {platform.machine()}, threads {options.threads}; medians of {options.rounds} rounds")
