@@ -2,6 +2,7 @@
 
 from kerasbert.errors import InputError
 
+LATE = "late"  # of labels: those of every token, averaged
 READOUTS = ("first", "last", "mean", "max", "mean_sqrt_len", "weighted_mean", "concat", "none")
 
 

@@ -91,10 +91,10 @@ class Attention(keras.layers.Layer):
         self.use_bias = use_bias
 
     def build(self, shape) -> None:
-        kwargs, sizes = {"dtype": self.dtype_policy}, [self.head_size] * 2 + [self.value_size]
+        kwargs: dict[str, Any] = {"dtype": self.dtype_policy}
         *deviations, last = self.deviations(shape)
-        for name, size, width, deviation in zip(("query", "key", "value"), sizes, self.widths(shape), deviations):
-            setattr(self, name, Linear(self.heads * size, deviation, self.has_bias(name), name=name, **kwargs))
+        for name, size, width, deviation in zip(("query", "key", "value"), self.sizes, self.widths(shape), deviations):
+            setattr(self, name, Linear(size, deviation, self.has_bias(name), name=name, **kwargs))
             getattr(self, name).build((*shape[:-1], width))
         if not hasattr(self, "output_projection"):
             self.output_projection = Linear(shape[-1], last, self.has_bias("output"), name="output", **kwargs)
@@ -105,6 +105,11 @@ class Attention(keras.layers.Layer):
     def has_bias(self, name: str) -> bool:
         """Whether a map (query, key, value or output) adds a bias."""
         return self.use_bias
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many numbers queries, keys and values of a token have."""
+        return (self.heads * self.head_size, self.heads * self.head_size, self.heads * self.value_size)
 
     def widths(self, shape) -> tuple[int, ...]:
         """Widths of what queries, keys and values are read from."""

@@ -16,6 +16,7 @@ from kerasbert.layers.heads import HeadedModel
 from kerasbert.layers.readout import Queries, queries_of, readout, width
 from kerasbert.objectives.base import Objective
 from kerasbert.objectives.lm_loss import token_sums, writes
+from kerasbert.poolings import LATE
 from kerasbert.tasks.task import Task
 
 
@@ -72,7 +73,11 @@ class TaskModel(HeadedModel):
 
     def queries(self, inputs) -> Queries:
         """The tokens that the last layer is computed for: those that the head reads."""
-        return None if self.readout is None else queries_of(self.readout, inputs.get("padding_mask"), self.kind.begin)
+        return (
+            None
+            if self.readout in (None, LATE)
+            else queries_of(self.readout, inputs.get("padding_mask"), self.kind.begin)
+        )
 
     def answer(self, outputs, inputs=None, training=False) -> dict[str, Tensor]:
         """What the model returns, of the encoder's outputs."""
@@ -89,12 +94,12 @@ class TaskModel(HeadedModel):
             return self.kind.logits(self, outputs["pooled"], inputs, training=training)
         # the last layer may be of the queries alone, the others are of every token: each is read by itself
         read = [outputs["sequence"]] if last else outputs["hidden"][LAYERS[self.declaration.layers]]
-        if self.readout is not None:
-            mask = None if inputs is None else inputs.get("padding_mask")
+        mask = None if inputs is None else inputs.get("padding_mask")
+        if self.readout not in (None, LATE):
             read = [readout(each, mask, self.readout, self.kind.begin) for each in read]
-        return self.kind.logits(
-            self, mix.joined(read, self.declaration.layers, self.heads.get("mix")), inputs, training=training
-        )
+        joined = mix.joined(read, self.declaration.layers, self.heads.get("mix"))
+        logits = self.kind.logits(self, joined, inputs, training=training)
+        return readout(logits, mask, "mean", self.kind.begin) if self.readout == LATE else logits
 
     def told(self) -> dict[str, Any]:
         """What it has learnt that people read, as json: how much each layer weighs, of a task that reads a mix of them."""
@@ -120,7 +125,7 @@ def _reading(task: Task, encoder: Encoder, of_row: str | None, heads: dict, shap
     """
     if task.how.head in shapes:
         *rest, hidden = shapes[task.how.head]
-        shapes = shapes | {task.how.head: (*rest, width(of_row, hidden))}
+        shapes = shapes | {task.how.head: (*rest, width(None if of_row == LATE else of_row, hidden))}
     if task.layers == "last":
         return heads, shapes
     encoder.keeps_hidden = True

@@ -47,8 +47,7 @@ class Cut:
         """Layer -> heads (0 to N-1) to take out.
 
         Raises:
-            InputError: a layer or head that is not there, all heads of a layer, or layers of one attention that would
-                differ.
+            InputError: no such layer or head, all heads of a layer, heads that share keys, layers of one attention that differ.
         """
         spec, tensors = self.spec, dict(self.tensors)
         own, size = self.attention_layers(), spec.head_size
@@ -63,16 +62,18 @@ class Cut:
                 raise InputError(f"layer {layer} would lose all of its {counts[layer]} heads: keep at least one")
             rows = np.concatenate([np.arange(head * size, (head + 1) * size) for head in kept])
             block = f"block_{layer}/attention"
+            output = tensors[f"{block}/output/kernel"]
+            if tensors.get(f"{block}/key/kernel", output.T).shape[-1] < len(output):
+                raise InputError(f"heads of layer {layer} share keys and values: take out neurons or layers")
             for name in [name for name in tensors if name.startswith(f"{block}/")]:
                 part, _, leaf = name.removeprefix(f"{block}/").partition("/")
                 if part != "output" and leaf in ("kernel", "bias"):
                     tensors[name] = tensors[name][..., rows]
                 elif not leaf:  # what heads have of their own, such as u and v [N, D]
                     tensors[name] = tensors[name][..., kept, :]
-            tensors[f"{block}/output/kernel"] = tensors[f"{block}/output/kernel"][rows]
+            tensors[f"{block}/output/kernel"] = output[rows]
             counts[layer] = len(kept)
-        if spec.blocks.share in ("all", "attention"):
-            counts = [counts[0]] * spec.blocks.layers
+        counts = [counts[0]] * spec.blocks.layers if spec.blocks.share in ("all", "attention") else counts
         heads = self._per_layer(counts, "heads")
         return Cut(spec.derive({"attention.head_size": size, "attention.heads": heads}), tensors)
 

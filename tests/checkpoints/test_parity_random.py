@@ -55,7 +55,7 @@ def classes():
 def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) -> dict:
     """A random configuration of a class, in its own words."""
     size, count = int(rng.integers(2, 8)), int(rng.integers(1, 5))
-    if name in ("modernbert", "roformer", "nomic-bert"):  # which rotate pairs
+    if name in ("eurobert", "modernbert", "roformer", "nomic-bert"):  # which rotate pairs
         size += size % 2
     hidden, activation = size * count, str(rng.choice(ACTIVATIONS))
     found = {"vocab_size": int(rng.integers(41, 130)), "max_position_embeddings": int(rng.integers(15, 40))}
@@ -74,6 +74,19 @@ def configuration(name: str, kind: str, heads: tuple, rng: np.random.Generator) 
         return found | {"pad_token_id": 1, "type_vocab_size": 1}
     if name == "modernbert":
         return found | modernbert(found, rng)
+    if name == "eurobert":
+        groups = [None, *(each for each in range(1, count + 1) if count % each == 0)]
+        special = {f"{each}_token_id": place for place, each in enumerate(("pad", "bos", "eos", "mask"))}
+        return (
+            found
+            | special
+            | {
+                "num_key_value_heads": groups[rng.integers(len(groups))],
+                "rms_norm_eps": found.pop("layer_norm_eps"),
+                "rope_parameters": {"rope_theta": float(rng.choice([500.0, 250000.0])), "rope_type": "default"},
+                "classifier_pooling": str(rng.choice(["late", "mean", "bos"])),
+            }
+        )
     found["type_vocab_size"] = int(rng.integers(2, 4))
     if name.startswith("deberta"):
         return found | deberta(name, found, rng)
