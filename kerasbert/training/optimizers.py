@@ -8,7 +8,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -16,11 +16,9 @@ from keras import ops
 from kerasbert.errors import InputError, near
 from kerasbert.inputs import Tensor
 from kerasbert.registry import OPTIMIZERS
+from kerasbert.training.adam import TENSORFLOW, adam
 from kerasbert.training.schedules import LinearSchedule, make_schedule
 from kerasbert.training.weight_rules import check_patterns, decayed, faster, layer_factors, starts
-
-if TYPE_CHECKING:
-    pass
 
 
 class ByPath:
@@ -40,6 +38,7 @@ class ByPath:
     """
 
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    one_kernel: ClassVar[bool] = False  # whether TensorFlow updates a weight in one: compiling gains nothing
     built: bool  # these four are Keras'
     iterations: Any
     weight_decay: float | None
@@ -58,7 +57,7 @@ class ByPath:
         parent: Any = super()  # a Keras optimizer
         parent.__init__(learning_rate, use_ema=bool(ema), ema_momentum=ema, **options)
         self.not_decayed, self.layer_decay = None if not_decayed is None else tuple(not_decayed), layer_decay
-        self.unfreeze = unfreeze
+        self.unfreeze, self._shared = unfreeze, Shared()
 
     def build(self, variables: Sequence[Any]) -> None:
         """Make the slots; settle which rules hold for which weight."""
@@ -74,29 +73,55 @@ class ByPath:
     def _apply_weight_decay(self, variables: Sequence[Any]) -> None:
         """`update_step` does it."""
 
+    def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
+        """One update: what weights have in common is computed once, which is most of its graph."""
+        parent: Any = super()
+        self._shared.clear()
+        parent._backend_update_step(grads, trainable_variables, learning_rate)
+
     def _rules(self, variable: Any, learning_rate: Any) -> tuple[Any, float]:
         """A weight's own learning rate and decay."""
         index = self._get_variable_index(variable)
-        rate = ops.cast(learning_rate, variable.dtype)
-        if self._factors[index] != 1.0:
-            rate = rate * self._factors[index]
-        if self._starts[index]:
-            rate = rate * ops.cast(self.iterations >= self._starts[index], rate.dtype)
-        return rate, (self.weight_decay or 0.0) if self._decayed[index] else 0.0
+        factor, start = self._factors[index], self._starts[index]
+
+        def rate() -> Tensor:
+            own = ops.cast(learning_rate, variable.dtype)
+            own = own * factor if factor != 1.0 else own
+            return own * ops.cast(self.iterations >= start, own.dtype) if start else own
+
+        decay = (self.weight_decay or 0.0) if self._decayed[index] else 0.0
+        return self._shared(("rate", factor, start, variable.dtype), rate), decay
 
     def _own(self, gradient: Tensor, variable: Any) -> tuple[Tensor, Tensor]:
         """A weight's gradient, 0 before it is trained, and the number of its own updates, with this one."""
-        start = self._starts[self._get_variable_index(variable)]
-        gradient, step = ops.cast(gradient, variable.dtype), ops.cast(self.iterations + 1, variable.dtype)
+        start, dtype = self._starts[self._get_variable_index(variable)], variable.dtype
+        gradient = ops.cast(gradient, dtype)
+        step = self._shared(("step", dtype), lambda: ops.cast(self.iterations + 1, dtype))
         if start:
-            gradient = gradient * ops.cast(step > start, variable.dtype)
-            step = ops.maximum(step - start, 1.0)
+            gradient = gradient * self._shared(("begun", start, dtype), lambda: ops.cast(step > start, dtype))
+            step = self._shared(("step", start, dtype), lambda: ops.maximum(step - start, 1.0))
         return gradient, step
 
     def begun(self, gradients: Sequence[Tensor]) -> list[Tensor]:
         """Gradients of the weights that are trained by now, 0 of the others: what is clipped."""
         pairs = zip(gradients, self._starts)
         return [g * ops.cast(self.iterations >= start, g.dtype) if start else g for g, start in pairs]
+
+
+class Shared:
+    """What is computed once for several weights of an update."""
+
+    def __init__(self) -> None:
+        self._held: dict[Any, Any] = {}
+
+    def clear(self) -> None:
+        """Another update begins."""
+        self._held.clear()
+
+    def __call__(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._held:
+            self._held[key] = make()
+        return self._held[key]
 
 
 class AdamW(ByPath, keras.optimizers.AdamW):
@@ -112,6 +137,7 @@ class AdamW(ByPath, keras.optimizers.AdamW):
     """
 
     defaults = MappingProxyType({"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-6, "epsilon_hat": False})
+    one_kernel = TENSORFLOW
 
     def __init__(self, learning_rate: Any, *, epsilon_hat: bool = False, **options: Any) -> None:
         super().__init__(learning_rate, **options)
@@ -124,12 +150,17 @@ class AdamW(ByPath, keras.optimizers.AdamW):
         gradient, step = self._own(gradient, variable)
         index = self._get_variable_index(variable)
         m, v = self._momentums[index], self._velocities[index]
-        self.assign_add(m, (gradient - m) * (1 - self.beta_1))
-        self.assign_add(v, (ops.square(gradient) - v) * (1 - self.beta_2))
-        one, two = (ops.power(ops.cast(beta, variable.dtype), step) for beta in (self.beta_1, self.beta_2))
-        correction = ops.sqrt(1 - two)  # of sqrt(v), which both terms of the denominator are multiplied by
-        epsilon = self.epsilon * (1.0 if self.epsilon_hat else correction)
-        self.assign_sub(variable, m * (rate * correction / (1 - one)) / (ops.sqrt(v) + epsilon))
+        powers, epsilon = self._shared(("adam", self._starts[index], variable.dtype), lambda: self._corrections(step))
+        betas = self._shared(("betas", variable.dtype), lambda: self._betas(variable.dtype))
+        adam(variable, m, v, gradient, rate=rate, powers=powers, betas=betas, epsilon=epsilon)
+
+    def _betas(self, dtype: Any) -> list[Tensor]:
+        return [ops.cast(beta, dtype) for beta in (self.beta_1, self.beta_2)]
+
+    def _corrections(self, step: Tensor) -> tuple[list[Tensor], Tensor]:
+        """beta^step of both moments, and the epsilon that sqrt(v) takes before it is corrected."""
+        powers = [ops.power(beta, step) for beta in self._betas(step.dtype)]
+        return powers, ops.cast(self.epsilon, step.dtype) * (1.0 if self.epsilon_hat else ops.sqrt(1 - powers[1]))
 
 
 class Lamb(ByPath, keras.optimizers.Lamb):

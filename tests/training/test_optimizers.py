@@ -8,8 +8,10 @@ import pytest
 
 from kerasbert.errors import InputError
 from kerasbert.training import optimizers
+from kerasbert.training.adam import adam, adam_plainly
 from kerasbert.training.optimizers import (
     OPTIMIZERS,
+    AdamW,
     averaged,
     check_rules,
     decayed,
@@ -299,12 +301,38 @@ def test_what_waits_is_no_part_of_the_norm_that_is_clipped():
 
 
 def test_epsilon_hat_is_keras_adam_to_the_bit():
-    generator = np.random.default_rng(3)
+    """With betas that float32 has exactly: Keras takes 1 - beta of Python's, TensorFlow's kernel of float32's."""
+    generator, betas = np.random.default_rng(3), {"beta_1": 0.875, "beta_2": 1 - 2.0**-10}
     start, gradients = generator.normal(size=(5, 3)), generator.normal(size=(4, 5, 3))
     ours, theirs = variable(start), variable(start)
-    update(make(options={"epsilon_hat": True}), [ours], *([g] for g in gradients))
-    update(keras.optimizers.AdamW(0.01, epsilon=1e-6, weight_decay=0.0), [theirs], *([g] for g in gradients))
+    update(make(options={"epsilon_hat": True, **betas}), [ours], *([g] for g in gradients))
+    update(keras.optimizers.AdamW(0.01, epsilon=1e-6, weight_decay=0.0, **betas), [theirs], *([g] for g in gradients))
     np.testing.assert_array_equal(value(ours), value(theirs))
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (257, 129)])
+def test_the_kernel_of_adam_is_single_operations_to_the_bit(shape):
+    generator = np.random.default_rng(4)
+    arrays = [generator.normal(size=shape), generator.normal(size=shape), generator.random(shape)]
+    kernel, plain = ([variable(x) for x in arrays] for _ in range(2))
+    for n in range(1, 5):
+        gradient = (generator.normal(size=shape) * 10.0 ** generator.integers(-8, 3, shape)).astype("float32")
+        scalars = {"betas": [0.9, 0.999], "powers": [0.9**n, 0.999**n], "rate": [1e-3], "epsilon": [1e-8]}
+        scalars = {name: keras.ops.unstack(np.array(x, "float32")) for name, x in scalars.items()}
+        scalars |= {name: scalars[name][0] for name in ("rate", "epsilon")}
+        adam(kernel[0].value, *kernel[1:], gradient, **scalars)
+        adam_plainly(*plain, gradient, **scalars)
+    for one, other in zip(kernel, plain):
+        np.testing.assert_array_equal(value(one), value(other))
+
+
+def test_adamw_follows_float64_to_float32s_precision():
+    """1 - beta and 1 - beta^n are of the same beta: an update is 1e-6 off at most, where Keras' are 1e-5."""
+    generator = np.random.default_rng(5)
+    gradients = np.abs(generator.normal(size=(30, 50))) + 0.1  # of one sign, for what cancels is less precise
+    (found,) = update(make(), [variable(np.zeros(50))], *([g] for g in gradients))
+    expected = adamw_of_the_paper(0.0, gradients, 0.01, 0.0, **AdamW.defaults)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_unfreezing_longer_than_the_run_is_refused():
