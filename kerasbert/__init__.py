@@ -5,7 +5,7 @@ Public names are loaded on first use; this file imports only the standard librar
 
 from pathlib import Path
 
-from kerasbert import keras_objects, lazy
+from kerasbert import keras_objects, lazy, light_imports
 
 __version__ = "0.1.0"
 
@@ -43,6 +43,7 @@ _HOMES = {
     "mobile": "",
 }
 __getattr__, __dir__, __all__ = lazy.public(__name__, _HOMES)
+light_imports.install()
 keras_objects.install()
 
 # An install puts the sibling `mobile/` into the package (setup.cfg, package_dir); a source tree has it beside.

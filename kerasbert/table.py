@@ -149,5 +149,10 @@ class Table(MutableMapping[str, T]):
             [*(name for name in known if name in self.rows), *(name for name in self.rows if name not in known)]
         )
 
+    def added(self) -> list[str]:
+        """What has been imported by now, and what other packages bring: of ours, nothing more is imported."""
+        entry_points()
+        return [*self.rows]
+
     def __len__(self) -> int:
         return sum(1 for _ in self)

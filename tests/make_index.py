@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -77,7 +78,7 @@ def content(counted: bool = True) -> dict[str, Any]:
         "objectives": sorted(n for n, o in registry.objectives().items() if _ours(o)),
         "tasks": sorted(n for n, task in registry.tasks().items() if _ours(task)),
         "unbounded": [family.name for family in families if family.longest(family.spec) is None],
-        "model_types": sorted({name for f in families if "hf" in f.names for name in f.names["hf"].model_types}),
+        "model_types": model_types(families),
         "keras_objects": objects(),
         "metrics": {kind: list(base.find(kind).metrics_known) for kind in base.OURS},
         "optimizers": [name for name, value in OPTIMIZERS.items() if _ours(value)],
@@ -86,6 +87,15 @@ def content(counted: bool = True) -> dict[str, Any]:
         "formats": {name: type(value).__module__ for name, value in FORMATS.items() if _ours(value)},
         "selects": [name for name, value in SELECTIONS.items() if _ours(value)],
     }
+
+
+def model_types(families: Sequence[registry.Family]) -> dict[str, list[str]]:
+    """model_type of Hugging Face -> the families that have it beside one of their own name."""
+    found: dict[str, list[str]] = {}
+    for family in families:
+        for name in family.names["hf"].model_types if "hf" in family.names else ():
+            found.setdefault(name, []).append(family.name)
+    return dict(sorted(found.items()))
 
 
 def objects() -> dict[str, str]:

@@ -41,8 +41,8 @@ def test_homes_are_imported_when_a_name_is_asked_for(tmp_path, monkeypatch):
     (tmp_path / "bakery").mkdir()
     (tmp_path / "bakery" / "__init__.py").touch()
     (tmp_path / "bakery" / "loaf.py").write_text("from tests.test_tables import BREADS\nBREADS.add('rye', 1)\n")
-    assert not BREADS.rows
-    assert BREADS.find("rye") == 1
+    assert BREADS.added() == []
+    assert (BREADS.find("rye"), BREADS.added()) == (1, ["rye"])
 
 
 BREADS: registry.Table[int] = registry.Table("bread", "bakery")

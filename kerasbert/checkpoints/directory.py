@@ -335,8 +335,11 @@ def load_encoder(directory: str | os.PathLike) -> tuple[Any, ModelInfo]:
     Raises:
         InputError: as `read_model_json` and `load_weights`.
     """
+    from kerasbert.layers import initial
+
     info = read_model_json(directory)
-    encoder = built(registry.family(info.family), info.spec, info.name)
+    with initial.unset():
+        encoder = built(registry.family(info.family), info.spec, info.name)
     load_weights(directory, encoder)
     encoder.labels, encoder.generation = info.labels, info.generation
     from kerasbert import text

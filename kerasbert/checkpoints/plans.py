@@ -38,7 +38,11 @@ class Imported:
         """The Keras model; it takes its arrays with it."""
         encoder = self.encoder
         if isinstance(encoder, Weights):
-            arrays, encoder = dict(encoder.arrays), built(self.family, encoder.spec, self.name)
+            from kerasbert.layers import initial
+
+            arrays = dict(encoder.arrays)
+            with initial.unset():
+                encoder = built(self.family, encoder.spec, self.name)
             self.encoder = encoder
             for weight, variable in named_weights(encoder).items():
                 variable.assign(arrays.pop(weight))

@@ -17,6 +17,7 @@ from kerasbert.layers.backend import project
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.feedforward import Linear
 from kerasbert.layers.heads import tied_logits
+from kerasbert.layers.initial import Normal
 from kerasbert.layers.random import Dropout
 
 WT103 = (20000, 40000, 200000)  # of the 267,735 words of WikiText-103 (kimiyoung/transformer-xl, train.py)
@@ -180,7 +181,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
 
     def build(self, shape=None) -> None:
         spec, clusters, self.projection = self.spec, self.clusters, None
-        normal = keras.initializers.TruncatedNormal(stddev=spec.initializer)
+        normal = Normal(stddev=spec.initializer)
         if clusters.tails:
             shape = clusters.tails, clusters.width
             self.tail_kernel = self.add_weight(shape=shape, initializer=normal, name="tail_kernel")

@@ -11,6 +11,7 @@ from keras import ops
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import gather
 from kerasbert.layers.feedforward import Linear
+from kerasbert.layers.initial import Normal
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
 from kerasbert.spec import Spec
@@ -27,7 +28,7 @@ class Table(keras.layers.Layer):
         self.rows, self.width, self.initializer = rows, width, initializer
 
     def build(self, shape=None) -> None:
-        normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
+        normal = Normal(stddev=self.initializer)
         self.table = self.add_weight(shape=(self.rows, self.width), initializer=normal, name="table")
 
     def call(self, ids) -> Tensor:

@@ -9,6 +9,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers import lora
 from kerasbert.layers.backend import affine, fused, on_tpu, project, recompute
 from kerasbert.layers.backend_fused import ByHand, column_sums, with_derivative
+from kerasbert.layers.initial import Normal
 from kerasbert.layers.random import Dropout, drop
 
 ACTIVATIONS = {
@@ -62,7 +63,7 @@ class Linear(keras.layers.Layer):
         self.use_bias = use_bias
 
     def build(self, shape) -> None:
-        normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
+        normal = Normal(stddev=self.initializer)
         self.kernel = self.add_weight(shape=(shape[-1], self.width), initializer=normal, name="kernel")
         self.bias = None
         if self.use_bias:

@@ -12,6 +12,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import pick
 from kerasbert.layers.embeddings import Table
 from kerasbert.layers.encoder import SpecModel, serializable
+from kerasbert.layers.initial import Normal
 from kerasbert.layers.readout import Queries
 from kerasbert.layers.recurrent import GRU, LSTM, Recurrent, ResetBeforeGRU
 
@@ -195,7 +196,7 @@ class Softmax(keras.layers.Layer):
         self.sizes, self.initializer = (vocabulary, width), initializer
 
     def build(self, shape=None) -> None:
-        normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
+        normal = Normal(stddev=self.initializer)
         self.table = self.add_weight(shape=self.sizes, initializer=normal, name="table")
         self.bias = self.add_weight(shape=self.sizes[:1], initializer="zeros", name="bias")
 

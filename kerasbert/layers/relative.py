@@ -9,7 +9,6 @@ Transformer-XL (distances from K - 1 down to 0) and XLNet (from K down to -Q + 1
 import dataclasses
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -18,6 +17,7 @@ from kerasbert.layers.attention import Attention
 from kerasbert.layers.backend import by_head, choose, on_tpu
 from kerasbert.layers.context import select
 from kerasbert.layers.feedforward import Linear
+from kerasbert.layers.initial import Normal
 from kerasbert.layers.readout import Queries
 
 
@@ -163,7 +163,7 @@ class RelativeAttention(Attention):
 
     def head_weight(self, name: str, *more: int) -> Tensor:
         """A weight [*more, N, D], which starts as the kernels do."""
-        normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
+        normal = Normal(stddev=self.initializer)
         return self.add_weight(shape=(*more, self.heads, self.head_size), initializer=normal, name=name)
 
     def scores(self, query: Tensor, key: Tensor, *, scoring: Any = None, queries: Queries = None, **at: Any) -> Tensor:

@@ -12,6 +12,7 @@ from kerasbert.layers.backend import project
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
 from kerasbert.layers.feedforward import ACTIVATIONS, FeedForward
+from kerasbert.layers.initial import Normal
 from kerasbert.layers.lsh import LocalAttention, LSHAttention, Visible
 from kerasbert.layers.reversible import Half, in_pieces
 
@@ -105,7 +106,7 @@ class TokenHead(keras.layers.Layer):
         self.vocabulary, self.initializer = vocabulary, initializer
 
     def build(self, shape) -> None:
-        normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
+        normal = Normal(stddev=self.initializer)
         self.table = self.add_weight(shape=(self.vocabulary, shape[-1]), initializer=normal, name="table")
         self.bias = self.add_weight(shape=(self.vocabulary,), initializer="zeros", name="bias")
 

@@ -24,6 +24,7 @@ from kerasbert.layers.backend import project
 from kerasbert.layers.context import Context
 from kerasbert.layers.disentangled import rows_of_distances
 from kerasbert.layers.feedforward import ACTIVATIONS
+from kerasbert.layers.initial import Normal
 from kerasbert.layers.mask_decoder import Decoding
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout
@@ -116,7 +117,7 @@ class Convolution(keras.layers.Layer):
         self.dropout = Dropout(dropout, name="dropout", dtype=self.dtype_policy)
 
     def build(self, shape) -> None:
-        width, normal = shape[-1], keras.initializers.TruncatedNormal(stddev=self.initializer)
+        width, normal = shape[-1], Normal(stddev=self.initializer)
         shape = (self.conv.kernel, width // self.conv.groups, width)
         self.kernel = self.add_weight(shape=shape, initializer=normal, name="kernel")
         self.bias = self.add_weight(shape=(width,), initializer="zeros", name="bias")

@@ -24,6 +24,7 @@ from kerasbert.layers.block import PreNormBlock
 from kerasbert.layers.context import Context
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.grouped import GroupedAttention
+from kerasbert.layers.initial import Normal
 from kerasbert.layers.norms import RMSNorm
 from kerasbert.layers.rotary import RotaryAttention, with_places
 from kerasbert.poolings import LATE
@@ -93,7 +94,7 @@ class EuroBertMaskedLM(keras.layers.Layer):
         self.vocabulary, self.initializer = vocabulary, initializer
 
     def build(self, shape) -> None:
-        normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
+        normal = Normal(stddev=self.initializer)
         self.table = self.add_weight(shape=(self.vocabulary, shape[-1]), initializer=normal, name="table")
 
     def call(self, x, table=None) -> Tensor:

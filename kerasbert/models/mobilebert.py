@@ -18,7 +18,6 @@ import dataclasses
 import functools
 from typing import Any
 
-import keras
 from keras import ops
 
 from kerasbert import spec as specs
@@ -31,6 +30,7 @@ from kerasbert.layers.context import Context
 from kerasbert.layers.embeddings import Embeddings, Table, positions
 from kerasbert.layers.feedforward import FeedForward, Linear
 from kerasbert.layers.heads import MaskedLM, Pooler
+from kerasbert.layers.initial import Normal
 from kerasbert.layers.norms import LayerNorm
 from kerasbert.layers.random import Dropout, drop
 from kerasbert.layers.readout import first
@@ -272,7 +272,7 @@ class TokenHead(MaskedLM):
     def build(self, shape):
         rest, self.width = shape[-1] - self.width, shape[-1]
         super().build(shape)
-        normal = keras.initializers.TruncatedNormal(stddev=self.initializer)
+        normal = Normal(stddev=self.initializer)
         self.extra = self.add_weight(shape=(self.vocabulary, rest), initializer=normal, name="extra")
 
     def call(self, x, table):

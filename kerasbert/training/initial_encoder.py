@@ -12,6 +12,7 @@ from kerasbert import checkpoints, registry
 from kerasbert import spec as specs
 from kerasbert.checkpoints.directory import built, head_arrays
 from kerasbert.errors import InputError
+from kerasbert.layers import initial
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.naming import names, values
 from kerasbert.spec import Spec
@@ -56,7 +57,7 @@ def _held(model: Any, changes: Mapping[str, Any], policy: str) -> tuple[Any, str
             )
         return encoder, encoder.model_name or registry.family_of(encoder).name, model_files.digest_of(encoder)
     info = checkpoints.read_model_json(model)
-    with precision(policy):
+    with precision(policy), initial.unset():
         encoder = registry.family(info.family).encoder(specs.derive(info.spec, changes))
         encoder.build()
         encoder.model_name = info.name

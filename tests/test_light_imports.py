@@ -1,0 +1,105 @@
+"""What Keras and TensorFlow import of others stays out until it is used, and is there then."""
+
+import importlib
+import sys
+
+import pytest
+
+from kerasbert import light_imports
+from tests.support import python
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """A package with a module that is run later and one that asks for a library, and a finder that knows both."""
+    sources = {
+        "slow": "import sys\nsys.slow_runs.append(1)\nname = 'here'\n",
+        "failing": "import sys\nsys.slow_runs.append(1)\nraise ImportError('no such library')\n",
+        "asking": "try:\n    from jax import jit as _jit\nexcept ImportError:\n    _jit = None\n",
+    }
+    (tmp_path / "outer").mkdir()
+    (tmp_path / "outer" / "__init__.py").touch()
+    for name, source in sources.items():
+        (tmp_path / "outer" / f"{name}.py").write_text(source)
+    (tmp_path / "jax.py").write_text("def jit(x):\n    return x + 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "slow_runs", [], raising=False)
+    monkeypatch.setattr(light_imports, "LATER", ("outer.slow", "outer.failing"))
+    monkeypatch.setattr(light_imports, "WITHOUT_JAX", {"outer.asking": ""})
+    monkeypatch.setattr(sys, "meta_path", [light_imports.Light(), *sys.meta_path])
+    held = sys.modules.pop("jax", None)
+    yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("outer", "jax")]:
+        del sys.modules[name]
+    if held is not None:
+        sys.modules["jax"] = held
+
+
+def test_a_module_is_run_when_a_name_of_it_is_asked_for(modules):
+    from outer import slow  # pyright: ignore[reportMissingImports]
+
+    assert slow.__file__ == str(modules / "outer" / "slow.py")
+    assert not hasattr(slow, "__warningregistry__")  # what goes through sys.modules asks for such names
+    assert sys.slow_runs == []
+    assert slow.name == "here"
+    assert not hasattr(slow, "other")
+    assert "name" in dir(slow)
+    assert sys.slow_runs == [1]
+
+
+def test_its_names_can_be_imported_and_listed(modules):
+    from outer.slow import name  # pyright: ignore[reportMissingImports]
+
+    assert name == "here"
+    del sys.modules["outer.slow"]
+    assert "name" in dir(importlib.import_module("outer.slow"))
+
+
+def test_a_mistake_in_it_is_raised_each_time(modules):
+    failing = importlib.import_module("outer.failing")
+    for _ in range(2):
+        with pytest.raises(ImportError, match="no such library"):
+            _ = failing.name
+    assert sys.slow_runs == [1, 1]
+
+
+def test_jax_is_imported_by_the_first_call(modules):
+    asking = importlib.import_module("outer.asking")
+    assert "jax" not in sys.modules
+    assert asking._jit(1) == 2
+    assert "jax" in sys.modules
+
+
+def test_jax_that_is_imported_already_is_taken_as_ever(modules):
+    jax = importlib.import_module("jax")
+    assert importlib.import_module("outer.asking")._jit is jax.jit
+
+
+def test_where_a_library_needs_jax_or_jax_is_not_installed_nothing_changes(modules, monkeypatch):
+    monkeypatch.setattr(light_imports, "WITHOUT_JAX", {"outer.asking": "outer.slow"})
+    assert importlib.import_module("outer.asking")._jit is importlib.import_module("jax").jit
+    del sys.modules["outer.asking"], sys.modules["jax"]
+    (modules / "jax.py").unlink()
+    importlib.invalidate_caches()
+    monkeypatch.setattr(light_imports, "WITHOUT_JAX", {"outer.asking": ""})
+    monkeypatch.setattr(light_imports, "_installed", lambda name: False)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    assert importlib.import_module("outer.asking")._jit is None
+
+
+@pytest.mark.slow
+def test_training_is_imported_without_them_and_keras_has_what_it_had(tmp_path):
+    """Each library is a file that says its name when it is imported; Keras does without it then."""
+    for name in ("sklearn", "matplotlib", "jax"):
+        (tmp_path / f"{name}.py").write_text(f"print('{name}')\nraise ImportError('a stand-in')\n")
+    lines = [
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})",
+        "import kerasbert.training.finetune, keras; print('begun')",
+        "print(keras.wrappers.SKLearnClassifier.__name__, keras.visualization.plot_image_gallery.__name__)",
+        "from tensorflow.lite.python.lite import _jit",
+        "try: _jit(len)\nexcept ImportError as error: print(error)",
+    ]
+    said = python("-c", "\n".join(lines)).stdout.split()
+    assert said[0] == "begun"
+    assert {"sklearn", "matplotlib", "SKLearnClassifier", "plot_image_gallery"} <= set(said)
+    assert said[-3:] == ["jax", "a", "stand-in"]
