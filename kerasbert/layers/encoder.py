@@ -119,6 +119,9 @@ class Encoder(SpecModel):
     for_tasks: tuple[
         str, ...
     ] = ()  # patterns of weights that only a task trains: what the first token alone is made by
+    # whether its layers compute the same where S is unknown as they are traced: training takes one graph for all lengths then.
+    # A subclass says so itself
+    open_lengths: bool = True
     label_bias: bool = True  # whether the head of a classification adds one
     keeps_hidden: bool = False  # whether what is trained reads `hidden`, which a reversible stack drops in training
     label_head: Callable = LabelHead  # of a task
@@ -127,6 +130,7 @@ class Encoder(SpecModel):
 
     def __init_subclass__(cls, **kwargs) -> None:
         super().__init_subclass__(**kwargs)
+        cls.open_lengths = vars(cls).get("open_lengths", False)
         serializable(cls)
 
     def _build(self) -> None:

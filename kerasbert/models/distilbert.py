@@ -17,6 +17,8 @@ from kerasbert.registry import register
 class DistilBert(Encoder):
     """BERT's encoder; the head of a task has a hidden layer, for there is no pooler."""
 
+    open_lengths = True
+
     label_activation = "relu"
 
 

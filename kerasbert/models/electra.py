@@ -88,6 +88,8 @@ class ElectraSpec(Spec):
 class ElectraEncoder(Encoder):
     """The discriminator, a BERT without a pooler."""
 
+    open_lengths = True
+
     label_activation = "gelu"
     token_head = heads.GeluMaskedLM  # of a generator that is an encoder of its own (transformers' ElectraForMaskedLM)
 

@@ -28,6 +28,8 @@ from kerasbert.registry import register
 class MegatronEncoder(Encoder):
     """BERT's encoder with smaller initial kernels in front of the residual sums (section 4.2)."""
 
+    open_lengths = True
+
     @property
     def block_class(self) -> Callable:
         """Blocks of the Spec's norm, with that initializer."""

@@ -79,6 +79,8 @@ class MPNet(Encoder):
         [B, P, H] is the query stream's.
     """
 
+    open_lengths = True
+
     block_class, token_head = MPNetBlock, GeluMaskedLM
     spec: MPNetSpec
 

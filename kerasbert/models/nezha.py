@@ -158,6 +158,8 @@ class NezhaBlock(Block):
 class Nezha(Encoder):
     """BERT's stack. position_ids are not read: distances are those of the row's places."""
 
+    open_lengths = True
+
     block_class = NezhaBlock
     spec: NezhaSpec
 

@@ -73,6 +73,8 @@ class NomicBertBlock(Block):
 class NomicBert(Encoder):
     """The encoder."""
 
+    open_lengths = True
+
     label_activation = "tanh"  # their pooler
 
     @property

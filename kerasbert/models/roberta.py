@@ -23,6 +23,8 @@ class Roberta(Encoder):
     both; ours is transformers', where checkpoints with another activation come from.
     """
 
+    open_lengths = True
+
     token_head = GeluMaskedLM
 
 

@@ -94,6 +94,8 @@ class RoFormerBlock(Block):
 class RoFormer(Encoder):
     """The encoder."""
 
+    open_lengths = True
+
     @property
     def block_class(self) -> Callable:
         """Blocks that rotate what the Spec says."""

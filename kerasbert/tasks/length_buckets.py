@@ -1,4 +1,4 @@
-"""The lengths that batches are padded to in training: each is a graph to trace and compile, and each saves padding."""
+"""The lengths that batches are padded to in training: each saves padding, and may be a graph to trace and compile."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,9 @@ GRAPH = 2.5e11  # tokens x weights
 MOST = 16  # graphs: each holds memory
 
 
-def chosen(longest: Sequence[int] | np.ndarray, *, rows: float, weights: int, most: int) -> tuple[int, ...]:
+def chosen(
+    longest: Sequence[int] | np.ndarray, *, rows: float, weights: int, most: int, graph: float = GRAPH
+) -> tuple[int, ...]:
     """The lengths for which padding and compiling together take the least time, ascending.
 
     Args:
@@ -20,6 +22,7 @@ def chosen(longest: Sequence[int] | np.ndarray, *, rows: float, weights: int, mo
         rows: how many rows the whole training pads in the place of one of these batches: its rows times the epochs.
         weights: of the model.
         most: int, no length is greater; longer rows were truncated to it.
+        graph: float, what a length costs, in tokens x weights; 0 where one graph takes all.
 
     >>> chosen([7, 8, 30, 31], rows=32.0, weights=2 * 10**7, most=128)
     (32,)
@@ -34,7 +37,7 @@ def chosen(longest: Sequence[int] | np.ndarray, *, rows: float, weights: int, mo
     for j, length in enumerate(lengths.tolist(), 1):
         found: dict[int, tuple[float, tuple[int, ...]]] = {}
         for i in range(j):
-            group = length * (before[j] - before[i]) + GRAPH
+            group = length * (before[j] - before[i]) + graph
             for count, (cost, taken) in best[i].items():
                 if count < MOST and cost + group < found.get(count + 1, (math.inf,))[0]:
                     found[count + 1] = cost + group, (*taken, length)

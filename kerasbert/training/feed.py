@@ -51,6 +51,10 @@ class Feed:
         """The global batch of one update, and each row's origin: (file, index in it)."""
         raise NotImplementedError
 
+    def open_shapes(self) -> Sequence[Mapping[str, tuple[int | None, ...]]]:
+        """Of each sort of batches that differ in their lengths: name -> shape of a global one, None where lengths differ."""
+        return ()
+
     def part(self, step: int) -> Part:
         """The part of update `step`."""
         return next((part for part in self.parts if step < part.until), self.parts[-1])

@@ -43,6 +43,7 @@ from kerasbert.training.splits import split
 from kerasbert.training.strategy import on_one_machine
 from kerasbert.training.strategy import strategy as find_strategy
 from kerasbert.training.text_feed import Texts
+from kerasbert.training.trainer import fuses
 
 few_shot = Module("kerasbert.training.few_shot")  # which calls `finetune`
 NO_HEAD = "the model has no head {}, which pretraining learns: a new one starts at random"
@@ -93,7 +94,7 @@ class FineTuning(Job):
         task, self.changes = declared(task, config)
         self.strategy, self.constraint = on_one_machine("finetune", config.strategy), config.constraint
         self.config = config = resolved(config, self.strategy, model)
-        self.given, self.start = model, _named(model) if isinstance(model, str | os.PathLike) else ""
+        self.given, self.start = model, initial_encoder.named(model) if isinstance(model, str | os.PathLike) else ""
         self.source = source.directory(model) if isinstance(model, str | os.PathLike) else model
         self.before, family = held_task(self.source, task.how)
         self.graph = None if config.graph is None else knowledge.graph_of(config.graph)
@@ -207,7 +208,10 @@ class FineTuning(Job):
         batch, together = self.config.batch, self.task.how.together
         longest = self.train.longest_of_batches(batch, self.config.seed, together)
         rows = batch * self.train.units(together).shape[1] * self.updates / len(longest)
-        return chosen(longest, rows=rows, weights=self.encoder.count_params(), most=self.longest)
+        weights, one = self.encoder.count_params(), getattr(self.encoder, "open_lengths", False)
+        choose = functools.partial(chosen, longest, rows=rows, weights=weights, most=self.longest)
+        # one graph takes all lengths where nothing is compiled for each
+        return choose(graph=0.0) if one and not fuses(self.config, weights, len(choose())) else choose()
 
     def program(self) -> TaskObjective:
         """The task's losses, with a new head or the one that is kept."""
@@ -354,12 +358,6 @@ def token_cache(config: LabelledConfig) -> TokenCache:
     """Where the tokens of a run's texts are kept: in the folder that was asked for, else in the run's directory."""
     folder = Path(config.out) / "cache" if config.cache is None else config.cache
     return TokenCache(folder, always=config.cache is not None, quiet=config.quiet)
-
-
-def _named(model: str | os.PathLike) -> str:
-    """What run.json calls a model that was given: the whole path of a folder, else its name."""
-    name = os.fspath(model)
-    return os.path.abspath(name) if os.path.exists(name) or os.path.exists(name.rpartition("@")[0]) else name
 
 
 def _longest(encoder: Encoder, length: int | None, old: Mapping[str, Any] | None, before: int | None) -> int:

@@ -132,3 +132,9 @@ def with_graph(encoder: "Encoder", graph: KnowledgeGraph, name: str, config: Fin
         encoder = changed(encoder, {}, name, config)
     encoder.tokenizer = with_knowledge(encoder.tokenizer, graph)
     return encoder, name
+
+
+def named(model: str | os.PathLike) -> str:
+    """What run.json calls a model that was given: the whole path of a folder, else its name."""
+    name = os.fspath(model)
+    return os.path.abspath(name) if os.path.exists(name) or os.path.exists(name.rpartition("@")[0]) else name

@@ -249,6 +249,10 @@ class TasksFeed(Feed):
         arrays, origins = self.feeds[task].batch(int(self.places[step]))
         return self._marked(arrays, task), origins
 
+    def open_shapes(self) -> list[Mapping[str, tuple[int | None, ...]]]:
+        rows = (self.parts[0].batch,)
+        return [marked(each, task, rows) for task, feed in self.feeds.items() for each in feed.open_shapes()]
+
     def _marked(self, arrays: dict[str, np.ndarray], task: str) -> dict[str, Any]:
         return marked(arrays, task, np.zeros(self.parts[0].batch, "int32"))
 

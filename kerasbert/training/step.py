@@ -8,7 +8,7 @@ here one replica equals N replicas equals any accumulation.
 import contextlib
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -38,6 +38,8 @@ class StepCore:
         loss_scaling: bool, dynamic loss scaling for float16 (Micikevicius et al., 2018, section 3.2).
         compile_update: bool, compile an optimizer of many operations on one device: half of its time, seconds to compile.
         compile_fused: bool, on CPU compile what lies between the matrix products (layers.backend.fused).
+        open_shapes: of global batches (`Feed.open_shapes`): on a CPU, with nothing fused, one graph takes all batches of these
+            names, for any replicas and micro-batches alike.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class StepCore:
         loss_scaling: bool = False,
         compile_update: bool = False,
         compile_fused: bool = False,
+        open_shapes: Sequence[Mapping[str, tuple[int | None, ...]]] = (),
     ) -> None:
         self.program, self.optimizer, self.strategy = program, optimizer, strategy
         self.clip, self.accumulate, self.seed = clip, accumulate, seed
@@ -64,7 +67,9 @@ class StepCore:
             self.good_steps: Any = tf.Variable(0, trainable=False) if loss_scaling else None
         self.variables_of_model = program.model.trainable_variables
         self.variables = [variable.value for variable in self.variables_of_model]
-        # One graph per shape of a batch for the gradients, one in all for the optimizer
+        plain = not self.fused and on_cpu(strategy) and not tf.config.functions_run_eagerly()
+        self.open_shapes = open_shapes if plain else ()
+        # One graph per shape of a batch for the gradients, or one of open lengths; one in all for the optimizer
         self.backward: dict[tuple, Any] = {}
         alone = strategy.num_replicas_in_sync == 1 and not loss_scaling and not getattr(optimizer, "one_kernel", False)
         # partials: TensorFlow counts traces by the code of a function and would warn of too many, of several runs too
@@ -77,13 +82,30 @@ class StepCore:
 
         Where loss or gradient is not finite no weight changes; see `nonfinite`.
         """
-        key = (*local_shape(batch), *batch)  # batches of several tasks differ in their names
-        if key not in self.backward:
-            self.backward[key] = tf.function(functools.partial(self._backward), autograph=False)
-        gradients, logs = self.backward[key](batch)
+        gradients, logs = self._graph(batch)(batch)
         if self.scale is not None or finite(logs):  # loss scaling leaves an update out by itself
             self.update(gradients, logs["gradient_norm"])
         return logs
+
+    def _graph(self, batch: Any) -> Any:
+        """The function that gives the gradients of such a batch: of open lengths where it can be traced so."""
+        shapes = next((each for each in self.open_shapes if each.keys() == batch.keys()), None)
+        if shapes is not None:
+            specs = opened(batch, shapes)
+            key: tuple = tuple(specs.items())
+            if key not in self.backward:
+                function = tf.function(functools.partial(self._backward), [specs], autograph=False)
+                try:
+                    function.get_concrete_function()
+                except Exception:  # whatever a layer raises that must know its length: below it knows it
+                    self.open_shapes = ()
+                    return self._graph(batch)
+                self.backward[key] = function
+            return self.backward[key]
+        key = (*local_shape(batch), *batch)  # batches of several tasks differ in their names
+        if key not in self.backward:
+            self.backward[key] = tf.function(functools.partial(self._backward), autograph=False)
+        return self.backward[key]
 
     def nonfinite(self, logs: Mapping[str, Any]) -> bool:
         """Whether loss or gradient is not finite.
@@ -205,7 +227,8 @@ class StepCore:
     def parted(self, batch) -> dict[str, Tensor]:
         """The replica's micro-batches: name -> [micro-batches, rows, ...]."""
         count = self.accumulate
-        return {name: tf.reshape(x, (count, x.shape[0] // count, *x.shape[1:])) for name, x in batch.items()}
+        sizes = {name: [tf.shape(x)[i] if n is None else n for i, n in enumerate(x.shape)] for name, x in batch.items()}
+        return {name: tf.reshape(x, (count, x.shape[0] // count, *sizes[name][1:])) for name, x in batch.items()}
 
     @contextlib.contextmanager
     def scope(self, rows) -> Iterator[None]:
@@ -270,6 +293,17 @@ def check_batch(batch: int, accumulate: int, replicas: int) -> None:
             f"batch {batch} is not a multiple of {replicas} replica(s) x {accumulate} micro-batch(es): "
             "change --batch or --accumulate"
         )
+
+
+def opened(batch: Mapping[str, Any], shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, Any]:
+    """What a (distributed) batch is, with the sizes left open that are None in `shapes`: name -> type spec."""
+
+    def of(spec: Any, sizes: tuple[int | None, ...]) -> Any:
+        if not isinstance(spec, tf.TensorSpec):  # of a distributed value: one for each replica
+            return type(spec)(*(of(each, sizes) for each in spec._component_specs))
+        return tf.TensorSpec([None if b is None else a for a, b in zip(spec.shape, sizes, strict=True)], spec.dtype)
+
+    return {name: of(tf.type_spec_from_value(x), shapes[name]) for name, x in batch.items()}
 
 
 def local_shape(batch: Mapping[str, Tensor]) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Batches of the texts of a task's rows."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -41,6 +42,17 @@ class Texts(Feed):
 
     def batches(self, step) -> Iterator[Any]:
         return (distribute(arrays, self.devices) for arrays in self.arrays(step))
+
+    def open_shapes(self) -> list[dict[str, tuple[int | None, ...]]]:
+        count = -(-len(self.encoded.units(self.together)) // self.arguments["batch"])
+        epoch = itertools.islice(self.arrays(0), count)  # of the first epoch: the same where a run goes on
+        first = next(epoch)
+        width = first["token_ids"].shape
+        other = next((arrays for arrays in epoch if arrays["token_ids"].shape != width), first)
+        if any(first[name].ndim != x.ndim for name, x in other.items()) or other is first:
+            return []
+        pairs = {name: zip(x.shape, other[name].shape, strict=True) for name, x in first.items()}
+        return [{name: tuple(a if a == b else None for a, b in sizes) for name, sizes in pairs.items()}]
 
     def batch(self, step) -> tuple[dict[str, np.ndarray], list[tuple[str, int]]]:
         arrays = next(self.arrays(step))

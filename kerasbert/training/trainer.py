@@ -62,6 +62,7 @@ class Trainer:
             if constraint is not None:
                 constraint.install(program.model, config.updates)
         compiled = config.updates * program.model.count_params() > COMPILE_FROM
+        encoder = getattr(program.model, "encoder", None)
         self.core = StepCore(
             program,
             optimizer,
@@ -71,9 +72,8 @@ class Trainer:
             seed=config.seed,
             loss_scaling=config.precision == "mixed_float16",
             compile_update=compiled,
-            # in float32 the products take nearly all of the time: with several shapes nothing was gained
-            compile_fused=config.updates * program.model.count_params() > COMPILE_FROM * feed.shapes
-            and (feed.shapes == 1 or config.precision == "mixed_bfloat16"),
+            compile_fused=fuses(config, program.model.count_params(), feed.shapes),
+            open_shapes=feed.open_shapes() if getattr(encoder, "open_lengths", False) else (),
         )
         with strategy.scope():
             program.begin(optimizer, config.updates)
@@ -361,6 +361,15 @@ class Trainer:
             self.evaluate.state = state["evaluation"]
         self.stopped, self.skipped, self.saved = bool(state["stopped"]), int(state["skipped"]), step
         self.means.reset(state["means"])
+
+
+def fuses(config: RunConfig, weights: int, shapes: int) -> bool:
+    """Whether a CPU compiles what lies between the matrix products, for each shape of a batch.
+
+    In float32 the products take nearly all of the time: with several shapes nothing was gained.
+    """
+    worth = config.updates * weights > COMPILE_FROM * shapes
+    return worth and (shapes == 1 or config.precision == "mixed_bfloat16")
 
 
 def assign(tensors: Safetensors, variables: Mapping[str, Any]) -> None:
