@@ -104,6 +104,8 @@ class EuroBertMaskedLM(keras.layers.Layer):
 class EuroBert(Encoder):
     """The encoder."""
 
+    open_lengths = True
+
     norm_class, token_head = RMSNorm, EuroBertMaskedLM
     label_activation = "gelu"
 

@@ -160,6 +160,8 @@ class ModernBertLabelHead(LabelHead):
 class ModernBert(Encoder):
     """The encoder."""
 
+    open_lengths = True
+
     embeddings_class, norm_class = ModernBertEmbeddings, BiasFreeLayerNorm
     token_head = ModernBertMaskedLM
     label_activation = token_label_activation = "gelu"

@@ -22,7 +22,7 @@ from tests.support import forked, often
 from tests.testing.test_kinds import OURS
 
 LIMIT = 1e-6  # largest weight difference after 6 updates, float32
-OPEN = ("roberta", "distilbert", "electra", "mpnet", "megatron-bert", "nomic-bert", "roformer", "nezha")
+OPEN = tuple("roberta distilbert electra eurobert modernbert mpnet megatron-bert nomic-bert roformer nezha".split())
 
 
 def batches(case, count=4):
