@@ -31,7 +31,7 @@ LAYERS = (
     {"tasks"},
     {"retrieval", "training"},
     {"export", "run_report", "tpu_check"},
-    {"quickstart"},
+    {"lab", "quickstart"},
     {"cli"},
     {"testing"},
     {"mobile"},

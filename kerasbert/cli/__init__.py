@@ -14,6 +14,7 @@ EXAMPLES = {
     "show": "kerasbert show bert/base --set blocks.layers=6 --json",
     "check-tpu": "kerasbert check-tpu bert/base --topology v5e:2x2 --batch 32 --length 128",
     "report": "kerasbert report runs/bert",
+    "lab": "kerasbert lab sharing --out lab/sharing",
     "vocab": "kerasbert vocab corpus.txt --size 30000 --out vocabulary",
     "vectors": "kerasbert vectors corpus.txt --kind glove --size 100 --window 10 --out vectors",
     "nearest": "kerasbert nearest sea --vectors vectors",
@@ -76,6 +77,7 @@ def parser() -> Parser:
         exchange,
         exported,
         guides,
+        lab,
         look,
         searching,
         serving,
@@ -93,6 +95,7 @@ def parser() -> Parser:
         EXAMPLES,
         (
             look,
+            lab,
             guides,
             text,
             vectors,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 MANY = 15  # options of a command, above which they stand in groups
 JOURNEY: Mapping[str, str] = {  # title -> commands, of either program
-    "start here": "quickstart samples docs list show",
+    "start here": "quickstart samples docs list show lab",
     "models of others": "import export-checkpoint",
     "train and judge": "finetune evaluate report",
     "ask a model": "predict encode similarity static index search mine fill-mask zero-shot",
@@ -74,6 +74,7 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
         "kerasbert check-tpu bert/large --topology v5p:2x2x1 --precision mixed_bfloat16",
         "kerasbert check-tpu electra/small --batch 64 --lower-only",
     ),
+    "lab": ("kerasbert lab", "kerasbert lab masking --seeds 3 --minutes 5 --text corpus.txt --out lab/masking"),
     "report": ("kerasbert report runs/reviews", "kerasbert report runs/reviews --out page.html"),
     "vocab": (
         "kerasbert vocab corpus.txt --kind unigram --size 8000 --out vocabulary",

@@ -20,6 +20,7 @@ place: folders within it, each asked for itself; within: files within a folder, 
 BEGUN = {  # kind of folder -> the file by which it is known, its name
     "run": ("run.json", "run"),
     "quickstart": ("quickstart.json", "quickstart"),
+    "lab": ("lab.json", "lab"),
     "records": ("manifest.json", "folder of records"),
     "plan": ("plan.json", "plan's folder"),
 }

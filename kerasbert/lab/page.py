@@ -1,0 +1,75 @@
+"""The page of an experiment: claim, figures with intervals, verdict. The same numbers give the same bytes."""
+
+import html
+from collections.abc import Mapping
+from typing import Any
+
+from kerasbert import report
+
+
+def arm_rows(found: Mapping[str, Any]) -> list[list[str]]:
+    """A row for each arm: name, mean, 95% interval, parameters, every seed's figure."""
+    rows = []
+    for arm in found["arms"]:
+        within = f"{arm['low']:.4f} to {arm['high']:.4f}" if "mean" in arm else ""
+        mean = f"{arm['mean']:.4f}" if "mean" in arm else ""
+        seeds = " ".join("-" if value is None else f"{value:.4f}" for value in arm["figures"].values())
+        rows.append([arm["arm"], mean, within, f"{arm['parameters'] or 0:,}", seeds])
+    return rows
+
+
+def compared_rows(found: Mapping[str, Any]) -> list[list[str]]:
+    """A row for each comparison: what, mean, interval at its level, verdict."""
+    return [
+        [
+            each["told"],
+            f"{each['mean']:+.4f}" if "mean" in each else "",
+            f"{each['low']:+.4f} to {each['high']:+.4f}" if "mean" in each else "",
+            f"{each['level']:.1%}",
+            each["verdict"],
+        ]
+        for each in found["comparisons"]
+    ]
+
+
+ARMS = ("arm", "mean", "95% interval", "parameters", "by seed")
+COMPARED = ("comparison", "mean", "interval", "level", "verdict")
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """What the command prints."""
+    lines = [f"{found['title']}: {found['claim']}", f"({found['source']})", "", found["figure"]["told"]]
+    lines += [report.table(ARMS, arm_rows(found)), "", report.table(COMPARED, compared_rows(found))]
+    return "\n".join([*lines, "", f"verdict: {found['verdict']}", f"it would need: {found['needs']}"])
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """The whole document."""
+    better = "More" if found["figure"]["higher"] else "Less"
+    lost = [error for arm in found["arms"] for error in arm["errors"]]
+    parts = [
+        _p(f"Claim: {found['claim']} ({found['source']})."),
+        _p(f"Verdict: {found['verdict']}.", "lead"),
+        "<h2>Figures</h2>",
+        _p(f"{found['figure']['told']}. {better} is better. {found['seeds']} seeds, Student's t-interval over them."),
+        report.html_table(ARMS, arm_rows(found), "Figures"),
+        *[_p(f"Not finite: {error}") for error in lost],
+        "<h2>Comparisons</h2>",
+        report.html_table(COMPARED, compared_rows(found), "Comparisons"),
+        _p(
+            "Two arms of a seed share their draws, so they are compared in pairs: a two-sided t-test of the differences over "
+            "the seeds, at 5% divided by the number of comparisons. Seen: the interval lies on the claim's side of 0; "
+            "opposite: on the other; else not seen, which does not mean that there is no difference.",
+            "soft",
+        ),
+        "<h2>What the claim needs</h2>",
+        _p(found["needs"]),
+        _p(found["note"]) if found["note"] else "",
+        _p(f"All updates were multiplied by {found['factor']:.2f} to fit the budget.") if found["factor"] < 1 else "",
+        _p(f"Pretrained on {found['text']}.") if found["text"] else "",
+    ]
+    return report.page(f"The lab: {found['title']}", [part for part in parts if part])
+
+
+def _p(text: str, style: str = "") -> str:
+    return f"<p{f' class={chr(34)}{style}{chr(34)}' if style else ''}>{html.escape(text)}</p>"

@@ -1,0 +1,79 @@
+"""results.jsonl -> what is told of an experiment: figures by arm, and verdicts."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerasbert.lab import intervals
+from kerasbert.lab.recipes import Experiment
+
+Lines = Sequence[Mapping[str, Any]]
+
+
+def summary(experiment: Experiment, lines: Lines, seeds: int) -> dict[str, Any]:
+    """What results.json holds: the claim, a row for each arm and for each comparison, the verdict on the whole.
+
+    Each comparison is tested at 95% divided over all of them (Bonferroni). The whole is seen where every comparison is.
+
+    Args:
+        lines: of results.jsonl: {"arm", "seed", "figure", "parameters", "seconds"}, or "error" where a run was not finite.
+        seeds: int, of the plan.
+    """
+    level = 1 - (1 - intervals.LEVEL) / len(experiment.compare)
+    compared = [_compared(each, experiment, lines, seeds, level) for each in experiment.compare]
+    found = {each["verdict"] for each in compared}
+    whole = found.pop() if len(found) == 1 else "in part" if "seen" in found else "not seen"
+    return {
+        "experiment": experiment.name,
+        **{name: getattr(experiment, name) for name in ("title", "claim", "source", "needs", "note")},
+        "figure": dict(experiment.figure),
+        "seeds": seeds,
+        "arms": [_arm(name, lines) for name in experiment.arms],
+        "comparisons": compared,
+        "verdict": whole,
+    }
+
+
+def _arm(name: str, lines: Lines) -> dict[str, Any]:
+    own = [line for line in lines if line["arm"] == name]
+    values = [line["figure"] for line in own if line.get("figure") is not None]
+    row = {
+        "arm": name,
+        "figures": {str(line["seed"]): line.get("figure") for line in own},
+        "parameters": own[0].get("parameters") if own else None,
+        "seconds": statistics.fmean(line["seconds"] for line in own) if own else None,
+        "errors": [line["error"] for line in own if "error" in line],
+    }
+    if len(values) > 1:
+        row |= dict(zip(("mean", "low", "high"), intervals.interval(values)))
+    return row
+
+
+def _compared(
+    each: Mapping[str, Any], experiment: Experiment, lines: Lines, seeds: int, level: float
+) -> dict[str, Any]:
+    """A comparison: its value of every seed, their mean and interval, the verdict; none where a seed lacks a figure."""
+    figures = {(line["arm"], line["seed"]): line.get("figure") for line in lines}
+    parameters = {line["arm"]: line.get("parameters") for line in lines}
+    arms = each.get("slope") or (each["better"], each["worse"])
+    row = {"told": _told(each), "level": level, "verdict": "not seen", "by_seed": [], "missing": []}
+    for seed in range(seeds):
+        values = [figures.get((arm, seed)) for arm in arms]
+        if any(value is None for value in values):
+            row["missing"].append(seed)
+        elif "slope" in each:
+            row["by_seed"].append(intervals.exponent([parameters[arm] for arm in arms], values))
+        else:
+            row["by_seed"].append(values[0] - values[1])
+    if len(row["by_seed"]) > 1:
+        row |= dict(zip(("mean", "low", "high"), intervals.interval(row["by_seed"], level)))
+        if not row["missing"]:
+            sign = 1 if experiment.figure["higher"] else -1
+            row["verdict"] = intervals.verdict([sign * value for value in row["by_seed"]], level)
+    return row
+
+
+def _told(each: Mapping[str, Any]) -> str:
+    if "slope" in each:
+        return "exponent of the parameters"
+    return f"{each['better']} minus {each['worse']}"

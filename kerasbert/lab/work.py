@@ -1,0 +1,137 @@
+"""What a process of the lab runs: the text, vocabulary and records once, then a seed of some arms. Prints a json line an arm."""
+
+import csv
+import io
+import json
+import random
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import kerasbert
+from kerasbert import report
+from kerasbert.data import read_lines, read_table
+from kerasbert.errors import NonFinite
+from kerasbert.lab import plan as plans
+from kerasbert.quickstart import books, samples
+from kerasbert.storage import files
+from kerasbert.text.train import train_wordpiece
+
+VOCABULARY = 4000
+DEV, TEST = 500, 2000  # sentences that choose the best weights, and that the figure is of
+
+
+def main(folder: str, seed: str, names: str, text: str) -> None:
+    """A process: prepare what all share (seed "-"), or run a seed of the named arms, a json list."""
+    place = Path(folder)
+    arms = json.loads((place / plans.MARKER).read_text("utf-8"))["arms"]
+    if seed == "-":
+        prepare(place, arms, text or None)
+        return
+    figure = json.loads(names)
+    for name in figure["arms"]:
+        print(json.dumps(run(place, name, arms[name], int(seed), figure)), flush=True)
+
+
+def prepare(folder: Path, arms: Mapping[str, Mapping[str, Any]], text: str | None) -> None:
+    """Write data/, tokenizer/ and records/; what is there already is left."""
+    if not (folder / "data").exists():
+        with files.new_directory(folder / "data", inside=True) as new:
+            for name, content in samples.contents().items():
+                files.write_atomic(new / name, content)
+            books.write(new / "authors")
+            _cut(new / "authors")
+    corpus = Path(text) if text else folder / "data/authors/train.txt"
+    if not (folder / "tokenizer").exists():
+        tokenizer = train_wordpiece(read_lines([corpus]), VOCABULARY)
+        with files.new_directory(folder / "tokenizer") as new:
+            tokenizer.save(new)
+    tokenizer = kerasbert.load_tokenizer(folder / "tokenizer")
+    for name, arm in arms.items():
+        place = records(folder, arms, name)
+        if not place.exists():
+            kerasbert.write_records([corpus], tokenizer, place, processes=1, **arm["data"])
+
+
+def records(folder: Path, arms: Mapping[str, Mapping[str, Any]], name: str) -> Path:
+    """The records of an arm: those of the first arm that has the same."""
+    first = next(other for other, arm in arms.items() if arm["data"] == arms[name]["data"])
+    return folder / "records" / first
+
+
+def _cut(folder: Path) -> None:
+    """Sentences and authors into parts by a fixed draw: dev.tsv of the train chapters, TEST lines of the others."""
+    for source, parts in (("train", {"dev": DEV, "train": None}), ("test", {"test": TEST})):
+        header, *lines = (folder / f"{source}.tsv").read_text("utf-8").splitlines(keepends=True)
+        random.Random(0).shuffle(lines)
+        for name, count in parts.items():
+            files.write_atomic(folder / f"{name}.tsv", header + "".join(lines[:count]))
+            lines = lines[count or 0 :]
+
+
+def run(folder: Path, name: str, arm: Mapping[str, Any], seed: int, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """An arm of a seed -> its line of results.jsonl.
+
+    Args:
+        asked: {"arms": those of the process, "figure": of the recipe}.
+    """
+    clock = time.monotonic()
+    found: dict[str, Any] = {"arm": name, "seed": seed}
+    arms = json.loads((folder / plans.MARKER).read_text("utf-8"))["arms"]
+    place = folder / "runs" / f"{asked['group']}-{seed}"
+    try:
+        _pretrain(records(folder, arms, name), place / "pretrained", arm, seed)
+        found["parameters"] = _parameters(place / "pretrained")
+        found["figure"] = _figure(folder, place, name, arm, seed, asked["figure"])
+    except NonFinite as error:
+        found |= {"figure": None, "error": str(error)}
+    return found | {"seconds": round(time.monotonic() - clock, 1)}
+
+
+def _pretrain(place: Path, out: Path, arm: Mapping[str, Any], seed: int) -> None:
+    settings = {"log_every": 50, "save_every": 0, "quiet": True} | arm["pretrain"]
+    kerasbert.pretrain(settings.pop("model"), place, out=out, seed=seed, **settings)
+
+
+def _parameters(run: Path) -> int:
+    """Weights of the encoder, of which shared ones count once."""
+    return int(kerasbert.load(run).count_params())
+
+
+def _figure(
+    folder: Path, place: Path, name: str, arm: Mapping[str, Any], seed: int, figure: Mapping[str, Any]
+) -> float:
+    """The reported figure: a metric on test rows after a fine-tuning, or the last one that the pretraining logged."""
+    if figure["of"] == "pretrain":
+        return float(report.curves(place / "pretrained")[figure["name"]][-1][1])
+    settings = {"quiet": True, "seed": seed} | arm["finetune"]
+    task, data = settings.pop("task"), folder / "data" / settings.pop("data")
+    if rows := settings.pop("rows", None):
+        drawn = place / f"rows-{rows}.tsv"
+        files.write_atomic(drawn, drawn_rows(data / "train.tsv", settings["label_column"], rows, seed))
+        data = {"train": drawn, "dev": data / "dev.tsv"}
+    out = place / name
+    kerasbert.finetune(place / "pretrained", task, data, out=out, **settings)
+    found = kerasbert.evaluate(out, folder / "data" / arm["test"]["data"], batch=64)["metrics"][figure["name"]]
+    shutil.rmtree(out)  # its figure is kept
+    return float(found)
+
+
+def drawn_rows(path: Path, column: str, each: int, seed: int) -> str:
+    """A tsv of so many rows of every label, drawn by the seed: the same for all arms of it."""
+    table, draw = read_table(path, columns=["text", column]), random.Random(seed)
+    labels = sorted({row[column] for row in table})
+    rows = [row for label in labels for row in draw.sample([row for row in table if row[column] == label], each)]
+    draw.shuffle(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ["text", column], delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
