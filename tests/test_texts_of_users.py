@@ -26,6 +26,8 @@ TEXT = {
     "kerasbert/export/saved_model.py": OURS,
     "kerasbert/export/serve_check.py": OURS,
     "kerasbert/export/server/batching.py": OURS,
+    "kerasbert/lab/recipes.py": OURS,
+    "kerasbert/lab/work.py": OURS,
     "kerasbert/provenance.py": "the kernel's /proc/cpuinfo",
     "kerasbert/quickstart/books.py": OURS,
     "kerasbert/quickstart/journey.py": OURS,

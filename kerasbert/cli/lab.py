@@ -4,7 +4,7 @@ import argparse
 
 from kerasbert.cli.given import check_read
 from kerasbert.cli.outputs import writes
-from kerasbert.cli.parser import Declare, show
+from kerasbert.cli.parser import Declare, encoding_option, show
 from kerasbert.errors import InputError
 
 
@@ -21,7 +21,10 @@ def _lab(options: argparse.Namespace) -> None:
     if options.out is None:
         raise InputError(f"kerasbert lab {options.name} needs --out DIR, a new folder or one to go on with")
     from kerasbert.lab import page, plan, runner
+    from kerasbert.training import interruption
 
+    interruption.listen()
+    interruption.saved = "what results.jsonl holds; the same command goes on from there"
     settings = {name: getattr(options, name) for name in ("seeds", "minutes", "text")}
     check_read(options)
     found = runner.run(plan.make(options.name, options.out, **settings))
@@ -40,4 +43,5 @@ def add(command: Declare) -> None:
     add.add_argument("--minutes", type=float, metavar="M", help=text)
     text = "pretrain on this instead of the novels: one sentence a line, a blank line between documents; labelled rows stay ours"
     add.add_argument("--text", metavar="FILE", help=text)
+    encoding_option(add)
     add.add_argument("--json", action="store_true")

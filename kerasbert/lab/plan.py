@@ -8,14 +8,14 @@ from typing import Any
 
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.processes import available
-from kerasbert.data.sources import check_files
+from kerasbert.data.sources import check_files, read_documents
 from kerasbert.errors import InputError
 from kerasbert.lab import recipes
 from kerasbert.lab.recipes import Experiment
 from kerasbert.storage import files, places
 
 FORMAT = 1
-MARKER, LINES = "lab.json", "results.jsonl"
+MARKER, LINES, TEXT = "lab.json", "results.jsonl", "text.txt"
 START = 20.0  # seconds of a process that no budget shortens: imports and compilation
 LEAST = 0.1  # of the updates
 
@@ -122,9 +122,11 @@ def make(
         factor = _begun(path, said, experiment, os.fspath(out))
     else:
         factor = scale(experiment, seeds, processes, minutes)
-        folder.mkdir(parents=True, exist_ok=True)
+        if text is not None:
+            documents = "\n\n".join("\n".join(lines) for lines in read_documents([text]))
+            files.write_atomic(folder / TEXT, f"{documents}\n")
         files.write_json(path, said | {"factor": factor, "arms": experiment.scaled(factor)})
-    return Plan(experiment, folder, seeds, factor, processes, None if text is None else os.path.abspath(text))
+    return Plan(experiment, folder, seeds, factor, processes, None if text is None else os.fspath(text))
 
 
 def _begun(path: Path, said: dict[str, Any], experiment: Experiment, out: str) -> float:

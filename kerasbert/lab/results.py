@@ -10,14 +10,16 @@ from kerasbert.lab.recipes import Experiment
 Lines = Sequence[Mapping[str, Any]]
 
 
-def summary(experiment: Experiment, lines: Lines, seeds: int) -> dict[str, Any]:
+def summary(
+    experiment: Experiment, lines: Lines, seeds: int, factor: float = 1.0, text: str | None = None
+) -> dict[str, Any]:
     """What results.json holds: the claim, a row for each arm and for each comparison, the verdict on the whole.
 
     Each comparison is tested at 95% divided over all of them (Bonferroni). The whole is seen where every comparison is.
 
     Args:
         lines: of results.jsonl: {"arm", "seed", "figure", "parameters", "seconds"}, or "error" where a run was not finite.
-        seeds: int, of the plan.
+        seeds, factor, text: of the plan.
     """
     level = 1 - (1 - intervals.LEVEL) / len(experiment.compare)
     compared = [_compared(each, experiment, lines, seeds, level) for each in experiment.compare]
@@ -28,6 +30,8 @@ def summary(experiment: Experiment, lines: Lines, seeds: int) -> dict[str, Any]:
         **{name: getattr(experiment, name) for name in ("title", "claim", "source", "needs", "note")},
         "figure": dict(experiment.figure),
         "seeds": seeds,
+        "factor": factor,
+        "text": text,
         "arms": [_arm(name, lines) for name in experiment.arms],
         "comparisons": compared,
         "verdict": whole,

@@ -13,7 +13,7 @@ from kerasbert import children
 from kerasbert.data.processes import available
 from kerasbert.errors import InputError
 from kerasbert.lab import page, results
-from kerasbert.lab.plan import LINES, Plan, finished
+from kerasbert.lab.plan import LINES, MARKER, TEXT, Plan, finished
 from kerasbert.progress import duration
 from kerasbert.storage import files
 
@@ -31,6 +31,13 @@ def run(plan: Plan) -> dict[str, Any]:
     Raises:
         InputError: a process refused its settings or its files; the finished lines are kept.
     """
+    with (plan.folder / MARKER).open("rb") as marker:
+        files.lock(marker, f"another process runs the lab in {plan.folder}")
+        return _run(plan)
+
+
+def _run(plan: Plan) -> dict[str, Any]:
+    """`run`, alone in its folder."""
     for line in plan.told():
         print(line, file=sys.stderr, flush=True)
     lines = finished(plan.folder)
@@ -42,7 +49,7 @@ def run(plan: Plan) -> dict[str, Any]:
         _all(plan, todo, lines)
     order = list(plan.experiment.arms)
     lines.sort(key=lambda line: (order.index(line["arm"]), line["seed"]))
-    found = results.summary(plan.experiment, lines, plan.seeds) | {"factor": plan.factor, "text": plan.text}
+    found = results.summary(plan.experiment, lines, plan.seeds, plan.factor, plan.text)
     files.write_json(plan.folder / "results.json", found)
     files.write_atomic(plan.folder / "lab.html", page.page(found))
     return found
@@ -100,7 +107,8 @@ def _process(
     """
     if stopped is not None and stopped.is_set():
         return
-    arguments = (str(plan.folder.resolve()), seed, json.dumps(asked), plan.text or "")
+    folder = plan.folder.resolve()
+    arguments = (str(folder), seed, json.dumps(asked), str(folder / TEXT) if plan.text else "")
     several = {f"TF_NUM_{name}_THREADS": str(threads) for name in ("INTRAOP", "INTEROP")}
     process = subprocess.Popen(
         children.command(WORK, *arguments),
