@@ -225,6 +225,19 @@ def test_the_command_lists_and_prints(experiment, tmp_path, monkeypatch, capsys)
     assert "ALBERT (Lan et al., 2020), table 4" in capsys.readouterr().out
 
 
+def test_rows_are_drawn_by_the_seed(tmp_path):
+    from kerasbert.lab import work
+
+    path = tmp_path / "train.tsv"
+    path.write_text("text\tauthor\n" + "".join(f'"It is {i}," said "x\t{"ab"[i % 2]}\n' for i in range(40)))
+    drawn = work.drawn_rows(path, "author", 5, 0)
+    header, *rows = drawn.splitlines()
+    assert header == "text\tauthor"
+    assert sorted(row[-1] for row in rows) == ["a"] * 5 + ["b"] * 5
+    assert set(rows) <= set(path.read_text().splitlines())
+    assert work.drawn_rows(path, "author", 5, 0) == drawn != work.drawn_rows(path, "author", 5, 1)
+
+
 @pytest.mark.slow
 def test_an_experiment_runs_and_goes_on(experiment, tmp_path):
     made = plan.make("two", tmp_path / "lab", seeds=2)
