@@ -24,7 +24,7 @@ def _lab(options: argparse.Namespace) -> None:
     from kerasbert.training import interruption
 
     interruption.listen()
-    interruption.saved = "what results.jsonl holds; the same command goes on from there"
+    interruption.saved = "kept the lines of results.jsonl; the same command goes on from there"
     settings = {name: getattr(options, name) for name in ("seeds", "minutes", "text")}
     check_read(options)
     found = runner.run(plan.make(options.name, options.out, **settings))

@@ -3,7 +3,7 @@
 title: Shared layers
 claim: one line
 source: paper, table
-minutes: 6                      # two cores, SEEDS seeds, measured
+minutes: 6                      # about, on two cores with SEEDS seeds
 figure: {of: test, name: accuracy, higher: true, told: "..."}
 base: {data: {...}, pretrain: {...}, finetune: {...}, test: {...}}
 arms: {NAME: {pretrain: {...}}} # what an arm changes of the base; null takes a step out
@@ -31,7 +31,7 @@ class Experiment:
         name: its file's.
         title: of the page.
         claim: what the paper says. source: where.
-        minutes: float, on two cores with SEEDS seeds.
+        minutes: float, about so many on two cores with SEEDS seeds.
         figure: {"of": "pretrain" or "test", "name": metric, "higher": whether more is better, "told": what it is}.
         arms: name -> {step: settings}, with all of the base.
         compare: {"better", "worse"}: names of arms; or {"slope": arms, "sign": -1}: a power law in the parameters.
