@@ -85,10 +85,10 @@ def _all(plan: Plan, todo: Sequence[tuple[int, dict[str, Any]]], lines: list[dic
         try:
             for future in futures:
                 future.result()
-        finally:  # an error or Ctrl-C ends the others
+        finally:  # an error or Ctrl-C ends the others at once: files appear whole, and what has no line yet runs again
             stopped.set()
             for process in running:
-                process.terminate()
+                process.kill()
             pool.shutdown(cancel_futures=True)
 
 
