@@ -201,7 +201,7 @@ def test_every_command_declares_what_it_writes():
                 f"{program} {name}: see cli.outputs.writes"
             )
             assert bool(declared) != (name in READERS), f"{program} {name} writes, or is one of READERS"
-            assert "out" not in declared or "overwrite" in known or name in ("quickstart", "report", "lab"), (
+            assert "out" not in declared or "overwrite" in known or name in ("quickstart", "report", "lab", "look"), (
                 program,
                 name,
             )

@@ -15,6 +15,7 @@ EXAMPLES = {
     "check-tpu": "kerasbert check-tpu bert/base --topology v5e:2x2 --batch 32 --length 128",
     "report": "kerasbert report runs/bert",
     "lab": "kerasbert lab sharing --out lab/sharing",
+    "look": "kerasbert look runs/bert",
     "vocab": "kerasbert vocab corpus.txt --size 30000 --out vocabulary",
     "vectors": "kerasbert vectors corpus.txt --kind glove --size 100 --window 10 --out vectors",
     "nearest": "kerasbert nearest sea --vectors vectors",
@@ -51,6 +52,7 @@ OPENS = (
     "search",
     "fill-mask",
     "zero-shot",
+    "look",
     "export",
     "export-checkpoint",
 )  # their MODEL is a directory
@@ -79,6 +81,7 @@ def parser() -> Parser:
         guides,
         lab,
         look,
+        pictures,
         searching,
         serving,
         similarity,
@@ -96,6 +99,7 @@ def parser() -> Parser:
         (
             look,
             lab,
+            pictures,
             guides,
             text,
             vectors,

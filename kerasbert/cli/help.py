@@ -7,7 +7,7 @@ MANY = 15  # options of a command, above which they stand in groups
 JOURNEY: Mapping[str, str] = {  # title -> commands, of either program
     "start here": "quickstart samples docs list show lab",
     "models of others": "import export-checkpoint",
-    "train and judge": "finetune evaluate report",
+    "train and judge": "finetune evaluate report look",
     "ask a model": "predict encode similarity static index search mine fill-mask zero-shot",
     "serve": "export serve-check serve serve-benchmark",
     "pretrain on text of your own": "vocab data pretrain replay check-tpu vectors nearest",
@@ -76,6 +76,10 @@ MORE: Mapping[str, tuple[str, str]] = {  # command -> two examples beside the fi
     ),
     "lab": ("kerasbert lab", "kerasbert lab masking --seeds 3 --minutes 5 --text corpus.txt --out lab/masking"),
     "report": ("kerasbert report runs/reviews", "kerasbert report runs/reviews --out page.html"),
+    "look": (
+        "kerasbert look runs/reviews --word apple --sentences apples.txt",
+        "kerasbert look google/electra-small-discriminator --json",
+    ),
     "vocab": (
         "kerasbert vocab corpus.txt --kind unigram --size 8000 --out vocabulary",
         "kerasbert vocab books/*.txt --kind bpe --out vocabulary",

@@ -1,0 +1,34 @@
+"""`kerasbert look`: a model in pictures."""
+
+import argparse
+
+from kerasbert.cli.given import check_read
+from kerasbert.cli.outputs import writes
+from kerasbert.cli.parser import Declare, encoding_option, show
+
+
+def _look(options: argparse.Namespace) -> None:
+    from kerasbert.look import early
+
+    word, sentences = early.asked(options.word, options.sentences)
+    name, out = options.model, options.out
+    check_read(options, "json")
+    from kerasbert.look import looking
+
+    about = looking.look(name, word, sentences)
+    path = looking.write(name, about, out)
+    show(about, options.json, str(path))
+
+
+def add(command: Declare) -> None:
+    """Declare the command."""
+    add = command("look", _look, "a model in pictures on one page: a word in many sentences, its layers, its heads")
+    add.add_argument("model", metavar="RUN")
+    add.add_argument(
+        "--word", metavar="WORD", help="which the sentences hold (default: bank, with sentences that ship)"
+    )
+    add.add_argument("--sentences", metavar="FILE", help="a sentence a line; those without the word are left out")
+    text = "the page (default: look.html); an earlier page is replaced, nothing else"
+    writes(add.add_argument("--out", default="look.html", metavar="PAGE", help=text), "page")
+    add.add_argument("--json", action="store_true", help="print all numbers of the pictures")
+    encoding_option(add)

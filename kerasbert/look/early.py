@@ -1,0 +1,56 @@
+"""What `kerasbert look` is asked, read and refused before TensorFlow is imported."""
+
+import os
+import re
+
+from kerasbert.data.reading import numbered_lines
+from kerasbert.errors import InputError
+
+MOST = 24  # sentences: cells of a matrix that can be told apart at 400 pixels
+WORD = "bank"
+SENTENCES = (
+    "she paid the money into the bank on monday",
+    "the bank raised the interest on every loan",
+    "he asked the bank for a loan to buy a house",
+    "they sat on the bank of the river and fished",
+    "the boat was tied to the bank under the trees",
+    "after the flood the bank of the river was all mud",
+)
+
+
+def asked(word: str | None, sentences: str | os.PathLike | None) -> tuple[str, tuple[str, ...]]:
+    """The word and the sentences that hold it; those that ship where neither is given.
+
+    Args:
+        sentences: a file with a sentence a line.
+
+    Raises:
+        InputError: one without the other, an unreadable or empty file, fewer than 3 sentences with the word, or too many.
+    """
+    if (word is None) != (sentences is None):
+        raise InputError("--word and --sentences FILE go together: a word, and a file of sentences that hold it")
+    if word is None or sentences is None:
+        return WORD, SENTENCES
+    if not word.strip():
+        raise InputError("--word is blank, expected a word of the sentences")
+    lines = [line.strip() for _, line in numbered_lines(sentences) if line.strip()]
+    if not lines:
+        raise InputError(f"{sentences} has no sentence, expected one a line")
+    held = tuple(line for line in lines if place(word, line))
+    if len(held) < 3:
+        raise InputError(
+            f"{len(held)} of {len(lines)} sentences of {sentences} hold the word {word!r}, expected 3 or more"
+        )
+    if len(held) > MOST:
+        raise InputError(f"{len(held)} sentences of {sentences} hold the word {word!r}, expected at most {MOST}")
+    return word, held
+
+
+def place(word: str, sentence: str) -> tuple[int, int] | None:
+    """The characters of the word's first occurrence as a whole word, whatever its case.
+
+    >>> place("bank", "Bankers own a Bank")
+    (14, 18)
+    """
+    found = re.search(rf"(?<!\w){re.escape(word.strip())}(?!\w)", sentence, re.IGNORECASE)
+    return found.span() if found else None

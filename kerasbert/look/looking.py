@@ -1,0 +1,91 @@
+"""All numbers of the pictures of a model, and their page."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kerasbert import registry, report, run_report
+from kerasbert.look import numbers, page
+from kerasbert.look.reading import Read, read
+from kerasbert.storage import files, places
+from kerasbert.tasks import predict
+
+
+def look(model: Any, word: str, sentences: Sequence[str]) -> dict[str, Any]:
+    """All numbers of the pictures, as json has them.
+
+    Args:
+        model: a run's directory or a loaded model. word: of the sentences. sentences: each holds it.
+
+    Returns:
+        `layers`: of each layer the cosines [n, n] between the word's vectors (the mean of its tokens) in n sentences, their
+        map [n, 2] and the share of the variance that it holds; `blocks`: L2 distance and angle (degrees) between a block's
+        input and output; `attention`: patterns and entropy [layers, heads] and the head that is drawn, None of a family
+        without attention weights of one shape.
+
+    Raises:
+        InputError: see `reading.read`.
+    """
+    model = predict.as_model(model)
+    found = read(model, word, tuple(sentences))
+    about = {
+        "word": word,
+        "sentences": list(sentences),
+        "family": registry.family_of(getattr(model, "encoder", model)).name,
+    }
+    return about | {"layers": _layers(found), "blocks": _blocks(found), "attention": _attention(found)}
+
+
+def write(model: Any, about: dict[str, Any], out: str | os.PathLike) -> Path:
+    """The page of what `look` found; an earlier page of ours is replaced.
+
+    Args:
+        model: its name, for the title.
+    """
+    path = Path(out)
+    places.check_file(path, True, "page")
+    parts = [*page.words(about), *page.blocks(about), *page.attention(about)]
+    files.write_atomic(path, report.page(f"A look at {Path(str(model)).name}", parts, run_report.STYLE))
+    return path
+
+
+def _layers(found: list[Read]) -> list[dict[str, Any]]:
+    vectors = np.stack([each.hidden[:, list(each.word)].mean(1) for each in found], 1)  # [L + 1, n, H]
+    layers = []
+    for number, layer in enumerate(vectors):
+        points, share = numbers.plane(layer)
+        layers.append(
+            {"layer": number, "cosines": numbers.cosines(layer).tolist(), "map": points.tolist(), "share": share}
+        )
+    return layers
+
+
+def _blocks(found: list[Read]) -> list[dict[str, Any]]:
+    moved = [numbers.steps(each.hidden) for each in found]
+    distances, angles = (np.concatenate([each[i] for each in moved], 1).mean(1) for i in (0, 1))
+    return [
+        {"block": i + 1, "distance": float(distance), "angle": float(angle)}
+        for i, (distance, angle) in enumerate(zip(distances, angles))
+    ]
+
+
+def _attention(found: list[Read]) -> dict[str, Any] | None:
+    weights = [each.attention for each in found if each.attention is not None]
+    if not weights:
+        return None
+    shares = np.mean([numbers.patterns(each, of.separators) for each, of in zip(weights, found)], 0)
+    entropies = np.mean([numbers.entropy(each) for each in weights], 0)
+    layer, head = np.unravel_index(entropies.argmin(), entropies.shape)
+    drawn = {
+        "layer": int(layer) + 1,
+        "head": int(head) + 1,
+        "entropy": float(entropies.min()),
+        "tokens": len(found[0].pieces),
+        "pieces": list(found[0].pieces),
+        "weights": weights[0][layer, head].tolist(),
+    }
+    patterns = {name: share.tolist() for name, share in zip(numbers.PATTERNS, shares)}
+    return {"patterns": patterns, "entropy": entropies.tolist(), "drawn": drawn}

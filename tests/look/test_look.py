@@ -1,0 +1,188 @@
+"""`kerasbert look`: its numbers against numpy, its page, its mistakes."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import kerasbert as kb
+from kerasbert import registry
+from kerasbert.cli import main
+from kerasbert.errors import InputError
+from kerasbert.layers import naming
+from kerasbert.look import early, numbers, page
+from kerasbert.look.looking import look
+from kerasbert.tasks.model import TaskModel
+from kerasbert.tasks.task import find_task
+from kerasbert.testing import battery
+from tests import tiny
+from tests.test_run_report import check_page
+
+SENTENCES = ("the cat sees the river", "an old river runs", "house. The River is new", "very sad dog, good river")
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    model = kb.build(
+        "bert/tiny", **tiny.SPEC | {"blocks.layers": 2}, **{"embeddings.vocabulary": tiny.tokenizer().size}
+    )
+    model.tokenizer = tiny.tokenizer()
+    rng = np.random.default_rng(0)
+    for variable in model.weights:
+        variable.assign(rng.normal(0, 0.3, variable.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def found(encoder):
+    return look(encoder, "river", SENTENCES)
+
+
+def states(encoder, sentence):
+    """Hidden states [L + 1, S, H] and ids of a sentence, without padding."""
+    ids = np.array([[encoder.tokenizer.cls_id, *encoder.tokenizer.encode(sentence), encoder.tokenizer.sep_id]])
+    return np.stack([layer.numpy()[0] for layer in encoder({"token_ids": ids})["hidden"]]), ids[0]
+
+
+def by_hand_attention(encoder, hidden):
+    """softmax(q k / sqrt(D)) of each block from its kernels: [L, N, S, S]."""
+    values, layers = naming.values(encoder), []
+    for i, x in enumerate(hidden[:-1]):
+        q, k = (
+            x @ values[f"block_{i}/attention/{name}/kernel"] + values[f"block_{i}/attention/{name}/bias"]
+            for name in ("query", "key")
+        )
+        heads = []
+        for at in (slice(0, 8), slice(8, 16)):
+            scores = np.exp(q[:, at] @ k[:, at].T / math.sqrt(8))
+            heads.append(scores / scores.sum(-1, keepdims=True))
+        layers.append(heads)
+    return np.array(layers)
+
+
+def test_the_word_by_layer_is_what_numpy_says(encoder, found):
+    river = encoder.tokenizer.vocabulary.index("river")
+    vectors = []
+    for sentence in SENTENCES:
+        hidden, ids = states(encoder, sentence)
+        vectors.append(hidden[:, list(ids).index(river)])
+    for number, layer in enumerate(found["layers"]):
+        for i, one in enumerate(vectors):
+            for j, other in enumerate(vectors):
+                a, b = one[number], other[number]
+                expected = float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))
+                assert layer["cosines"][i][j] == pytest.approx(expected, abs=1e-5)
+        of = np.array(vectors)[:, number]
+        centred = of - of.mean(0)
+        lengths, axes = np.linalg.eigh(centred.T @ centred)
+        expected = np.abs(centred @ axes[:, [-1, -2]])
+        np.testing.assert_allclose(np.abs(layer["map"]), expected, atol=1e-4)
+        assert layer["share"] == pytest.approx(lengths[-2:].sum() / lengths.sum(), abs=1e-5)
+
+
+def test_blocks_are_what_numpy_says(encoder, found):
+    for i, block in enumerate(found["blocks"]):
+        distances, angles = [], []
+        for sentence in SENTENCES:
+            hidden, _ = states(encoder, sentence)
+            for before, after in zip(hidden[i].astype("float64"), hidden[i + 1].astype("float64")):
+                distances.append(math.dist(before, after))
+                cosine = before @ after / math.sqrt((before @ before) * (after @ after))
+                angles.append(math.degrees(math.acos(cosine)))
+        assert block["distance"] == pytest.approx(np.mean(distances), rel=1e-5)
+        assert block["angle"] == pytest.approx(np.mean(angles), rel=1e-4)
+
+
+def test_heads_are_what_numpy_says(encoder, found):
+    shares, entropies = [], []
+    for sentence in SENTENCES:
+        hidden, ids = states(encoder, sentence)
+        weights, size = by_hand_attention(encoder, hidden), len(ids)
+        each = [
+            np.mean([weights[..., i, i - 1] for i in range(1, size)], 0),
+            np.mean([weights[..., i, i + 1] for i in range(size - 1)], 0),
+            np.mean([weights[..., i, size - 1] for i in range(size)], 0),
+            np.mean([weights[..., i, i] for i in range(size)], 0),
+        ]
+        shares.append(each)
+        entropies.append(-(weights * np.log(weights)).sum(-1).mean(-1))
+    about = found["attention"]
+    for name, expected in zip(numbers.PATTERNS, np.mean(shares, 0), strict=True):
+        np.testing.assert_allclose(about["patterns"][name], expected, atol=1e-5)
+    np.testing.assert_allclose(about["entropy"], np.mean(entropies, 0), atol=1e-5)
+    drawn = about["drawn"]
+    at = drawn["layer"] - 1, drawn["head"] - 1
+    assert drawn["entropy"] == np.min(about["entropy"]) == about["entropy"][at[0]][at[1]]
+    np.testing.assert_allclose(
+        drawn["weights"], by_hand_attention(encoder, states(encoder, SENTENCES[0])[0])[at], atol=1e-5
+    )
+
+
+def test_patterns_by_hand():
+    weights = np.array([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4], [0.0, 0.5, 0.5]])[None, None]
+    expected = [(0.3 + 0.5) / 2, (0.2 + 0.4) / 2, (0.7 + 0.4 + 0.5) / 3, (0.1 + 0.3 + 0.5) / 3]
+    np.testing.assert_allclose(numbers.patterns(weights, np.array([False, False, True]))[:, 0, 0], expected)
+    assert numbers.entropy(np.full((1, 1, 4, 4), 0.25))[0, 0] == pytest.approx(math.log(4))
+
+
+def test_a_fine_tuned_model_is_looked_at_by_its_encoder(encoder, found):
+    model = TaskModel(encoder, find_task("glue/sst2"))
+    model.build()
+    assert look(model, "river", SENTENCES)["layers"] == found["layers"]
+
+
+def test_the_command_writes_a_page_without_network_and_all_numbers(encoder, found, tmp_path, capsys):
+    kb.save(encoder, tmp_path / "model")
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join([*SENTENCES, "", "the dog runs"]) + "\n")
+    out = tmp_path / "page.html"
+    given = ["--word", "River", "--sentences", str(lines), "--out", str(out)]
+    assert main(["look", str(tmp_path / "model"), *given, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    np.testing.assert_allclose(told["layers"][2]["cosines"], found["layers"][2]["cosines"], atol=1e-6)
+    text = out.read_text()
+    view = check_page(text)
+    assert "River in 4 sentences" in view.text
+    assert text.count("<svg") == 3 * 2 + 2 * 2 + 5 + 1  # words, blocks with their legends, heads, one head
+    widths = [int(attrs["width"]) for tag, attrs, _ in view.elements if tag == "svg"]
+    assert max(widths) <= 368  # 400 pixels less the margins of the page
+    out.write_text("mine")
+    assert main(["look", str(tmp_path / "model"), *given]) == 2
+
+
+def test_hostile_texts_are_harmless(found):
+    bad = "<script>alert(1)</script>"
+    about = found | {"word": bad, "sentences": [bad] * 4}
+    about["attention"]["drawn"]["pieces"] = [bad] * len(about["attention"]["drawn"]["pieces"])
+    assert bad not in "".join([*page.words(about), *page.attention(about)])
+
+
+def test_a_family_without_attention_weights_is_told_by_name(tmp_path):
+    model = battery.Subject("elmo", tmp_path).encoder()
+    about = look(model, "river", SENTENCES)
+    assert about["attention"] is None
+    assert "elmo has no attention weights" in "".join(page.attention(about))
+
+
+def test_what_has_no_layers_to_compare_is_refused_by_name(tmp_path):
+    with pytest.raises(InputError, match="average has no layers whose states could be looked at"):
+        look(battery.Subject("average", tmp_path).encoder(), "river", SENTENCES)
+
+
+def test_two_stacks_are_refused():
+    family, spec = registry.find("t5/small")
+    model = family.encoder(spec)
+    with pytest.raises(InputError, match="t5 has two stacks"):
+        look(model, "river", SENTENCES)
+
+
+def test_what_is_asked_is_checked(tmp_path):
+    assert early.asked(None, None) == (early.WORD, early.SENTENCES)
+    assert all(early.place(early.WORD, each) for each in early.SENTENCES)
+    many = tmp_path / "many.txt"
+    many.write_text("a river\n" * 25)
+    with pytest.raises(InputError, match="25 sentences of .* hold the word 'river', expected at most 24"):
+        early.asked("river", many)
+    with pytest.raises(InputError, match="0 of 25 sentences of .* hold the word 'iver', expected 3 or more"):
+        early.asked("iver", many)
