@@ -1,6 +1,7 @@
 """The command `kerasbert`. Errors are one line on stderr and exit status 2; a traceback comes with --debug."""
 
 import argparse
+import importlib
 from collections.abc import Sequence
 
 from kerasbert.cli.parser import Parser, check_directories, check_names, command_line, run
@@ -57,6 +58,10 @@ OPENS = (
     "export-checkpoint",
 )  # their MODEL is a directory
 
+MODULES = (  # in the order of the commands that they declare
+    "look lab pictures guides text vectors training answers similarity embeddings searching untrained exchange exported serving"
+).split()
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status, which is `cli.parser.run`'s."""
@@ -73,44 +78,5 @@ def _check_names(options: argparse.Namespace) -> None:
 
 def parser() -> Parser:
     """The command line."""
-    from kerasbert.cli import (
-        answers,
-        embeddings,
-        exchange,
-        exported,
-        guides,
-        lab,
-        look,
-        pictures,
-        searching,
-        serving,
-        similarity,
-        text,
-        training,
-        untrained,
-        vectors,
-    )
-
-    description = "The BERT family from raw text to a phone."
-    return command_line(
-        "kerasbert",
-        description,
-        EXAMPLES,
-        (
-            look,
-            lab,
-            pictures,
-            guides,
-            text,
-            vectors,
-            training,
-            answers,
-            similarity,
-            embeddings,
-            searching,
-            untrained,
-            exchange,
-            exported,
-            serving,
-        ),
-    )
+    modules = [importlib.import_module(f"kerasbert.cli.{name}") for name in MODULES]
+    return command_line("kerasbert", "The BERT family from raw text to a phone.", EXAMPLES, modules)

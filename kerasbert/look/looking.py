@@ -83,7 +83,7 @@ def _attention(found: list[Read]) -> dict[str, Any] | None:
         "layer": int(layer) + 1,
         "head": int(head) + 1,
         "entropy": float(entropies.min()),
-        "tokens": len(found[0].pieces),
+        "length": len(found[0].pieces),
         "pieces": list(found[0].pieces),
         "weights": weights[0][layer, head].tolist(),
     }

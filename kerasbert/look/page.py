@@ -86,7 +86,7 @@ def attention(about: Mapping[str, Any]) -> list[str]:
     parts.append(
         said(
             "Left reads, right is read; the stronger a line, the more weight. It is the head with the least entropy, "
-            f"{drawn['entropy']:.2f} nats on average, where even attention over this sentence has {np.log(drawn['tokens']):.2f}."
+            f"{drawn['entropy']:.2f} nats on average, where even attention over this sentence has {np.log(drawn['length']):.2f}."
         )
     )
     return parts
