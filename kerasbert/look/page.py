@@ -9,6 +9,7 @@ import numpy as np
 from kerasbert.look.numbers import PATTERNS
 from kerasbert.run_report import pictures
 
+GIVEN = dict(zip(PATTERNS, ("the token before", "the token behind", "separators", "the token itself")))
 SIDE, EDGE = 320, 24  # pixels of a picture of squares, and of the numbers beside it
 LINES = 24  # tokens of the sentence over which a head is drawn
 
@@ -78,7 +79,7 @@ def attention(about: Mapping[str, Any]) -> list[str]:
         said(
             "A square is a head, a row a layer, its colour the mean share of weight that its tokens give to the one before, the "
             "one behind, a separator or themselves, and at last its entropy (Clark et al., 2019). The most regular head is "
-            f"{head} of layer {layer}, which gives {share:.0%} to {'itself' if name == 'same word' else f'the {name}'}."
+            f"{head} of layer {layer}, which gives {share:.0%} to {GIVEN[name]}."
         )
     )
     drawn = found["drawn"]
