@@ -86,7 +86,10 @@ def _without_jax(module: Any, run: Any) -> None:
 
 
 def _installed(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # somebody's finder forbids it, or what stands for it has no spec
+        return False
 
 
 def install() -> None:

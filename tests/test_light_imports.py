@@ -103,3 +103,14 @@ def test_training_is_imported_without_them_and_keras_has_what_it_had(tmp_path):
     assert said[0] == "begun"
     assert {"sklearn", "matplotlib", "SKLearnClassifier", "plot_image_gallery"} <= set(said)
     assert said[-3:] == ["jax", "a", "stand-in"]
+
+
+def test_a_library_that_somebody_forbids_is_not_installed(monkeypatch):
+    class Forbids:
+        def find_spec(self, name, path=None, target=None):
+            if name == "forbidden":
+                raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(sys, "meta_path", [Forbids(), *sys.meta_path])
+    monkeypatch.setitem(sys.modules, "nobody", None)
+    assert [light_imports._installed(name) for name in ("forbidden", "nobody", "json")] == [False, False, True]
