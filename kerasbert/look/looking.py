@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasbert import registry, report, run_report
 from kerasbert.look import numbers, page
+from kerasbert.look.masked import masked
 from kerasbert.look.reading import Read, read
 from kerasbert.storage import files, places
 from kerasbert.tasks import predict
@@ -24,19 +25,20 @@ def look(model: Any, word: str, sentences: Sequence[str]) -> dict[str, Any]:
         `layers`: of each layer the cosines [n, n] between the word's vectors (the mean of its tokens) in n sentences, their
         map [n, 2] and the share of the variance that it holds; `blocks`: L2 distance and angle (degrees) between a block's
         input and output; `attention`: patterns and entropy [layers, heads] and the head that is drawn, None of a family
-        without attention weights of one shape.
+        without attention weights of one shape; `masked`: how sure it is of each token (`masked.masked`).
 
     Raises:
         InputError: see `reading.read`.
     """
-    model = predict.as_model(model)
+    given, model = model, predict.as_model(model)
     found = read(model, word, tuple(sentences))
     about = {
         "word": word,
         "sentences": list(sentences),
         "family": registry.family_of(getattr(model, "encoder", model)).name,
     }
-    return about | {"layers": _layers(found), "blocks": _blocks(found), "attention": _attention(found)}
+    about |= {"layers": _layers(found), "blocks": _blocks(found), "attention": _attention(found)}
+    return about | {"masked": masked(given, sentences)}
 
 
 def write(model: Any, about: dict[str, Any], out: str | os.PathLike) -> Path:
@@ -47,7 +49,7 @@ def write(model: Any, about: dict[str, Any], out: str | os.PathLike) -> Path:
     """
     path = Path(out)
     places.check_file(path, True, "page")
-    parts = [*page.words(about), *page.blocks(about), *page.attention(about)]
+    parts = [*page.words(about), *page.blocks(about), *page.attention(about), *page.masked(about)]
     files.write_atomic(path, report.page(f"A look at {Path(str(model)).name}", parts, run_report.STYLE))
     return path
 

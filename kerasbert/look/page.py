@@ -93,6 +93,38 @@ def attention(about: Mapping[str, Any]) -> list[str]:
     return parts
 
 
+def masked(about: Mapping[str, Any]) -> list[str]:
+    """How sure the model is of each token of the sentences."""
+    found = about["masked"]
+    if found is None:
+        none = "The model has no head that fills masks, so it cannot be asked which tokens it expects."
+        return [
+            "<h2>Tokens that it expects</h2>",
+            said(f"{none} A run of pretraining or an imported checkpoint may have one."),
+        ]
+    tokens = [token for sentence in found["sentences"] for token in sentence]
+    sure, unsure = (pick(tokens, key=lambda token: token["log_probability"]) for pick in (max, min))
+    lines = "".join(f"<p>{' '.join(map(_sureness, sentence))}</p>" for sentence in found["sentences"])
+    return [
+        "<h2>Tokens that it expects</h2>",
+        lines,
+        said(
+            "Each token was masked alone; the number behind it is the probability that the model gives it there, and the darker "
+            f"it stands the less it was expected. The surest is {sure['piece']} ({np.exp(sure['log_probability']):.2f}), the "
+            f"least sure {unsure['piece']} ({np.exp(unsure['log_probability']):.4f}), where {unsure['best']} was expected "
+            f"({unsure['best_probability']:.2f}); pseudo-perplexity {found['perplexity']:.2f} (Salazar et al., 2020)."
+        ),
+    ]
+
+
+def _sureness(token: Mapping[str, Any]) -> str:
+    """A token, darker the less it was expected, up to 8 nats."""
+    shade = min(1.0, -token["log_probability"] / 8) * 0.35
+    probability = f"{np.exp(token['log_probability']):.2f}"
+    style = f'style="background: rgb(180 60 0 / {shade:.2f})"'
+    return f"<span {style}>{html.escape(token['piece'])} <small>{probability}</small></span>"
+
+
 def layer_name(number: int) -> str:
     """
     >>> layer_name(0), layer_name(2)

@@ -13,6 +13,7 @@ from kerasbert.errors import InputError
 from kerasbert.layers import naming
 from kerasbert.look import early, numbers, page
 from kerasbert.look.looking import look
+from kerasbert.look.masked import masked
 from kerasbert.tasks.model import TaskModel
 from kerasbert.tasks.task import find_task
 from kerasbert.testing import battery
@@ -186,3 +187,31 @@ def test_what_is_asked_is_checked(tmp_path):
         early.asked("river", many)
     with pytest.raises(InputError, match="0 of 25 sentences of .* hold the word 'iver', expected 3 or more"):
         early.asked("iver", many)
+
+
+def test_the_probability_of_a_masked_token_is_that_of_the_head(encoder, found):
+    model = TaskModel(encoder, find_task("fill-mask"))
+    model.build()
+    rng = np.random.default_rng(1)
+    for variable in model.heads["mlm"].weights:
+        variable.assign(rng.normal(0, 0.3, variable.shape))
+    got = masked(model, SENTENCES)
+    every = []
+    for sentence, tokens in zip(SENTENCES, got["sentences"]):
+        _, ids = states(encoder, sentence)
+        assert [token["piece"] for token in tokens] == [encoder.tokenizer.vocabulary[i] for i in ids[1:-1]]
+        for place, token in enumerate(tokens, 1):
+            hidden_away = np.where(np.arange(len(ids)) == place, encoder.tokenizer.mask_id, ids)[None]
+            states_there = encoder({"token_ids": hidden_away})["sequence"][:, place : place + 1]
+            logits = model.heads["mlm"](states_there, encoder.embeddings.tokens.table).numpy()[0, 0]
+            shares = np.exp(logits) / np.exp(logits).sum()
+            assert token["log_probability"] == pytest.approx(math.log(shares[ids[place]]), abs=1e-4)
+            assert token["best_probability"] == pytest.approx(shares.max(), abs=1e-5)
+            every.append(math.log(shares[ids[place]]))
+    assert got["perplexity"] == pytest.approx(math.exp(-np.mean(every)), rel=1e-4)
+    parts = "".join(page.masked({"masked": got}))
+    assert f"pseudo-perplexity {got['perplexity']:.2f}" in parts
+    assert parts.count("<small>") == len(every)
+    assert masked(encoder, SENTENCES) is None
+    assert found["masked"] is None
+    assert "has no head that fills masks" in "".join(page.masked(found))

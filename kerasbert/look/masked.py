@@ -1,0 +1,74 @@
+"""How sure a masked language model is of each token of the sentences (Salazar et al., 2020, section 2.1)."""
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kerasbert.answers.tokens import POSITIONS, spelled
+from kerasbert.errors import InputError
+from kerasbert.tasks import load, predict
+from kerasbert.tasks.tokens import TASK, Tokens
+
+ROWS = 32  # masked copies of a sentence at once: the numbers of a batch are [B, V]
+
+
+def masked(model: Any, sentences: Sequence[str]) -> dict[str, Any] | None:
+    """The log-probability of each token where it alone is masked; None of a model without a head for them.
+
+    Args:
+        model: a directory, or a model that fills masks.
+
+    Returns:
+        `sentences`: of each a list of tokens: `piece`, `log_probability` in nats, the `best` token and its `best_probability`;
+        `perplexity`: exp of minus the mean over all tokens (equation 4).
+    """
+    try:
+        model = load.load(model, task=TASK) if isinstance(model, str | os.PathLike) else model
+    except InputError:  # it was read as an encoder before: what is missing is the head
+        return None
+    if not isinstance(getattr(getattr(model, "task", None), "how", None), Tokens):
+        return None
+    encoded, most = predict.encoded_for(model.encoder, list(sentences), None), predict.longest(model, None)
+    found = []
+    for sentence, at in zip(sentences, encoded.of()):
+        row = encoded.rows[at][0]
+        ids = np.array(row.token_ids[: row.length])
+        inner = len(model.tokenizer.tokenize(sentence).ids)
+        places = _places(ids, model.tokenizer, inner)
+        batch = encoded.arrays([at.start], most)
+        found.append(_of(model, batch, ids, places))
+    every = [token["log_probability"] for tokens in found for token in tokens]
+    return {"sentences": found, "perplexity": math.exp(-float(np.mean(every))) if every else None}
+
+
+def _places(ids: np.ndarray, tokenizer: Any, inner: int) -> np.ndarray:
+    """The places of the sentence's own tokens in its row: those that are not special, at most so many."""
+    special = [getattr(tokenizer, f"{name}_id", None) for name in ("cls", "sep", "pad", "mask")]
+    return np.flatnonzero(~np.isin(ids, [token for token in special if token is not None]))[:inner]
+
+
+def _of(model: Any, batch: dict[str, np.ndarray], ids: np.ndarray, places: np.ndarray) -> list[dict[str, Any]]:
+    import tensorflow as tf
+
+    tokenizer, found = model.tokenizer, []
+    for first in range(0, len(places), ROWS):
+        some = places[first : first + ROWS]
+        inputs = {name: np.repeat(value, len(some), axis=0) for name, value in batch.items()}
+        inputs["token_ids"][np.arange(len(some)), some] = tokenizer.mask_id
+        inputs[POSITIONS.name] = some[:, None].astype("int32")
+        logits = model({name: tf.convert_to_tensor(value) for name, value in inputs.items()})["logits"]
+        known = tf.nn.log_softmax(tf.cast(logits, "float32")[:, : tokenizer.size]).numpy()
+        for place, scores in zip(some, known):
+            best = int(scores.argmax())
+            found.append(
+                {
+                    "piece": tokenizer.vocabulary[int(ids[place])],
+                    "log_probability": float(scores[ids[place]]),
+                    "best": spelled(tokenizer, best),
+                    "best_probability": float(np.exp(scores[best])),
+                }
+            )
+    return found
