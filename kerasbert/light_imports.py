@@ -45,7 +45,7 @@ class LaterModule(types.ModuleType):
                 except BaseException:
                     vars(self)["__run__"] = run
                     raise
-                self.__class__ = types.ModuleType
+                object.__setattr__(self, "__class__", types.ModuleType)
 
 
 class Light:

@@ -92,9 +92,8 @@ class HuggingFace(NamedFormat):
         families, shipped = registry.families(), registry.shipped()
         # of ours those alone that have something to say: all of them take half a second to import
         others = [name for name in families.added() if name not in shipped["families"]]
-        names = dict.fromkeys(
-            [*shipped["model_types"].get(said, ()), *([said] if said in shipped["families"] else []), *others]
-        )
+        own = [said] if said in shipped["families"] else []
+        names: list[str] = [*shipped["model_types"].get(said, ()), *own, *others]
         known = {name: families[name].names[self.names] for name in names if self.names in families[name].names}
         fitting = [name for name, dialect in known.items() if said in dialect.model_types]
         fitting = [name for name in fitting if known[name].reads(opened.config)] or fitting

@@ -57,12 +57,12 @@ def _compared(
     each: Mapping[str, Any], experiment: Experiment, lines: Lines, seeds: int, level: float
 ) -> dict[str, Any]:
     """A comparison: its value of every seed, their mean and interval, the verdict; none where a seed lacks a figure."""
-    figures = {(line["arm"], line["seed"]): line.get("figure") for line in lines}
-    parameters = {line["arm"]: line.get("parameters") for line in lines}
+    figures: dict[tuple[str, int], Any] = {(line["arm"], line["seed"]): line.get("figure") for line in lines}
+    parameters: dict[str, Any] = {line["arm"]: line.get("parameters") for line in lines}
     arms = each.get("slope") or (each["better"], each["worse"])
     row = {"told": _told(each), "level": level, "verdict": "not seen", "by_seed": [], "missing": []}
     for seed in range(seeds):
-        values = [figures.get((arm, seed)) for arm in arms]
+        values: list[Any] = [figures.get((arm, seed)) for arm in arms]
         if any(value is None for value in values):
             row["missing"].append(seed)
         elif "slope" in each:

@@ -9,7 +9,7 @@ import numpy as np
 from kerasbert.look.numbers import PATTERNS
 from kerasbert.run_report import pictures
 
-GIVEN = dict(zip(PATTERNS, ("the token before", "the token behind", "separators", "the token itself")))
+GIVEN: dict[str, str] = dict(zip(PATTERNS, ("the token before", "the token behind", "separators", "the token itself")))
 SIDE, EDGE = 320, 24  # pixels of a picture of squares, and of the numbers beside it
 LINES = 24  # tokens of the sentence over which a head is drawn
 
