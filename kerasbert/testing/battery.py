@@ -43,7 +43,7 @@ def tiny(spec: specs.Spec, vocabulary: int, hidden: int = 16) -> dict:
 
     Known sizes get known values; any other whole number above 16 becomes narrower than H, as wide or wider, as it was.
     """
-    known = {"heads": 2, "layers": 2, "hidden": hidden}
+    known = {"heads": 2, "key_heads": 1, "layers": 2, "hidden": hidden}
     given = {"vocabulary": vocabulary, "positions": 32 + specs.maybe(spec, "embeddings.offset", 0), "languages": 2}
     changes = {}
     for path in specs.paths(type(spec)):
