@@ -3,14 +3,18 @@
 import contextlib
 import contextvars
 import datetime
+import importlib.metadata
 import os
 import platform
 import shlex
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from kerasbert import __version__
 
 _command: contextvars.ContextVar[str] = contextvars.ContextVar("command", default="")
 
@@ -44,6 +48,25 @@ def machine() -> dict[str, Any]:
         "memory_gb": _memory(),
         "accelerators": _accelerators(),
     }
+
+
+def environment() -> dict[str, Any]:
+    """Versions, threads and git commit, which a bit-identical repetition needs."""
+    versions: dict[str, str | None] = {"kerasbert": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    for name in ("tensorflow", "keras", "numpy"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    return versions | {"threads": os.cpu_count(), "git": _git()}
+
+
+def _git() -> str | None:
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return None
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
 
 
 def _processor() -> str | None:

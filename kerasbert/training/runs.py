@@ -6,12 +6,10 @@ checkpoint.
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import itertools
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -19,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kerasbert import __version__, provenance
+from kerasbert import provenance
 from kerasbert.errors import InputError
 from kerasbert.lazy import later
 from kerasbert.storage import files, folders, places
@@ -207,7 +205,7 @@ def open_run(
     """
     directory = os.fspath(out) if is_remote(out) else Path(out)
     settings = json.loads(json.dumps(dict(settings)))
-    description = {"format": FORMAT, "kind": kind, "settings": settings, "environment": environment()}
+    description = {"format": FORMAT, "kind": kind, "settings": settings, "environment": provenance.environment()}
     description["made"] = provenance.made()
     if strategy:
         description["strategy"] = strategy
@@ -383,25 +381,6 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in tree.items():
         found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return found
-
-
-def environment() -> dict[str, Any]:
-    """Versions, threads and git commit, which a bit-identical repetition needs."""
-    versions: dict[str, str | None] = {"kerasbert": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
-    for name in ("tensorflow", "keras", "numpy"):
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = None
-    return versions | {"threads": os.cpu_count(), "git": _git()}
-
-
-def _git() -> str | None:
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
 
 
 def say(line: str, quiet: bool = False) -> None:
