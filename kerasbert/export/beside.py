@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from kerasbert.export.messages import message
 from kerasbert.export.serve_check import SUMS, WARM_UP
 from kerasbert.export.server.batching import FILE as BATCHING
 from kerasbert.storage.files import sha256
@@ -71,37 +72,11 @@ def _fingerprint(path: Path) -> None:
 
 
 def prediction_log(signature: str, inputs: Mapping[str, tf.Tensor], outputs: Mapping[str, tf.Tensor]) -> bytes:
-    """A warm-up record, tensorflow.serving.PredictionLog of a PredictRequest and the PredictResponse, for `serve-check`.
-
-    Written field by field (tensorflow_serving/apis/prediction_log.proto, predict.proto, model.proto): the package of these
-    messages is a client's, and not needed here.
-    """
-    request = _field(1, _field(1, b"model") + _field(3, signature.encode()))
-    request += _tensors(2, inputs)
-    return _field(6, _field(1, request) + _field(2, _tensors(1, outputs)))
-
-
-def _tensors(number: int, values: Mapping[str, tf.Tensor]) -> bytes:
-    """A field of a map of tensors."""
-    found = b""
-    for name in sorted(values):
-        tensor = tf.make_tensor_proto(values[name]).SerializeToString(deterministic=True)
-        found += _field(number, _field(1, name.encode()) + _field(2, tensor))
-    return found
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """A field of bytes in the wire format of protocol buffers."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    """
-    >>> _varint(300).hex()
-    'ac02'
-    """
-    parts = []
-    while value > 127:
-        parts.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*parts, value])
+    """A warm-up record, tensorflow.serving.PredictionLog of a PredictRequest and the PredictResponse, for `serve-check`."""
+    record = message("PredictionLog")()
+    log = record.predict_log
+    log.request.model_spec.name, log.request.model_spec.signature_name = "model", signature
+    for values, field in ((inputs, log.request.inputs), (outputs, log.response.outputs)):
+        for name, value in values.items():
+            field[name].ParseFromString(tf.make_tensor_proto(value).SerializeToString())
+    return record.SerializeToString(deterministic=True)

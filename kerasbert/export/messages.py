@@ -51,7 +51,7 @@ MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "StatusProto": {"error_code": (1, "int32"), "error_message": (2, "string")},
     "ModelVersionStatus": {"version": (1, "int64"), "state": (2, "int32"), "status": (3, "StatusProto")},
     "GetModelStatusResponse": {"model_version_status": (1, "[]ModelVersionStatus")},
-    "PredictLog": {"request": (1, "PredictRequest")},
+    "PredictLog": {"request": (1, "PredictRequest"), "response": (2, "PredictResponse")},
     "PredictionLog": {"predict_log": (6, "PredictLog")},
 }
 STATES = {"UNKNOWN": 0, "START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50}
