@@ -11,6 +11,7 @@ from kerasbert import registry, report, run_report
 from kerasbert.look import numbers, page
 from kerasbert.look.masked import masked
 from kerasbert.look.reading import Read, read
+from kerasbert.look.table import table
 from kerasbert.storage import files, places
 from kerasbert.tasks import predict
 
@@ -25,7 +26,8 @@ def look(model: Any, word: str, sentences: Sequence[str]) -> dict[str, Any]:
         `layers`: of each layer the cosines [n, n] between the word's vectors (the mean of its tokens) in n sentences, their
         map [n, 2] and the share of the variance that it holds; `blocks`: L2 distance and angle (degrees) between a block's
         input and output; `attention`: patterns and entropy [layers, heads] and the head that is drawn, None of a family
-        without attention weights of one shape; `masked`: how sure it is of each token (`masked.masked`).
+        without attention weights of one shape; `masked`: how sure it is of each token (`masked.masked`); `table`: the token
+        table (`table.table`).
 
     Raises:
         InputError: see `reading.read`.
@@ -38,7 +40,9 @@ def look(model: Any, word: str, sentences: Sequence[str]) -> dict[str, Any]:
         "family": registry.family_of(getattr(model, "encoder", model)).name,
     }
     about |= {"layers": _layers(found), "blocks": _blocks(found), "attention": _attention(found)}
-    return about | {"masked": masked(given, sentences)}
+    encoder = getattr(model, "encoder", model)
+    ids = [found[0].ids[place] for place in found[0].word]
+    return about | {"masked": masked(given, sentences), "table": table(encoder, ids)}
 
 
 def write(model: Any, about: dict[str, Any], out: str | os.PathLike) -> Path:
@@ -49,7 +53,7 @@ def write(model: Any, about: dict[str, Any], out: str | os.PathLike) -> Path:
     """
     path = Path(out)
     places.check_file(path, True, "page")
-    parts = [*page.words(about), *page.blocks(about), *page.attention(about), *page.masked(about)]
+    parts = [*page.words(about), *page.blocks(about), *page.attention(about), *page.masked(about), *page.table(about)]
     files.write_atomic(path, report.page(f"A look at {Path(str(model)).name}", parts, run_report.STYLE))
     return path
 

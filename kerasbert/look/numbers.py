@@ -15,6 +15,33 @@ def cosines(vectors: np.ndarray) -> np.ndarray:
     return unit @ unit.T
 
 
+def cosines_to(vector: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Cosines of a vector [H] and vectors [n, H] -> [n]."""
+    lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(vector)
+    return vectors @ vector / np.maximum(lengths, 1e-12)
+
+
+def mean_cosine(vectors: np.ndarray) -> float:
+    """The mean cosine between two different vectors of [n, H], those of length 0 left out.
+
+    >>> mean_cosine(np.array([[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]))
+    -0.3333333333333333
+    """
+    vectors = vectors.astype("float64")
+    lengths = np.linalg.norm(vectors, axis=-1)
+    unit = vectors[lengths > 0] / lengths[lengths > 0, None]
+    total, count = unit.sum(0), len(unit)
+    return float((total @ total - count) / (count * (count - 1)))
+
+
+def whitened(vectors: np.ndarray) -> np.ndarray:
+    """Vectors [n, H] without their mean, in coordinates of variance 1 that do not go together; what has none is left out."""
+    centred = vectors.astype("float64") - vectors.mean(0, dtype="float64")
+    variances, axes = np.linalg.eigh(centred.T @ centred / len(centred))
+    kept = variances > 1e-10 * variances.max()
+    return centred @ axes[:, kept] / np.sqrt(variances[kept])
+
+
 def plane(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     """The first two principal components of vectors [n, H] -> [n, 2], and their share of the variance.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasbert.look.numbers import PATTERNS
+from kerasbert.report import html_table
 from kerasbert.run_report import pictures
 
 GIVEN: dict[str, str] = dict(zip(PATTERNS, ("the token before", "the token behind", "separators", "the token itself")))
@@ -123,6 +124,30 @@ def _sureness(token: Mapping[str, Any]) -> str:
     probability = f"{np.exp(token['log_probability']):.2f}"
     style = f'style="background: rgb(180 60 0 / {shade:.2f})"'
     return f"<span {style}>{html.escape(token['piece'])} <small>{probability}</small></span>"
+
+
+def table(about: Mapping[str, Any]) -> list[str]:
+    """The token table: near tokens, lengths along the vocabulary, how narrow the cone of its vectors is."""
+    found = about["table"]
+    if found is None:
+        return [
+            "<h2>Token table</h2>",
+            said(f"{about['family']} has no table of tokens. Its vectors are made otherwise."),
+        ]
+    near = [[each["piece"], f"{each['cosine']:.3f}"] for each in found["near"]]
+    norms = {"mean length": [(i + 1, value) for i, value in enumerate(found["norms"])]}
+    white = "" if found["whitened"] is None else f", and {found['whitened']:.3f} once mean and covariance are taken out"
+    return [
+        "<h2>Token table</h2>",
+        html_table(("token", "cosine"), near, f"tokens near {about['word']}"),
+        pictures.lines(norms, "tenth of the vocabulary"),
+        said(
+            f"Above, the tokens whose vectors have the largest cosines to that of {about['word']}; below, how long the vectors "
+            "of each tenth of the vocabulary are, in its order, which training's frequencies roughly gave. Two tokens have a "
+            f"cosine of {found['anisotropy']:.3f} on average{white}: the nearer to 0, the less do all vectors point one way "
+            "(Ethayarajh, 2019; Su et al., 2021)."
+        ),
+    ]
 
 
 def layer_name(number: int) -> str:

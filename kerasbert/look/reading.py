@@ -17,11 +17,13 @@ class Read:
     """A sentence as a model reads it.
 
     Args:
-        pieces: S of them. hidden: float32 [L + 1, S, H]. attention: float32 [L, N, S, S], None of a family without it.
+        pieces: S of them. ids: theirs. hidden: float32 [L + 1, S, H].
+        attention: float32 [L, N, S, S], None of a family without it.
         word: numbers of the tokens of the word. separators: bool [S].
     """
 
     pieces: tuple[str, ...]
+    ids: tuple[int, ...]
     hidden: np.ndarray
     attention: np.ndarray | None
     word: tuple[int, ...]
@@ -60,7 +62,7 @@ def read(model: Any, word: str, sentences: tuple[str, ...]) -> list[Read]:
         weights = attention_of(encoder, batch, length)
         if weights is not None and (weights.ndim != 4 or weights.shape[2:] != (length, length)):
             weights = None  # a family that reads by windows or buckets need not have one of each token to each
-        found.append(Read(pieces, states, weights, tokens, separators))
+        found.append(Read(pieces, tuple(ids), states, weights, tokens, separators))
     return found
 
 

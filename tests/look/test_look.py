@@ -145,7 +145,7 @@ def test_the_command_writes_a_page_without_network_and_all_numbers(encoder, foun
     text = out.read_text()
     view = check_page(text)
     assert "River in 4 sentences" in view.text
-    assert text.count("<svg") == 3 * 2 + 2 * 2 + 5 + 1  # words, blocks with their legends, heads, one head
+    assert text.count("<svg") == 3 * 2 + 2 * 2 + 5 + 1 + 2  # words, blocks with legends, heads, one head, lengths
     widths = [int(attrs["width"]) for tag, attrs, _ in view.elements if tag == "svg"]
     assert max(widths) <= 368  # 400 pixels less the margins of the page
     out.write_text("mine")
@@ -215,3 +215,30 @@ def test_the_probability_of_a_masked_token_is_that_of_the_head(encoder, found):
     assert masked(encoder, SENTENCES) is None
     assert found["masked"] is None
     assert "has no head that fills masks" in "".join(page.masked(found))
+
+
+def test_the_token_table_is_what_numpy_says(encoder, found):
+    rows = encoder.embeddings.tokens.table.numpy().astype("float64")
+    river, size = encoder.tokenizer.vocabulary.index("river"), len(rows)
+    cosine = {
+        i: rows[i] @ rows[river] / math.sqrt(rows[i] @ rows[i] * (rows[river] @ rows[river]))
+        for i in range(size)
+        if i != river
+    }
+    best = sorted(cosine, key=lambda i: -cosine[i])[:8]
+    about = found["table"]
+    assert [each["piece"] for each in about["near"]] == [encoder.tokenizer.vocabulary[i] for i in best]
+    np.testing.assert_allclose([each["cosine"] for each in about["near"]], [cosine[i] for i in best], atol=1e-5)
+    np.testing.assert_allclose(about["norms"][0], np.linalg.norm(rows[: -(-size // 10)], axis=1).mean(), rtol=1e-5)
+    assert len(about["norms"]) == 10
+
+    def mean(vectors):
+        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return (unit @ unit.T)[~np.eye(len(unit), dtype=bool)].mean()
+
+    assert about["anisotropy"] == pytest.approx(mean(rows), abs=1e-6)
+    white = numbers.whitened(rows)
+    np.testing.assert_allclose(np.cov(white.T, bias=True), np.eye(white.shape[1]), atol=1e-6)
+    assert about["whitened"] == pytest.approx(mean(white), abs=1e-6)
+    assert "tokens near river" in "".join(page.table(found))
+    assert "has no table of tokens" in "".join(page.table({"family": "elmo", "table": None}))
