@@ -11,11 +11,13 @@ def _look(options: argparse.Namespace) -> None:
     from kerasbert.look import early
 
     word, sentences = early.asked(options.word, options.sentences)
-    name, out = options.model, options.out
+    name, out, around = options.model, options.out, options.surface
+    if around:
+        early.check_surface(name)
     check_read(options, "json")
     from kerasbert.look import looking
 
-    about = looking.look(name, word, sentences)
+    about = looking.look(name, word, sentences, around)
     path = looking.write(name, about, out)
     show(about, options.json, str(path))
 
@@ -28,6 +30,8 @@ def add(command: Declare) -> None:
         "--word", metavar="WORD", help="which the sentences hold (default: bank, with sentences that ship)"
     )
     add.add_argument("--sentences", metavar="FILE", help="a sentence a line; those without the word are left out")
+    text = "measure the loss around the weights of a fine-tuned run too, on its dev rows: 81 times 128 rows at most"
+    add.add_argument("--surface", action="store_true", help=text)
     text = "the page (default: look.html); an earlier page is replaced, nothing else"
     writes(add.add_argument("--out", default="look.html", metavar="PAGE", help=text), "page")
     add.add_argument("--json", action="store_true", help="print all numbers of the pictures")

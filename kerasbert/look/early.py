@@ -46,6 +46,23 @@ def asked(word: str | None, sentences: str | os.PathLike | None) -> tuple[str, t
     return word, held
 
 
+def check_surface(run: str) -> None:
+    """Refuse a model around which no loss can be drawn.
+
+    Raises:
+        InputError: a folder that is no fine-tuned run, or one whose rows are gone or others.
+    """
+    from kerasbert.training import runs
+
+    described = runs.description_of(run) if os.path.isdir(run) else None
+    if described is None or described.get("kind") != "finetune":
+        raise InputError(f"--surface draws the loss of a fine-tuned run on its dev rows, and {run} is none")
+    if not runs.data_of(run):
+        raise InputError(
+            f"--surface needs the rows that {run} was trained with: they are gone, were changed, or lay in memory"
+        )
+
+
 def place(word: str, sentence: str) -> tuple[int, int] | None:
     """The characters of the word's first occurrence as a whole word, whatever its case.
 

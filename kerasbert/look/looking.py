@@ -11,16 +11,18 @@ from kerasbert import registry, report, run_report
 from kerasbert.look import numbers, page
 from kerasbert.look.masked import masked
 from kerasbert.look.reading import Read, read
+from kerasbert.look.surface import surface
 from kerasbert.look.table import table
 from kerasbert.storage import files, places
 from kerasbert.tasks import predict
 
 
-def look(model: Any, word: str, sentences: Sequence[str]) -> dict[str, Any]:
+def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) -> dict[str, Any]:
     """All numbers of the pictures, as json has them.
 
     Args:
         model: a run's directory or a loaded model. word: of the sentences. sentences: each holds it.
+        around: whether the loss around a run's weights is measured too (`surface.surface`); of a directory alone.
 
     Returns:
         `layers`: of each layer the cosines [n, n] between the word's vectors (the mean of its tokens) in n sentences, their
@@ -42,7 +44,8 @@ def look(model: Any, word: str, sentences: Sequence[str]) -> dict[str, Any]:
     about |= {"layers": _layers(found), "blocks": _blocks(found), "attention": _attention(found)}
     encoder = getattr(model, "encoder", model)
     ids = [found[0].ids[place] for place in found[0].word]
-    return about | {"masked": masked(given, sentences), "table": table(encoder, ids)}
+    about |= {"masked": masked(given, sentences), "table": table(encoder, ids)}
+    return about | ({"surface": surface(os.fspath(given), model)} if around else {})
 
 
 def write(model: Any, about: dict[str, Any], out: str | os.PathLike) -> Path:
@@ -53,7 +56,14 @@ def write(model: Any, about: dict[str, Any], out: str | os.PathLike) -> Path:
     """
     path = Path(out)
     places.check_file(path, True, "page")
-    parts = [*page.words(about), *page.blocks(about), *page.attention(about), *page.masked(about), *page.table(about)]
+    parts = [
+        *page.words(about),
+        *page.blocks(about),
+        *page.attention(about),
+        *page.masked(about),
+        *page.table(about),
+        *page.surface(about),
+    ]
     files.write_atomic(path, report.page(f"A look at {Path(str(model)).name}", parts, run_report.STYLE))
     return path
 

@@ -150,6 +150,35 @@ def table(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def surface(about: Mapping[str, Any]) -> list[str]:
+    """The loss around the weights, where it was measured."""
+    found = about.get("surface")
+    if found is None:
+        return []
+    at, losses = found["at"], np.array(found["losses"])
+    logs = np.log(np.maximum(losses, 1e-6))
+    drawn = squares(
+        logs,
+        "loss around the weights, x across and y down, dark where it is high",
+        lambda n: f"{at[n - 1]:g}" if at[n - 1] in (-1, 0, 1) else "",
+        (logs.min(), logs.max()),
+    )
+    middle, centre = len(at) // 2, found["centre"]
+    along = {"along x": list(zip(at, losses[middle])), "along y": list(zip(at, losses[:, middle]))}
+    way = "Both are random, in each filter as long as the weights, for those that the run began with cannot be read"
+    if found["start"]:
+        way = f"x leads to the weights that the run began with, at 1, where it is {losses[middle][-1]:.3f}; y is random, as long"
+    return [
+        "<h2>Loss around the weights</h2>",
+        f'<div class="grid">{drawn}{pictures.lines(along, "place")}</div>',
+        said(
+            f"The loss on {found['rows']} with the encoder's weights moved along two directions; at 0, 0 it is {centre:.3f}, as "
+            f"evaluate says. {way} (Hao et al., 2019; Li et al., 2018). The wider the pale basin, the less a change of the "
+            "weights matters."
+        ),
+    ]
+
+
 def layer_name(number: int) -> str:
     """
     >>> layer_name(0), layer_name(2)

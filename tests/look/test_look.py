@@ -12,6 +12,7 @@ from kerasbert.cli import main
 from kerasbert.errors import InputError
 from kerasbert.layers import naming
 from kerasbert.look import early, numbers, page
+from kerasbert.look import surface as around
 from kerasbert.look.looking import look
 from kerasbert.look.masked import masked
 from kerasbert.tasks.model import TaskModel
@@ -242,3 +243,28 @@ def test_the_token_table_is_what_numpy_says(encoder, found):
     assert about["whitened"] == pytest.approx(mean(white), abs=1e-6)
     assert "tokens near river" in "".join(page.table(found))
     assert "has no table of tokens" in "".join(page.table({"family": "elmo", "table": None}))
+
+
+@pytest.mark.slow
+def test_the_centre_of_the_surface_is_what_evaluate_says(classifier, monkeypatch):
+    """And x = 1 is the loss of the encoder that the run began with, under the trained head."""
+    monkeypatch.setattr(around, "POINTS", 3)
+    model = kb.load(classifier)
+    before = [weight.numpy() for weight in model.weights]
+    found = around.surface(str(classifier), model)
+    assert all(np.array_equal(one, other.numpy()) for one, other in zip(before, model.weights))
+    evaluated = kb.evaluate(classifier, None)["metrics"]["loss"]
+    middle = len(found["at"]) // 2
+    losses = np.array(found["losses"])
+    assert found["centre"] == pytest.approx(evaluated, abs=1e-6)
+    assert losses[middle, middle] == pytest.approx(evaluated, abs=1e-6)
+    assert found["start"]
+    assert losses.std() > 1e-5
+    start = kb.load(json.loads((classifier / "run.json").read_text())["start"])
+    for one, other in zip(model.encoder.weights, start.weights, strict=True):
+        one.assign(other)
+    rows = [line.split("\t") for line in (classifier.parent / "dev.tsv").read_text().splitlines()[1:]]
+    assert losses[middle, -1] == pytest.approx(
+        kb.evaluate(model, [tuple(row) for row in rows])["metrics"]["loss"], abs=1e-5
+    )
+    assert "as evaluate says" in "".join(page.surface({"surface": found}))
