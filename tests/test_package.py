@@ -36,6 +36,7 @@ def tree() -> set[str]:
         found |= {f"kerasbert/{path.relative_to(ROOT)}" for path in native.glob(pattern)}
     found |= {"kerasbert/shipped.json", "kerasbert/py.typed", "kerasbert/mobile/py.typed"}
     found |= {f"kerasbert/guides/{path.name}" for path in (ROOT / "kerasbert/guides").iterdir()}
+    found |= {f"kerasbert/lab/recipes/{path.name}" for path in (ROOT / "kerasbert/lab/recipes").iterdir()}
     found |= {f"kerasbert/mobile/guides/{path.name}" for path in (ROOT / "mobile/guides").iterdir()}
     return found | {str(path.relative_to(ROOT)) for path in (ROOT / "kerasbert/quickstart/books").iterdir()}
 

@@ -1,5 +1,6 @@
 """Lengths of training batches: the cheapest of all choices, kept with the run, and kept as they were by older runs."""
 
+import functools
 import itertools
 import json
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
+from kerasbert.layers.encoder import Encoder
 from kerasbert.tasks import length_buckets
 from kerasbert.tasks.length_buckets import GRAPH, STEP, chosen
 from kerasbert.testing import battery
@@ -58,13 +60,14 @@ def texts() -> dict:
 
 @pytest.mark.slow
 def test_a_run_keeps_its_lengths(pretrained, tmp_path, monkeypatch):
+    monkeypatch.setattr(Encoder, "open_lengths", False)  # of such an encoder no length costs a graph
     data, how = texts(), {"batch": 4, "length": 24, "quiet": True, "strategy": "cpu"}
-    monkeypatch.setattr(length_buckets, "GRAPH", 0.0)
+    monkeypatch.setattr(finetune, "chosen", functools.partial(chosen, graph=0.0))
     kb.finetune(pretrained, "classification", data, out=tmp_path / "run", epochs=1, **how)
     kept = settings_of(tmp_path / "run")["lengths"]
     assert len(kept) > 2
     assert kept[-1] == 24
-    monkeypatch.setattr(length_buckets, "GRAPH", 1e20)
+    monkeypatch.setattr(finetune, "chosen", functools.partial(chosen, graph=1e20))
     kb.finetune(pretrained, "classification", data, out=tmp_path / "run", epochs=2, **how)
     assert settings_of(tmp_path / "run")["lengths"] == kept
     kb.finetune(pretrained, "classification", data, out=tmp_path / "other", epochs=1, **how)
@@ -81,7 +84,7 @@ def widths(pretrained, data, config) -> set[int]:
 
 
 def test_other_devices_pad_to_multiples_of_16(pretrained, tmp_path, monkeypatch):
-    monkeypatch.setattr(length_buckets, "GRAPH", 0.0)
+    monkeypatch.setattr(finetune, "chosen", functools.partial(chosen, graph=0.0))
     data, run = texts(), tmp_path / "run"
     config = FinetuneConfig(out=run, batch=4, length=24, epochs=2, quiet=True, strategy="cpu")
     assert len(widths(pretrained, data, config)) == 4
@@ -92,7 +95,7 @@ def test_other_devices_pad_to_multiples_of_16(pretrained, tmp_path, monkeypatch)
 
 @pytest.mark.full
 def test_each_of_several_tasks_has_its_own(pretrained, tmp_path, monkeypatch):
-    monkeypatch.setattr(length_buckets, "GRAPH", 0.0)
+    monkeypatch.setattr(finetune, "chosen", functools.partial(chosen, graph=0.0))
     data = texts()
     short = {part: [(text[:20], label) for text, label in rows] for part, rows in data.items()}
     how = {"batch": 4, "length": 24, "quiet": True, "strategy": "cpu", "out": tmp_path / "run"}
@@ -102,6 +105,6 @@ def test_each_of_several_tasks_has_its_own(pretrained, tmp_path, monkeypatch):
     first, second = kept.values()
     assert first[-1] == 24
     assert second[-1] < 16
-    monkeypatch.setattr(length_buckets, "GRAPH", 1e20)
+    monkeypatch.setattr(finetune, "chosen", functools.partial(chosen, graph=1e20))
     kb.finetune_tasks(pretrained, {"classification": data, "glue/sst2": short}, epochs=2, **how)
     assert {name: told["lengths"] for name, told in settings_of(tmp_path / "run")["tasks"].items()} == kept
