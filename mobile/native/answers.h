@@ -16,6 +16,7 @@ struct kb_model {
   char *label_blob;
   kb_text settings; /* bundle.json, a copy */
   size_t label_count, longest, parts; /* parts: texts of an input, as the file says */
+  size_t front; /* bytes before the bundle */
   /* options of the kinds; numbers[i] is OPTIONS[i] of model.c */
   long stride, question, max_answer, n_best, top;
   uint8_t unanswerable, crf;

@@ -18,6 +18,7 @@ from pathlib import Path
 from kerasbert.errors import InputError
 
 FOLDER = Path(__file__).resolve().parent
+LOADER = () if platform.system() == "Windows" else ("-ldl",)  # of dlopen, for a runner
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 NAME = {"Darwin": "libkerasbert.dylib", "Windows": "kerasbert.dll"}.get(platform.system(), "libkerasbert.so")
@@ -66,10 +67,12 @@ def command(
         )
     shared = [] if files and program else ["-shared", "-fPIC", "-fvisibility=hidden"]
     if wasm:
-        functions = ",".join(f"_{name}" for name in [*exported(), "malloc", "free"])
+        names = [name for name in exported() if not name.startswith("kb_runner")]  # a browser has LiteRT.js
+        functions = ",".join(f"_{name}" for name in [*names, "malloc", "free"])
         shared = [*WASM, f"-sEXPORTED_FUNCTIONS={functions}"]
     flags = ["-O2", *WARNINGS, *shared, "-ffp-contract=off", f"-I{FOLDER}", *extra]
-    return [cc, *flags, "-o", str(out), *map(str, sources()), *map(str, files), "-lm"]
+    libraries = ["-lm"] if wasm else ["-lm", *LOADER]
+    return [cc, *flags, "-o", str(out), *map(str, sources()), *map(str, files), *libraries]
 
 
 def build(

@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 #include <string.h>
+#if defined(_MSC_VER)
+#include <intrin.h>
+#endif
 
 #include "kerasbert.h"
 
@@ -14,6 +17,7 @@
 #define KB_MOST_PIECES ((size_t)1 << 22)
 #define KB_MOST_DEPTH 64 /* of json */
 #define KB_MOST_LENGTH 65536 /* tokens of a row, and labels */
+#define KB_MOST_VALUES ((size_t)1 << 28) /* of an output */
 
 /* ---- memory.c ---- */
 
@@ -80,6 +84,29 @@ int kb_map_open(kb_map *map, size_t count); /* room for `count`; 0 where there i
 int32_t kb_map_find(const kb_map *map, kb_text key); /* -1 where there is none */
 int32_t kb_map_put(kb_map *map, kb_text key, int32_t value); /* the value before, -1 where there was none (then it is set) */
 void kb_map_close(kb_map *map);
+
+/* A number that threads share. */
+static inline int32_t kb_load(const int32_t *shared) {
+#ifdef __GNUC__
+  return __atomic_load_n(shared, __ATOMIC_ACQUIRE);
+#else
+  return *(const volatile int32_t *)shared; /* MSVC: an acquire */
+#endif
+}
+
+static inline int32_t kb_exchange(int32_t *shared, int32_t value) {
+#ifdef __GNUC__
+  return __atomic_exchange_n(shared, value, __ATOMIC_ACQ_REL);
+#else
+  return _InterlockedExchange((volatile long *)shared, value);
+#endif
+}
+
+/* ---- file.c ---- */
+
+kb_status kb_file_map(const char *path, kb_text *data, kb_message *message); /* a file's bytes, until kb_file_unmap */
+void kb_file_unmap(kb_text data);
+void kb_sha256(kb_text data, char hex[65]);
 
 /* ---- trie.c ---- */
 

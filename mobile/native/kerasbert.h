@@ -1,10 +1,11 @@
 /* kerasbert's portable core: text -> rows of token ids, and outputs of a model -> answers. C99, no dependencies.
 
    It reads what `kerasbert-mobile compress` writes: the bundle behind a .tflite file, or the tokenizer's files alone. What it
-   gives equals the Python runtime's: ids, offsets, rows and answers. The interpreter that runs the .tflite is the caller's.
+   gives equals the Python runtime's: ids, offsets, rows and answers. The network is run by LiteRT's library, which a kb_runner
+   loads, or by the caller.
 
-   Threads: a kb_tokenizer and a kb_model never change after they are opened, so that threads may share them. A kb_tokens and a
-   kb_rows belong to one thread at a time. There is no other state.
+   Threads: a kb_tokenizer and a kb_model never change after they are opened, so that threads may share them. A kb_tokens, a
+   kb_rows and a kb_runner belong to one thread at a time. There is no other state.
    Texts are UTF-8; what is invalid counts as U+FFFD, as by Python's errors="replace". Offsets are code points of the text, ends
    exclusive. */
 #ifndef KERASBERT_H
@@ -26,7 +27,7 @@ extern "C" {
 #endif
 
 /* Grows with every change of this header that a caller must follow. */
-#define KB_VERSION 1
+#define KB_VERSION 2
 
 /* How a call went. All but KB_OK come with a message. */
 typedef enum kb_status {
@@ -34,7 +35,9 @@ typedef enum kb_status {
   KB_NO_MEMORY = 1,   /* an allocation failed */
   KB_DAMAGED = 2,     /* a file is not what it says, or too large */
   KB_UNSUPPORTED = 3, /* a kind of file, tokenizer, input or answer that only the Python runtime knows; named in the message */
-  KB_ARGUMENT = 4     /* the caller's arguments do not fit */
+  KB_ARGUMENT = 4,    /* the caller's arguments do not fit */
+  KB_CANCELLED = 5,   /* kb_runner_cancel */
+  KB_INTERPRETER = 6  /* LiteRT's library is not to be loaded, or fails */
 } kb_status;
 
 /* One line about the last call that failed: what, received, expected. */
@@ -127,6 +130,59 @@ KB_API void kb_rows_free(kb_rows *rows);
    outputs: of each row float32 [C], or [row's length, C] where tokens are answered (tags, span). sizes: numbers of each. */
 KB_API kb_status kb_answer(const kb_model *model, kb_rows *rows, const float *const *outputs, const size_t *sizes, kb_text *json,
                            kb_message *message);
+
+#if !defined(__wasm__) /* there LiteRT.js runs the network: browser/litert.js */
+
+/* One input of a network: [1, count] numbers, int32, or bytes of 0 and 1. */
+typedef struct kb_input {
+  const char *name; /* in the signature */
+  const void *data;
+  size_t count;
+  int32_t is_bool;
+} kb_input;
+
+/* What runs the network of a file. `run` gives the numbers of `output`, float32, flat; they are the network's and stay until its
+   next call. `close`, where it is not NULL, is called with the runner's. */
+typedef struct kb_network {
+  void *context;
+  kb_status (*run)(void *context, const char *signature, const kb_input *inputs, size_t count, const char *output, const float **values,
+                   size_t *size, kb_message *message);
+  void (*close)(void *context);
+} kb_network;
+
+/* Settings of a runner. What is 0 is the default. */
+typedef struct kb_runner_options {
+  const char *library; /* LiteRT's file; by default the program's own functions, then libLiteRt.so (.dylib, LiteRt.dll) */
+  int32_t threads;     /* of the network: 1 to 256; 1 by default */
+  size_t rows;         /* an input may take: 1 to 1,024, which is the default */
+} kb_runner_options;
+
+typedef struct kb_runner kb_runner;
+
+/* A .tflite that `kerasbert-mobile compress` wrote, and LiteRT's library behind it: text -> answer. `options` may be NULL. */
+KB_API kb_status kb_runner_open(const char *path, const kb_runner_options *options, kb_runner **runner, kb_message *message);
+
+/* The same of bytes, such as an app's asset in memory, which must stay until the runner is closed. */
+KB_API kb_status kb_runner_open_bytes(const void *data, size_t size, const kb_runner_options *options, kb_runner **runner,
+                                      kb_message *message);
+
+/* The same over another network than LiteRT's library; `options` have neither library nor threads. The model must stay. */
+KB_API kb_status kb_runner_over(const kb_model *model, const kb_network *network, const kb_runner_options *options,
+                                kb_runner **runner, kb_message *message);
+KB_API void kb_runner_close(kb_runner *runner);
+
+/* Its model, which lives as long as the runner. */
+KB_API const kb_model *kb_runner_model(const kb_runner *runner);
+
+/* The answer of an input as json, which lives until the runner's next call. `texts`, `count`, `words`: as of kb_rows_make. Every row
+   runs in the shortest signature that holds it. */
+KB_API kb_status kb_runner_answer(kb_runner *runner, const kb_text *texts, size_t count, int32_t words, kb_text *json,
+                                  kb_message *message);
+
+/* Ends the answer that another thread waits for with KB_CANCELLED, within the network too. Without one nothing happens. */
+KB_API void kb_runner_cancel(kb_runner *runner);
+
+#endif
 
 #ifdef __cplusplus
 }

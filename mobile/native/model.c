@@ -34,8 +34,9 @@ static size_t directory_end(const uint8_t *data, size_t size) {
   }
 }
 
-/* One entry of the directory at `at`, within data[0 .. end) -> a file; `shift`: where the zip begins in the data. */
-static kb_status entry(const uint8_t *data, size_t end, size_t shift, size_t *at, kb_file *file, kb_message *message) {
+/* One entry of the directory at `at`, within data[0 .. end) -> a file; `shift`: where the zip begins in the data; `front` becomes
+   the file's place where it is less. */
+static kb_status entry(const uint8_t *data, size_t end, size_t shift, size_t *at, size_t *front, kb_file *file, kb_message *message) {
   const uint8_t *d = data + *at;
   size_t size, name, from, i;
   if (end - *at < 46 || little4(d) != 0x02014b50u) return no_bundle(message);
@@ -45,6 +46,7 @@ static kb_status entry(const uint8_t *data, size_t end, size_t shift, size_t *at
   from = little4(d + 42);
   if (from > end || shift > end - from || end - from - shift < 30 || little4(data + shift + from) != 0x04034b50u) return no_bundle(message);
   from += shift;
+  if (from < *front) *front = from;
   from += 30 + little2(data + from + 26) + little2(data + from + 28);
   if (from > end || size > end - from) return no_bundle(message);
   file->content.data = (const char *)data + from, file->content.size = size;
@@ -55,7 +57,7 @@ static kb_status entry(const uint8_t *data, size_t end, size_t shift, size_t *at
   return name == 0 || *at > end ? no_bundle(message) : KB_OK;
 }
 
-static kb_status unzip(const uint8_t *data, size_t size, kb_file *files, size_t *count, kb_message *message) {
+static kb_status unzip(const uint8_t *data, size_t size, kb_file *files, size_t *count, size_t *front, kb_message *message) {
   size_t end = directory_end(data, size), at, shift, total = 0, i, k;
   if (end == size) return no_bundle(message);
   *count = little2(data + end + 10);
@@ -64,7 +66,7 @@ static kb_status unzip(const uint8_t *data, size_t size, kb_file *files, size_t 
   at = end - little4(data + end + 12);
   shift = at - little4(data + end + 16);
   for (i = 0; i < *count; i++) {
-    kb_status status = entry(data, end, shift, &at, files + i, message);
+    kb_status status = entry(data, end, shift, &at, front, files + i, message);
     if (status != KB_OK) return status;
     total += files[i].content.size;
     for (k = 0; k < i; k++)
@@ -208,12 +210,12 @@ static kb_status read_options(kb_model *m, const kb_json *json, kb_message *mess
 KB_API kb_status kb_model_open(const void *data, size_t size, kb_model **model, kb_message *message) {
   kb_file files[KB_MOST_FILES];
   const kb_file *settings;
-  size_t count = 0;
+  size_t count = 0, front = size;
   kb_model *m;
   kb_json json;
   long format = 0;
   uint32_t node;
-  kb_status status = unzip(data, size, files, &count, message);
+  kb_status status = unzip(data, size, files, &count, &front, message);
   *model = NULL;
   if (status != KB_OK) return status;
   settings = kb_file_find(files, count, "bundle.json");
@@ -224,7 +226,7 @@ KB_API kb_status kb_model_open(const void *data, size_t size, kb_model **model, 
   m = calloc(1, sizeof *m);
   if (m == NULL) status = kb_no_memory(message);
   else if (node == 0 || !kb_json_integer(&json, node, &format, 3, 3)) status = kb_fail(message, KB_UNSUPPORTED, "a bundle of another format than 3");
-  if (status == KB_OK) status = find_kind(m, &json, message);
+  if (status == KB_OK) m->front = front, status = find_kind(m, &json, message);
   if (status == KB_OK) status = read_labels(m, &json, message);
   if (status == KB_OK) status = read_lengths(m, &json, message);
   if (status == KB_OK) status = read_inputs(m, &json, message);

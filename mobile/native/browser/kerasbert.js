@@ -9,7 +9,7 @@
 // A text is a string or its UTF-8 as a Uint8Array. Offsets are code points, not JavaScript's UTF-16 units: see `slice`.
 // Tokenizers, models and rows hold memory of the module until `close`.
 
-const VERSION = 1; // KB_VERSION
+const VERSION = 2; // KB_VERSION
 const UNSUPPORTED = 3; // KB_UNSUPPORTED
 const MESSAGE = 256; // bytes of kb_message
 const utf8 = new TextEncoder();

@@ -19,7 +19,7 @@ from kerasbert.inputs import Tensor
 from kerasbert.text.base import SURROGATE, Tokenizer, Tokens
 from ..system import forks
 
-VERSION = 1  # KB_VERSION
+VERSION = 2  # KB_VERSION
 VARIABLE = "KERASBERT_NATIVE"
 NAME = {"darwin": "libkerasbert.dylib", "win32": "kerasbert.dll"}.get(sys.platform, "libkerasbert.so")
 UNSUPPORTED = 3  # KB_UNSUPPORTED

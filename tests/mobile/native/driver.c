@@ -32,6 +32,7 @@ static void split(char *line, size_t plain) {
     if (count <= plain) continue;
     words[count].size = strcmp(next, "-") == 0 ? 0 : size / 2;
     for (i = 0; i < words[count].size; i++) next[i] = (char)(digit(next[2 * i]) << 4 | digit(next[2 * i + 1]));
+    if (words[count].size > 0) next[i] = 0; /* a path is a string */
   }
 }
 
@@ -109,25 +110,44 @@ static void open_model(kb_model **model, kb_rows **rows) {
     printf("[\"%s\",%lu]\n", kb_model_kind(*model), (unsigned long)kb_model_longest(*model));
 }
 
+static void open_runner(kb_runner **runner) {
+  kb_runner_options options;
+  memset(&options, 0, sizeof options);
+  options.rows = (size_t)atol(words[1].data), options.library = words[3].size ? words[3].data : NULL;
+  kb_runner_close(*runner);
+  if (!failed(kb_runner_open(words[2].data, &options, runner, &message))) printf("\"%s\"\n", kb_model_kind(kb_runner_model(*runner)));
+}
+
+static void ask(kb_runner *runner) {
+  kb_text json;
+  if (runner == NULL) printf("error no runner\n");
+  else if (!failed(kb_runner_answer(runner, words + 2, count - 2, words[1].data[0] == '1', &json, &message)))
+    printf("%.*s\n", (int)json.size, json.data);
+}
+
 int main(void) {
   char *line = NULL;
   size_t room = 0;
   kb_tokenizer *tokenizer = NULL;
   kb_model *model = NULL;
   kb_rows *rows = NULL;
+  kb_runner *runner = NULL;
   kb_tokens *tokens = checked(kb_tokens_new());
   while (getline(&line, &room, stdin) > 0) {
-    split(line, strncmp(line, "input", 5) == 0 || strncmp(line, "pack", 4) == 0);
+    split(line, strncmp(line, "input", 5) == 0 || strncmp(line, "pack", 4) == 0 || strncmp(line, "runner", 6) == 0 || strncmp(line, "ask", 3) == 0);
     if (strcmp(words[0].data, "tokenizer") == 0) open_tokenizer(&tokenizer);
     else if (strcmp(words[0].data, "text") == 0) texts(tokenizer, tokens);
     else if (strcmp(words[0].data, "pack") == 0) pack(tokenizer, tokens);
     else if (strcmp(words[0].data, "model") == 0) open_model(&model, &rows);
     else if (strcmp(words[0].data, "input") == 0) input(model, &rows);
     else if (strcmp(words[0].data, "answer") == 0) answer(model, rows);
+    else if (strcmp(words[0].data, "runner") == 0) open_runner(&runner);
+    else if (strcmp(words[0].data, "ask") == 0) ask(runner);
     else return 2;
   }
   free(line);
   kb_rows_free(rows);
+  kb_runner_close(runner);
   kb_model_close(model);
   kb_tokenizer_close(tokenizer);
   kb_tokens_free(tokens);

@@ -132,6 +132,37 @@ static void answer(const kb_model *model, const kb_text *texts, size_t count) {
   kb_rows_free(rows);
 }
 
+/* A network of random numbers, now and then too few, too many or none. */
+static kb_status network(void *context, const char *signature, const kb_input *inputs, size_t count, const char *output, const float **values,
+                         size_t *size, kb_message *message) {
+  const kb_model *model = context;
+  const char *kind = kb_model_kind(model);
+  size_t i, k, width = kb_model_labels(model) ? kb_model_labels(model) : strcmp(kind, "span") == 0 ? 2 : strcmp(kind, "tokens") == 0 ? 3000 : 1;
+  static float numbers[1 << 17];
+  unsigned long sum = strlen(signature) + strlen(output);
+  (void)message;
+  for (i = 0; i < count; i++) /* every byte is there */
+    for (k = 0; k < inputs[i].count * (inputs[i].is_bool ? 1 : 4); k++) sum += ((const unsigned char *)inputs[i].data)[k];
+  for (i = 0; i < 100; i++) numbers[draw(1 << 17)] = (float)(draw(2000) + sum % 2) / 300 - 3;
+  *values = numbers, *size = width * (strcmp(kind, "span") == 0 || strcmp(kind, "tags") == 0 ? inputs[0].count : 1);
+  if (draw(16) == 0) *size = draw(200);
+  if (*size > 1 << 17) *size = 1 << 17;
+  return draw(64) == 0 ? KB_INTERPRETER : KB_OK;
+}
+
+static void run(const kb_model *model, const kb_text *texts, size_t count) {
+  kb_network over = {NULL, network, NULL};
+  kb_runner_options options = {NULL, 0, 0};
+  kb_message message;
+  kb_runner *runner;
+  kb_text json;
+  over.context = (void *)model, options.rows = draw(2) ? 40 : 0;
+  if (kb_runner_over(model, &over, &options, &runner, &message) != KB_OK) return;
+  kb_runner_answer(runner, texts, count, (int32_t)draw(2), &json, &message);
+  kb_runner_answer(runner, texts, 1, 0, &json, &message);
+  kb_runner_close(runner);
+}
+
 static void one(kb_file *files, size_t count, kb_tokens *tokens) {
   blob changed[MOST_FILES], zipped, said[3];
   kb_file given[MOST_FILES];
@@ -156,6 +187,7 @@ static void one(kb_file *files, size_t count, kb_tokens *tokens) {
   if (draw(8) == 0) mutate(&zipped);
   if (kb_model_open(zipped.data, zipped.size, &model, &message) == KB_OK) {
     for (i = 0; i < 3; i++) answer(model, texts, 1 + draw(3));
+    run(model, texts, 1 + draw(3));
     kb_model_close(model);
   }
   free(zipped.data);

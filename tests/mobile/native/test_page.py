@@ -77,7 +77,13 @@ def test_bad_input_is_one_line(litert, tmp_path, monkeypatch, capsys):
         assert said in capsys.readouterr().err
 
 
-def test_every_function_of_the_header_is_exported():
-    """Those that ctypes calls, and what tells an app the names of the signatures."""
-    assert set(build.exported()) == {*native._SIGNATURES, "kb_model_settings"}
+def test_every_function_of_the_header_is_exported(monkeypatch):
+    """Those that ctypes calls, what tells an app the names of the signatures, and a runner, which a browser has of LiteRT.js."""
+    runner = {name for name in build.exported() if name.startswith("kb_runner")}
+    assert set(build.exported()) - runner == {*native._SIGNATURES, "kb_model_settings"}
+    assert {"kb_runner_open", "kb_runner_answer", "kb_runner_cancel"} < runner
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    command = " ".join(build.command("x.wasm"))
+    assert "_kb_answer," in command
+    assert "kb_runner" not in command
     assert "-sEXPORTED_FUNCTIONS" not in " ".join(build.command("x.so"))

@@ -9,7 +9,7 @@ import java.nio.charset.StandardCharsets;
 /** The functions of jni.c. Handles are addresses; texts are UTF-8. */
 final class Core {
     /** KB_VERSION. */
-    static final int VERSION = 1;
+    static final int VERSION = 2;
 
     /** Calls of {@link #tokens}. */
     static final int ENCODE = 0, TOKENIZE = 1, PACK = 2;
