@@ -245,7 +245,8 @@ static kb_status run(kb_runner *r, size_t number, size_t *used, size_t *size, kb
   for (i = 0; i < r->input_count; i++) fill(r->inputs + i, &row, length, r->numbers + i * length, inputs + i);
   if (kb_load(&r->cancelled)) return kb_fail(message, KB_CANCELLED, "the answer was cancelled");
   status = r->network.run(r->network.context, s->name, inputs, r->input_count, r->output, &values, size, message);
-  if (status != KB_OK) return status;
+  if (status != KB_OK) /* LiteRT tells a stop in other ways than its own too */
+    return kb_load(&r->cancelled) ? kb_fail(message, KB_CANCELLED, "the answer was cancelled") : status;
   if (r->model->kind->per_token) {
     if (*size % length != 0) return kb_fail(message, KB_DAMAGED, "the network gives %lu numbers of %lu tokens: write the file again", (unsigned long)*size, (unsigned long)length);
     *size = *size / length * row.length; /* without the padding */

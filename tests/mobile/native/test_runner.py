@@ -302,7 +302,7 @@ def test_every_kind_over_litert(task, tmp_path):
     beside_python(network(task, tmp_path / "any", lengths="any", length=32), task, 200)
 
 
-@pytest.mark.slow
+@pytest.mark.native
 def test_cancelled_within_litert(tagger):
     with opened(tagger, library=str(litert()).encode()) as runner:
         done = threading.Event()
