@@ -17,6 +17,12 @@ TORCH_LEAVES: Mapping[str, tuple[str, ...]] = {  # as torch calls the weights of
     "beta": (".bias",),
     "table": (".weight",),
 }
+GATED: Mapping[str, str] = {  # as Hugging Face calls the activation of a gated network -> ours
+    "silu": "gated_swish",
+    "gelu": "gated_gelu",
+    "gelu_new": "gated_gelu_tanh",
+    "relu": "gated_relu",
+}
 
 
 LIST = "list"  # third item of a row of `Dialect.config`

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.context import Context, select
@@ -37,6 +38,12 @@ def rotate(x: Tensor, places: Tensor, theta: float, interleaved: bool = False) -
     if interleaved:
         return ops.cast(ops.reshape(ops.stack(turned, axis=-1), ops.shape(x)), x.dtype)
     return ops.cast(ops.concatenate(turned, axis=-1), x.dtype)
+
+
+def check_head_size(size: int) -> None:
+    """Refuse heads that have no pairs."""
+    if size % 2:
+        raise InputError(f"heads must have an even width, of which pairs are rotated. Received: {size}")
 
 
 def with_places(context: Context, inputs: Mapping[str, Tensor]) -> Context:

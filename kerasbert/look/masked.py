@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasbert.answers.tokens import POSITIONS, spelled
 from kerasbert.errors import InputError
+from kerasbert.look.reading import begin_of
 from kerasbert.tasks import load, predict
 from kerasbert.tasks.tokens import TASK, Tokens
 
@@ -36,18 +37,13 @@ def masked(model: Any, sentences: Sequence[str]) -> dict[str, Any] | None:
     for sentence, at in zip(sentences, encoded.of()):
         row = encoded.rows[at][0]
         ids = np.array(row.token_ids[: row.length])
-        inner = len(model.tokenizer.tokenize(sentence).ids)
-        places = _places(ids, model.tokenizer, inner)
+        own = model.tokenizer.tokenize(sentence).ids
+        begin = begin_of(own, ids.tolist())
+        places = np.arange(len(own) if begin is not None else 0) + (begin or 0)
         batch = encoded.arrays([at.start], most)
         found.append(_of(model, batch, ids, places))
     every = [token["log_probability"] for tokens in found for token in tokens]
     return {"sentences": found, "perplexity": math.exp(-float(np.mean(every))) if every else None}
-
-
-def _places(ids: np.ndarray, tokenizer: Any, inner: int) -> np.ndarray:
-    """The places of the sentence's own tokens in its row: those that are not special, at most so many."""
-    special = [getattr(tokenizer, f"{name}_id", None) for name in ("cls", "sep", "pad", "mask")]
-    return np.flatnonzero(~np.isin(ids, [token for token in special if token is not None]))[:inner]
 
 
 def _of(model: Any, batch: dict[str, np.ndarray], ids: np.ndarray, places: np.ndarray) -> list[dict[str, Any]]:

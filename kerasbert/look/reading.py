@@ -1,6 +1,7 @@
 """What a model computes of the sentences: hidden states and attention weights of each, without padding."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,15 @@ def _hidden(encoder: Any, name: str, batch: dict[str, np.ndarray]) -> list[np.nd
     return [tf.cast(layer, "float32").numpy()[0] for layer in outputs["hidden"]]
 
 
+def begin_of(tokens: Sequence[int], ids: Sequence[int]) -> int | None:
+    """Where a sentence's own tokens begin in its row; None where it is truncated."""
+    return next((i for i in range(len(ids)) if list(ids[i : i + len(tokens)]) == list(tokens)), None)
+
+
 def _tokens(tokenizer: Any, word: str, sentence: str, ids: list[int]) -> tuple[int, ...]:
     """Places in the row of the tokens that lie in the word's characters."""
     tokens, at = tokenizer.tokenize(sentence), place(word, sentence)
-    begin = next((i for i in range(len(ids)) if ids[i : i + len(tokens.ids)] == list(tokens.ids)), None)
+    begin = begin_of(tokens.ids, ids)
     if at is None or begin is None:
         return ()
     inside = [i for i, (start, end) in enumerate(zip(tokens.starts, tokens.ends)) if start < at[1] and end > at[0]]

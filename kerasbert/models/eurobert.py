@@ -16,7 +16,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
+from kerasbert.checkpoints.names import GATED, TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers.backend import project
@@ -26,7 +26,7 @@ from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.grouped import GroupedAttention
 from kerasbert.layers.initial import Normal
 from kerasbert.layers.norms import RMSNorm
-from kerasbert.layers.rotary import RotaryAttention, with_places
+from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_places
 from kerasbert.poolings import LATE
 from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
@@ -49,8 +49,7 @@ class EuroBertSpec(Spec):
     def validate(self) -> "EuroBertSpec":
         """Check what no single field can tell; returns self."""
         super().validate()
-        if self.head_size % 2:
-            raise InputError(f"heads must have an even width, of which pairs are rotated. Received: {self.head_size}")
+        check_head_size(self.head_size)
         if self.theta <= 1:
             raise InputError(f"theta must be above 1. Received: {self.theta}")
         if self.readout not in (LATE, "mean", "first"):
@@ -183,12 +182,7 @@ HF = Dialect(
         "initializer_range": 0.02,
     },
     values={
-        "hidden_act": {
-            "silu": "gated_swish",
-            "gelu": "gated_gelu",
-            "gelu_new": "gated_gelu_tanh",
-            "relu": "gated_relu",
-        },
+        "hidden_act": GATED,
         "classifier_pooling": {"late": LATE, "mean": "mean", "bos": "first"},
     },
     fixed={

@@ -25,7 +25,7 @@ import keras
 from keras import ops
 
 from kerasbert.checkpoints.forms import Joined
-from kerasbert.checkpoints.names import TORCH_LEAVES, Class, Dialect
+from kerasbert.checkpoints.names import GATED, TORCH_LEAVES, Class, Dialect
 from kerasbert.errors import InputError
 from kerasbert.inputs import Tensor
 from kerasbert.layers import visibility
@@ -35,7 +35,7 @@ from kerasbert.layers.embeddings import Embeddings
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.heads import LabelHead, MaskedLM
 from kerasbert.layers.norms import BiasFreeLayerNorm
-from kerasbert.layers.rotary import RotaryAttention, with_places
+from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_places
 from kerasbert.poolings import READOUTS
 from kerasbert.registry import Family, register
 from kerasbert.spec import Spec
@@ -71,8 +71,7 @@ class ModernBertSpec(Spec):
             raise InputError(
                 f"local.window must be at least 2 and local.every at least 1. Received: {self.local.window}, {self.local.every}"
             )
-        if self.head_size % 2:
-            raise InputError(f"heads must have an even width, of which pairs are rotated. Received: {self.head_size}")
+        check_head_size(self.head_size)
         if min(self.local.theta, self.local.theta_local) <= 1:
             raise InputError(f"local.theta and local.theta_local must be above 1. Received: {self.local}")
         if self.readout not in READOUTS:
@@ -277,13 +276,7 @@ HF = Dialect(
         "norm_eps": 1e-5,
     },
     values={
-        "hidden_activation": {
-            "gelu": "gated_gelu",
-            "gelu_new": "gated_gelu_tanh",
-            "gelu_pytorch_tanh": "gated_gelu_tanh",
-            "silu": "gated_swish",
-            "relu": "gated_relu",
-        },
+        "hidden_activation": {**GATED, "gelu_pytorch_tanh": "gated_gelu_tanh"},
         "classifier_pooling": {"cls": "first", "mean": "mean"},
     },
     fixed={

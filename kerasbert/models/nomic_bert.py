@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasbert.checkpoints.forms import Joined
-from kerasbert.checkpoints.names import Class
+from kerasbert.checkpoints.names import GATED, Class
 from kerasbert.errors import InputError
 from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
 from kerasbert.layers.encoder import Encoder
-from kerasbert.layers.rotary import RotaryAttention, with_places
+from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_places
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import ONE_MAP
 from kerasbert.registry import Family, register
@@ -46,8 +46,7 @@ class NomicBertSpec(Spec):
     def validate(self) -> "NomicBertSpec":
         """Check what no single field can tell; returns self."""
         super().validate()
-        if self.head_size % 2:
-            raise InputError(f"heads must have an even width, of which pairs are rotated. Received: {self.head_size}")
+        check_head_size(self.head_size)
         if self.rotary.theta <= 1:
             raise InputError(f"rotary.theta must be above 1. Received: {self.rotary.theta}")
         if self.embeddings.kind != "none":
@@ -147,14 +146,7 @@ HF = BERT_HF.derive(
         "classifier": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"},
     },
     config=(*BERT_HF.config, ("attention.head_size", "head_dim"), ("rotary.theta", "rotary_emb_base")),
-    values={
-        "hidden_act": {
-            "silu": "gated_swish",
-            "gelu": "gated_gelu",
-            "gelu_new": "gated_gelu_tanh",
-            "relu": "gated_relu",
-        }
-    },
+    values={"hidden_act": GATED},
     silent={
         **{key: functools.partial(_first, key=key) for key in _FIRST},
         "hidden_act": _activation,

@@ -25,7 +25,7 @@ from kerasbert.layers.block import Block
 from kerasbert.layers.context import Context
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.feedforward import GATED
-from kerasbert.layers.rotary import RotaryAttention, with_places
+from kerasbert.layers.rotary import RotaryAttention, check_head_size, with_places
 from kerasbert.models.bert import HF as BERT_HF
 from kerasbert.models.bert import ONE_MAP
 from kerasbert.registry import Family, register
@@ -52,8 +52,7 @@ class RoFormerSpec(Spec):
     def validate(self) -> "RoFormerSpec":
         """Check what no single field can tell; returns self."""
         super().validate()
-        if self.head_size % 2:
-            raise InputError(f"heads must have an even width, of which pairs are rotated. Received: {self.head_size}")
+        check_head_size(self.head_size)
         if self.embeddings.kind != "none":
             raise InputError(f"RoFormer has embeddings.kind none. Received: {self.embeddings.kind}")
         return self
