@@ -35,6 +35,22 @@ class InputError(ValueError):
     status = 2
 
 
+def no_file(path: str | os.PathLike, what: str = "file or folder") -> InputError:
+    """The refusal of a path that is not what is expected; of a pipe it says what to do.
+
+    >>> print(no_file("rows.csv"))
+    no file or folder rows.csv. Check the path
+    """
+    if is_pipe(path):
+        return InputError(f"{path} is a pipe, and files are read more than once: write it to a file and give that")
+    return InputError(f"no {what} {path}. Check the path")
+
+
+def is_pipe(path: str | os.PathLike) -> bool:
+    """Whether something is at a path that is neither a file nor a folder, such as bash's `<(command)` or a device."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
 class TextError(InputError):
     """A mistake in one text of a call; the others can be answered.
 

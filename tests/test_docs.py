@@ -2,8 +2,10 @@
 
 import ast
 import doctest
+import functools
 import importlib
 import inspect
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -15,8 +17,9 @@ import kerasbert as kb
 from kerasbert import cli
 from kerasbert.cli.parser import commands_of
 from kerasbert.mobile import cli as mobile_cli
+from kerasbert.testing import battery
 from tests import make_index, readme
-from tests.support import ROOT, python
+from tests.support import ROOT, often, python
 
 PAGES = readme.pages()
 README = PAGES["README"].read_text()
@@ -33,7 +36,10 @@ COMMANDS = [
     if line.startswith("kerasbert")
 ]
 PYTHON = [
-    (name, block.text) for name, page in PAGES.items() for block in readme.blocks(page) if block.language == "python"
+    (name, block.text)
+    for name, page in (PAGES | readme.notebooks()).items()
+    for block in readme.blocks(page)
+    if block.language == "python"
 ]
 
 
@@ -51,7 +57,7 @@ def test_pages_run_block_after_block(pages, tmp_path):
     """Each page in a fresh folder, as it is printed; what is not run is told."""
     done = python("tests/readme.py", tmp_path / "pages", *pages, timeout=7200)
     print(done.stdout)
-    assert done.stdout.count("page done") == (len(pages) or len(PAGES))
+    assert done.stdout.count("page done") == (len(pages) or len(PAGES | readme.notebooks()))
 
 
 def test_a_page_that_shows_what_its_block_does_not_print_is_refused(tmp_path):
@@ -64,6 +70,31 @@ def test_a_page_that_shows_what_its_block_does_not_print_is_refused(tmp_path):
     readme.check_shown(shown, "before\na 0.75  b\n")
     with pytest.raises(SystemExit, match=r"does not print: a 0\.5 b"):
         readme.check_shown(shown, "a 0.5 c\n")
+
+
+@pytest.mark.parametrize("name", often(readme.notebooks(), "classify.ipynb", "search.ipynb"))
+def test_notebooks_run_with_any_encoder(name, tmp_path, monkeypatch):
+    """Cell by cell; what a genuine encoder prints is compared by the test of all pages."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer = battery.tokenizer("wordpiece")
+    changes = {"embeddings.vocabulary": tokenizer.size, "embeddings.positions": 64, "hidden": 32, "blocks.layers": 1}
+    encoder = kb.build("bert/tiny", **changes | {"feedforward.width": 64, "initializer": 0.2})
+    encoder.tokenizer = tokenizer
+    kb.save(encoder, tmp_path / "encoder")
+    runner = readme.Runner(tmp_path, shell=False, encoder=str(tmp_path / "encoder"), compare=False)
+    runner.page(name, readme.notebooks()[name])
+
+
+@pytest.mark.parametrize("page", readme.notebooks().values(), ids=lambda page: page.name)
+def test_notebooks_are_read_by_jupyter_and_show_results(page):
+    """nbformat 4.5: an id in each cell; no place of the machine that ran it."""
+    text = page.read_text(encoding="utf-8")
+    book = json.loads(text)
+    assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
+    assert len({cell["id"] for cell in book["cells"]}) == len(book["cells"])
+    assert book["cells"][0]["source"][0].startswith("# ")
+    assert sum(bool(block.shown) for block in readme.blocks(page)) >= 4
+    assert not re.search("/(tmp|home|root|work)/", text)
 
 
 def test_the_readme_is_short():
@@ -153,7 +184,7 @@ def test_python_names_and_arguments_of_pages_exist(page, block):
         if isinstance(node, ast.ImportFrom):
             assert all(hasattr(importlib.import_module(node.module), alias.name) for alias in node.names)
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("kb."):
-            function = getattr(kb, node.func.attr)
+            function = functools.reduce(getattr, ast.unparse(node.func).split(".")[1:], kb)  # kb.Index.build too
             if inspect.isfunction(function):
                 keywords = {keyword.arg: None for keyword in node.keywords}
                 inspect.signature(function).bind(*node.args, **keywords)

@@ -155,7 +155,7 @@ def test_wheel_runs_from_anywhere(built, tmp_path):
     [
         pytest.param("plain", marks=pytest.mark.slow),
         pytest.param("lenient", marks=pytest.mark.full),
-        pytest.param("strict", marks=pytest.mark.slow),
+        pytest.param("strict", marks=pytest.mark.full),
         pytest.param("compat", marks=pytest.mark.full),
     ],
 )

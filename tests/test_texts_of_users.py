@@ -31,6 +31,7 @@ TEXT = {
     "kerasbert/provenance.py": "the kernel's /proc/cpuinfo",
     "kerasbert/quickstart/books.py": OURS,
     "kerasbert/quickstart/journey.py": OURS,
+    "kerasbert/quickstart/samples.py": OURS,
     "kerasbert/table.py": OURS,
     "kerasbert/testing/world.py": OURS,
     "kerasbert/retrieval/folder.py": OURS,

@@ -13,7 +13,7 @@ from kerasbert.checkpoints.vector_binary import MAGIC, read_fasttext, read_word2
 from kerasbert.checkpoints.vector_text import Skipped, is_header, read_text, write_text
 from kerasbert.checkpoints.word_vectors import FastTextVectors, WordVectors
 from kerasbert.data.reading import plain_name, unpacked
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError, no_file, unknown
 from kerasbert.storage import files
 from kerasbert.storage.remote import size
 
@@ -115,5 +115,5 @@ def _file(path: str | os.PathLike) -> str | os.PathLike:
             )
         path = Path(path) / name
     if size(path) is None:
-        raise InputError(f"no file of vectors {path}. Check the path")
+        raise no_file(path, "file of vectors")
     return path

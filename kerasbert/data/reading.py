@@ -18,8 +18,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kerasbert.data.encodings import by_zeros, guess
-from kerasbert.errors import InputError, near
-from kerasbert.storage.remote import opened
+from kerasbert.errors import InputError, is_pipe, near, no_file
+from kerasbert.storage.remote import is_remote, opened
 
 HEAD = 2**16  # bytes that tell what a file is
 CHUNK = 2**17  # bytes read at once: half of the cache, and twice as fast as a megabyte
@@ -100,6 +100,8 @@ def unpacked(path: str | os.PathLike) -> Iterator[Any]:
     Raises:
         InputError: it cannot be read, or its end or its checksum is wrong.
     """
+    if not is_remote(path) and is_pipe(path):
+        raise no_file(path)
     try:
         kind = packing_of(path)
         with contextlib.ExitStack() as stack:

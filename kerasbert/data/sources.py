@@ -14,7 +14,7 @@ from typing import Any
 
 from kerasbert.data import dialects, reading
 from kerasbert.data.reading import line_lists, numbered_lines, plain_name, text_chunks
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, nearest, no_file
 from kerasbert.inputs import listed
 from kerasbert.storage.remote import is_remote, seekable, size
 
@@ -121,7 +121,7 @@ def check_files(files: str | os.PathLike | Sequence[str | os.PathLike]) -> list[
         if isinstance(path, Path) and path.is_dir():
             raise InputError(f"{path} is a directory, expected a file. Name its files, for instance {path}/*.txt")
         if size(path) is None:
-            raise InputError(f"no file {path}. Check the path")
+            raise no_file(path, "file")
     return paths
 
 

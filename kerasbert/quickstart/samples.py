@@ -11,6 +11,7 @@ import os
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import resources
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +36,10 @@ ABOUT = {  # file -> what it holds and what reads it
     "en.txt": "English sentences: a corpus of two languages",
     "fr.txt": "French sentences: the other language",
     "graph.spo": "subject, predicate, object, tabs between: a knowledge graph",
+    "classify.ipynb": "a notebook: novels.csv to a classifier and its mistakes",
+    "entities.ipynb": "a notebook: entities/ to names and places in new texts",
+    "search.ipynb": "a notebook: sentences.txt to an index, and how well it finds",
+    "phone.ipynb": "a notebook: a classifier in one int8 file",
 }
 AUTHORS = ("austen", "carroll", "melville")  # of novels.csv: three that a small encoder tells apart from few passages
 Passage = tuple[str, str]  # text, author
@@ -82,7 +87,11 @@ def contents() -> dict[str, str]:
         "en.txt": _lines(english for english, _ in translated),
         "fr.txt": _lines(french for _, french in translated),
         "graph.spo": _lines("\t".join(triple) for triple in sample_texts.GRAPH),
-    }
+    } | {name: _notebook(name) for name in ABOUT if name.endswith(".ipynb")}
+
+
+def _notebook(name: str) -> str:
+    return (resources.files("kerasbert.quickstart") / "notebooks" / name).read_text(encoding="utf-8")
 
 
 def _chapters(part: str) -> Iterator[list[str]]:

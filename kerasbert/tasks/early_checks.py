@@ -11,7 +11,7 @@ from kerasbert import spec as specs
 from kerasbert.checkpoints import source
 from kerasbert.checkpoints.json_files import read_json
 from kerasbert.data.sources import check_files
-from kerasbert.errors import InputError, nearest
+from kerasbert.errors import InputError, nearest, no_file
 from kerasbert.tasks import tables
 from kerasbert.tasks.base import Task
 from kerasbert.tasks.task import by_number, read_rows, split_files, table, task_with
@@ -123,7 +123,7 @@ def check_rows(task: Task | None, data: str, split: str | None = None, run: str 
         split: as of `evaluate`. run: the model's directory, whose run.json may say how its own rows are read.
     """
     if not Path(data).exists():
-        raise InputError(f"no file or folder {data}. Check the path")
+        raise no_file(data)
     if task is None:
         return
     sources = split_files(data, test=True, task=task)

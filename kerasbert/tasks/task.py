@@ -13,7 +13,7 @@ from kerasbert import registry
 from kerasbert.answers.base import Parts
 from kerasbert.data.dialects import current
 from kerasbert.data.reading import ENDINGS
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, no_file
 from kerasbert.registry import register_task
 from kerasbert.tasks import annotations, labels, tables
 from kerasbert.tasks.base import Rows, Task
@@ -106,7 +106,7 @@ def _folder(path: Path, named: Mapping[str, Sequence[str]]) -> dict[str, Source]
     if path.is_file():
         return {"train": path}
     if not path.is_dir():
-        raise InputError(f"no file or folder {path}. Check the path")
+        raise no_file(path)
     files: dict[str, Source] = {}
     for split, names in SPLITS.items():
         wanted = [file for pattern in named.get(split, ()) for file in sorted(path.glob(pattern))]

@@ -8,7 +8,7 @@ from kerasbert import registry
 from kerasbert.checkpoints import source
 from kerasbert.data.records import MANIFEST
 from kerasbert.data.sources import check_files
-from kerasbert.errors import InputError, unknown
+from kerasbert.errors import InputError, no_file, unknown
 from kerasbert.tasks import early_checks
 from kerasbert.tasks.early_checks import check_positions
 from kerasbert.tasks.exported_kind import READERS
@@ -73,7 +73,7 @@ def check_distill(teacher: Any, student: str, data: str, settings: Mapping[str, 
     if not os.path.isfile(os.path.join(data, MANIFEST)):
         early.check_further(teacher, data)
         if not os.path.exists(data):
-            raise InputError(f"no file or folder {data}. Check the path")
+            raise no_file(data)
 
 
 def check_share(name: str, share: float, run: Any, data: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasbert.errors import InputError
+from kerasbert.errors import InputError, no_file
 from kerasbert.tasks.base import Task
 from .. import samples
 from ..captured_output import captured
@@ -70,7 +70,7 @@ def read(calibration: Any, task: Task | None, pair: bool) -> list:
         assert isinstance(file, Path)  # of a folder
         path = file
     if not path.is_file():
-        raise InputError(f"no calibration file {path}. Check the path")
+        raise no_file(path, "calibration file")
     return samples.read(path, task, pair)
 
 

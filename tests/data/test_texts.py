@@ -4,10 +4,12 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 import tracemalloc
 
 import pytest
 
+from kerasbert.cli import main
 from kerasbert.data import reading, sources, texts
 from kerasbert.data.reading import Stream, default_encoding
 from kerasbert.errors import InputError
@@ -194,3 +196,23 @@ def test_a_table_with_the_columns_keeps_the_others_whatever_the_task_reads(tmp_p
     (tmp_path / "lines.txt").write_text("a\tb\tc\td\te\nf\tg\th\ti\tj\n")
     with pytest.raises(InputError, match="has no column 'sentence1'"):
         inputs_of(task, tmp_path / "lines.txt")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vocab P --size 300 --out OUT",
+        "look RUN --word bank --sentences P --out OUT",
+        "encode RUN --data P --out OUT.npy",
+        "finetune RUN --task classification --data P --out OUT",
+        "predict RUN --data P",
+        "index RUN P --out OUT",
+        "lab masking --text P --out OUT",
+    ],
+)
+def test_a_pipe_is_refused_before_it_is_read(command, tmp_path, pretrained, capsys):
+    """Files are read twice; of bash's <(command) the second time was empty, or "no file"."""
+    os.mkfifo(tmp_path / "pipe")  # reading it would wait for ever
+    names = {"P": tmp_path / "pipe", "RUN": pretrained, "OUT": tmp_path / "out", "OUT.npy": tmp_path / "out.npy"}
+    assert main([str(names.get(word, word)) for word in command.split()]) == 2
+    assert "pipe is a pipe, and files are read more than once: write it to a file" in capsys.readouterr().err

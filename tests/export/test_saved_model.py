@@ -155,7 +155,7 @@ def test_pairs_have_two_inputs(pretrained, tmp_path):
 def test_a_taken_place_is_refused_and_a_wrong_file_is_not_left(classifier, served, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="exists already. Choose another place or pass --overwrite"):
         kb.export(classifier, served)
-    kb.export(classifier, tmp_path / "again")
+    shutil.copytree(served, tmp_path / "again")
     kb.export(classifier, tmp_path / "again", overwrite=True)  # with its empty folder of assets
     shutil.rmtree(tmp_path / "again")
     monkeypatch.setattr(saved_model, "TOLERANCE", -1.0)
