@@ -27,7 +27,7 @@ def add(command: Declare) -> None:
     add = command("look", _look, "a model in pictures on one page: a word in many sentences, its layers, its heads")
     add.add_argument("model", metavar="RUN")
     add.add_argument(
-        "--word", metavar="WORD", help="which the sentences hold (default: bank, with sentences that ship)"
+        "--word", metavar="WORD", help="which the sentences hold (default: bank); sentences of bank and apple ship"
     )
     add.add_argument("--sentences", metavar="FILE", help="a sentence a line; those without the word are left out")
     text = "measure the loss around the weights of a fine-tuned run too, on its dev rows: 81 times 128 rows at most"

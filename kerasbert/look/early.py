@@ -8,29 +8,44 @@ from kerasbert.errors import InputError
 
 MOST = 24  # sentences: cells of a matrix that can be told apart at 400 pixels
 WORD = "bank"
-SENTENCES = (
-    "she paid the money into the bank on monday",
-    "the bank raised the interest on every loan",
-    "he asked the bank for a loan to buy a house",
-    "they sat on the bank of the river and fished",
-    "the boat was tied to the bank under the trees",
-    "after the flood the bank of the river was all mud",
-)
+SHIPPED = {
+    "bank": (
+        "she paid the money into the bank on monday",
+        "the bank raised the interest on every loan",
+        "he asked the bank for a loan to buy a house",
+        "they sat on the bank of the river and fished",
+        "the boat was tied to the bank under the trees",
+        "after the flood the bank of the river was all mud",
+    ),
+    "apple": (
+        "she ate an apple and gave me a pear",
+        "an apple fell from the old tree",
+        "he baked a cake with a sour apple in it",
+        "apple sold more phones than last year",
+        "the shares of apple rose after the news",
+        "apple showed a new computer at its store",
+    ),
+}
 
 
 def asked(word: str | None, sentences: str | os.PathLike | None) -> tuple[str, tuple[str, ...]]:
-    """The word and the sentences that hold it; those that ship where neither is given.
+    """The word and the sentences that hold it; of `SHIPPED` where no file is given.
 
     Args:
         sentences: a file with a sentence a line.
 
     Raises:
-        InputError: one without the other, an unreadable or empty file, fewer than 3 sentences with the word, or too many.
+        InputError: a file without a word, another word without a file, an unreadable or empty file, fewer than 3 sentences
+            with the word, or too many.
     """
-    if (word is None) != (sentences is None):
-        raise InputError("--word and --sentences FILE go together: a word, and a file of sentences that hold it")
+    if sentences is None and (word or WORD) in SHIPPED:
+        return word or WORD, SHIPPED[word or WORD]
     if word is None or sentences is None:
-        return WORD, SENTENCES
+        known = " or ".join(SHIPPED)
+        raise InputError(
+            f"--word and --sentences FILE go together: a word, and a file of sentences that hold it. {known} has sentences that "
+            "ship"
+        )
     if not word.strip():
         raise InputError("--word is blank, expected a word of the sentences")
     lines = [line.strip() for _, line in numbered_lines(sentences) if line.strip()]

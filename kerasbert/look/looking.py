@@ -15,6 +15,7 @@ from kerasbert.look.surface import surface
 from kerasbert.look.table import table
 from kerasbert.storage import files, places
 from kerasbert.tasks import predict
+from kerasbert.tasks.model import TaskModel
 
 
 def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) 
         map [n, 2] and the share of the variance that it holds; `blocks`: L2 distance and angle (degrees) between a block's
         input and output; `attention`: patterns and entropy [layers, heads] and the head that is drawn, None of a family
         without attention weights of one shape; `masked`: how sure it is of each token (`masked.masked`); `table`: the token
-        table (`table.table`).
+        table (`table.table`); `mix`: gamma and each layer's share, of a task that reads a mix of the layers, else None.
 
     Raises:
         InputError: see `reading.read`.
@@ -45,6 +46,7 @@ def look(model: Any, word: str, sentences: Sequence[str], around: bool = False) 
     encoder = getattr(model, "encoder", model)
     ids = [found[0].ids[place] for place in found[0].word]
     about |= {"masked": masked(given, sentences), "table": table(encoder, ids)}
+    about["mix"] = model.told().get("layers") if isinstance(model, TaskModel) else None
     return about | ({"surface": surface(os.fspath(given), model)} if around else {})
 
 
@@ -59,6 +61,7 @@ def write(model: Any, about: dict[str, Any], out: str | os.PathLike) -> Path:
     parts = [
         *page.words(about),
         *page.blocks(about),
+        *page.mix(about),
         *page.attention(about),
         *page.masked(about),
         *page.table(about),

@@ -1,5 +1,6 @@
 """`kerasbert look`: its numbers against numpy, its page, its mistakes."""
 
+import dataclasses
 import json
 import math
 
@@ -134,6 +135,18 @@ def test_a_fine_tuned_model_is_looked_at_by_its_encoder(encoder, found):
     assert look(model, "river", SENTENCES)["layers"] == found["layers"]
 
 
+def test_the_layers_that_a_task_reads_are_those_of_its_mix(encoder, found):
+    model = TaskModel(encoder, dataclasses.replace(find_task("glue/sst2"), layers="mix"))
+    model.build()
+    model.heads["mix"].scalars.assign(np.log([1.0, 2.0, 5.0]))
+    model.heads["mix"].gamma.assign([0.5])
+    about = look(model, "river", SENTENCES)
+    assert about["mix"] == {"gamma": 0.5, "shares": pytest.approx([0.125, 0.25, 0.625])}
+    parts = "".join(page.mix(about))
+    assert "Most is read of layer 2, 62%, where even shares are 33%; the sum is multiplied by 0.50" in parts
+    assert (found["mix"], page.mix(found)) == (None, [])
+
+
 def test_the_command_writes_a_page_without_network_and_all_numbers(encoder, found, tmp_path, capsys):
     kb.save(encoder, tmp_path / "model")
     lines = tmp_path / "lines.txt"
@@ -180,8 +193,11 @@ def test_two_stacks_are_refused():
 
 
 def test_what_is_asked_is_checked(tmp_path):
-    assert early.asked(None, None) == (early.WORD, early.SENTENCES)
-    assert all(early.place(early.WORD, each) for each in early.SENTENCES)
+    assert early.asked(None, None) == early.asked("bank", None) == ("bank", early.SHIPPED["bank"])
+    assert early.asked("apple", None) == ("apple", early.SHIPPED["apple"])
+    assert all(early.place(word, each) for word, sentences in early.SHIPPED.items() for each in sentences)
+    with pytest.raises(InputError, match="bank or apple has sentences that ship"):
+        early.asked("river", None)
     many = tmp_path / "many.txt"
     many.write_text("a river\n" * 25)
     with pytest.raises(InputError, match="25 sentences of .* hold the word 'river', expected at most 24"):
