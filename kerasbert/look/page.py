@@ -68,7 +68,7 @@ def mix(about: Mapping[str, Any]) -> list[str]:
         "<h2>Layers that the task reads</h2>",
         pictures.lines({"share": list(enumerate(shares))}, "layer, 0 the embeddings"),
         said(
-            "A point is the share of a layer in the vectors that the task's head reads, and all shares make 1 (ELMo: Peters et al., "
+            "A point is the share of a layer in the vectors that the task's head reads, and all make 1 (ELMo: Peters et al., "
             f"2018, equation 1). Most is read of {layer_name(most)}, {shares[most]:.0%}, where even shares are "
             f"{1 / len(shares):.0%}; the sum is multiplied by {found['gamma']:.2f}."
         ),
