@@ -46,6 +46,7 @@ OTHERWISE = {
     "kerasbert/models/funnel.py": {"span"},
     "kerasbert/models/modernbert.py": {"span"},
     "kerasbert/models/reformer.py": {"span"},
+    "kerasbert/models/t5.py": {"span"},
     "kerasbert/models/xlm.py": {"span"},
     "kerasbert/objectives/select.py": {"tokens"},
     "kerasbert/objectives/span_corruption.py": {"tokens"},

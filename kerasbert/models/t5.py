@@ -18,17 +18,21 @@ pretraining. A checkpoint that shares the table all the same is read as it is.
 
 32,128 rows of the table: 32,000 pieces, the sentinels <extra_id_0> ... <extra_id_99> as ids 32,099 down to 32,000, and 28
 that nothing uses. Padding (0) starts the decoder, </s> (1) ends a text.
+
+A text is classified by the decoder's vector of its last token, and answers are found in it by those of all tokens, where the
+decoder reads the text itself behind its start token: transformers' T5ForSequenceClassification and T5ForQuestionAnswering. In the
+paper both are written (section 2.4).
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 from keras import ops
 
-from kerasbert.checkpoints import keras_hub
-from kerasbert.checkpoints.keras_hub_files import T5_DECODER, T5_LAYER
+from kerasbert.checkpoints.keras_hub_t5 import KERAS_HUB
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.checkpoints.readers import equal
+from kerasbert.inputs import Tensor
 from kerasbert.layers.attention import Attention
 from kerasbert.layers.block import PreNormBlock
 from kerasbert.layers.buckets import Buckets, DistanceTable, bucketed, by_head, with_distances
@@ -155,9 +159,13 @@ class T5Stack(Stack):
 
 
 class T5(EncoderDecoder):
-    """T5 and T5 v1.1. Weights beside the stacks': `embeddings/tokens/table` and, of v1.1, `output/table`, [V, H] both."""
+    """T5 and T5 v1.1. Weights beside the stacks': `embeddings/tokens/table` and, of v1.1, `output/table`, [V, H] both.
+
+    Call: as its parent's; without decoder_token_ids the decoder reads the source, its start token first.
+    """
 
     encoder_block, decoder_block, norm_class = T5Block, T5DecoderBlock, RMSNorm
+    label_activation = "tanh"
     spec: Spec
 
     def stack_class(self, *args, name: str, **kwargs):
@@ -171,6 +179,16 @@ class T5(EncoderDecoder):
             rows = spec.embeddings.vocabulary
             self.output_table = Table(rows, spec.hidden, deviation, name="output", dtype=self.dtype_policy)
             self.output_table.build()
+
+    def call(self, inputs, training=False, queries: Queries = None, attention=False) -> dict[str, Tensor]:
+        if "decoder_token_ids" not in inputs:
+            inputs = {**inputs, "decoder_token_ids": self.begun(inputs["token_ids"])}
+        return super().call(inputs, training, queries, attention)
+
+    def begun(self, token_ids: Tensor) -> Tensor:
+        """A text as its decoder reads it: the start token, then all but the last place, int [B, S] -> [B, S]."""
+        start = 0 if self.tokenizer is None else self.tokenizer.pad_id
+        return ops.concatenate([ops.full_like(token_ids[:, :1], start), token_ids[:, :-1]], axis=1)
 
     def scaled(self, x):
         return x * ops.cast(self.spec.hidden**-0.5, x.dtype) if self.spec.output.scaled else x
@@ -227,9 +245,21 @@ def activations(usual: str) -> dict[str, Any]:
 
 
 class T5Dialect(Dialect):
-    """A table of words to write that is another than that of words to read where the file's are not equal (v1.1)."""
+    """A table of words to write that is another than that of words to read where the file's are not equal (v1.1).
+
+    All but the head of a classifier of texts stands within `transformer.`.
+    """
 
     by_file = ("output.own",)
+
+    def of(self, architecture: str | None) -> Self:
+        """The names in files of one class of theirs."""
+        found = super().of(architecture)
+        if not (architecture or "").endswith("ForSequenceClassification"):
+            return found
+        return found.derive(
+            ("encoder.", "transformer.encoder."), ("decoder.", "transformer.decoder."), ("shared", "transformer.shared")
+        )
 
     def in_file(self, spec: Any, tensors: Any) -> Any:
         """With a table of its own where the file's differs."""
@@ -254,9 +284,15 @@ HF = T5Dialect(
             ("cross_attention", "EncDecAttention", _ATTENTION),
             ("feedforward", "DenseReluDense", _FEEDFORWARD),
         ),
+        ("heads/classifier/inner", "classification_head.dense"),
+        ("heads/classifier", "classification_head.out_proj"),
+        ("heads/span", "qa_outputs"),
     ),
-    leaves={"kernel": (".weight", "T"), "gamma": (".weight",), "table": (".weight",)},
-    heads={},
+    leaves={"kernel": (".weight", "T"), "bias": (".bias",), "gamma": (".weight",), "table": (".weight",)},
+    heads={
+        "classifier": {"inner/kernel": "H H", "inner/bias": "H", "kernel": "H L", "bias": "L"},
+        "span": {"kernel": "H 2", "bias": "2"},
+    },
     config=(
         ("embeddings.vocabulary", "vocab_size"),
         ("hidden", "d_model"),
@@ -278,10 +314,10 @@ HF = T5Dialect(
         "T5ForConditionalGeneration": Class(),
         "T5Model": Class(),
         "T5WithLMHeadModel": Class(),
-        "T5ForSequenceClassification": Class(refused="has a head on the decoder's last token under names of its own"),
-        "T5ForTokenClassification": Class(refused="has a head on the encoder alone"),
-        "T5ForQuestionAnswering": Class(refused="has a head of starts and ends on the decoder"),
-        "T5EncoderModel": Class(refused="is an encoder without the decoder"),  # t5-encoder's, as the tokens' labels are
+        "T5ForSequenceClassification": Class(("classifier",)),
+        "T5ForQuestionAnswering": Class(("span",)),
+        "T5ForTokenClassification": Class(refused="has a head on the encoder alone"),  # t5-encoder's, as the next
+        "T5EncoderModel": Class(refused="is an encoder without the decoder"),
     },
     silent={
         "feed_forward_proj": "relu",
@@ -295,74 +331,6 @@ HF = T5Dialect(
     # of the first conversions; no code adds distances where the decoder looks at the encoder
     ignored={"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": None},
     unread={"n_positions": "positions are relative", "num_hidden_layers": "num_layers by another name"},
-)
-
-# KerasHub's classes -> ours; the tanh approximation of GELU is a function of its own, which a configuration names in a dict
-_HUB_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_approximate": "gelu_tanh", "silu": "swish", "tanh": "tanh"}
-_GATED = "gated "
-
-
-class T5KerasHub(Dialect):
-    """An activation and whether there is a gate are one setting here; a table of its own is not scaled."""
-
-    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
-        """With both in `activation`."""
-        said = config.get("activation", "relu")
-        name = str(said.get("config") if isinstance(said, dict) else said).rpartition(">")[2]
-        gate = _GATED if config.get("use_gated_activation") else ""
-        return config | {"activation": gate + name, "scaled": config.get("tie_embedding_weights") is not False}
-
-    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
-        """As their class has it."""
-        gated, name = config["activation"].startswith(_GATED), config["activation"].removeprefix(_GATED)
-        function = {"module": "builtins", "class_name": "function", "registered_name": "function"}
-        activation = function | {"config": f"keras_hub>{name}"} if name == "gelu_approximate" else name
-        said = {key: value for key, value in config.items() if key != "scaled"}
-        return said | {"activation": activation, "use_gated_activation": gated}
-
-
-def _hub_rows(stack: str, layers: str, norm: str) -> tuple[tuple[str, str], ...]:
-    """Names of one stack in a preset."""
-    block, theirs = f"{stack}/block_{{i}}", f"layers/{layers}_{{i}}"
-    parts = (("inner", "input"), ("gate", "input"), ("linear", "gate"), ("outer", "output"))
-    return (
-        *(
-            (f"{block}/{ours}attention/{part}", f"{theirs}/{name}_attention/{part}_projector")
-            for ours, name in (("", "self"), ("cross_", "cross"))
-            for part, _ in _ATTENTION
-        ),
-        (f"{block}/attention_norm", f"{theirs}/self_attention_layer_norm"),
-        (f"{block}/cross_attention_norm", f"{theirs}/cross_attention_layer_norm"),
-        *((f"{block}/feedforward/{part}", f"{theirs}/{name}_projector") for part, name in parts),
-        (f"{block}/feedforward_norm", f"{theirs}/layer_norm"),
-        (f"{stack}/relative/table", f"layers/{layers}_0/self_attention/vars/0"),
-        (f"{stack}/norm", f"layers/{norm}"),
-    )
-
-
-KERAS_HUB = T5KerasHub.of_names(
-    keras_hub.dialect(
-        "T5Backbone",
-        *_hub_rows("encoder", T5_LAYER, "t5_layer_norm"),
-        *_hub_rows("decoder", T5_DECODER, "t5_layer_norm_1"),
-        ("output/table", "layers/reversible_embedding/vars/1", "T"),
-        config=(
-            ("attention.head_size", "key_value_dim"),
-            ("feedforward.activation", "activation"),
-            ("epsilon", "layer_norm_epsilon"),
-            ("output.own", "tie_embedding_weights"),
-            ("output.scaled", "scaled"),
-        ),
-        without=("embeddings.positions",),
-    ).derive(
-        forms={},
-        silent={"use_gated_activation": True, "scaled": True},
-        values={
-            "activation": _HUB_ACTIVATIONS
-            | {_GATED + name: f"gated_{ours}" for name, ours in _HUB_ACTIVATIONS.items()},
-            "tie_embedding_weights": {True: False, False: True},
-        },
-    )
 )
 
 T5_FAMILY = register(
@@ -390,7 +358,8 @@ T5_FAMILY = register(
         objective="span_corruption",
         names={"hf": HF, "keras_hub": KERAS_HUB},
         inputs=SOURCE_AND_TARGET,
-        readout="none",
+        of_text=SOURCE_AND_TARGET[:2],
+        readout="last",
         longest=lambda spec: None,
         paper="Raffel et al., 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
     )

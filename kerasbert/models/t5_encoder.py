@@ -16,7 +16,7 @@ from keras import ops
 from kerasbert.checkpoints.names import Class, Dialect
 from kerasbert.errors import InputError
 from kerasbert.inputs import TEXT, Tensor
-from kerasbert.layers.buckets import Buckets
+from kerasbert.layers.buckets import Buckets, DistanceTable
 from kerasbert.layers.context import Context
 from kerasbert.layers.encoder import Encoder
 from kerasbert.layers.norms import RMSNorm
@@ -50,8 +50,18 @@ class T5Encoder(Encoder):
 
     def _build(self) -> None:
         super()._build()
-        self.relative = t5.distance_table(self.spec, name="relative", dtype=self.dtype_policy)
-        self.relative.build()
+        self.relative = self.table_of_distances()
+
+    def table_of_distances(self) -> DistanceTable | None:
+        """The numbers that all layers share."""
+        made = t5.distance_table(self.spec, name="relative", dtype=self.dtype_policy)
+        made.build()
+        return made
+
+    def distances(self, places: Tensor) -> Tensor:
+        """What the blocks are told of places int32 [B or 1, S]: the numbers of each pair, float32 [B or 1, N, S, S]."""
+        assert self.relative is not None
+        return self.relative(places, places)
 
     @property
     def longest(self) -> None:
@@ -61,7 +71,7 @@ class T5Encoder(Encoder):
     def context(self, inputs: Mapping[str, Tensor]) -> Context:
         context = dataclasses.replace(super().context(inputs), position_ids=inputs.get("position_ids"))
         places, _ = context.places(ops.shape(inputs["token_ids"])[1])
-        return dataclasses.replace(context, scoring=self.relative(places, places), position_ids=None)
+        return dataclasses.replace(context, scoring=self.distances(places), position_ids=None)
 
 
 def _theirs(ours: str, theirs: str) -> tuple[str, str]:
@@ -74,7 +84,7 @@ class T5EncoderDialect(Dialect):
 
     def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
         """With the ids of the released vocabulary."""
-        return {"model_type": "t5", "eos_token_id": 1, "is_encoder_decoder": False} | config
+        return {"eos_token_id": 1, "is_encoder_decoder": False} | config
 
 
 _LEFT_OUT = ("decoder.layers", "output.scaled")

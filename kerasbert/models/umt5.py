@@ -4,7 +4,7 @@ mT5 of 107 languages, whose texts are sampled as evenly as possible with none re
 vocabulary has 256,000 pieces, 256,384 rows of the tables. Of the released code: every layer has learned numbers of its own for
 the distances, which T5's layers share.
 
-Sizes are those of the released models, of which none is large.
+Sizes are those of the released models, of which none is large. `umt5-encoder` is the encoder alone, as `t5-encoder` is T5's.
 Differs: texts are sampled by a power of their number (`kerasbert data --smoothing`), not by UniMax.
 """
 
@@ -13,9 +13,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from kerasbert.layers.buckets import by_head
+from kerasbert.inputs import Tensor
+from kerasbert.layers.buckets import bucketed, by_head
 from kerasbert.layers.context import Context
-from kerasbert.models.mt5 import MT5, multilingual
+from kerasbert.models import t5_encoder
+from kerasbert.models.mt5 import MT5, MT5_ENCODER, encoder_alone, multilingual
 from kerasbert.models.t5 import HF, T5, T5Attention, T5Block, T5DecoderBlock, T5Stack, distance_table
 from kerasbert.registry import register
 
@@ -85,6 +87,21 @@ class UmT5(T5):
         return UmT5Stack(*args, name=name, both_sides=name == "encoder", **kwargs)
 
 
+class UmT5Encoder(t5_encoder.T5Encoder):
+    """The encoder alone. Weights are T5Encoder's, but for `block_0/attention/relative/table` in the place of `relative/table`."""
+
+    @property
+    def block_class(self) -> Callable:
+        return functools.partial(UmT5Block, distances=functools.partial(distance_table, self.spec))
+
+    def table_of_distances(self) -> None:
+        return None
+
+    def distances(self, places: Tensor) -> Tensor:
+        """The buckets of each pair, int32 [B or 1, S, S]."""
+        return bucketed(self.spec.relative, True, places, places)
+
+
 _RELATIVE = tuple(
     (
         f"{stack}/block_{{i}}/attention/relative",
@@ -92,16 +109,32 @@ _RELATIVE = tuple(
     )
     for stack in ("encoder", "decoder")
 )
+_SPEC: dict[str, Any] = {"embeddings.vocabulary": 256384}
+_SIZES = {name: size for name, size in MT5.sizes.items() if name != "large"}
 UMT5 = register(
     dataclasses.replace(
         MT5.derive(
             "umt5",
-            spec={"embeddings.vocabulary": 256384},
-            sizes={name: size for name, size in MT5.sizes.items() if name != "large"},
+            spec=_SPEC,
+            sizes=_SIZES,
             names={"hf": multilingual("umt5", "UMT5", rows=(*_RELATIVE, *HF.rows))},
             paper="Chung et al., 2023, UniMax: Fairer and More Effective Language Sampling for Large-Scale Multilingual "
             "Pretraining",
         ),
         encoder=UmT5,
+    )
+)
+
+_OWN = ("block_{i}/attention/relative", f"transformer.{_RELATIVE[0][1]}")
+UMT5_ENCODER = register(
+    dataclasses.replace(
+        MT5_ENCODER.derive(
+            "umt5-encoder",
+            spec=_SPEC,
+            sizes=_SIZES,
+            names={"hf": encoder_alone("umt5", "UMT5", rows=(_OWN, *t5_encoder.HF.rows))},
+            paper=UMT5.paper,
+        ),
+        encoder=UmT5Encoder,
     )
 )

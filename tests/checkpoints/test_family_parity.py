@@ -28,6 +28,8 @@ OWN = (
     "longformer",
     "reformer",
     "t5-encoder",
+    "mt5-encoder",
+    "umt5-encoder",
     "xlnet",
 )  # test_parity_funnel, test_parity_longformer and so on
 FAMILIES = [  # of those that write: test_parity_generate

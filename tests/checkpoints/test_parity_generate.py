@@ -221,6 +221,40 @@ def test_barts_answers_are_read_by_the_decoder(tmp_path):
         close(np.asarray(got)[mask.astype(bool)][:, i], logits[mask.astype(bool)])
 
 
+OFTEN = [("T5", 0), ("MT5", 1), ("UMT5", 2)]
+RARELY = [(family, number) for family in ("T5", "MT5", "UMT5") for number in range(3)]
+
+
+@parity
+@pytest.mark.parametrize(
+    ("family", "number"),
+    OFTEN + [pytest.param(*case, marks=pytest.mark.full) for case in RARELY if case not in OFTEN],
+)
+def test_t5s_classifier_and_answers_are_read_by_the_decoder(family, number, tmp_path):
+    """Theirs reads the decoder's vector at the source's </s>; the decoder is given the source, the start token first."""
+    rng = np.random.default_rng(number)
+    sizes = {name: int(rng.integers(4, 30)) for name in ("d_model", "d_kv", "d_ff")}
+    sizes |= {name: int(rng.integers(1, 4)) for name in ("num_layers", "num_decoder_layers", "num_heads")}
+    buckets = {"relative_attention_num_buckets": int(rng.choice([4, 8])), "relative_attention_max_distance": 9}
+    feedforward = {"feed_forward_proj": str(rng.choice(["relu", "gated-gelu", "gated-silu"]))}
+    config = {"vocab_size": int(rng.integers(20, 90)), "decoder_start_token_id": 0} | sizes | buckets | feedforward
+    inputs = batch(config["vocab_size"], two=False, seed=number)
+    real = inputs["padding_mask"].astype(bool)
+    inputs["token_ids"][np.arange(4), real.sum(axis=1) - 1] = 1
+    for kind, labels in (("classification", {"num_labels": int(rng.integers(2, 5))}), ("span", {})):
+        name = "SequenceClassification" if labels else "QuestionAnswering"
+        their = make(f"{family}For{name}", config | labels, seed=number)
+        same_after_export(their, inputs, tmp_path / kind)
+        model, expected = kb.load(tmp_path / kind / "ours"), run(their, inputs)
+        assert (model.task.kind, registry.family_of(model.encoder).name) == (kind, family.lower())
+        got = np.asarray(task_logits(model, inputs))
+        if labels:
+            close(got, expected.logits)
+            continue
+        for i, logits in enumerate((expected.start_logits, expected.end_logits)):
+            close(got[real][:, i], logits[real])
+
+
 def test_an_activation_that_is_none_is_refused(tmp_path):
     config = {"model_type": "t5", **T5_SIZES[0], "relative_attention_num_buckets": 6, "layer_norm_epsilon": 1e-6}
     (tmp_path / "config.json").write_text(json.dumps(config | {"feed_forward_proj": "gated-mish"}))

@@ -34,6 +34,8 @@ OWN = (
     "funnel",
     "reformer",
     "t5-encoder",
+    "mt5-encoder",
+    "umt5-encoder",
     "xlnet",
 )  # their configurations share few words with the others': test_parity_funnel and so on
 

@@ -19,19 +19,23 @@ def batch(vocabulary):
 
 
 @parity
-@pytest.mark.parametrize("config", CASES, ids=["plain", "gated"])
-def test_hidden_states_and_back_again(config, tmp_path):
-    their, inputs = make("T5EncoderModel", config), batch(config["vocab_size"])
+@pytest.mark.parametrize(
+    ("family", "config"),
+    [("T5", CASES[0]), ("T5", CASES[1]), ("MT5", CASES[0]), ("UMT5", CASES[0]), ("UMT5", T5_SIZES[2])],
+)
+def test_hidden_states_and_back_again(family, config, tmp_path):
+    their, inputs = make(f"{family}EncoderModel", config), batch(config["vocab_size"])
     ours, real = same_after_export(their, inputs, tmp_path), inputs["padding_mask"].astype(bool)
-    assert kb.load(tmp_path / "ours").model_name.startswith("t5-encoder")
+    assert kb.load(tmp_path / "ours").model_name.startswith(f"{family.lower()}-encoder")
     expected, got = run(their, inputs, output_hidden_states=True), ours(inputs)
     for one, other in zip(got["hidden"], expected.hidden_states, strict=True):
         close(np.asarray(one)[real], other[real])
 
 
 @parity
-def test_labels_of_words(tmp_path):
-    their, inputs = make("T5ForTokenClassification", CASES[0] | {"num_labels": 3}), batch(61)
+@pytest.mark.parametrize("family", ["T5", "MT5", "UMT5"])
+def test_labels_of_words(family, tmp_path):
+    their, inputs = make(f"{family}ForTokenClassification", CASES[0] | {"num_labels": 3}), batch(61)
     same_after_export(their, inputs, tmp_path)
     model, real = kb.load(tmp_path / "ours"), inputs["padding_mask"].astype(bool)
     assert model.task.kind == "tags"

@@ -93,9 +93,9 @@ def test_what_is_not_used_is_one_line_of_the_command_and_of_python(tmp_path, cap
 @pytest.mark.parametrize(
     ("family", "name"),
     [
-        ("t5", "T5ForSequenceClassification"),
+        ("t5", "T5ForTokenClassification"),
         ("t5", "T5EncoderModel"),
-        ("mt5", "MT5ForSequenceClassification"),
+        ("mt5", "MT5ForTokenClassification"),
         ("umt5", "UMT5EncoderModel"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import math
+import types
 
 import keras
 import numpy as np
@@ -160,15 +161,15 @@ def test_the_missing_target_and_a_long_one_are_named():
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """A model directory of a T5."""
-    subject = battery.Subject("t5", tmp_path_factory.mktemp("t5"))
+    """A model directory of a Transformer."""
+    subject = battery.Subject("transformer", tmp_path_factory.mktemp("transformer"))
     run = subject.folder / "run"
-    save_model(run, encoder=subject.encoder(), name="t5/base", tokenizer=subject.tokenizer)
+    save_model(run, encoder=subject.encoder(), name="transformer/base", tokenizer=subject.tokenizer)
     return run
 
 
 def refused(what: str):
-    return pytest.raises(InputError, match=f"^t5 is an encoder-decoder \\(seq2seq\\): {what}")
+    return pytest.raises(InputError, match=f"^transformer is an encoder-decoder \\(seq2seq\\): {what}")
 
 
 def test_what_reads_one_stack_refuses_two_in_one_line(directory, tmp_path):
@@ -193,6 +194,42 @@ def test_what_reads_one_stack_refuses_two_in_one_line(directory, tmp_path):
         3,
         16,
     )
+
+
+def test_a_t5_that_is_given_a_text_alone_decodes_it_behind_its_start_token():
+    model, draw = tiny("t5/small"), np.random.default_rng(0)
+    ids, mask = draw.integers(2, 60, (2, 7)).astype("int32"), (np.arange(7) < np.array([[7], [4]])).astype("int32")
+    text = {"token_ids": ids, "padding_mask": mask}
+    for pad in (0, 5):
+        model.tokenizer = types.SimpleNamespace(pad_id=pad) if pad else None  # None: as all of T5's have it
+        shifted = np.concatenate([np.full((2, 1), pad, "int32"), ids[:, :-1]], axis=1)
+        expected = model(text | {"decoder_token_ids": shifted})["sequence"]
+        np.testing.assert_array_equal(model(text)["sequence"], expected)
+
+
+@pytest.mark.full
+def test_a_t5_classifies_in_a_saved_model_and_on_the_phone(tmp_path):
+    import tensorflow as tf
+
+    from kerasbert import mobile
+    from kerasbert.mobile.runtime import load
+    from kerasbert.testing import world
+
+    subject = battery.Subject("t5", tmp_path)
+    data = {
+        "train": world.labelled(tmp_path / "train.tsv", 40),
+        "dev": world.labelled(tmp_path / "dev.tsv", 10, seed=1),
+    }
+    with battery.eagerly():
+        model = kb.finetune(
+            subject.encoder(), "classification", data, out=tmp_path / "run", steps=2, batch=20, length=16, quiet=True
+        )
+        texts = world.first_column(data["dev"])
+        expected = [list(answer.scores.values()) for answer in kb.predict(model, texts)]
+    serve = tf.saved_model.load(str(kb.export(model, tmp_path / "saved", length=16))).signatures["serving_default"]
+    np.testing.assert_allclose(serve(text=tf.constant(texts))["probabilities"], expected, atol=1e-5)
+    mobile.compress(model, "none", tmp_path / "file.tflite", texts=texts, lengths=[16])
+    np.testing.assert_allclose(load(tmp_path / "file.tflite").outputs(texts), expected, atol=1e-5)
 
 
 def test_an_objective_may_be_another_familys():

@@ -168,10 +168,13 @@ def test_what_cannot_write_is_refused(tmp_path):
     model.tokenizer = tiny.tokenizer()
     with pytest.raises(InputError, match="row 1: source is empty, expected a text to write from"):
         kb.finetune(model, "generation", [ROWS[0], (" ", "x")] * 20, out=tmp_path / "run")
+    other = kb.build("transformer/base", **tiny.SPEC)
+    other.tokenizer = tiny.tokenizer()
     with pytest.raises(
-        InputError, match="t5 is an encoder-decoder .seq2seq.: it writes texts and gives no classification, take"
+        InputError,
+        match="transformer is an encoder-decoder .seq2seq.: it writes texts and gives no classification, take",
     ):
-        kb.finetune(model, "classification", ROWS * 20, out=tmp_path / "run")
+        kb.finetune(other, "classification", ROWS * 20, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -243,9 +246,11 @@ def test_mediapipe_has_no_texts_that_are_written(tmp_path):
     model = kb.build("t5/small", **TINY)
     model.tokenizer = tiny.tokenizer()
     task = TaskModel(model, find_task("generation"))
+    other = kb.build("transformer/base", **tiny.SPEC)
+    other.tokenizer = tiny.tokenizer()
     for refused, message in (
         (task, "the model answers with generation, expected a classification or vectors of one text: MediaPipe has no"),
-        (model, "t5 is an encoder-decoder .seq2seq.: it writes texts and gives no vector, take the task generation"),
+        (other, "transformer is an encoder-decoder .seq2seq.: it writes texts and gives no vector, take the task"),
     ):
         with pytest.raises(InputError, match=message):
             compress(refused, "none", tmp_path / "x.tflite", target="mediapipe", length=16)

@@ -1,0 +1,76 @@
+"""T5's names in KerasHub's presets: T5Backbone, T5 v1.1 and mT5 among them."""
+
+from typing import Any
+
+from kerasbert.checkpoints import keras_hub
+from kerasbert.checkpoints.keras_hub_files import T5_DECODER, T5_LAYER
+from kerasbert.checkpoints.names import Dialect
+
+ATTENTION = ("query", "key", "value", "output")
+# KerasHub's classes -> ours; the tanh approximation of GELU is a function of its own, which a configuration names in a dict
+_HUB_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_approximate": "gelu_tanh", "silu": "swish", "tanh": "tanh"}
+_GATED = "gated "
+
+
+class T5KerasHub(Dialect):
+    """An activation and whether there is a gate are one setting here; a table of its own is not scaled."""
+
+    def read_config(self, config: dict[str, Any]) -> dict[str, Any]:
+        """With both in `activation`."""
+        said = config.get("activation", "relu")
+        name = str(said.get("config") if isinstance(said, dict) else said).rpartition(">")[2]
+        gate = _GATED if config.get("use_gated_activation") else ""
+        return config | {"activation": gate + name, "scaled": config.get("tie_embedding_weights") is not False}
+
+    def write_config(self, config: dict[str, Any], spec: Any) -> dict[str, Any]:
+        """As their class has it."""
+        gated, name = config["activation"].startswith(_GATED), config["activation"].removeprefix(_GATED)
+        function = {"module": "builtins", "class_name": "function", "registered_name": "function"}
+        activation = function | {"config": f"keras_hub>{name}"} if name == "gelu_approximate" else name
+        said = {key: value for key, value in config.items() if key != "scaled"}
+        return said | {"activation": activation, "use_gated_activation": gated}
+
+
+def _hub_rows(stack: str, layers: str, norm: str) -> tuple[tuple[str, str], ...]:
+    """Names of one stack in a preset."""
+    block, theirs = f"{stack}/block_{{i}}", f"layers/{layers}_{{i}}"
+    parts = (("inner", "input"), ("gate", "input"), ("linear", "gate"), ("outer", "output"))
+    return (
+        *(
+            (f"{block}/{ours}attention/{part}", f"{theirs}/{name}_attention/{part}_projector")
+            for ours, name in (("", "self"), ("cross_", "cross"))
+            for part in ATTENTION
+        ),
+        (f"{block}/attention_norm", f"{theirs}/self_attention_layer_norm"),
+        (f"{block}/cross_attention_norm", f"{theirs}/cross_attention_layer_norm"),
+        *((f"{block}/feedforward/{part}", f"{theirs}/{name}_projector") for part, name in parts),
+        (f"{block}/feedforward_norm", f"{theirs}/layer_norm"),
+        (f"{stack}/relative/table", f"layers/{layers}_0/self_attention/vars/0"),
+        (f"{stack}/norm", f"layers/{norm}"),
+    )
+
+
+KERAS_HUB = T5KerasHub.of_names(
+    keras_hub.dialect(
+        "T5Backbone",
+        *_hub_rows("encoder", T5_LAYER, "t5_layer_norm"),
+        *_hub_rows("decoder", T5_DECODER, "t5_layer_norm_1"),
+        ("output/table", "layers/reversible_embedding/vars/1", "T"),
+        config=(
+            ("attention.head_size", "key_value_dim"),
+            ("feedforward.activation", "activation"),
+            ("epsilon", "layer_norm_epsilon"),
+            ("output.own", "tie_embedding_weights"),
+            ("output.scaled", "scaled"),
+        ),
+        without=("embeddings.positions",),
+    ).derive(
+        forms={},
+        silent={"use_gated_activation": True, "scaled": True},
+        values={
+            "activation": _HUB_ACTIVATIONS
+            | {_GATED + name: f"gated_{ours}" for name, ours in _HUB_ACTIVATIONS.items()},
+            "tie_embedding_weights": {True: False, False: True},
+        },
+    )
+)
