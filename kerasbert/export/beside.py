@@ -1,7 +1,7 @@
 """What stands beside a SavedModel for TF Serving: warm-up requests, batching parameters, a fingerprint and checksums."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import tensorflow as tf
 from kerasbert.export.messages import message
 from kerasbert.export.serve_check import SUMS, WARM_UP
 from kerasbert.export.server.batching import FILE as BATCHING
+from kerasbert.export.server.examples import APIS
 from kerasbert.storage.files import sha256
 
 # Read by TF Serving with --enable_batching --batching_parameters_file, or, by its place, with
@@ -26,19 +27,16 @@ Request = tuple[str, Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]
 """Name of a signature, its inputs, and what it returned."""
 
 
-METHODS = {name: f"tensorflow/serving/{name}" for name in ("classify", "regress")}
-"""Signatures that TF Serving answers by another API than Predict -> its name."""
-
-
-def name_methods(folder: Path, names: Sequence[str]) -> None:
-    """Give signatures of a SavedModel the API of their names: TensorFlow writes Predict for all."""
+def name_methods(folder: Path, names: Collection[str]) -> None:
+    """Give the signatures `classify` and `regress` of a SavedModel the API of their names: TensorFlow writes Predict for all."""
     from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
-    if not names:
+    apis = {name: api for name, api in APIS.items() if name in names}
+    if not apis:
         return
     updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(folder))
-    for name in names:
-        updater.replace_method_name(name, METHODS[name])
+    for name, api in apis.items():
+        updater.replace_method_name(name, api.method)
     updater.save()
     (folder / "fingerprint.pb").write_bytes(fingerprinting.CreateFingerprintDef(str(folder)))
 

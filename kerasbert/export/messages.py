@@ -5,7 +5,7 @@ that has them, tensorflow-serving-api, brings TensorFlow to every client. Fields
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,8 +51,33 @@ MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "StatusProto": {"error_code": (1, "int32"), "error_message": (2, "string")},
     "ModelVersionStatus": {"version": (1, "int64"), "state": (2, "int32"), "status": (3, "StatusProto")},
     "GetModelStatusResponse": {"model_version_status": (1, "[]ModelVersionStatus")},
+    # examples are bytes here: TensorFlow alone parses them, and a context stands before each (internal/serialized_input.proto)
+    "ExampleList": {"examples": (1, "[]bytes")},
+    "ExampleListWithContext": {"examples": (1, "[]bytes"), "context": (2, "bytes")},
+    "Input": {"example_list": (1, "ExampleList"), "example_list_with_context": (2, "ExampleListWithContext")},
+    "BytesList": {"value": (1, "[]bytes")},
+    "FloatList": {"value": (1, "[]float")},
+    "Int64List": {"value": (1, "[]int64")},
+    "Feature": {"bytes_list": (1, "BytesList"), "float_list": (2, "FloatList"), "int64_list": (3, "Int64List")},
+    "Features": {"feature": (1, "{}Feature")},
+    "Example": {"features": (1, "Features")},
+    "ClassificationRequest": {"model_spec": (1, "ModelSpec"), "input": (2, "Input")},
+    "Class": {"label": (1, "string"), "score": (2, "float")},
+    "Classifications": {"classes": (1, "[]Class")},
+    "ClassificationResult": {"classifications": (1, "[]Classifications")},
+    "ClassificationResponse": {"result": (1, "ClassificationResult"), "model_spec": (2, "ModelSpec")},
+    "RegressionRequest": {"model_spec": (1, "ModelSpec"), "input": (2, "Input")},
+    "Regression": {"value": (1, "float")},
+    "RegressionResult": {"regressions": (1, "[]Regression")},
+    "RegressionResponse": {"result": (1, "RegressionResult"), "model_spec": (2, "ModelSpec")},
+    "ClassifyLog": {"request": (1, "ClassificationRequest")},
+    "RegressLog": {"request": (1, "RegressionRequest")},
     "PredictLog": {"request": (1, "PredictRequest"), "response": (2, "PredictResponse")},
-    "PredictionLog": {"predict_log": (6, "PredictLog")},
+    "PredictionLog": {
+        "classify_log": (2, "ClassifyLog"),
+        "regress_log": (3, "RegressLog"),
+        "predict_log": (6, "PredictLog"),
+    },
 }
 STATES = {"UNKNOWN": 0, "START": 10, "LOADING": 20, "AVAILABLE": 30, "UNLOADING": 40, "END": 50}
 TYPES: Mapping[int, tuple[str, str, str]] = {  # DataType -> its name, numpy's, the field of single values (types.proto)
@@ -158,3 +183,16 @@ def fill(tensor: Any, values: np.ndarray) -> None:
         tensor.string_val.extend(values.ravel().tolist())
     else:
         tensor.tensor_content = values.astype(values.dtype.newbyteorder("<")).tobytes()
+
+
+def bytes_array(values: Sequence[bytes]) -> np.ndarray:
+    """Strings [B] as an array of objects."""
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def serialized(given: Any) -> np.ndarray:
+    """The tf.Examples of an Input, serialized [B]: fields of its context before those of each, which win."""
+    many = given.example_list_with_context
+    return bytes_array([*given.example_list.examples, *(many.context + each for each in many.examples)])

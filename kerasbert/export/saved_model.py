@@ -154,7 +154,7 @@ def _write(model: Any, folder: Path, longest: int) -> None:
     saved.weights = [each.value for each in model.weights if id(each.value) in read]
     saved.tables = [graph.tokenizer, *graph.choices, *graph.prompts]
     tf.saved_model.save(saved, str(folder), functions)
-    beside.name_methods(folder, [name for name in functions if name in beside.METHODS])
+    beside.name_methods(folder, functions)
 
 
 def _expected(model: Any, texts: Sequence[Any], served: Mapping[str, Any], longest: int) -> tuple[str, Any]:

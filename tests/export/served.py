@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.export import messages
+from kerasbert.export.beside import name_methods
 from kerasbert.export.messages import message
 from kerasbert.export.server.run import Server, Settings
 
@@ -25,6 +26,13 @@ batch_timeout_micros { value: 2000 }  # as export writes it
 max_enqueued_batches { value: 4 }
 pad_variable_length_inputs: true
 """
+
+
+def parsed(rows):
+    """The features of tf.Examples: text, and n / 3, 1 / 3 where it is not given."""
+    features = {"text": tf.io.FixedLenFeature([], tf.string), "n": tf.io.FixedLenFeature([], tf.int64, 1)}
+    found = tf.io.parse_example(rows, features)
+    return found["text"], tf.cast(found["n"], tf.float32) / 3
 
 
 class Tiny(tf.Module):
@@ -57,15 +65,27 @@ class Tiny(tf.Module):
         return {"picked": tf.where(there, choices, ""), "count": counts}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def classify(self, inputs):
+        text, n = parsed(inputs)
+        classes = tf.stack([tf.strings.upper(text), tf.fill(tf.shape(text), "other")], axis=1)
+        return {"classes": classes, "scores": tf.stack([n, 2 * n], axis=1)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def regress(self, inputs):
+        return {"outputs": parsed(inputs)[1]}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def one(self, text):
         return {"length": tf.strings.length(text, "UTF8_CHAR")}
 
 
-def write(folder: Path, version: int = 1, parameters: str | None = PARAMETERS) -> Path:
-    """A SavedModel."""
+def write(folder: Path, version: int = 1, parameters: str | None = PARAMETERS, examples: bool = False) -> Path:
+    """A SavedModel, which answers Classify and Regress too where `examples` says so."""
     tiny = Tiny(version)
     signatures = {"serving_default": tiny.call, "lists": tiny.lists, "one": tiny.one}
-    tf.saved_model.save(tiny, str(folder), signatures=signatures)
+    signatures |= {"classify": tiny.classify, "regress": tiny.regress} if examples else {}
+    tf.saved_model.save(tiny, str(folder), signatures)
+    name_methods(folder, signatures)
     if parameters is not None:
         (folder / "batching_params.pbtxt").write_text(parameters)
     return folder
@@ -121,10 +141,33 @@ def row(text, n):
 def call(port, method, request):
     """A call over gRPC -> the response."""
     service = "ModelService" if method == "GetModelStatus" else "PredictionService"
+    noun = {"Classify": "Classification", "Regress": "Regression"}.get(method, method)
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         asked = channel.unary_unary(f"/tensorflow.serving.{service}/{method}")
         data = request if isinstance(request, bytes) else request.SerializeToString()
-        return message(f"{method}Response").FromString(asked(data, timeout=20))
+        return message(f"{noun}Response").FromString(asked(data, timeout=20))
+
+
+def examples_request(signature, *examples, name="tiny", context=None, noun="Classification"):
+    """A request of Classify or Regress of TensorFlow's own tf.Examples."""
+    request = message(f"{noun}Request")()
+    request.model_spec.name, request.model_spec.signature_name = name, signature
+    rows = [example(**each).SerializeToString() for each in examples]
+    if context is not None:
+        request.input.example_list_with_context.context = example(**context).SerializeToString()
+        request.input.example_list_with_context.examples.extend(rows)
+    else:
+        request.input.example_list.examples.extend(rows)
+    return request
+
+
+def example(**features):
+    """A tf.Example of strings and whole numbers."""
+    made = tf.train.Example()
+    for name, value in features.items():
+        feature = made.features.feature[name]
+        (feature.bytes_list if isinstance(value, bytes) else feature.int64_list).value.append(value)
+    return made
 
 
 def predict_request(name="tiny", signature="", **inputs):

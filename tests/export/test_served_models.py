@@ -1,6 +1,7 @@
 """Real SavedModels under `kerasbert serve`: answers of every kind alone and joined, load, versions, kills."""
 
 import contextlib
+import itertools
 import os
 import random
 import shutil
@@ -14,15 +15,16 @@ import numpy as np
 import pytest
 
 import kerasbert as kb
-from kerasbert.export import load, signatures
+from kerasbert.export import graphs, load, signatures
 from kerasbert.export.client import CallError, Client
 from kerasbert.tasks.base import kind_of
-from tests.export.served import ask, server
-from tests.support import by_hand, start
+from tests.export.served import ask, call, examples_request, server
+from tests.support import often, start
 from tests.tasks import real_inputs
-from tests.tasks.test_every_kind import KINDS, check_served, made
+from tests.tasks.test_every_kind import KINDS, TOKENIZERS, check_served, made
 
 COUNT = 200
+FEW = ("regression", "unigram", 40)  # in CI: a line of each language
 
 
 def arrays(outputs):
@@ -34,41 +36,67 @@ def arrays(outputs):
     }
 
 
-@pytest.mark.parametrize("kind", by_hand(KINDS))
-def test_answers_over_rest_and_grpc_are_those_of_predict(kind, tmp_path):
-    """200 real inputs of 16 callers, in calls of one to seven rows; then one after the other."""
-    model = made("bert", kind, real_inputs.tokenizer("wordpiece"), tmp_path)
-    folder = tmp_path / "serving" / kind / "1"
-    kb.export(model, folder)
-    inputs, names = (
-        real_inputs.inputs(kind)[:COUNT],
-        ("text",) if kind == "vector" else model.task.how.strings(model.task),
-    )
-    if kind == "vector":
-        wanted = [{"values": row.tolist()} for row in kb.encode(model, inputs)]
-    else:
-        wanted = [answer.to_json() for answer in kb.predict(model, inputs)]
+def check_examples(ports, name, kind, wanted, rows):
+    """Classify or Regress, over both ways, of tf.Examples: each class with its score, or the number."""
+    verb, noun = {"classification": ("classify", "Classification"), "regression": ("regress", "Regression")}[kind]
+    code, found = ask(ports[0], f"/v1/models/{name}:{verb}", {"signature_name": verb, "examples": rows})
+    encoded = ({key: text.encode() for key, text in row.items()} for row in rows)
+    result = call(ports[1], verb.title(), examples_request(verb, *encoded, name=name, noun=noun)).result
+    if verb == "regress":
+        assert (code, [each.value for each in result.regressions]) == (200, found["results"])
+        np.testing.assert_allclose(found["results"], [each["value"] for each in wanted], atol=1e-5, rtol=1e-5)
+        return
+    listed = [[[each.label, each.score] for each in row.classes] for row in result.classifications]
+    assert (code, listed) == (200, found["results"])
+    for row, answer in zip(listed, wanted, strict=True):
+        scores = dict(row)
+        assert max(scores, key=scores.get) == answer["label"]
+        assert scores == pytest.approx(answer["scores"], abs=1e-5)
+
+
+def check_calls(one, kind, model, wanted, inputs):
+    """Answers of 16 callers at once, in calls of one to seven rows; then of some alone."""
     sizes, generator = [], random.Random(5)
     while sum(sizes) < len(inputs):
         sizes.append(generator.randint(1, 7))
     parts = [inputs[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(len(sizes))]
+    names = graphs.text_names(model)
 
     def answered(client, part):
         given = signatures.given(kind_of(model), names, part)
         return client.predict({name: value.numpy().tolist() for name, value in given.items()})
 
-    with server({kind: folder.parent}) as one:
-        for url in (f"http://127.0.0.1:{one.ports[0]}", f"grpc://127.0.0.1:{one.ports[1]}"):
-            with Client(url, kind) as client, ThreadPoolExecutor(16) as pool:
-                before = one.metrics.batches[kind]
-                first = 0
-                for part, found in zip(parts, pool.map(answered, [client] * len(parts), parts)):
-                    check_served(model, wanted[first : first + len(part)], arrays(found), part)
-                    first += len(part)
-                assert one.metrics.batches[kind] - before < len(parts)  # some were joined
-                for number in range(0, len(inputs), 20):
-                    found = answered(client, inputs[number : number + 1])
-                    check_served(model, wanted[number : number + 1], arrays(found), inputs[number : number + 1])
+    for url in (f"http://127.0.0.1:{one.ports[0]}", f"grpc://127.0.0.1:{one.ports[1]}"):
+        with Client(url, kind) as client, ThreadPoolExecutor(16) as pool:
+            before, first = one.metrics.batches[kind], 0
+            for part, found in zip(parts, pool.map(answered, [client] * len(parts), parts)):
+                check_served(model, wanted[first : first + len(part)], arrays(found), part)
+                first += len(part)
+            assert one.metrics.batches[kind] - before < len(parts)  # some were joined
+            for number in range(0, len(inputs), 20):
+                found = answered(client, inputs[number : number + 1])
+                check_served(model, wanted[number : number + 1], arrays(found), inputs[number : number + 1])
+
+
+EVERY = itertools.product(KINDS, TOKENIZERS, [COUNT])
+
+
+@pytest.mark.parametrize(("kind", "tokenizer", "count"), often([FEW, *EVERY], FEW))
+def test_answers_over_rest_and_grpc_are_those_of_predict(kind, tokenizer, count, tmp_path):
+    """So many real inputs and lines of 16 languages, for three tokenizers; Classify and Regress of them too."""
+    model = made("bert", kind, real_inputs.tokenizer(tokenizer), tmp_path)
+    kb.export(model, tmp_path / "serving" / kind / "1")
+    inputs = [*real_inputs.inputs(kind)[:: COUNT // count], *real_inputs.languages(kind)[:: COUNT // count]]
+    if kind == "vector":
+        wanted = [{"values": row.tolist()} for row in kb.encode(model, inputs)]
+    else:
+        wanted = [answer.to_json() for answer in kb.predict(model, inputs)]
+    with server({kind: tmp_path / "serving" / kind}) as one:
+        check_calls(one, kind, model, wanted, inputs)
+        if kind_of(model).examples:
+            names = graphs.text_names(model)
+            rows = [dict(zip(names, text if isinstance(text, tuple) else (text,))) for text in inputs]
+            check_examples(one.ports, kind, kind, wanted, rows)
 
 
 class Process:
@@ -162,6 +190,9 @@ def test_load_versions_and_kills(classifier, served, tmp_path):
             assert client.status() == {3: "END", 2: "AVAILABLE"}
         with Client(f"grpc://{one.grpc}", "author", retries=0) as client:
             assert under_load(client, wanted, 500) == ([], [])
+        answers = [answer.to_json() for answer in kb.predict(classifier, list(wanted))]
+        rows = [{"text": text} for text in wanted]
+        check_examples((port, one.grpc.rpartition(":")[2]), "author", "classification", answers, rows)
         huge = socket.create_connection(("127.0.0.1", port))
         huge.sendall(b"POST /v1/models/author:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
         one.child.send_signal(signal.SIGKILL)

@@ -120,7 +120,7 @@ WRONG = [  # body, path, status, what is said
     ({}, "/v1/models/no:predict", 404, "Servable not found for request: Latest(no)"),
     ({}, "/v1/models/tiny/versions/2:predict", 404, "Servable not found for request: Specific(tiny, 2)"),
     ({}, "/v1/models/tiny/versions/99999999999999999999:predict", 400, "Malformed request: POST"),
-    ({}, "/v1/models/tiny:classify", 501, "classify"),
+    ({"examples": [{}]}, "/v1/models/tiny:classify", 400, "No signature of this model answers classify"),
     ({}, "/v1/models/tiny", 400, "Malformed request: POST /v1/models/tiny"),
     (None, "/v1/models", 400, "Missing model name in request."),
     (None, "/v1/models/no", 404, "Could not find any versions of model no"),

@@ -127,7 +127,7 @@ def test_a_new_version_takes_over_and_a_damaged_one_does_not(tmp_path, folder, c
         log = message("PredictionLog")()
         log.predict_log.request.CopyFrom(predict_request(text=[b"a"], n=np.array([-1], "int32")))
         with tf.io.TFRecordWriter(str(tmp_path / "seven" / warm.name / "tf_serving_warmup_requests")) as records:
-            records.write(b"\x0a\x00")  # a classify_log, of an API that is not answered here
+            records.write(b"\x22\x00")  # a multi_inference_log, of an API that is not answered here
             records.write(log.SerializeToString())
         (tmp_path / "seven").rename(base / "7")
         until({"7": "END", "6": "END", "5": "END", "4": "AVAILABLE"}, states)

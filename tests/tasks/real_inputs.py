@@ -29,6 +29,15 @@ def inputs(kind: str) -> list[Any]:
     return [*rows[::step][: COUNT - 2], *(LONG[kind](text) if kind in LONG else text for text in (document(), "film"))]
 
 
+def languages(kind: str, lines: int = 5) -> list[Any]:
+    """Inputs of a kind: so many lines of the Declaration of Human Rights in each of its languages."""
+    found = []
+    for file in sorted(shared("data/lm/udhr").glob("*.txt")):
+        texts = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        found += texts[:: len(texts) // (lines - 1)][:lines]
+    return [SHAPED.get(kind, lambda text, *_: text)(*found[i : i + 3]) for i in range(len(found) - 2)]
+
+
 @functools.cache
 def document() -> str:
     """The first 2,000 words of WikiText-2's valid articles, which are more tokens."""
@@ -78,4 +87,9 @@ LONG: dict[str, Callable[[str], Any]] = {
     "regression": lambda text: (text, "a film"),
     "span": lambda text: ("What is it about?", text),
     "choice": lambda text: (text, ("it is a film", "film")),
+}
+SHAPED: dict[str, Callable[..., Any]] = {  # of a line and two that follow it
+    "regression": lambda text, other, _: (text, other),
+    "span": lambda text, other, _: (text[:20], other),
+    "choice": lambda text, *others: (text, others),
 }

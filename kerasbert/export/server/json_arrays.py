@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,11 @@ KEYS = {"signature_name", "instances", "inputs"}
 FLOATS, WHOLE = ("float32", "float64"), "int or uint"
 
 
-def parsed(body: bytes) -> dict[str, Any]:
+def parsed(body: bytes, keys: Set[str]) -> dict[str, Any]:
     """The object of a request.
 
     Raises:
-        CallError: no json, no object, other keys than TF Serving's.
+        CallError: no json, no object, other keys than these of TF Serving.
     """
     if not body:
         raise invalid("JSON Parse error: The document is empty")
@@ -32,10 +32,20 @@ def parsed(body: bytes) -> dict[str, Any]:
         raise invalid(f"JSON Parse error: {error}") from None
     if not isinstance(found, dict):
         raise invalid(f"JSON Value: {_short(found)} Is not object")
-    if unknown := sorted(found.keys() - KEYS):
-        raise invalid(f"no key {_short(unknown[0])} in a request. Expected: {', '.join(sorted(KEYS))}")
+    if unknown := sorted(found.keys() - keys):
+        raise invalid(f"no key {_short(unknown[0])} in a request. Expected: {', '.join(sorted(keys))}")
     if not isinstance(found.get("signature_name", ""), str):
         raise invalid("'signature_name' key must be a string value")
+    return found
+
+
+def request(body: bytes) -> dict[str, Any]:
+    """The object of a request to predict.
+
+    Raises:
+        CallError: as `parsed`; not one of `inputs` and `instances`.
+    """
+    found = parsed(body, KEYS)
     if "instances" in found and "inputs" in found:
         raise invalid("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
     if "instances" not in found and "inputs" not in found:
@@ -56,7 +66,7 @@ def arrays(request: Mapping[str, Any], definition: Any) -> dict[str, np.ndarray]
     if "instances" in request:
         return _of_rows(request["instances"], types, set(definition.defaults))
     value = request["inputs"]
-    if not isinstance(value, dict) or _is_base64(value):
+    if not isinstance(value, dict) or is_base64(value):
         if len(types) > 1:
             raise invalid(f"inputs is a plain value/list, but expecting an object of {', '.join(sorted(types))}")
         value = {next(iter(types)): value}
@@ -70,7 +80,7 @@ def _of_rows(rows: Any, types: Mapping[str, str], optional: set[str]) -> dict[st
         raise invalid("Expecting 'instances' to be a list/array")
     if not rows:
         raise invalid("No values in 'instances' array")
-    objects = [isinstance(row, dict) and not _is_base64(row) for row in rows]
+    objects = [isinstance(row, dict) and not is_base64(row) for row in rows]
     if len({*objects}) > 1:
         raise invalid(
             f"item {objects.index(not objects[0])} of 'instances' is unlike item 0: objects or values, not both"
@@ -119,16 +129,8 @@ def _array(value: Any, dtype: str, where: str) -> np.ndarray:
 
 def _value(value: Any, dtype: str, where: str) -> Any:
     kind = type(value)
-    if dtype == "object" and kind is str:
-        try:
-            return value.encode()
-        except UnicodeEncodeError:
-            raise invalid(f"{where}: half of a surrogate pair in a string") from None
-    if dtype == "object" and kind is dict and _is_base64(value):
-        try:
-            return base64.b64decode(value["b64"], validate=True)
-        except (binascii.Error, ValueError):
-            raise invalid(f"{where}: Unable to base64 decode {_short(value['b64'])}") from None
+    if dtype == "object" and (kind is str or is_base64(value)):
+        return as_bytes(value, where)
     fits = {"bool": kind is bool, "object": False, "": False}
     if fits.get(dtype, kind is int or (dtype in FLOATS and kind is float)):
         return value
@@ -136,7 +138,24 @@ def _value(value: Any, dtype: str, where: str) -> Any:
     raise invalid(f"{where}: JSON Value: {_short(value)} is not of expected type: {expected}")
 
 
-def _is_base64(value: Any) -> bool:
+def as_bytes(value: Any, where: str) -> bytes:
+    """The bytes of a string, or of {"b64": ...}.
+
+    Raises:
+        CallError: it has none.
+    """
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise invalid(f"{where}: half of a surrogate pair in a string") from None
+    try:
+        return base64.b64decode(value["b64"], validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid(f"{where}: Unable to base64 decode {_short(value['b64'])}") from None
+
+
+def is_base64(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
 
 
@@ -156,15 +175,15 @@ def answered(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
     """
     values = {name: _json(value, name.endswith("_bytes")) for name, value in outputs.items()}
     if not rows:
-        return _dumped({"outputs": values if len(values) > 1 else next(iter(values.values()))})
+        return dumped({"outputs": values if len(values) > 1 else next(iter(values.values()))})
     counts = {name: len(value) if value.ndim else None for name, value in outputs.items()}
     first = next(iter(counts.values()))
     for name, count in counts.items():
         if count is None or count != first:
             raise invalid(f"Tensor name: {name} has inconsistent batch size: {count} expecting: {first}")
     if len(values) == 1:
-        return _dumped({"predictions": next(iter(values.values()))})
-    return _dumped({"predictions": [dict(zip(values, row)) for row in zip(*values.values(), strict=True)]})
+        return dumped({"predictions": next(iter(values.values()))})
+    return dumped({"predictions": [dict(zip(values, row)) for row in zip(*values.values(), strict=True)]})
 
 
 def _json(value: np.ndarray, binary: bool) -> Any:
@@ -181,5 +200,6 @@ def _json(value: np.ndarray, binary: bool) -> Any:
     return found.reshape(value.shape).tolist()
 
 
-def _dumped(value: Any) -> bytes:
+def dumped(value: Any) -> bytes:
+    """A body."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -17,6 +17,7 @@ from kerasbert.export.status import NAMES, CallError, invalid
 
 DEFAULT = "serving_default"
 MOST_RECORDS = 1000
+LOGS = ("predict_log", "classify_log", "regress_log")
 
 
 class Loaded:
@@ -52,11 +53,15 @@ class Loaded:
             return
         for number, record in enumerate(tf.data.TFRecordDataset(str(path)).take(MOST_RECORDS)):
             log = messages.message("PredictionLog").FromString(record.numpy())
-            if not log.HasField("predict_log"):  # of Classify and the like, which are not answered here
+            kind = next((each for each in LOGS if log.HasField(each)), None)
+            if kind is None:  # of MultiInference and the like, which are not answered here
                 continue
-            request = log.predict_log.request
+            request = getattr(log, kind).request
             try:
-                inputs = {name: messages.array(tensor) for name, tensor in request.inputs.items()}
+                if kind == "predict_log":
+                    inputs = {name: messages.array(tensor) for name, tensor in request.inputs.items()}
+                else:
+                    inputs = {"inputs": messages.serialized(request.input)}
                 name = request.model_spec.signature_name or DEFAULT
                 self.run(name, self.checked(name, inputs))
             except (CallError, ValueError) as error:
@@ -113,6 +118,8 @@ class Loaded:
             return {key: _array(value.numpy()) for key, value in found.items()}
         except tf.errors.OpError as error:
             raise CallError(NAMES.get(error.error_code, "INTERNAL"), _line(error.message)) from error
+        except UnicodeDecodeError as error:  # TensorFlow's sentence quotes bytes of the caller
+            raise invalid(_line(error.object.decode("utf-8", "replace"))) from error
         except (TypeError, ValueError) as error:  # a shape that the signature does not have
             raise invalid(_line(str(error))) from error
 

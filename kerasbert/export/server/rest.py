@@ -7,9 +7,10 @@ import traceback
 import urllib.parse
 from typing import Any
 
-from kerasbert.export.server import json_arrays
+from kerasbert.export.server import examples, json_arrays
+from kerasbert.export.server.examples import APIS, Api
 from kerasbert.export.server.metrics import Metrics
-from kerasbert.export.server.models import Models
+from kerasbert.export.server.models import Models, Version
 from kerasbert.export.status import CallError, invalid
 
 JSON, TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
@@ -43,9 +44,11 @@ class Rest:
     async def _answer(self, method: str, path: str, body: bytes) -> Answer:
         if method == "POST" and (found := PREDICTION.fullmatch(path)):
             name, version, verb = found.groups()
-            if verb.lower() != "predict":
-                raise CallError("UNIMPLEMENTED", f"{verb}: the signatures of this server are called by predict")
-            return 200, JSON, await self._predict(name, int(version) if version else None, body)
+            with self.metrics.counted(name if name in self.models else "", "rest"):
+                chosen = self.models.named(name).find(int(version) if version else None)
+                api = APIS.get(verb.lower())
+                answered = self._of_examples(chosen, api, body) if api else self._predicted(chosen, body)
+                return 200, JSON, await answered
         if method == "GET" and path == "/metrics":
             return 200, TEXT, self._metrics().encode()
         if method == "GET" and (found := STATUS.fullmatch(path)):
@@ -59,15 +62,9 @@ class Rest:
             raise CallError("NOT_FOUND", f"nothing is at {method} {path[:100]}. There are: {known}")
         raise invalid(f"Malformed request: {method} {path[:200]}")
 
-    async def _predict(self, name: str, version: int | None, body: bytes) -> bytes:
-        with self.metrics.counted(name if name in self.models else "", "rest"):
-            return await self._predicted(name, version, body)
-
-    async def _predicted(self, name: str, version: int | None, body: bytes) -> bytes:
-        chosen = self.models.named(name).find(version)
-
+    async def _predicted(self, chosen: Version, body: bytes) -> bytes:
         def read() -> tuple[str, Any, bool]:
-            request = json_arrays.parsed(body)
+            request = json_arrays.request(body)
             signature = request.get("signature_name") or "serving_default"
             if signature not in chosen.loaded.definitions:
                 raise invalid(f'Serving signature name: "{signature[:100]}" not found in signature def')
@@ -79,6 +76,12 @@ class Rest:
         if sum(value.size for value in outputs.values()) > LARGE:
             return await asyncio.to_thread(json_arrays.answered, outputs, rows)
         return json_arrays.answered(outputs, rows)
+
+    async def _of_examples(self, chosen: Version, api: Api, body: bytes) -> bytes:
+        large = len(body) > LARGE
+        name, rows = await asyncio.to_thread(examples.from_json, body) if large else examples.from_json(body)
+        results = await examples.answer(chosen, api, examples.signature_of(chosen, api, name), rows)
+        return json_arrays.dumped({"results": results})
 
     def _status(self, name: str, version: int | None) -> dict[str, Any]:
         found = self.models.named(name, "Could not find any versions of model {}").status(version)

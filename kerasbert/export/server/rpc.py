@@ -1,5 +1,6 @@
-"""TF Serving's gRPC API over the models of a server: PredictionService.Predict, GetModelMetadata, ModelService.GetModelStatus."""
+"""TF Serving's gRPC API over the models of a server: PredictionService but for MultiInference, ModelService.GetModelStatus."""
 
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -7,7 +8,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from kerasbert.export.messages import PACKAGE, STATES, array, fill, message
+from kerasbert.export.messages import PACKAGE, STATES, array, fill, message, serialized
+from kerasbert.export.server import examples
+from kerasbert.export.server.examples import APIS, Api
 from kerasbert.export.server.metrics import Metrics
 from kerasbert.export.server.models import Model, Models, Version
 from kerasbert.export.server.rest import fault
@@ -29,11 +32,17 @@ class Rpc:
     def register(self, server: grpc.aio.Server) -> None:
         """Add the services to a server."""
         services = {
-            "PredictionService": {"Predict": self._predict, "GetModelMetadata": self._metadata},
-            "ModelService": {"GetModelStatus": self._status},
+            "PredictionService": {
+                "Predict": ("PredictRequest", functools.partial(self._counted, self._predicted)),
+                "GetModelMetadata": ("GetModelMetadataRequest", self._metadata),
+            },
+            "ModelService": {"GetModelStatus": ("GetModelStatusRequest", self._status)},
         }
+        for api in APIS.values():
+            method = functools.partial(self._counted, functools.partial(self._of_examples, api))
+            services["PredictionService"][api.verb.title()] = f"{api.noun.title()}Request", method
         for service, methods in services.items():
-            handlers = {name: _handler(name, method) for name, method in methods.items()}
+            handlers = {name: _handler(name, *method) for name, method in methods.items()}
             server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(f"{PACKAGE}.{service}", handlers)])
 
     def _version(self, spec: Any) -> Version:
@@ -42,10 +51,10 @@ class Rpc:
         model = self.models.named(spec.name)
         return model.find(_number(spec, model))
 
-    async def _predict(self, request: Any) -> Any:
+    async def _counted(self, method: Method, request: Any) -> Any:
         name = request.model_spec.name
         with self.metrics.counted(name if name in self.models else "", "grpc"):
-            return await self._predicted(request)
+            return await method(request)
 
     async def _predicted(self, request: Any) -> Any:
         chosen = self._version(request.model_spec)
@@ -66,6 +75,17 @@ class Rpc:
         for name in request.output_filter or outputs:
             fill(response.outputs[name], outputs[name])
         _spec(response.model_spec, request.model_spec.name, chosen.number, signature)
+        return response
+
+    async def _of_examples(self, api: Api, request: Any) -> Any:
+        chosen = self._version(request.model_spec)
+        name = examples.signature_of(chosen, api, request.model_spec.signature_name)
+        if not len(rows := serialized(request.input)):
+            raise invalid("Input is empty.")
+        results = await examples.answer(chosen, api, name, rows)
+        response = message(f"{api.noun.title()}Response")()
+        examples.fill(response, api, results)
+        _spec(response.model_spec, request.model_spec.name, chosen.number, name)
         return response
 
     async def _metadata(self, request: Any) -> Any:
@@ -100,15 +120,15 @@ def _spec(spec: Any, name: str, number: int, signature: str = "") -> None:
     spec.name, spec.signature_name, spec.version.value = name, signature, number
 
 
-def _handler(name: str, method: Method) -> grpc.RpcMethodHandler:
+def _handler(name: str, asked: str, method: Method) -> grpc.RpcMethodHandler:
     """What gRPC calls: a wrong message and a refusal become a status with a sentence."""
 
     async def call(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         try:
             try:
-                request = message(f"{name}Request").FromString(data)
+                request = message(asked).FromString(data)
             except DecodeError as error:
-                raise invalid(f"the message is no {name}Request: {error}") from error
+                raise invalid(f"the message is no {asked}: {error}") from error
             return (await method(request)).SerializeToString()
         except CallError as error:
             return await context.abort(getattr(grpc.StatusCode, error.code), str(error))
