@@ -75,7 +75,7 @@ def _export(options: argparse.Namespace) -> None:
         check_task(model)
         model.task = model.task.answering(chosen)
     print(export(model, options.out, length=options.length, overwrite=options.overwrite, next_version=options.next))
-    model_files.say(f"to load it: {NEEDS}. README.md there has the lines")
+    model_files.say(f"to load it: {NEEDS}. MODEL_CARD.md there has the lines")
 
 
 def _exported(options: argparse.Namespace) -> str:

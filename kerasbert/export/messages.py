@@ -17,7 +17,7 @@ MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "Dim": {"size": (1, "int64"), "name": (2, "string")},
     "Shape": {"dim": (2, "[]Dim"), "unknown_rank": (3, "bool")},
     "Tensor": {
-        "dtype": (1, "int32"),
+        "dtype": (1, "DataType"),
         "tensor_shape": (2, "Shape"),
         "tensor_content": (4, "bytes"),
         "float_val": (5, "[]float"),
@@ -29,7 +29,7 @@ MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "uint32_val": (16, "[]uint32"),
         "uint64_val": (17, "[]uint64"),
     },
-    "TensorInfo": {"name": (1, "string"), "dtype": (2, "int32"), "tensor_shape": (3, "Shape")},
+    "TensorInfo": {"name": (1, "string"), "dtype": (2, "DataType"), "tensor_shape": (3, "Shape")},
     "SignatureDef": {
         "inputs": (1, "{}TensorInfo"),
         "outputs": (2, "{}TensorInfo"),
@@ -106,6 +106,10 @@ def _pool() -> Any:
     needed = [module.DESCRIPTOR.name for module in (any_pb2, wrappers_pb2)]
     file = descriptor_pb2.FileDescriptorProto(name="kerasbert/serving.proto", package=PACKAGE, syntax="proto3")
     file.dependency.extend(needed)
+    kinds = file.enum_type.add(name="DataType")
+    kinds.value.add(name="DT_INVALID", number=0)
+    for number, (name, _, _) in TYPES.items():
+        kinds.value.add(name=name, number=number)
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
         for field, (number, kind) in fields.items():
@@ -130,6 +134,8 @@ def _declare(message: Any, field: str, number: int, kind: str) -> None:
     kind = kind.removeprefix("[]")
     if kind[0] == "." or kind in MESSAGES:
         made.type, made.type_name = proto.TYPE_MESSAGE, kind if kind[0] == "." else f".{PACKAGE}.{kind}"
+    elif kind == "DataType":
+        made.type, made.type_name = proto.TYPE_ENUM, f".{PACKAGE}.{kind}"
     else:
         made.type = proto.Type.Value(f"TYPE_{kind.upper()}")
 

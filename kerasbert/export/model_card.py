@@ -1,19 +1,20 @@
-"""Model cards in the Hugging Face hub's form: the README.md of a SavedModel, and the MODEL_CARD.md of a run.
+"""Model cards in the Hugging Face hub's form: the MODEL_CARD.md of a SavedModel and of a run.
 
-They hold file names, no paths and no dates. What is not known, such as a licence or a language, is left out.
+They hold file names, no paths and no dates. What is not known, such as a language, is left out; a licence is asked for.
 """
 
 import contextlib
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from kerasbert import __version__
 from kerasbert.errors import InputError
 from kerasbert.export import signatures
+from kerasbert.export.card_requests import Requests
 from kerasbert.inputs import used
 from kerasbert.layers.sentence_encoder import SentenceEncoder
 from kerasbert.run_report.examples import short
@@ -26,6 +27,8 @@ from kerasbert.tasks.task import task_with
 NEEDS = "import tensorflow_text before tf.saved_model.load: it brings the operations of the tokenizer"
 
 
+FILE = "MODEL_CARD.md"
+HEAD = 20_000  # bytes of a README.md in which its front matter ends
 HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # a name on the hub
 SETTINGS = (
     "steps",
@@ -47,7 +50,7 @@ def write(run: str | os.PathLike) -> Path:
     Raises:
         InputError: no run there, a damaged file, or a file of that name that is not ours.
     """
-    path = Path(run) / "MODEL_CARD.md"
+    path = Path(run) / FILE
     places.check_file(path, True, "card")
     facts = read(run)
     try:
@@ -62,13 +65,14 @@ def write(run: str | os.PathLike) -> Path:
     return path
 
 
-def _front_matter_of(directory: Any, tag: str, name: str) -> list[str]:
-    """`front_matter` of a model's directory; of one that holds no metrics, or damaged ones, the least."""
-    facts = Facts(Path(), {}, {}, {}, {})
-    with contextlib.suppress(InputError, TypeError, ValueError, AttributeError):
+def _of_run(directory: Any, tag: str, name: str) -> tuple[list[str], list[str]]:
+    """`front_matter` and `_made` of a model's directory; of one that holds no metrics, or damaged ones, the least."""
+    with contextlib.suppress(InputError, OSError, TypeError, ValueError, AttributeError):
         if directory is not None and (Path(directory) / "dev.json").is_file():
-            return front_matter(read(directory), tag, name)
-    return front_matter(facts, tag, name)
+            facts = read(directory)
+            return front_matter(facts, tag, name), _made(facts)
+    facts = Facts(Path(), {}, {}, {}, {})
+    return front_matter(facts, tag, name), _made(facts)
 
 
 def front_matter(facts: Facts, tag: str, name: str) -> list[str]:
@@ -95,7 +99,7 @@ def front_matter(facts: Facts, tag: str, name: str) -> list[str]:
 
 def _body(facts: Facts) -> list[str]:
     """What a reader is told: what it is, how good, how it was made, how it is used."""
-    task, metrics = facts.task, facts.dev.get("metrics", {})
+    task = facts.task
     lines = [f"# {_plain(facts.place.resolve().name)}", ""]
     lines.append(
         f"A model for the task {_plain(task.get('name', task.get('kind')))}, made with kerasbert {__version__}."
@@ -108,22 +112,39 @@ def _body(facts: Facts) -> list[str]:
             f"Labels: {', '.join(_plain(label) for label in facts.labels[:50])}{', ...' * (len(facts.labels) > 50)}.",
         ]
     lines += [line for remark in facts.dev.get("remarks", ()) for line in ("", f"> {_plain(remark, 1000)}")]
-    if metrics:
-        lines += ["", "## Results", "", "| metric | value | 95% interval |", "| --- | --- | --- |"]
-        for name, value in metrics.items():
-            low, high = facts.dev.get("intervals", {}).get(name, (None, None))
-            lines.append(f"| {_plain(name)} | {value:.4f} | {'' if low is None else f'{low:.4f} to {high:.4f}'} |")
-        rows = facts.dev.get("rows")
-        lines += [
-            "",
-            f"Measured on {f'{rows:,} dev inputs' if rows else 'the dev rows'}, which also chose the best weights.",
-        ]
-    lines += ["", "## Training", ""]
-    known = {"base model": facts.base, **{f"data, {split}": name for split, name in facts.data.items()}}
-    known |= {name: facts.settings[name] for name in SETTINGS if facts.settings.get(name) is not None}
-    lines += [f"- {name}: {_plain(value)}" for name, value in known.items() if value != ""]
+    lines += _made(facts)
     call = 'kb.predict("DIR", ["..."])' if task else 'kb.encode("DIR", ["..."])'
     return [*lines, "", "## Use", "", "```python", "import kerasbert as kb", "", call, "```"]
+
+
+def _made(facts: Facts) -> list[str]:
+    """How good it is, how it was made, and its licence."""
+    metrics, lines = facts.dev.get("metrics", {}), ["", "## Results", ""]
+    lines += ["| metric | value | 95% interval |", "| --- | --- | --- |"] if metrics else ["None are recorded."]
+    for name, value in metrics.items():
+        low, high = facts.dev.get("intervals", {}).get(name, (None, None))
+        lines.append(f"| {_plain(name)} | {value:.4f} | {'' if low is None else f'{low:.4f} to {high:.4f}'} |")
+    if metrics:
+        rows = facts.dev.get("rows")
+        where = f"{rows:,} dev inputs" if rows else "the dev rows"
+        lines += ["", f"Measured on {where}, which also chose the best weights."]
+    known = {"base model": facts.base, **{f"data, {split}": name for split, name in facts.data.items()}}
+    known |= {name: facts.settings[name] for name in SETTINGS if facts.settings.get(name) is not None}
+    told = [f"- {name}: {_plain(value)}" for name, value in known.items() if value != ""]
+    said = licence(facts) or "not known: write it here"
+    lines += ["", "## Training", "", *(told or ["Nothing is recorded."])]
+    return [*lines, "", "## Licence", "", f"- base model: {_plain(said)}", "- data: not known: write it here"]
+
+
+def licence(facts: Facts) -> str:
+    """Of the base model, where that is a folder whose README.md names one as those of the hub do; "" where it is not known."""
+    start = str(facts.run.get("start") or "")
+    readme = Path(start) / "README.md"
+    if not os.path.isabs(start) or not readme.is_file():
+        return ""
+    head = readme.read_bytes()[:HEAD].decode("utf-8", "replace").partition("\n---")[0]
+    found = re.search(r"^license:[ \t]*['\"]?([\w.+-]+)", head, re.MULTILINE) if head.startswith("---") else None
+    return found[1] if found else ""
 
 
 def _plain(value: Any, most: int = 120) -> str:
@@ -156,10 +177,10 @@ def _of_options(kind: Any) -> str:
     )
 
 
-def _others(model: Any, signed: Collection[str], example: Mapping[str, list]) -> str:
+def _others(model: Any, signed: Collection[str], rest: str) -> str:
     """The signatures beside those of texts and ids, a line for each that is there."""
     api = kind_of(model).examples
-    request = {"signature_name": api, "examples": [{name: value[0] for name, value in example.items()}]}
+    request = {"signature_name": api, "examples": json.loads(rest)["instances"]}
     lines = {
         "tokenize": "`tokenize` takes `text` [B] string and returns `token_ids`, `starts`, `ends` [B, T] int32 and `pieces` "
         "[B, T] string, the first `lengths` [B] int32 of each: tokens without the special ones, and their characters.",
@@ -175,23 +196,22 @@ def _returned(model: Any) -> str:
     return kind_of(model).described()
 
 
-def card(model: Any, longest: int, example: Mapping[str, list], signed: Collection[str] = (), outputs: str = "") -> str:
+def card(model: Any, longest: int, asked: Requests, signed: Collection[str] = (), outputs: str = "") -> str:
     """The text of the card; it holds no paths and no dates.
 
     Args:
         model: what was exported.
         longest: int, tokens of the longest text.
-        example: what `serving_default` takes by name, one row of each.
+        asked: Requests of `serving_default`, which were answered.
         signed: names of the signatures.
         outputs: str, names of the outputs where the model is the user's own.
     """
     task = getattr(model, "task", None)
-    call = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in example.items())
-    request = json.dumps({"instances": [{name: value[0] for name, value in example.items()}]})
+    call = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in json.loads(asked.inputs).items())
     labels = f"\nLabels: {', '.join(model.labels)}.\n" if task is not None and model.labels else ""
-    options = _of_options(kind_of(model)) + _others(model, signed, example)
-    tag = "" if task is None else task.how.pipeline_tag(task)
-    front = _front_matter_of(getattr(model, "directory", None), tag, "encoder" if task is None else task.name)
+    options = _of_options(kind_of(model)) + _others(model, signed, asked.rest)
+    tag, name = ("", "encoder") if task is None else (task.how.pipeline_tag(task), task.name)
+    front, made = _of_run(getattr(model, "directory", None), tag, name)
     return f"""{chr(10).join(front)}
 
 # {task.name if task is not None else "Encoder"}
@@ -209,11 +229,34 @@ model.signatures["serving_default"]({call})
 `serving_default` returns {outputs or _returned(model)}.
 The signature `ids` takes {_of_ids(model)}, and `lengths`, int32 [B], how many of each row count, instead of text.{options}
 {kind_of(model).longer(longest)}
+{labels}
+## Requests
 
-Under TF Serving, with the folder at NAME/1:
+Under TF Serving or `kerasbert serve`, with the folder at NAME/1. Both bodies were read and answered when the model was exported:
+
+```json
+{asked.answer}
+```
+
+REST:
 
 ```sh
-curl -d '{request}' http://localhost:8501/v1/models/NAME:predict
+curl -d '{asked.rest}' http://localhost:8501/v1/models/NAME:predict
+```
+
+gRPC from Python (kerasbert's extra `serving`; tensorflow-serving-api and ovmsclient work too), and by grpcurl, beside clones of
+the repositories tensorflow/serving and tensorflow/tensorflow, whose .proto files it reads:
+
+```python
+from kerasbert.export.client import Client
+
+with Client("grpc://localhost:8500", "NAME") as client:
+    print(client.predict({asked.inputs}))
+```
+
+```sh
+grpcurl -plaintext -import-path serving -import-path tensorflow -proto tensorflow_serving/apis/prediction_service.proto \\
+    -d '{asked.grpc}' localhost:8500 tensorflow.serving.PredictionService/Predict
 ```
 
 `kerasbert serve-check DIR` loads it as a server would, without kerasbert, and compares its answers with those of its export.
@@ -222,4 +265,5 @@ All inputs and outputs have one row for each text, whatever other calls a batche
 
 Calls of one text are answered soonest with one thread an operator (`tf.config.threading.set_intra_op_parallelism_threads(1)`
 before loading, `--tensorflow_intra_op_parallelism=1` of TF Serving), calls of many texts with all cores.
-{labels}"""
+{chr(10).join(made)}
+"""

@@ -10,8 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from kerasbert.errors import InputError
-from kerasbert.export import beside, graphs, signatures
-from kerasbert.export.model_card import card
+from kerasbert.export import beside, card_requests, graphs, model_card, signatures
 from kerasbert.storage import files
 from kerasbert.tasks import predict
 from kerasbert.tasks.adapted_models import merged
@@ -49,7 +48,7 @@ def export(
     segment_ids (int32 [B, S]). A model of vectors that has prompts has the signature `prompted` too, of `text` and
     `prompt_name` (string [B], "" for none). A classification returns `probabilities` [B, L] float32, `label_ids` [B] int32 and
     `labels` [B] string, a regression `value` [B], an encoder `vector` [B, H] (as `kb.encode` gives it); other kinds what the
-    README.md beside it says. Loads with `tf.saved_model.load` after `import tensorflow_text`; for TF Serving put it at
+    MODEL_CARD.md beside it says. Loads with `tf.saved_model.load` after `import tensorflow_text`; for TF Serving put it at
     NAME/1.
 
     Args:
@@ -83,7 +82,8 @@ def export(
         beside.write(folder, _warm_up(model, served))
         given = sorted(served["serving_default"].structured_outputs) if isinstance(model, graphs.OwnModel) else ()
         names = ", ".join(f"`{name}`" for name in given)
-        (folder / "README.md").write_text(card(model, longest, _example(model), list(served), names), "utf-8")
+        asked = card_requests.run(folder, served["serving_default"], _given(model, _probes(model)[:1]))
+        (folder / model_card.FILE).write_text(model_card.card(model, longest, asked, list(served), names), "utf-8")
         beside.sums(folder)
     return out
 
@@ -91,16 +91,6 @@ def export(
 def _versions(base: str | os.PathLike) -> list[Path]:
     """Folders that TF Serving takes for versions of a model."""
     return [each for each in Path(base).glob("*") if re.fullmatch("[0-9]+", each.name) and each.is_dir()]
-
-
-def _example(model: Any) -> dict[str, list]:
-    """A row of each input of `serving_default`, for a reader."""
-    task = getattr(model, "task", None)
-    found: dict[str, list] = {}
-    for name, spec in graphs.specs_of(model, list(task.settings) if task is not None else []).items():
-        text = ["...", "..."] if len(spec.shape) > 1 else "..."
-        found[name] = [text if spec.dtype == tf.string else 2]
-    return found | {name: [value] for name, value in (task.settings if task is not None else {}).items()}
 
 
 def _probes(model: Any) -> list[Any]:

@@ -74,11 +74,14 @@ def test_one_text_has_a_graph_of_its_own_with_the_same_answers(served):
 
 def test_a_card_lies_beside_it_that_names_the_import(classifier, served):
     """Without tensorflow_text the loader's traceback has 45 lines."""
-    text = (served / "README.md").read_text()
+    text = (served / "MODEL_CARD.md").read_text()
     assert "import tensorflow_text" in text
     assert "`probabilities` [B, L] float32" in text
     assert "Labels: neg, pos." in text
-    assert '`{"signature_name": "classify", "examples": [{"text": "..."}]}` to .../v1/models/NAME:classify' in text
+    assert (
+        '`{"signature_name": "classify", "examples": [{"text": "a gripping film"}]}` to .../v1/models/NAME:classify'
+        in text
+    )
     assert "The signature `tokenize` takes `text` [B] string" in text
     assert str(served) not in text
 
@@ -99,7 +102,7 @@ def test_a_functional_model_around_an_encoder_is_exported(pretrained, tmp_path):
     given = encoder.tokenizer(TEXTS, length=16)
     expected = model({name: given[name] for name in inputs})["scores"]
     np.testing.assert_allclose(found["scores"], expected, atol=1e-5)
-    assert "returns `scores`" in (tmp_path / "own/README.md").read_text()
+    assert "returns `scores`" in (tmp_path / "own/MODEL_CARD.md").read_text()
     with pytest.raises(InputError, match="Sequential cannot be exported: expected a kerasbert model, or a functional"):
         kb.export(keras.Sequential([keras.layers.Dense(1)]), tmp_path / "x")
 

@@ -97,7 +97,7 @@ def test_python_equals_the_server_equals_the_phone(tmp_path):
             assert answer["text"] == context[answer["start"] : answer["end"]] == answer["text"].strip()
         assert len({each["text"] for each in expected[name]}) >= 4
         kb.export(model, tmp_path / f"{name}-saved")
-        card = (tmp_path / f"{name}-saved" / "README.md").read_text()
+        card = (tmp_path / f"{name}-saved" / "MODEL_CARD.md").read_text()
         assert f"A context of any length is read, in windows of {LENGTH} tokens" in card
         longest = 24 if name == "unigram" else LENGTH  # other windows than the model's own
         shorter.append([answer.to_json() for answer in kb.predict(model, TEXTS, length=longest)])

@@ -185,7 +185,7 @@ def test_a_run_gives_vectors_of_texts(folder, tmp_path):
     kb.export(model, tmp_path / "serving")
     served = tf.saved_model.load(str(tmp_path / "serving")).signatures["serving_default"](text=tf.constant(texts))
     np.testing.assert_allclose(served["vector"], expected, atol=1e-5)
-    assert "float32: the sentence's, as it was learned." in (tmp_path / "serving/README.md").read_text()
+    assert "float32: the sentence's, as it was learned." in (tmp_path / "serving/MODEL_CARD.md").read_text()
     mobile.compress(run, "none", tmp_path / "vectors.tflite", texts=texts, lengths=[16])
     np.testing.assert_allclose(load(tmp_path / "vectors.tflite").outputs(texts), expected, atol=1e-5)
     rows = ["anchor\tpositive", *(f"{text}\t{text}" for text in world.sentences(16, 3))]

@@ -113,7 +113,7 @@ def test_a_saved_model_takes_the_name_of_a_prompt(encoder, tmp_path):
     with pytest.raises(tf.errors.InvalidArgumentError, match="prompt_name: expected one of query, passage, or none"):
         served["prompted"](text=tf.constant(["a"]), prompt_name=tf.constant(["document"]))
     assert "signature `prompted` takes `prompt_name` too, of query, passage" in (
-        tmp_path / "serving" / "README.md"
+        tmp_path / "serving" / "MODEL_CARD.md"
     ).read_text("utf-8")
 
 
